@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, one class per cause.
+
+The text of an error names what was found, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import queue
+
+__all__ = [
+    "BusqError",
+    "CorruptSegment",
+    "Empty",
+    "ForkedHandle",
+    "Full",
+    "NoSpace",
+    "PeerDead",
+    "PeerExists",
+    "ShutDown",
+    "UnknownPeer",
+    "VersionMismatch",
+]
+
+
+class BusqError(Exception):
+    """The root of busq's own errors."""
+
+
+class Empty(BusqError, queue.Empty):
+    """Nothing came before the timeout."""
+
+
+class Full(BusqError, queue.Full):
+    """A receiver's queue, or the memory for messages, stayed full until the timeout."""
+
+
+class PeerDead(BusqError):
+    """A receiver had joined and has left or died; nobody got the message."""
+
+
+class UnknownPeer(BusqError, LookupError):
+    """Nobody of that name has joined."""
+
+
+class PeerExists(BusqError):
+    """A live process has joined under that name."""
+
+
+class CorruptSegment(BusqError):
+    """The file is damaged, half made, or not a bus."""
+
+
+class VersionMismatch(BusqError):
+    """The bus was made by an incompatible build of busq."""
+
+
+class NoSpace(BusqError, OSError):
+    """Memory, file space or peer slots ran out."""
+
+
+class ForkedHandle(BusqError):
+    """A handle of the parent process was used after fork; open the bus and join again in the child."""
+
+
+class ShutDown(BusqError):
+    """The bus was shut down, or this handle was closed."""

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_BASE_ATOMIC_H
+#define BUSQ_BASE_ATOMIC_H
+/*
+ * Every access to shared memory that another process may race with goes through this file.
+ *
+ * Guarantee: each call is one indivisible access with the named order.  A busq_pair is 16 bytes that change together by one
+ * compare-and-swap (x86-64 cmpxchg16b, AArch64 casp or an exclusive pair); its two halves may be read one after the
+ * other, first half first, because a successful swap of the pair is what decides.
+ *
+ * BUSQ_STEP() marks the places between two shared accesses at which a test build hands control to a scheduler; in a normal
+ * build it is nothing.
+ *
+ * Not given: a full fence unless the name says so.
+ */
+#include "base/types.h"
+
+typedef struct {
+  _Alignas(16) uint64_t lo;
+  uint64_t hi;
+} busq_pair;
+
+#ifdef BUSQ_STEPS
+extern void (*busq_step_hook)(const char *where);
+#define BUSQ_STEP(where)               \
+  do {                                 \
+    if (busq_step_hook)                \
+      busq_step_hook(where);           \
+  } while (0)
+#else
+#define BUSQ_STEP(where) ((void)0)
+#endif
+
+#define busq_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define busq_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define busq_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define busq_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define busq_exchange(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+#define busq_fetch_add(p, v) __atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
+#define busq_fetch_or(p, v) __atomic_fetch_or((p), (v), __ATOMIC_ACQ_REL)
+#define busq_fetch_and(p, v) __atomic_fetch_and((p), (v), __ATOMIC_ACQ_REL)
+#define busq_fence_full() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+static inline bool busq_cas64(uint64_t *word, uint64_t expected, uint64_t desired)
+{
+  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* On x86-64 and through the exclusive pair a successful swap is a full barrier on its own; AArch64's casp is not, so
+ * whoever needs store-load order after a swap asks for it with busq_fence_after_swap(). */
+#if defined(__x86_64__)
+
+/* ThreadSanitizer must see the swap, and it only knows the builtin; elsewhere the instruction itself leaves no doubt
+ * about what is executed and brings the old value along. */
+#if defined(__SANITIZE_THREAD__)
+#define BUSQ_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BUSQ_TSAN 1
+#endif
+#endif
+
+#ifdef BUSQ_TSAN
+#define busq_fence_after_swap() busq_fence_full()
+static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair desired)
+{
+  unsigned __int128 old = ((unsigned __int128)expected->hi << 64) | expected->lo;
+  unsigned __int128 new = ((unsigned __int128)desired.hi << 64) | desired.lo;
+  unsigned __int128 seen = __sync_val_compare_and_swap((unsigned __int128 *)(void *)pair, old, new);
+  if (seen == old)
+    return true;
+  expected->lo = (uint64_t)seen;
+  expected->hi = (uint64_t)(seen >> 64);
+  return false;
+}
+static inline busq_pair busq_pair_load(busq_pair *pair)
+{
+  busq_pair seen = {0, 0};
+  (void)busq_pair_cas(pair, &seen, seen);
+  return seen;
+}
+#else
+#define busq_fence_after_swap() __asm__ volatile("" ::: "memory")
+static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair desired)
+{
+  bool done;
+  __asm__ volatile("lock cmpxchg16b %1"
+                   : "=@ccz"(done), "+m"(*pair), "+a"(expected->lo), "+d"(expected->hi)
+                   : "b"(desired.lo), "c"(desired.hi)
+                   : "memory");
+  return done;
+}
+#endif
+
+#elif defined(__aarch64__)
+
+#define busq_fence_after_swap() busq_fence_full()
+/* The exclusive pair runs on every AArch64.  A store-exclusive that writes the old value back is what makes the 16-byte
+ * load single-copy atomic where the comparison fails. */
+static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair desired)
+{
+  uint64_t lo, hi;
+  uint32_t failed, differs;
+  __asm__ volatile(
+      "1: ldaxp %[lo], %[hi], [%[p]]\n"
+      "   cmp %[lo], %[elo]\n"
+      "   ccmp %[hi], %[ehi], #0, eq\n"
+      "   cset %w[differs], ne\n"
+      "   b.ne 2f\n"
+      "   stlxp %w[failed], %[dlo], %[dhi], [%[p]]\n"
+      "   cbnz %w[failed], 1b\n"
+      "   b 3f\n"
+      "2: stlxp %w[failed], %[lo], %[hi], [%[p]]\n"
+      "   cbnz %w[failed], 1b\n"
+      "3:\n"
+      : [lo] "=&r"(lo), [hi] "=&r"(hi), [failed] "=&r"(failed), [differs] "=&r"(differs)
+      : [p] "r"(pair), [elo] "r"(expected->lo), [ehi] "r"(expected->hi), [dlo] "r"(desired.lo), [dhi] "r"(desired.hi)
+      : "cc", "memory");
+  expected->lo = lo;
+  expected->hi = hi;
+  return !differs;
+}
+
+#else
+#error "busq needs a 16-byte compare-and-swap: x86-64 or AArch64"
+#endif
+
+#ifndef BUSQ_TSAN
+/* The halves, first one first.  Torn values are possible and harmless: who acts on them does so by a swap that fails, or
+ * has seen in the first half that the second is final. */
+static inline busq_pair busq_pair_load(busq_pair *pair)
+{
+  busq_pair seen;
+  seen.lo = busq_load_acquire(&pair->lo);
+  seen.hi = busq_load_acquire(&pair->hi);
+  return seen;
+}
+#endif
+
+static inline void busq_cpu_relax(void)
+{
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+/* Asks for a line that is about to be written, so that reading it first does not cost a second transfer. */
+#define busq_prefetch_write(p) __builtin_prefetch((p), 1, 3)
+
+#endif /* BUSQ_BASE_ATOMIC_H */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+#include "busq.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char error_text[1024];
+static _Thread_local int error_number;
+
+int busq_error(int code, const char *format, ...)
+{
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error_text, sizeof error_text, format, arguments);
+  va_end(arguments);
+  error_number = 0;
+  return code;
+}
+
+/* Errno decides which of our errors it is; whatever has no name of its own is BUSQ_SYSTEM. */
+static int error_from_errno(int number)
+{
+  switch (number) {
+  case ENOENT:
+    return BUSQ_NOT_FOUND;
+  case EACCES:
+  case EPERM:
+  case EROFS:
+    return BUSQ_DENIED;
+  case ENOSPC:
+  case EDQUOT:
+  case ENOMEM:
+    return BUSQ_NO_SPACE;
+  case EEXIST:
+    return BUSQ_EXISTS;
+  default:
+    return BUSQ_SYSTEM;
+  }
+}
+
+int busq_error_system(const char *format, ...)
+{
+  int number = errno;
+  char reason[128];
+  va_list arguments;
+  va_start(arguments, format);
+  int used = vsnprintf(error_text, sizeof error_text, format, arguments);
+  va_end(arguments);
+  if (used < 0)
+    used = 0;
+  if ((size_t)used < sizeof error_text)
+    snprintf(error_text + used, sizeof error_text - (size_t)used, ": %s", strerror_r(number, reason, sizeof reason));
+  error_number = number;
+  return error_from_errno(number);
+}
+
+const char *busq_error_text(void)
+{
+  return error_text;
+}
+
+int busq_error_errno(void)
+{
+  return error_number;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_BASE_TYPES_H
+#define BUSQ_BASE_TYPES_H
+/* The words everybody uses. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BUSQ_LIKELY(x) __builtin_expect(!!(x), 1)
+#define BUSQ_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BUSQ_ALIGN_UP(x, a) (((x) + ((a) - 1)) & ~((a) - 1))
+
+/* Two cores that write neighbouring lines disturb each other: Intel's prefetcher fetches lines in pairs. */
+#define BUSQ_LINE_PAIR_BYTES 128
+
+#endif /* BUSQ_BASE_TYPES_H */

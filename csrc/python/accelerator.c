@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include "busq.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+/*
+ * The short way from Python to send and recv.
+ *
+ * Guarantee: exactly what busq/_core.py does through cffi, or else its very code: whatever is not the common case (bad
+ * arguments, unknown names, errors, large payloads, queues that are full) is handed to the methods _send_slow, _recv_slow and so on of the
+ * Python subclass.  Without this module everything works, more slowly.
+ *
+ * Mechanism: a base class with METH_FASTCALL methods that call the core through a table of functions, so that there is one
+ * core in the process.  The interpreter lock is kept for what takes nanoseconds and released for what may wait.
+ *
+ * Not given: anything beyond the limited API of CPython 3.10.
+ */
+
+/* Payloads up to this size are copied out when they are received; larger ones stay in place until they are read. */
+#define COPY_BYTES_MAX 4096
+/* Payloads up to this size are copied in with the interpreter lock held. */
+#define SEND_BYTES_MAX 65536
+#define TARGETS_MAX 64
+
+typedef struct {
+  uint32_t incarnation;
+  PyObject *name;
+} sender_name;
+
+typedef struct {
+  PyObject_HEAD
+  busq_peer *peer;
+  const busq_calls *calls;
+  PyObject *targets; /* dict: name -> target */
+  sender_name *names;
+  uint32_t slots;
+} Port;
+
+typedef struct {
+  PyObject_HEAD
+  PyObject *data;   /* bytes, or NULL while the payload is still in place */
+  PyObject *sender; /* str */
+  PyObject *port;   /* keeps the mapping alive while the payload is in place */
+  PyObject *view;
+  busq_message pinned;
+} Message;
+
+static PyTypeObject *message_type;
+static PyObject *view_helper; /* busq._core._view_pinned */
+
+/* ---- messages ---- */
+
+static void message_unpin(Message *self)
+{
+  if (self->port) {
+    Port *port = (Port *)self->port;
+    port->calls->release(port->peer, &self->pinned);
+    Py_CLEAR(self->port);
+  }
+}
+
+static void message_dealloc(Message *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  message_unpin(self);
+  Py_XDECREF(self->data);
+  Py_XDECREF(self->sender);
+  Py_XDECREF(self->view);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static PyObject *message_get_data(Message *self, void *closure)
+{
+  (void)closure;
+  if (self->data) {
+    Py_INCREF(self->data);
+    return self->data;
+  }
+  if (self->view) /* raises ValueError once the view was released: the message is gone then */
+    return PyBytes_FromObject(self->view);
+  PyObject *data = PyBytes_FromStringAndSize(self->pinned.data, (Py_ssize_t)self->pinned.size_bytes);
+  if (!data)
+    return NULL;
+  self->data = data;
+  message_unpin(self);
+  Py_INCREF(data);
+  return data;
+}
+
+static PyObject *message_get_sender(Message *self, void *closure)
+{
+  (void)closure;
+  Py_INCREF(self->sender);
+  return self->sender;
+}
+
+static PyObject *message_get_kind(Message *self, void *closure)
+{
+  (void)self;
+  (void)closure;
+  return PyUnicode_InternFromString("data");
+}
+
+/* The pin goes over to the view: releasing the view releases the message. */
+static PyObject *message_view(Message *self, PyObject *unused)
+{
+  (void)unused;
+  if (self->data)
+    return PyMemoryView_FromObject(self->data);
+  if (!self->view) {
+    PyObject *view =
+        PyObject_CallFunction(view_helper, "OKKKIHH", self->port, (unsigned long long)(uintptr_t)self->pinned.data,
+                              (unsigned long long)self->pinned.size_bytes, (unsigned long long)self->pinned.position,
+                              (unsigned)self->pinned.record, self->pinned.sender, self->pinned.mark);
+    if (!view)
+      return NULL;
+    self->view = view;
+    Py_CLEAR(self->port);
+  }
+  Py_INCREF(self->view);
+  return self->view;
+}
+
+static PyObject *message_repr(Message *self)
+{
+  const unsigned long long size =
+      self->data ? (unsigned long long)PyBytes_Size(self->data) : (unsigned long long)self->pinned.size_bytes;
+  return PyUnicode_FromFormat("<Message of %llu bytes from %R>", size, self->sender);
+}
+
+static PyMethodDef message_methods[] = {
+    {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS,
+     "The payload as a read-only memoryview, without a copy.\n\n"
+     "A large payload stays in the sender's memory, and its place in the queue is kept, until the view is released (by\n"
+     "release() or at the end of a with block)."},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef message_getset[] = {
+    {"data", (getter)message_get_data, NULL, "The payload as bytes.", NULL},
+    {"sender", (getter)message_get_sender, NULL, "The name of the peer that sent it.", NULL},
+    {"kind", (getter)message_get_kind, NULL, "\"data\": a message that a peer has sent.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot message_slots[] = {
+    {Py_tp_doc, "A message that was received: data, sender, kind, and view() for reading it in place."},
+    {Py_tp_dealloc, (void *)message_dealloc},
+    {Py_tp_methods, message_methods},
+    {Py_tp_getset, message_getset},
+    {Py_tp_repr, (void *)message_repr},
+    {0, NULL}};
+
+static PyType_Spec message_spec = {"busq.Message", sizeof(Message), 0, Py_TPFLAGS_DEFAULT, message_slots};
+
+/* ---- names ---- */
+
+/* The name of a sender, remembered per slot; a new reference. */
+static PyObject *port_sender(Port *self, const busq_message *message)
+{
+  sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
+  if (known && known->name && known->incarnation == message->sender_incarnation) {
+    Py_INCREF(known->name);
+    return known->name;
+  }
+  PyObject *name = PyObject_CallMethod((PyObject *)self, "_name_of", "II", (unsigned)message->sender,
+                                       (unsigned)message->sender_incarnation);
+  if (name && known) {
+    Py_XDECREF(known->name);
+    Py_INCREF(name);
+    known->name = name;
+    known->incarnation = message->sender_incarnation;
+  }
+  return name;
+}
+
+/* 1 and the target, 0 where the name is not known (yet), -1 with an exception. */
+static int port_target(Port *self, PyObject *name, uint64_t *target)
+{
+  PyObject *found = PyDict_GetItemWithError(self->targets, name);
+  if (!found)
+    return PyErr_Occurred() ? -1 : 0;
+  *target = PyLong_AsUnsignedLongLong(found);
+  return 1;
+}
+
+/* How many targets, 0 where the slow way must decide, -1 with an exception. */
+static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  if (PyUnicode_Check(to))
+    return port_target(self, to, targets);
+  const int is_tuple = PyTuple_Check(to);
+  if (!is_tuple && !PyList_Check(to))
+    return 0;
+  const Py_ssize_t count = is_tuple ? PyTuple_Size(to) : PyList_Size(to);
+  if (count > TARGETS_MAX)
+    return 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *name = is_tuple ? PyTuple_GetItem(to, i) : PyList_GetItem(to, i);
+    if (!PyUnicode_Check(name))
+      return 0;
+    const int found = port_target(self, name, &targets[i]);
+    if (found <= 0)
+      return found;
+  }
+  return count;
+}
+
+/* ---- sending ---- */
+
+/* 1: sent; 0: the slow way must see to it; -1: an exception. */
+static int port_send_fast(Port *self, PyObject *to, PyObject *data)
+{
+  uint64_t targets[TARGETS_MAX];
+  if (!self->peer || !PyBytes_Check(data))
+    return 0;
+  const Py_ssize_t size = PyBytes_Size(data);
+  if (size > SEND_BYTES_MAX)
+    return 0;
+  const Py_ssize_t count = port_targets(self, to, targets);
+  if (count <= 0)
+    return (int)count;
+  return self->calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0) == BUSQ_OK;
+}
+
+/* Passes the very arguments on, so that there is one place that knows the signature. */
+static PyObject *port_call_slow(Port *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  PyObject *slow = PyObject_GetAttrString((PyObject *)self, method);
+  PyObject *tuple = slow ? PyTuple_New(n_args) : NULL;
+  PyObject *keywords = tuple && names ? PyDict_New() : NULL;
+  PyObject *result = NULL;
+  if (tuple && (!names || keywords)) {
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < n_args; i++) {
+      Py_INCREF(args[i]);
+      PyTuple_SetItem(tuple, i, args[i]);
+    }
+    for (Py_ssize_t i = 0; names && i < PyTuple_Size(names) && !failed; i++)
+      failed = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[n_args + i]);
+    if (!failed)
+      result = PyObject_Call(slow, tuple, keywords);
+  }
+  Py_XDECREF(keywords);
+  Py_XDECREF(tuple);
+  Py_XDECREF(slow);
+  return result;
+}
+
+static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  if (n_args == 2) {
+    const int sent = names && PyTuple_Size(names) ? 0 : port_send_fast(self, args[0], args[1]);
+    if (sent > 0)
+      Py_RETURN_NONE;
+    if (sent < 0)
+      return NULL;
+  }
+  return port_call_slow(self, "_send_slow", args, n_args, names);
+}
+
+static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  if (n_args != 1 || !PyList_Check(args[0]))
+    return port_call_slow(self, "_send_many_slow", args, n_args, names);
+  PyObject *list = args[0];
+  Py_ssize_t sent = 0;
+  for (; sent < PyList_Size(list); sent++) {
+    PyObject *pair = PyList_GetItem(list, sent);
+    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)
+      break;
+    const int done = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    if (done < 0)
+      return NULL;
+    if (!done)
+      break;
+  }
+  if (sent && sent == PyList_Size(list))
+    return PyLong_FromSsize_t(sent);
+  /* The rest goes the slow way, which is told how many were sent already. */
+  PyObject *start = PyLong_FromSsize_t(sent);
+  if (!start || PyObject_SetAttrString((PyObject *)self, "_sent_fast", start) < 0) {
+    Py_XDECREF(start);
+    return NULL;
+  }
+  Py_DECREF(start);
+  return port_call_slow(self, "_send_many_slow", args, n_args, names);
+}
+
+/* ---- receiving ---- */
+
+static Message *message_new(void)
+{
+  Message *message = PyObject_New(Message, message_type);
+  if (message)
+    message->data = message->sender = message->port = message->view = NULL;
+  return message;
+}
+
+/* Takes the message that was found, between begin and end.  Nothing in here runs Python code. */
+static Message *port_take(Port *self, const busq_message *found)
+{
+  Message *message = message_new();
+  if (!message)
+    return NULL;
+  const int is_pinned = found->size_bytes > COPY_BYTES_MAX;
+  message->pinned = *found;
+  if (!is_pinned) {
+    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes);
+    if (!message->data) {
+      Py_DECREF(message);
+      return NULL;
+    }
+  } else {
+    Py_INCREF(self);
+    message->port = (PyObject *)self;
+  }
+  self->calls->receive_take(self->peer, is_pinned);
+  return message;
+}
+
+/* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; -1 for an exception. */
+static Message *port_recv_fast(Port *self, int *result)
+{
+  busq_message found;
+  Message *message = NULL;
+  *result = self->peer ? self->calls->receive_begin(self->peer) : BUSQ_CLOSED;
+  if (*result != BUSQ_OK)
+    return NULL;
+  *result = self->calls->receive_peek(self->peer, &found);
+  if (*result == BUSQ_OK) {
+    message = port_take(self, &found);
+    if (!message)
+      *result = -1;
+  }
+  self->calls->receive_end(self->peer);
+  if (message && !(message->sender = port_sender(self, &found))) {
+    Py_DECREF(message);
+    *result = -1;
+    return NULL;
+  }
+  return message;
+}
+
+/* Waits without the interpreter lock; comes back at least every slice so that signals are seen. */
+static int port_wait(Port *self)
+{
+  int result;
+  do {
+    Py_BEGIN_ALLOW_THREADS
+    result = self->calls->wait(self->peer, -1);
+    Py_END_ALLOW_THREADS
+    if (result == BUSQ_INTERRUPTED && PyErr_CheckSignals() < 0)
+      return -1;
+  } while (result == BUSQ_INTERRUPTED);
+  return result;
+}
+
+static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  const int has_arguments = n_args || (names && PyTuple_Size(names));
+  for (;;) {
+    int result;
+    Message *message = n_args > 1 ? NULL : (names && PyTuple_Size(names)) ? NULL : port_recv_fast(self, &result);
+    if (message)
+      return (PyObject *)message;
+    if (has_arguments)
+      break;
+    if (result == BUSQ_EMPTY)
+      result = port_wait(self);
+    if (result == -1)
+      return NULL;
+    if (result != BUSQ_OK)
+      break;
+  }
+  return port_call_slow(self, "_recv_slow", args, n_args, names);
+}
+
+static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int *result)
+{
+  busq_message found;
+  PyObject *list = PyList_New(0);
+  if (!list)
+    return NULL;
+  *result = self->calls->receive_begin(self->peer);
+  if (*result != BUSQ_OK)
+    return list;
+  while (PyList_Size(list) < limit && (*result = self->calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
+    Message *message = port_take(self, &found);
+    const int failed = !message || PyList_Append(list, (PyObject *)message) < 0;
+    Py_XDECREF(message);
+    if (failed) {
+      *result = -1;
+      break;
+    }
+  }
+  self->calls->receive_end(self->peer);
+  return list;
+}
+
+/* Names may have to be asked for in Python, so they are filled in after the queue was let go. */
+static int port_fill_senders(Port *self, PyObject *list)
+{
+  for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
+    Message *message = (Message *)PyList_GetItem(list, i);
+    message->sender = port_sender(self, &message->pinned);
+    if (!message->sender)
+      return -1;
+  }
+  return 0;
+}
+
+static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  if (n_args != 1 || (names && PyTuple_Size(names)) || !PyLong_Check(args[0]) || !self->peer)
+    return port_call_slow(self, "_recv_many_slow", args, n_args, names);
+  const Py_ssize_t limit = PyLong_AsSsize_t(args[0]);
+  if (limit < 1) {
+    PyErr_Clear();
+    return port_call_slow(self, "_recv_many_slow", args, n_args, names);
+  }
+  for (;;) {
+    int result;
+    PyObject *list = port_recv_available(self, limit, &result);
+    if (list && PyList_Size(list) && port_fill_senders(self, list) == 0)
+      return list;
+    const int is_error = !list || PyList_Size(list) || result == -1;
+    Py_XDECREF(list);
+    if (is_error)
+      return NULL;
+    if (result == BUSQ_EMPTY)
+      result = port_wait(self);
+    if (result == -1)
+      return NULL;
+    if (result != BUSQ_OK)
+      return port_call_slow(self, "_recv_many_slow", args, n_args, names);
+  }
+}
+
+/* ---- the type ---- */
+
+static PyObject *port_attach(Port *self, PyObject *args)
+{
+  unsigned long long peer, calls;
+  unsigned slots;
+  PyObject *targets;
+  if (!PyArg_ParseTuple(args, "KKIO!", &peer, &calls, &slots, &PyDict_Type, &targets))
+    return NULL;
+  self->names = calloc(slots, sizeof *self->names);
+  if (!self->names)
+    return PyErr_NoMemory();
+  self->slots = slots;
+  self->peer = (busq_peer *)(uintptr_t)peer;
+  self->calls = (const busq_calls *)(uintptr_t)calls;
+  Py_INCREF(targets);
+  self->targets = targets;
+  Py_RETURN_NONE;
+}
+
+static void port_dealloc(Port *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(self->targets);
+  for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
+    Py_XDECREF(self->names[slot].name);
+  free(self->names);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+#define FASTCALL(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+
+static PyMethodDef port_methods[] = {
+    {"_attach", (PyCFunction)port_attach, METH_VARARGS, NULL},
+    {"send", FASTCALL(port_send), NULL},
+    {"send_many", FASTCALL(port_send_many), NULL},
+    {"recv", FASTCALL(port_recv), NULL},
+    {"recv_many", FASTCALL(port_recv_many), NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot port_slots[] = {{Py_tp_doc, "The base of busq.Peer: send and recv by the short way."},
+                                   {Py_tp_dealloc, (void *)port_dealloc},
+                                   {Py_tp_methods, port_methods},
+                                   {0, NULL}};
+
+static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, port_slots};
+
+static PyObject *set_view_helper(PyObject *module, PyObject *helper)
+{
+  (void)module;
+  Py_INCREF(helper);
+  PyObject *former = view_helper;
+  view_helper = helper;
+  Py_XDECREF(former);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {{"_set_view_helper", set_view_helper, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, -1, module_methods, NULL, NULL,
+                                               NULL, NULL};
+
+PyMODINIT_FUNC PyInit__fast(void)
+{
+  PyObject *module = PyModule_Create(&module_definition);
+  PyObject *port = PyType_FromSpec(&port_spec);
+  message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
+  if (!module || !port || !message_type)
+    return NULL;
+  Py_INCREF(message_type);
+  if (PyModule_AddObject(module, "Port", port) < 0 ||
+      PyModule_AddObject(module, "Message", (PyObject *)message_type) < 0)
+    return NULL;
+  return module;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "queue/ring.h"
+
+bool busq_ring_skip(const busq_ring *ring, uint64_t position)
+{
+  busq_pair *slot = busq_ring_slot(ring, position);
+  busq_pair seen = busq_pair_load(slot);
+  const uint64_t lap = busq_ring_lap(ring, position);
+  while (seen.lo >> 48 != lap) {
+    const busq_pair skipped = {lap << 48 | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
+    if (busq_pair_cas(slot, &seen, skipped))
+      return true;
+  }
+  return false;
+}
+
+uint64_t busq_ring_close(const busq_ring *ring)
+{
+  busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
+  while (!(seen.hi & BUSQ_RING_CLOSED)) {
+    if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_RING_CLOSED}))
+      break;
+  }
+  return busq_ring_position(seen.hi);
+}
+
+void busq_ring_open(const busq_ring *ring, uint32_t incarnation)
+{
+  busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
+  busq_pair next;
+  do {
+    next.lo = seen.lo;
+    next.hi = busq_ring_position(seen.hi) | busq_ring_life_bits(incarnation);
+  } while (!busq_pair_cas(&ring->queue->clock_tail, &seen, next));
+}
+
+void busq_ring_init(const busq_ring *ring)
+{
+  /* Lap 0 is what zeroed memory looks like, so positions start at lap 1.  The clock starts at 1, so that a proposal of 1
+   * is always too low: tests force lost proposals with it. */
+  ring->queue->head = ring->slot_count;
+  ring->queue->clock_tail.lo = 1;
+  ring->queue->clock_tail.hi = ring->slot_count | BUSQ_RING_CLOSED;
+}
+
+bool busq_ring_verify(const busq_ring *ring)
+{
+  const uint64_t head = busq_load_acquire(&ring->queue->head);
+  const uint64_t tail = busq_ring_tail(ring);
+  return head <= tail && tail - head <= ring->slot_count && busq_ring_clock(ring) < BUSQ_TIMESTAMP_MAX;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_QUEUE_RING_H
+#define BUSQ_QUEUE_RING_H
+/*
+ * The queue of one peer: a bounded ring of references, written by everybody, read by its owner, ordered by a clock.
+ *
+ * Guarantee.
+ *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock that is
+ *      at least as high, so the ring is sorted, except for references whose final timestamp came out higher than
+ *      where they stand ("late" ones; the reader moves them to its heap).
+ *   2. A producer that was stopped for an hour between any two instructions can't damage a later lap: all it still may
+ *      do is a swap that fails.
+ *   3. After busq_ring_close nothing is placed any more, and nobody can mistake the next life of the queue for this one.
+ *
+ * Mechanism.  One 16-byte word {clock, tail} changes only by compare-and-swap, so that taking the clock to a timestamp and
+ * taking the next position are one step; nobody slips between.  Then the slot of that position is swapped from its
+ * content of the lap before to the reference.  No content ever comes twice (it carries lap, sender, record and the
+ * record's sequence number; a skip carries its position), so the swap can't succeed by accident.
+ *
+ *      tail word:  closed (1 bit) | life (11 bits) | position (52 bits)
+ *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
+ *
+ * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot per
+ * peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never has to
+ * wait while its references block others.
+ *
+ * Not given: that a published reference is final (the record it points to says so), wake-ups, or memory for payloads.
+ */
+#include "base/atomic.h"
+#include "base/types.h"
+#include "clock/lamport.h"
+
+#define BUSQ_RING_POSITION_BITS 52
+#define BUSQ_RING_POSITION_MASK ((UINT64_C(1) << BUSQ_RING_POSITION_BITS) - 1)
+#define BUSQ_RING_LIFE_MASK UINT32_C(0x7ff)
+#define BUSQ_RING_CLOSED (UINT64_C(1) << 63)
+#define BUSQ_RING_NOBODY UINT32_C(0xffff)
+
+/* In shared memory. */
+typedef struct {
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_pair clock_tail;
+  /* Written by the reader alone.  Invariant: tail - slots <= head <= tail. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
+} busq_queue;
+
+/* A private view of one queue; sizes are private copies that nobody else can change. */
+typedef struct {
+  busq_queue *queue;
+  busq_pair *slots;
+  uint64_t slot_count; /* a power of two */
+  uint32_t slot_shift;
+} busq_ring;
+
+typedef struct {
+  uint32_t sender;
+  uint32_t record;
+  uint64_t tag;
+} busq_reference;
+
+typedef struct {
+  uint64_t position;
+  busq_pair before; /* what the slot held when the position was taken */
+  uint64_t clock;   /* of the queue, before it was taken */
+} busq_ring_claim;
+
+typedef enum {
+  BUSQ_RING_ACCEPTED, /* stands at the proposed timestamp */
+  BUSQ_RING_LATE,     /* the clock had passed the proposal: stands behind the clock */
+  BUSQ_RING_FULL,
+  BUSQ_RING_GONE, /* closed, or another life */
+  BUSQ_RING_DAMAGED
+} busq_ring_outcome;
+
+static inline uint64_t busq_ring_life_bits(uint32_t incarnation)
+{
+  return (uint64_t)(incarnation & BUSQ_RING_LIFE_MASK) << BUSQ_RING_POSITION_BITS;
+}
+
+static inline uint64_t busq_ring_position(uint64_t tail_word)
+{
+  return tail_word & BUSQ_RING_POSITION_MASK;
+}
+
+static inline uint64_t busq_ring_lap(const busq_ring *ring, uint64_t position)
+{
+  return (position >> ring->slot_shift) & 0xffff;
+}
+
+static inline busq_pair *busq_ring_slot(const busq_ring *ring, uint64_t position)
+{
+  return &ring->slots[position & (ring->slot_count - 1)];
+}
+
+/*
+ * Takes the next position of a queue of the given life.  Proposed is the timestamp to stand at; with `stamp`, the reference
+ * instead ticks the clock past both `proposed - 1` and its present value and the result is stored there before
+ * anybody can see it.  Fails with BUSQ_RING_FULL at `limit` references; *head_seen caches the reader's head between calls.
+ */
+static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t incarnation, uint64_t proposed,
+                                                uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
+                                                busq_ring_claim *claim)
+{
+  const uint64_t life = busq_ring_life_bits(incarnation);
+  busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
+  for (;;) {
+    const uint64_t position = busq_ring_position(seen.hi);
+    if (BUSQ_UNLIKELY((seen.hi & ~BUSQ_RING_POSITION_MASK) != life))
+      return BUSQ_RING_GONE;
+    if (BUSQ_UNLIKELY(seen.lo >= BUSQ_TIMESTAMP_MAX))
+      return BUSQ_RING_DAMAGED;
+    if (BUSQ_UNLIKELY(position - *head_seen >= limit)) {
+      /* SYNC POINT ring-head: what the reader has consumed up to here, and with it the content of the slots, is settled. */
+      *head_seen = busq_load_acquire(&ring->queue->head);
+      /* The head may have passed the tail that we read before it: then the swap below fails, and we look again. */
+      if (position - *head_seen >= limit && position >= *head_seen)
+        return position - *head_seen <= ring->slot_count ? BUSQ_RING_FULL : BUSQ_RING_DAMAGED;
+    }
+    busq_pair *slot = busq_ring_slot(ring, position);
+    claim->before = busq_pair_load(slot);
+    const uint64_t timestamp = stamp ? busq_timestamp_max(proposed, seen.lo + 1) : proposed;
+#ifdef BUSQ_MUTANT_ACCEPT_EQUAL
+    const bool accepted = seen.lo <= timestamp;
+#else
+    const bool accepted = seen.lo < timestamp;
+#endif
+    if (stamp)
+      busq_store_relaxed(stamp, timestamp);
+    BUSQ_STEP("place");
+    const busq_pair next = {accepted ? timestamp : seen.lo, seen.hi + 1};
+    claim->clock = seen.lo;
+    if (BUSQ_LIKELY(busq_pair_cas(&ring->queue->clock_tail, &seen, next))) {
+      claim->position = position;
+      return accepted ? BUSQ_RING_ACCEPTED : BUSQ_RING_LATE;
+    }
+  }
+}
+
+/* Publishes the reference at the claimed position; false where somebody has skipped the hole meanwhile. */
+static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
+{
+  busq_pair expected = claim->before;
+  const busq_pair filled = {busq_ring_lap(ring, claim->position) << 48 | (uint64_t)reference.sender << 32 |
+                                reference.record,
+                            reference.tag};
+  BUSQ_STEP("publish");
+  /* SYNC POINT slot: payload, destinations and proposal of the record come before its reference. */
+  return busq_pair_cas(busq_ring_slot(ring, claim->position), &expected, filled);
+}
+
+/* What stands at a position; false while it is a hole.  A skipped one has the sender BUSQ_RING_NOBODY. */
+static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq_reference *reference)
+{
+  /* SYNC POINT slot */
+  const busq_pair seen = busq_pair_load(busq_ring_slot(ring, position));
+  if (seen.lo >> 48 != busq_ring_lap(ring, position))
+    return false;
+  reference->sender = (uint32_t)(seen.lo >> 32) & 0xffff;
+  reference->record = (uint32_t)seen.lo;
+  reference->tag = seen.hi;
+  return true;
+}
+
+/* The position behind the last one taken. */
+static inline uint64_t busq_ring_tail(const busq_ring *ring)
+{
+  return busq_ring_position(busq_load_acquire(&ring->queue->clock_tail.hi));
+}
+
+static inline uint64_t busq_ring_clock(const busq_ring *ring)
+{
+  return busq_load_relaxed(&ring->queue->clock_tail.lo);
+}
+
+/* Raises the clock to at least the timestamp; a clock never goes back. */
+static inline void busq_ring_raise(const busq_ring *ring, uint64_t timestamp)
+{
+  busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
+  while (seen.lo < timestamp) {
+    BUSQ_STEP("raise");
+    if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){timestamp, seen.hi}))
+      return;
+  }
+}
+
+/* Makes a hole a skipped position; false where the producer was faster. */
+bool busq_ring_skip(const busq_ring *ring, uint64_t position);
+/* Ends this life: nothing is placed from now on.  Returns the tail, which stands still. */
+uint64_t busq_ring_close(const busq_ring *ring);
+/* Begins a life on a closed queue; clock and positions go on rising. */
+void busq_ring_open(const busq_ring *ring, uint32_t incarnation);
+/* A new ring: position and clock start above what zeroed slots could be mistaken for. */
+void busq_ring_init(const busq_ring *ring);
+bool busq_ring_verify(const busq_ring *ring);
+
+#endif /* BUSQ_QUEUE_RING_H */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_ARENA_H
+#define BUSQ_SHM_ARENA_H
+/*
+ * Memory for messages on their way.
+ *
+ * Guarantee: a record is given out again only after every destination has released it; nothing is lost for good when a
+ * process dies anywhere in here; one extent per peer is its own, so that nobody can keep another from sending small messages.
+ *
+ * Mechanism.  The arena is divided into extents.  A word per extent says whose it is, and changes by compare-and-swap:
+ *
+ *      FREE -> CLAIMED -> SLAB   records of one size class, carved from the start of the extent, used and found free again
+ *                                by the owner alone
+ *      FREE -> CLAIMED -> LARGE  the first extent of a run that holds one record; REST are the others.  Who releases the last
+ *                                copy takes the run (FREEING, in his own name) and gives the extents back
+ *
+ * The owner keeps its free records on private stacks, last freed first, because that memory is still in the cache.  Records
+ * under way stand in a private line in the order they were sent, and are looked at from its front when a stack is empty.
+ * Both are derived from the marks in the records.
+ *
+ * Not given: memory that nobody else fills.  Beyond its own extent a peer shares with all the others.
+ */
+#include "base/types.h"
+#include "shm/layout.h"
+
+struct busq_bus;
+
+enum {
+  BUSQ_EXTENT_FREE = 0,
+  BUSQ_EXTENT_CLAIMED = 1,
+  BUSQ_EXTENT_SLAB = 2,
+  BUSQ_EXTENT_LARGE = 3,
+  BUSQ_EXTENT_REST = 4,
+  BUSQ_EXTENT_FREEING = 5
+};
+
+#define BUSQ_ARENA_CLASSES 40u
+
+typedef struct {
+  uint32_t *stack; /* free records, by unit */
+  uint64_t stack_count;
+  uint64_t stack_room;
+  uint32_t *line; /* records under way, oldest first; a ring of line_room, a power of two */
+  uint64_t line_head;
+  uint64_t line_tail;
+  uint64_t line_room;
+  uint64_t searched;  /* how many were under way after the whole line was searched last */
+  uint32_t carving;   /* extent that still has blank records, or BUSQ_ARENA_NONE */
+} busq_arena_class;
+
+#define BUSQ_ARENA_NONE UINT32_MAX
+
+typedef struct {
+  struct busq_bus *bus;
+  uint32_t slot;
+  uint32_t class_limit; /* classes from here on do not fit twice into an extent: they are LARGE */
+  uint32_t owned;       /* slab extents, our own one not counted */
+  uint32_t *tally;      /* [extents], scratch for trimming */
+  busq_arena_class classes[BUSQ_ARENA_CLASSES];
+} busq_arena;
+
+int busq_arena_init(busq_arena *arena, struct busq_bus *bus, uint32_t slot);
+void busq_arena_deinit(busq_arena *arena);
+
+/* A record of at least `bytes`, BUSQ_FULL if there is none now.  It is the caller's until it is sent or cancelled. */
+int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp);
+/* From now on the record belongs to its destinations. */
+void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record);
+/* Gives back a record that nobody has seen. */
+void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
+/* Returns extents that hold nothing to the common part, but for a few that are likely to be needed soon.  Collecting looks
+ * at every record under way first. */
+void busq_arena_trim(busq_arena *arena);
+void busq_arena_collect(busq_arena *arena);
+
+/* Called by a destination: sets its mark, and gives a large record's memory back if it was the last to need it. */
+void busq_arena_release(struct busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark);
+bool busq_record_is_released(const struct busq_bus *bus, const busq_record *record);
+/* Frees large records that nobody needs and whose last reader died before he could do so. */
+void busq_arena_sweep(struct busq_bus *bus, uint32_t by_slot);
+/* Frees whatever a slot that nobody uses still owns and nobody needs; returns how many records are still needed.  The
+ * caller holds the slot's kernel lock. */
+uint64_t busq_arena_reclaim(struct busq_bus *bus, uint32_t slot);
+uint64_t busq_arena_used_bytes(const struct busq_bus *bus);
+
+/* Calls back for every carved record of a slot; for whoever must finish what a dead owner began. */
+typedef void (*busq_arena_visitor)(struct busq_bus *bus, busq_record *record);
+void busq_arena_visit(struct busq_bus *bus, uint32_t slot, busq_arena_visitor visitor);
+
+#endif /* BUSQ_SHM_ARENA_H */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_HANDLE_H
+#define BUSQ_SHM_HANDLE_H
+/*
+ * The private side: what a process keeps for itself about a bus it has mapped and a peer it has joined.  Nothing here is
+ * visible to others, and everything in it could be derived again from the segment.
+ *
+ * Locks.  Two latches per peer (one for sending, one for receiving) and one per bus order the threads of this process
+ * among themselves.  They lie in private memory, are held for a bounded number of steps, never while waiting, and never while
+ * another latch of the same kind is held:
+ *
+ *      bus.latch                burying the dead, joining
+ *      peer.send_latch
+ *        peer.receive_latch     only busq_peer_close takes both
+ */
+#include "base/types.h"
+#include "busq.h"
+#include "queue/heap.h"
+#include "queue/ring.h"
+#include "shm/arena.h"
+#include "shm/layout.h"
+
+typedef struct {
+  uint32_t held;
+} busq_latch;
+
+struct busq_bus {
+  busq_geometry geometry; /* a private copy: nobody else can change it */
+  char *base;
+  busq_header *header;
+  busq_slot *slots;
+  busq_extent *table;
+  char *arena;
+  busq_latch latch;
+  uint32_t references; /* handles that use the mapping */
+  int fd;              /* asks the kernel who is alive; holds locks only while burying */
+  int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  uint32_t fork_generation;
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+};
+
+/* A message that can be delivered now; sizes and pointers were checked. */
+typedef struct {
+  busq_key key;
+  busq_record *record;
+  uint64_t position;
+  uint64_t size_bytes;
+  uint32_t mark;
+  bool is_late; /* it is the least of the heap, not the next of the ring */
+} busq_found;
+
+/* What a sender remembers of each destination. */
+typedef struct {
+  uint64_t head_seen;
+  uint32_t incarnation;    /* that the message at hand is meant for */
+  uint64_t glanced_cycles; /* when the kernel was last asked whether it lives */
+  int fifo_fd;             /* -1 until it was needed */
+  uint32_t fifo_incarnation;
+} busq_acquaintance;
+
+struct busq_peer {
+  busq_bus *bus;
+  busq_slot *self;
+  uint32_t slot;
+  uint32_t incarnation;
+  uint32_t fork_generation;
+  uint32_t is_closed;
+  int lock_fd;
+  busq_peer *next; /* list of all peers of this process, for the fork handler */
+
+  /* Sending: under send_latch. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_latch send_latch;
+  bool proposes_stale;     /* tests force lost proposals with it */
+  uint64_t lamport;        /* no message that this peer has sent has a higher timestamp */
+  uint64_t sequence;       /* of the last message */
+  uint64_t sequence_limit; /* reserved in the slot up to here */
+  uint64_t sent;
+  uint64_t late;
+  uint64_t cycles_per_glance;
+  busq_arena arena;
+  busq_acquaintance *known; /* [peers] */
+  uint16_t *destinations;   /* [peers], scratch: the sorted slots of the multicast at hand */
+  uint64_t failed_target;
+
+  /* Receiving: under receive_latch. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_latch receive_latch;
+  uint64_t scan;      /* everything before it was taken, skipped, or is in the heap */
+  uint64_t head;      /* private copy of the queue's head */
+  uint64_t ahead;     /* positions from head on that are done out of order */
+  uint64_t *done;     /* a bit per slot of the ring: this position is done */
+  uint64_t delivered; /* no message that this peer has received has a higher timestamp */
+  uint64_t received;
+  uint64_t pins;      /* messages taken, not yet released */
+  busq_ring ring;     /* our own */
+  busq_heap heap;
+  int fifo_fd;        /* -1 until somebody asked for it */
+  uint32_t fifo_epoch;
+  bool fifo_is_raised; /* by ourselves, and not emptied since */
+  busq_found found;    /* what the last look has found */
+
+  /* Waiting. */
+  uint32_t spin_ns;
+  uint32_t yield_ns;
+  bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
+};
+
+extern uint32_t busq_fork_generation;
+
+static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
+{
+  busq_ring ring;
+  ring.queue = &bus->slots[slot].queue;
+  ring.slot_count = bus->geometry.slot_count;
+  ring.slot_shift = (uint32_t)__builtin_ctzll(ring.slot_count);
+  ring.slots = (busq_pair *)(void *)(bus->base + bus->geometry.rings_offset) + slot * ring.slot_count;
+  return ring;
+}
+
+static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
+{
+  return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
+}
+
+/* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
+static inline uint64_t busq_bus_units(const busq_bus *bus)
+{
+  return bus->geometry.extents * (bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
+}
+
+static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
+{
+  return (uint64_t)incarnation << 32 | life;
+}
+
+void busq_latch_wait(busq_latch *latch);
+
+static inline void busq_latch_acquire(busq_latch *latch)
+{
+  /* SYNC POINT latch: what the holder before us wrote comes before what we read. */
+  if (BUSQ_UNLIKELY(__atomic_exchange_n(&latch->held, 1, __ATOMIC_ACQUIRE)))
+    busq_latch_wait(latch);
+}
+
+static inline void busq_latch_release(busq_latch *latch)
+{
+  /* SYNC POINT latch */
+  __atomic_store_n(&latch->held, 0, __ATOMIC_RELEASE);
+}
+
+static inline int busq_peer_check(const busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->is_closed)))
+    return BUSQ_CLOSED;
+  return BUSQ_OK;
+}
+
+#endif /* BUSQ_SHM_HANDLE_H */

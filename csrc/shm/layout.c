@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/layout.h"
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+#define EXTENT_BYTES_MIN UINT64_C(4096)
+#define EXTENT_BYTES_MAX (UINT64_C(256) << 10)
+
+_Static_assert(sizeof(busq_destination) == 4, "destinations are packed");
+_Static_assert(offsetof(busq_record, destination) == 36, "a unicast of 24 bytes fits into one line");
+_Static_assert(sizeof(busq_header) <= PAGE_BYTES, "the header is one page");
+_Static_assert(sizeof(busq_pair) == 16, "two words that change together");
+
+static uint64_t power_of_two_up(uint64_t value)
+{
+  uint64_t power = 1;
+  while (power < value)
+    power <<= 1;
+  return power;
+}
+
+/* Every peer has one extent of its own, so that it can always send something small; the common part holds one message
+ * of `arena_bytes` with its header even so. */
+static void geometry_arena(busq_geometry *geometry)
+{
+  uint64_t extent_bytes = power_of_two_up(geometry->arena_bytes / 512);
+  if (extent_bytes < EXTENT_BYTES_MIN)
+    extent_bytes = EXTENT_BYTES_MIN;
+  if (extent_bytes > EXTENT_BYTES_MAX)
+    extent_bytes = EXTENT_BYTES_MAX;
+  const uint64_t header_bytes = busq_record_payload_offset(geometry->peers, 512);
+  geometry->extent_bytes = extent_bytes;
+  geometry->extents = geometry->peers + (geometry->arena_bytes + header_bytes + extent_bytes - 1) / extent_bytes;
+}
+
+bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t capacity, uint64_t arena_bytes)
+{
+  if (peers < 1 || peers > BUSQ_LAYOUT_PEERS_MAX || capacity < 1 || capacity > BUSQ_LAYOUT_CAPACITY_MAX ||
+      arena_bytes < BUSQ_LAYOUT_ARENA_BYTES_MIN || arena_bytes > BUSQ_LAYOUT_ARENA_BYTES_MAX)
+    return false;
+  memset(geometry, 0, sizeof *geometry);
+  geometry->peers = peers;
+  geometry->capacity = capacity;
+  geometry->arena_bytes = arena_bytes;
+  geometry->slot_count = power_of_two_up((uint64_t)capacity + peers);
+  geometry_arena(geometry);
+  geometry->peers_offset = PAGE_BYTES;
+  geometry->rings_offset = BUSQ_ALIGN_UP(geometry->peers_offset + (uint64_t)peers * sizeof(busq_slot), PAGE_BYTES);
+  geometry->table_offset =
+      BUSQ_ALIGN_UP(geometry->rings_offset + peers * geometry->slot_count * sizeof(busq_pair), PAGE_BYTES);
+  geometry->arena_offset =
+      BUSQ_ALIGN_UP(geometry->table_offset + geometry->extents * sizeof(busq_extent), PAGE_BYTES);
+  /* Whoever looks at the header of the last possible record stays inside the mapping. */
+  geometry->segment_bytes = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
+                            BUSQ_ALIGN_UP(busq_record_payload_offset(peers, 512), PAGE_BYTES);
+  return true;
+}
+
+/* FNV-1a: for noticing differences, not for hiding from an adversary. */
+static uint64_t layout_hash(uint64_t hash, const void *bytes, size_t count)
+{
+  const unsigned char *byte = bytes;
+  for (size_t i = 0; i < count; i++)
+    hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+#define LAYOUT_HASH_START UINT64_C(0xcbf29ce484222325)
+
+uint64_t busq_layout_stamp(void)
+{
+  const uint64_t facts[] = {
+      BUSQ_LAYOUT_VERSION,
+      sizeof(void *),
+      UINT64_C(0x0102030405060708), /* hashed byte by byte: the order of bytes */
+      sizeof(busq_header),
+      sizeof(busq_slot),
+      sizeof(busq_queue),
+      sizeof(busq_extent),
+      sizeof(busq_geometry),
+      offsetof(busq_slot, life),
+      offsetof(busq_slot, room_seq),
+      offsetof(busq_slot, sequence_reserved),
+      offsetof(busq_slot, joined_ns),
+      offsetof(busq_slot, name),
+      offsetof(busq_record, destination),
+      BUSQ_RING_POSITION_BITS,
+      BUSQ_LAYOUT_UNIT_BYTES,
+  };
+  return layout_hash(LAYOUT_HASH_START, facts, sizeof facts);
+}
+
+uint64_t busq_header_checksum(const busq_header *header)
+{
+  busq_header copy = *header;
+  copy.state = 0;
+  return layout_hash(LAYOUT_HASH_START, &copy, offsetof(busq_header, checksum));
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_LAYOUT_H
+#define BUSQ_SHM_LAYOUT_H
+/*
+ * What lies where in a segment.  Everything here is mapped by strangers: offsets instead of pointers, and whoever reads an
+ * index or a length checks it against private copies of the sizes before using it.
+ *
+ *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | extent table | arena
+ *
+ * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
+ * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
+ */
+#include "base/atomic.h"
+#include "base/types.h"
+#include "queue/ring.h"
+
+#define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
+#define BUSQ_LAYOUT_VERSION 1u
+#define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
+#define BUSQ_LAYOUT_PEERS_MAX 4096u
+#define BUSQ_LAYOUT_CAPACITY_MAX (UINT32_C(1) << 26)
+#define BUSQ_LAYOUT_ARENA_BYTES_MIN UINT64_C(4096)
+#define BUSQ_LAYOUT_ARENA_BYTES_MAX (UINT64_C(1) << 37)
+#define BUSQ_LAYOUT_PAYLOAD_BYTES_MAX UINT64_C(0xffffffff)
+#define BUSQ_LAYOUT_UNIT_BYTES 64u /* records begin at multiples of this */
+
+/* Sizes and offsets, computed from four numbers and from nothing else. */
+typedef struct {
+  uint32_t peers;
+  uint32_t capacity;
+  uint64_t arena_bytes; /* asked for; the largest payload */
+  uint64_t slot_count;  /* per ring */
+  uint64_t extent_bytes;
+  uint64_t extents;
+  uint64_t peers_offset;
+  uint64_t rings_offset;
+  uint64_t table_offset;
+  uint64_t arena_offset;
+  uint64_t segment_bytes;
+} busq_geometry;
+
+typedef struct {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t state; /* BUSQ_HEADER_READY once everything else is in place */
+  uint64_t stamp;
+  uint8_t boot_id[16];
+  uint8_t generation[16];
+  busq_geometry geometry;
+  uint64_t created_ns;
+  uint32_t creator_pid;
+  uint32_t permissions;
+  uint64_t checksum; /* of everything above but `state` */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
+} busq_header;
+
+#define BUSQ_HEADER_READY UINT32_C(0x79646172)
+
+/* The life of a peer slot.  Only the holder of the slot's kernel lock changes it. */
+enum {
+  BUSQ_LIFE_FREE = 0,
+  BUSQ_LIFE_JOINING = 1,
+  BUSQ_LIFE_LIVE = 2,
+  BUSQ_LIFE_LEFT = 3, /* closed its handle */
+  BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and somebody has put its queue in order */
+  BUSQ_LIFE_LEAVING = 5 /* closed, but messages that it took are still being looked at */
+};
+
+/* Who waits on a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
+ * nobody waits for that. */
+#define BUSQ_WAKE_FUTEX 1u
+
+/* One peer.  Each group of fields has its own line pair, by who writes it. */
+typedef struct {
+  busq_queue queue;
+  /* Written by the reader when it goes to sleep and when it joins or leaves; read by every sender. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t life; /* incarnation (32 bits) | life */
+  uint32_t wake_seq;
+  uint32_t wake_flags;
+  /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
+  uint32_t room_waiters;
+  uint32_t memory_seq;
+  uint32_t memory_waits;
+  /* Written by the owner alone, read by whoever is curious. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t sequence_reserved; /* no life of this slot has used a number from here on */
+  uint64_t sent;
+  uint64_t late;
+  _Alignas(64) uint64_t received;
+  /* Cold. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns;
+  uint32_t pid;
+  uint32_t name_bytes;
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+} busq_slot;
+
+/* What an extent of the arena is used for. */
+typedef struct {
+  _Alignas(16) uint64_t word; /* generation (32) | owner + 1 (16) | kind (8) | class (8); see arena.h */
+  uint64_t length;            /* LARGE: extents of the run.  SLAB: records that were ever used, the others are blank */
+} busq_extent;
+
+/*
+ * A message on its way: one record in the sender's part of the arena.
+ *
+ * The state word decides; it changes only by a 16-byte swap: {sequence (54) | attempt (8) | phase (2)} and the timestamp.
+ * Everything else is written before the first reference is published and does not change until the record is free again,
+ * but for the marks: each is written by its own destination alone.
+ */
+typedef struct {
+  uint16_t slot;
+  uint8_t mark; /* BUSQ_MARK_* bits, set by this destination */
+  uint8_t unused;
+} busq_destination;
+
+typedef struct {
+  busq_pair state;
+  uint64_t proposal; /* no final timestamp is below it */
+  uint32_t size_bytes;
+  uint32_t sender_incarnation;
+  uint16_t sender;
+  uint16_t destinations;
+  busq_destination destination[];
+} busq_record;
+
+enum {
+  BUSQ_PHASE_FREE = 0,
+  BUSQ_PHASE_STAGING = 1,
+  BUSQ_PHASE_SEALED = 2,
+  BUSQ_PHASE_COMMITTED = 3
+};
+
+enum {
+  BUSQ_MARK_TAKEN = 1,   /* recv has returned it */
+  BUSQ_MARK_RELEASED = 2 /* its memory is no longer needed here */
+};
+
+static inline uint64_t busq_record_tag(uint64_t sequence, uint32_t attempt)
+{
+  return sequence << 10 | (uint64_t)(attempt & 0xff) << 2;
+}
+
+static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_t size_bytes)
+{
+  const uint64_t header = offsetof(busq_record, destination) + (uint64_t)destinations * sizeof(busq_destination);
+  /* Small messages stay together with their header in as few lines as possible; large ones are aligned for whoever works
+   * on them in place. */
+  return BUSQ_ALIGN_UP(header, size_bytes >= 512 ? 64u : 8u);
+}
+
+static inline void *busq_record_payload(busq_record *record)
+{
+  return (char *)record + busq_record_payload_offset(record->destinations, record->size_bytes);
+}
+
+/* False where the numbers are out of range or do not fit into 64 bits of file. */
+bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t capacity, uint64_t arena_bytes);
+uint64_t busq_layout_stamp(void);
+uint64_t busq_header_checksum(const busq_header *header);
+
+#endif /* BUSQ_SHM_LAYOUT_H */

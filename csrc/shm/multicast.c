@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/multicast.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "shm/life.h"
+#include "shm/wake.h"
+#include <string.h>
+
+/* BUSQ_MUTANT_* leave out one step whose reason stands in the header; the tests show that each is noticed. */
+
+/* ---- before anything is touched ---- */
+
+/* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
+ * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
+static int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
+{
+  uint16_t *sorted = peer->destinations;
+  if (n_targets == 0 || n_targets > peer->bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "%u receivers: expected 1 to %u, each of them once", n_targets,
+                      peer->bus->geometry.peers);
+  for (uint32_t i = 0; i < n_targets; i++) {
+    const uint16_t slot = (uint16_t)busq_target_slot(targets[i]);
+    if (slot >= peer->bus->geometry.peers)
+      return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", i, slot, peer->bus->geometry.peers);
+    uint32_t at = i;
+    while (at > 0 && sorted[at - 1] > slot) {
+      sorted[at] = sorted[at - 1];
+      at--;
+    }
+    if (at > 0 && sorted[at - 1] == slot) {
+      peer->failed_target = targets[i];
+      return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once",
+                        peer->bus->slots[slot].name);
+    }
+    sorted[at] = slot;
+    peer->known[slot].incarnation = busq_target_incarnation(targets[i]);
+  }
+  return BUSQ_OK;
+}
+
+static int destination_gone(busq_peer *peer, uint32_t slot)
+{
+  peer->failed_target = (uint64_t)peer->known[slot].incarnation << 16 | slot;
+  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+}
+
+static int queue_damaged(const busq_peer *peer, uint32_t slot)
+{
+  return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again", slot,
+                    peer->bus->name);
+}
+
+/* Alive as far as is known?  The kernel is asked at most once per glance. */
+static int destination_check(busq_peer *peer, uint32_t slot, uint64_t now_cycles)
+{
+  busq_acquaintance *known = &peer->known[slot];
+  if (BUSQ_UNLIKELY(busq_load_acquire(&peer->bus->slots[slot].life) !=
+                    busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)))
+    return destination_gone(peer, slot);
+  if (BUSQ_LIKELY(now_cycles - known->glanced_cycles < peer->cycles_per_glance) || slot == peer->slot)
+    return BUSQ_OK;
+  known->glanced_cycles = now_cycles;
+  return busq_life_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
+}
+
+/* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
+ * the ring has a slot to spare for every peer: so staging never finds a ring full. */
+static int destination_room(busq_peer *peer, uint32_t slot)
+{
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  busq_acquaintance *known = &peer->known[slot];
+  const uint64_t tail = busq_ring_tail(&ring);
+  if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
+    return BUSQ_OK;
+  known->head_seen = busq_load_acquire(&ring.queue->head);
+  if (tail - known->head_seen < peer->bus->geometry.capacity || tail < known->head_seen)
+    return BUSQ_OK;
+  peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+  return tail - known->head_seen > ring.slot_count ? queue_damaged(peer, slot) : BUSQ_FULL;
+}
+
+static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)
+{
+  const busq_bus *bus = peer->bus;
+  if (BUSQ_UNLIKELY(size_bytes > bus->geometry.arena_bytes || size_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX))
+    return busq_error(BUSQ_TOO_LARGE, "a message of %zu bytes: bus \"%s\" takes at most %llu; create it with a larger arena",
+                      size_bytes, bus->name,
+                      (unsigned long long)(bus->geometry.arena_bytes < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
+                                               ? bus->geometry.arena_bytes
+                                               : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX));
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->is_shut_down)))
+    return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
+  int result = destinations_sort(peer, targets, n_targets);
+  const uint64_t now_cycles = busq_time_cycles();
+  for (uint32_t i = 0; i < n_targets && !result; i++)
+    result = destination_check(peer, peer->destinations[i], now_cycles);
+  return result;
+}
+
+/* ---- the record ---- */
+
+/* Sequence numbers are never used twice in the life of a slot: a block of them is reserved before its first is used. */
+static uint64_t sequence_next(busq_peer *peer)
+{
+  enum { BLOCK = 1 << 16 };
+  if (BUSQ_UNLIKELY(++peer->sequence >= peer->sequence_limit)) {
+    peer->sequence_limit = peer->sequence + BLOCK;
+    busq_store_release(&peer->self->sequence_reserved, peer->sequence_limit);
+  }
+  return peer->sequence;
+}
+
+static void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const void *data, size_t size_bytes)
+{
+  record->size_bytes = (uint32_t)size_bytes;
+  record->sender_incarnation = peer->incarnation;
+  record->sender = (uint16_t)peer->slot;
+  record->destinations = (uint16_t)n_targets;
+  for (uint32_t i = 0; i < n_targets; i++)
+    record->destination[i] = (busq_destination){peer->destinations[i], 0, 0};
+  if (size_bytes)
+    memcpy(busq_record_payload(record), data, size_bytes);
+}
+
+static busq_reference record_reference(const busq_peer *peer, const busq_record *record, uint64_t tag)
+{
+  const uint64_t offset = (uint64_t)((const char *)record - peer->bus->arena);
+  return (busq_reference){peer->slot, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), tag};
+}
+
+/* The state is stored, not swapped, while nobody else can know the record; the release orders it before the marks'
+ * next readers, who come by way of the extent table. */
+static void record_set_state(busq_record *record, uint64_t tag, uint32_t phase, uint64_t timestamp)
+{
+  busq_store_relaxed(&record->state.hi, timestamp);
+  busq_store_release(&record->state.lo, tag | phase);
+}
+
+/* ---- one destination ---- */
+
+/* The process's own Lamport clock: no message that it has sent or received has a higher timestamp. */
+static uint64_t peer_clock(const busq_peer *peer)
+{
+  return busq_timestamp_max(peer->lamport, busq_load_relaxed(&peer->delivered));
+}
+
+static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
+{
+  const uint32_t slot = peer->destinations[0];
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  const busq_reference reference = record_reference(peer, record, tag);
+  busq_acquaintance *known = &peer->known[slot];
+  busq_ring_claim claim;
+  record->proposal = 0; /* one destination: never late */
+  record_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
+  do {
+    const busq_ring_outcome outcome =
+        busq_ring_place(&ring, known->incarnation, peer_clock(peer) + 1, &record->state.hi, peer->bus->geometry.capacity,
+                        &known->head_seen, &claim);
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
+      peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+      return BUSQ_FULL;
+    }
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
+      return destination_gone(peer, slot);
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
+      return queue_damaged(peer, slot);
+    /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
+  } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
+  peer->lamport = record->state.hi;
+  return BUSQ_OK;
+}
+
+/* ---- several destinations ---- */
+
+typedef struct {
+  busq_record *record;
+  uint64_t tag;
+  uint64_t proposal;
+  uint64_t clock_max; /* the highest clock found where the proposal was lost */
+  uint32_t n_targets;
+  bool is_lost;
+} busq_multicast;
+
+/* Propose: one more than any clock that we know of.  Higher would be as right; lower gets lost.  It is only looked up here, and
+ * settled by the swap that stages at the first destination: since all senders visit queues in the same order, two that
+ * propose the same there part ways there, instead of losing to each other later. */
+static uint64_t multicast_propose(busq_peer *peer, uint32_t n_targets)
+{
+  uint64_t highest = peer_clock(peer);
+  if (BUSQ_UNLIKELY(peer->proposes_stale))
+    return 1; /* every clock starts at 1 */
+  for (uint32_t i = 0; i < n_targets; i++)
+    busq_prefetch_write(&peer->bus->slots[peer->destinations[i]].queue.clock_tail);
+  for (uint32_t i = 0; i < n_targets; i++) {
+    const busq_ring ring = busq_bus_ring(peer->bus, peer->destinations[i]);
+    highest = busq_timestamp_max(highest, busq_ring_clock(&ring));
+  }
+  return highest + 1;
+}
+
+/* Puts the reference into one queue, or, where its reader has just left, releases the copy in his place: he closed his queue
+ * before we came, so he will never touch this record. */
+static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index)
+{
+  const uint32_t slot = peer->destinations[index];
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
+  busq_acquaintance *known = &peer->known[slot];
+  uint64_t *const stamp = index == 0 && !peer->proposes_stale ? &multicast->record->proposal : NULL;
+  busq_ring_claim claim;
+  do {
+    const busq_ring_outcome outcome = busq_ring_place(&ring, known->incarnation, multicast->proposal, stamp,
+                                                      ring.slot_count, &known->head_seen, &claim);
+    /* There is a slot for every peer's message (see destination_room), so a full ring is a damaged one. */
+    if (BUSQ_UNLIKELY(outcome != BUSQ_RING_ACCEPTED && outcome != BUSQ_RING_LATE)) {
+      busq_arena_release(peer->bus, peer->slot, multicast->record, index);
+      return outcome == BUSQ_RING_GONE ? BUSQ_OK : queue_damaged(peer, slot);
+    }
+    if (outcome == BUSQ_RING_LATE) {
+      multicast->is_lost = true;
+      multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
+    }
+  } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
+  multicast->proposal = busq_load_relaxed(&multicast->record->proposal);
+  return BUSQ_OK;
+}
+
+/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp. */
+static void multicast_sync(busq_bus *bus, const busq_record *record, uint64_t timestamp)
+{
+  for (uint32_t i = 0; i < record->destinations && i < bus->geometry.peers; i++) {
+    const uint32_t slot = record->destination[i].slot;
+    if (slot >= bus->geometry.peers)
+      continue;
+    const busq_ring ring = busq_bus_ring(bus, slot);
+    BUSQ_STEP("sync");
+    busq_ring_raise(&ring, timestamp);
+  }
+}
+
+static bool record_swap(busq_record *record, uint64_t tag, uint32_t from, uint64_t from_timestamp, uint32_t to,
+                        uint64_t to_timestamp)
+{
+  busq_pair expected = {tag | from, from_timestamp};
+  BUSQ_STEP("state");
+  /* SYNC POINT commit: every clock that this message needs raised comes before it counts as committed. */
+  return busq_pair_cas(&record->state, &expected, (busq_pair){tag | to, to_timestamp});
+}
+
+/* The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands. */
+static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast *multicast)
+{
+  busq_record *record = multicast->record;
+  const uint64_t tag = multicast->tag;
+#ifdef BUSQ_MUTANT_SEAL_AT_MAXIMUM
+  const uint64_t timestamp = busq_timestamp_max(multicast->proposal, multicast->clock_max);
+#else
+  const uint64_t timestamp = busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;
+#endif
+  /* Seal: from here on the timestamp is fixed, and anybody may finish the rest. */
+  (void)record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp);
+#ifdef BUSQ_MUTANT_COMMIT_BEFORE_SYNC
+  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
+  multicast_sync(peer->bus, record, timestamp);
+#else
+  /* Sync: never commit before every clock has reached the timestamp. */
+  multicast_sync(peer->bus, record, timestamp);
+  /* Commit.  If somebody has finished it for us, it carries the same timestamp. */
+  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
+#endif
+  peer->late++;
+  busq_store_relaxed(&peer->self->late, peer->late);
+  return timestamp;
+}
+
+static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets)
+{
+  busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
+  int result = BUSQ_OK;
+
+  /* Propose. */
+  multicast.proposal = multicast_propose(peer, n_targets);
+  busq_store_relaxed(&record->proposal, multicast.proposal);
+  record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
+
+  /* Stage.  From the first reference on nothing below can fail, but for damage. */
+  for (uint32_t i = 0; i < n_targets; i++) {
+    BUSQ_STEP("stage");
+    const int damaged = multicast_stage(peer, &multicast, i);
+    if (damaged)
+      result = damaged;
+  }
+
+  /* Commit: at once where every queue accepted the proposal. */
+  if (BUSQ_LIKELY(!multicast.is_lost &&
+                  record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, multicast.proposal)))
+    peer->lamport = multicast.proposal;
+  else
+    peer->lamport = multicast_seal_and_commit(peer, &multicast);
+  return result;
+}
+
+/* ---- the whole of a send ---- */
+
+static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
+{
+  const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
+  const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
+  /* A multicast that found a damaged queue has reached the others. */
+  if (BUSQ_UNLIKELY(result != BUSQ_OK && n_targets == 1)) {
+    busq_arena_cancel(&peer->arena, bytes, record);
+    return result;
+  }
+  busq_arena_sent(&peer->arena, bytes, record);
+  busq_store_relaxed(&peer->self->sent, ++peer->sent);
+  /* Wake.  The swaps above come before our look at the flags: see wake.h. */
+  busq_fence_after_swap();
+  for (uint32_t i = 0; i < n_targets; i++)
+    busq_wake_reader(peer, peer->destinations[i]);
+  return result;
+}
+
+int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)
+{
+  busq_record *record;
+  peer->failed_target = BUSQ_NO_TARGET;
+  int result = message_check(peer, targets, n_targets, size_bytes);
+  for (uint32_t i = 0; i < n_targets && !result; i++)
+    result = destination_room(peer, peer->destinations[i]);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
+  const uint64_t bytes = busq_record_payload_offset(n_targets, size_bytes) + size_bytes;
+  result = busq_arena_take(&peer->arena, bytes, &record);
+  if (BUSQ_UNLIKELY(result == BUSQ_FULL)) {
+    busq_life_reclaim(peer->bus);
+    result = busq_arena_take(&peer->arena, bytes, &record);
+  }
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
+  record_fill(peer, record, n_targets, data, size_bytes);
+  return send_filled(peer, record, bytes, n_targets);
+}
+
+/* ---- for the dead ---- */
+
+void busq_multicast_finish(busq_bus *bus, busq_record *record)
+{
+  const busq_pair seen = busq_pair_load(&record->state);
+  const uint64_t tag = seen.lo & ~UINT64_C(3);
+  switch (seen.lo & 3) {
+  case BUSQ_PHASE_STAGING: {
+    /* Nobody can have delivered it: its references die with the next attempt. */
+    busq_pair expected = seen;
+    (void)busq_pair_cas(&record->state, &expected, (busq_pair){(tag + 4) | BUSQ_PHASE_FREE, 0});
+    return;
+  }
+  case BUSQ_PHASE_SEALED:
+    multicast_sync(bus, record, seen.hi);
+    (void)record_swap(record, tag, BUSQ_PHASE_SEALED, seen.hi, BUSQ_PHASE_COMMITTED, seen.hi);
+    return;
+  default:
+    return;
+  }
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/receive.h"
+#include "base/error.h"
+#include "shm/life.h"
+#include "shm/wake.h"
+
+/* ---- looking ---- */
+
+typedef enum {
+  LOOK_NOTHING,
+  LOOK_PASS,
+  LOOK_BLOCKED,
+  LOOK_READY,
+  LOOK_LATE,
+  LOOK_DAMAGED
+} look_outcome;
+
+#define NO_MARK UINT32_MAX
+
+/* Which destination of a record a slot is; destinations are sorted. */
+static uint32_t record_mark_of(const busq_record *record, uint32_t destinations, uint32_t slot)
+{
+  uint32_t low = 0, high = destinations;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (record->destination[middle].slot < slot)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < destinations && record->destination[low].slot == slot ? low : NO_MARK;
+}
+
+static busq_record *reference_record(const busq_bus *bus, busq_reference reference)
+{
+  return reference.record < busq_bus_units(bus) ? busq_bus_record(bus, reference.record) : NULL;
+}
+
+/* Everything that is used as an index or a length is read once and checked before it is used. */
+static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
+{
+  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
+  const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
+  const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
+  if (destinations == 0 || destinations > bus->geometry.peers || record->sender != reference.sender ||
+      reference.sender >= bus->geometry.peers || end > bus->geometry.extents * bus->geometry.extent_bytes)
+    return false;
+  found->mark = destinations == 1 ? 0 : record_mark_of(record, destinations, slot);
+  if (found->mark == NO_MARK || record->destination[found->mark].slot != slot)
+    return false;
+  found->record = record;
+  found->size_bytes = size_bytes;
+  return found->key.timestamp < BUSQ_TIMESTAMP_MAX;
+}
+
+static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *found)
+{
+  busq_reference reference;
+  if (!busq_ring_look(&peer->ring, position, &reference))
+    return LOOK_NOTHING;
+  if (BUSQ_UNLIKELY(reference.sender == BUSQ_RING_NOBODY))
+    return LOOK_PASS;
+  busq_record *record = reference_record(peer->bus, reference);
+  if (BUSQ_UNLIKELY(!record))
+    return LOOK_DAMAGED;
+  /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
+  const uint64_t state = busq_load_acquire(&record->state.lo);
+  if (BUSQ_UNLIKELY((state & ~UINT64_C(3)) != reference.tag || (state & 3) == BUSQ_PHASE_FREE))
+    return LOOK_PASS;
+  found->position = position;
+  found->key.sender = reference.sender;
+  found->key.sequence = reference.tag;
+  if (BUSQ_UNLIKELY((state & 3) != BUSQ_PHASE_COMMITTED)) {
+    found->key.timestamp = busq_load_relaxed(&record->proposal);
+    return LOOK_BLOCKED;
+  }
+  found->key.timestamp = busq_load_relaxed(&record->state.hi);
+  if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
+    return LOOK_DAMAGED;
+  found->is_late = false;
+  const bool in_place = record->destinations == 1 || found->key.timestamp == record->proposal;
+  return BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
+}
+
+static int queue_damaged(const busq_peer *peer)
+{
+  return busq_error(BUSQ_CORRUPT, "the queue of \"%s\" is damaged at position %llu; remove bus \"%s\" and create it again",
+                    peer->self->name, (unsigned long long)peer->scan, peer->bus->name);
+}
+
+/* ---- positions ---- */
+
+static uint64_t *done_word(busq_peer *peer, uint64_t position, uint64_t *bit)
+{
+  const uint64_t index = position & (peer->ring.slot_count - 1);
+  *bit = UINT64_C(1) << (index % 64);
+  return &peer->done[index / 64];
+}
+
+static bool done_take(busq_peer *peer, uint64_t position)
+{
+  uint64_t bit;
+  uint64_t *word = done_word(peer, position, &bit);
+  if (!(*word & bit))
+    return false;
+  *word &= ~bit;
+  return true;
+}
+
+/* A position is needed no longer; gives back to the senders what is done from the head on. */
+static void position_done(busq_peer *peer, uint64_t position)
+{
+  if (BUSQ_UNLIKELY(position != peer->head)) {
+    uint64_t bit;
+    uint64_t *word = done_word(peer, position, &bit);
+    *word |= bit;
+    peer->ahead++;
+    return;
+  }
+  peer->head++;
+  while (BUSQ_UNLIKELY(peer->ahead) && done_take(peer, peer->head)) {
+    peer->ahead--;
+    peer->head++;
+  }
+  /* SYNC POINT ring-head: from here on these slots may be written again. */
+  busq_store_release(&peer->self->queue.head, peer->head);
+  busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
+}
+
+/* ---- the order ---- */
+
+/* The lines of a message come from the sender's cache, which takes longer than everything else about it.  So the ones to
+ * come are asked for while this one is worked on; for writing, because our mark goes into the first. */
+static void prefetch_next(const busq_peer *peer)
+{
+  enum { AHEAD = 3 };
+  busq_reference reference;
+  if (!busq_ring_look(&peer->ring, peer->scan + AHEAD, &reference) || reference.record >= busq_bus_units(peer->bus))
+    return;
+  const char *record = (const char *)busq_bus_record(peer->bus, reference.record);
+  busq_prefetch_write(record);
+  __builtin_prefetch(record + BUSQ_LAYOUT_UNIT_BYTES, 0, 3);
+}
+
+static bool heap_take_in(busq_peer *peer, const busq_found *found)
+{
+  const uint64_t offset = (uint64_t)((const char *)found->record - peer->bus->arena);
+  const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), found->mark};
+  return busq_heap_push(&peer->heap, entry);
+}
+
+static void found_from_heap(busq_peer *peer, const busq_heap_entry *least)
+{
+  busq_found *found = &peer->found;
+  found->key = least->key;
+  found->position = least->position;
+  found->record = busq_bus_record(peer->bus, least->record);
+  found->size_bytes = busq_load_relaxed(&found->record->size_bytes);
+  found->mark = least->mark;
+  found->is_late = true;
+}
+
+/* The least of the heap against what stands at `scan`: true if nothing that is there or may come can be lower. */
+static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_found *next)
+{
+  const busq_heap_entry *least = busq_heap_least(&peer->heap);
+  if (!least)
+    return false;
+  if (outcome == LOOK_NOTHING)
+    return busq_ring_tail(&peer->ring) == peer->scan;
+  return busq_key_less(least->key, next->key);
+}
+
+int busq_receive_peek(busq_peer *peer)
+{
+  busq_found *found = &peer->found;
+  for (;;) {
+    const look_outcome outcome = look(peer, peer->scan, found);
+    switch (outcome) {
+    case LOOK_PASS:
+      position_done(peer, peer->scan++);
+      continue;
+    case LOOK_LATE:
+      if (!heap_take_in(peer, found))
+        return busq_error(BUSQ_NO_SPACE, "no memory to hold back %zu late messages", peer->heap.count + 1);
+      peer->scan++;
+      continue;
+    case LOOK_DAMAGED:
+      return queue_damaged(peer);
+    case LOOK_READY:
+      prefetch_next(peer);
+      if (BUSQ_LIKELY(!peer->heap.count) || !heap_may_go(peer, outcome, found))
+        return BUSQ_OK;
+      break;
+    case LOOK_NOTHING:
+    case LOOK_BLOCKED:
+      if (!heap_may_go(peer, outcome, found))
+        return BUSQ_EMPTY;
+      break;
+    }
+    found_from_heap(peer, busq_heap_least(&peer->heap));
+    return BUSQ_OK;
+  }
+}
+
+/* ---- taking ---- */
+
+static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
+{
+  busq_slot *sender = &peer->bus->slots[record->sender < peer->bus->geometry.peers ? record->sender : peer->slot];
+  busq_arena_release(peer->bus, peer->slot, record, mark);
+  busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
+}
+
+void busq_receive_take(busq_peer *peer, bool is_pinned)
+{
+  const busq_found *found = &peer->found;
+  if (found->key.timestamp > peer->delivered)
+    busq_store_relaxed(&peer->delivered, found->key.timestamp);
+  if (BUSQ_UNLIKELY(found->is_late))
+    busq_heap_pop(&peer->heap);
+  else
+    peer->scan++;
+  busq_store_relaxed(&peer->self->received, ++peer->received);
+  if (is_pinned) {
+    busq_store_release(&found->record->destination[found->mark].mark, BUSQ_MARK_TAKEN);
+    peer->pins++;
+    return;
+  }
+  /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
+  record_release(peer, found->record, found->mark);
+  position_done(peer, found->position);
+}
+
+void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position)
+{
+  record_release(peer, busq_bus_record(peer->bus, unit), mark);
+  peer->pins--;
+  if (!busq_load_relaxed(&peer->is_closed))
+    position_done(peer, position);
+  else if (!peer->pins)
+    busq_life_finish_close(peer);
+}
+
+bool busq_receive_is_drained(const busq_peer *peer)
+{
+  return !peer->heap.count && busq_ring_tail(&peer->ring) == peer->scan;
+}
+
+/* ---- waiting for somebody who does not come ---- */
+
+void busq_receive_unblock(busq_peer *peer)
+{
+  busq_reference reference;
+  if (!busq_ring_look(&peer->ring, peer->scan, &reference)) {
+    if (busq_ring_tail(&peer->ring) != peer->scan)
+      (void)busq_ring_skip(&peer->ring, peer->scan);
+    return;
+  }
+  if (reference.sender < peer->bus->geometry.peers && reference.sender != peer->slot) {
+    const uint64_t life = busq_load_acquire(&peer->bus->slots[reference.sender].life);
+    (void)busq_life_check(peer->bus, reference.sender, (uint32_t)(life >> 32));
+  }
+}
+
+/* ---- closing ---- */
+
+bool busq_receive_is_pinned(const busq_peer *peer, busq_reference reference)
+{
+  const busq_record *record = reference_record(peer->bus, reference);
+  if (!peer->pins || !record || (busq_load_acquire(&record->state.lo) & ~UINT64_C(3)) != reference.tag)
+    return false;
+  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t mark =
+      destinations <= peer->bus->geometry.peers ? record_mark_of(record, destinations, peer->slot) : NO_MARK;
+  return mark != NO_MARK && busq_load_relaxed(&record->destination[mark].mark) == BUSQ_MARK_TAKEN;
+}
+
+void busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
+{
+  busq_record *record = reference.sender == BUSQ_RING_NOBODY ? NULL : reference_record(bus, reference);
+  if (!record || (busq_load_acquire(&record->state.lo) & ~UINT64_C(3)) != reference.tag)
+    return;
+  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t mark = destinations <= bus->geometry.peers ? record_mark_of(record, destinations, slot) : NO_MARK;
+  if (mark == NO_MARK || (busq_load_relaxed(&record->destination[mark].mark) & BUSQ_MARK_RELEASED))
+    return;
+  busq_arena_release(bus, slot, record, mark);
+  if (reference.sender < bus->geometry.peers) {
+    busq_slot *sender = &bus->slots[reference.sender];
+    busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
+  }
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/region.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "shm/handle.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names and directories ---- */
+
+static int region_check_name(const char *name)
+{
+  const size_t bytes = strlen(name);
+  if (bytes == 0 || bytes > 200 || name[0] == '.' || strchr(name, '/'))
+    return busq_error(BUSQ_INVALID, "bus name \"%.64s\" (%zu bytes): a name has 1 to 200 bytes, no \"/\" and no leading \".\"",
+                      name, bytes);
+  return BUSQ_OK;
+}
+
+/* The directory of buses: ours, and nobody else may plant something in it. */
+static int region_open_directory(const char *directory, int *fdp)
+{
+  struct stat status;
+  const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return busq_error_system("can't open the directory of buses \"%s\"", directory);
+  if (fstat(fd, &status) < 0) {
+    const int result = busq_error_system("can't examine \"%s\"", directory);
+    close(fd);
+    return result;
+  }
+  if ((status.st_mode & 0002) && !(status.st_mode & S_ISVTX)) {
+    close(fd);
+    return busq_error(BUSQ_DENIED, "\"%s\" has mode %03o: everybody could replace a bus in it; chmod it to 0700, or to 2770 for a group",
+                      directory, status.st_mode & 0777);
+  }
+  *fdp = fd;
+  return BUSQ_OK;
+}
+
+static int region_boot_id(uint8_t boot_id[16])
+{
+  char text[64] = {0};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return busq_error_system("can't read the boot id");
+  const ssize_t count = read(fd, text, sizeof text - 1);
+  close(fd);
+  memset(boot_id, 0, 16);
+  unsigned digits = 0;
+  for (ssize_t i = 0; i < count && digits < 32; i++) {
+    const char c = text[i];
+    const int value = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (value >= 0) {
+      boot_id[digits / 2] = (uint8_t)(boot_id[digits / 2] << 4 | value);
+      digits++;
+    }
+  }
+  return BUSQ_OK;
+}
+
+/* ---- mapping ---- */
+
+static void bus_set_mapping(busq_bus *bus, char *base)
+{
+  bus->base = base;
+  bus->header = (busq_header *)(void *)base;
+  bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
+  bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
+  bus->arena = base + bus->geometry.arena_offset;
+}
+
+static int bus_map(busq_bus *bus)
+{
+  char *base = mmap(NULL, bus->geometry.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bus->fd, 0);
+  if (base == MAP_FAILED)
+    return busq_error_system("can't map %llu bytes of bus \"%s\"", (unsigned long long)bus->geometry.segment_bytes,
+                             bus->name);
+  bus_set_mapping(bus, base);
+  return BUSQ_OK;
+}
+
+static busq_bus *bus_new(const char *name)
+{
+  busq_bus *bus = calloc(1, sizeof *bus);
+  if (!bus)
+    return NULL;
+  snprintf(bus->name, sizeof bus->name, "%s", name);
+  bus->fd = bus->directory_fd = -1;
+  bus->references = 1;
+  bus->fork_generation = busq_fork_generation;
+  return bus;
+}
+
+void busq_bus_retain(busq_bus *bus)
+{
+  (void)busq_fetch_add(&bus->references, 1);
+}
+
+void busq_bus_free(busq_bus *bus)
+{
+  if (!bus || busq_fetch_add(&bus->references, UINT32_MAX) != 1)
+    return;
+  if (bus->base)
+    munmap(bus->base, bus->geometry.segment_bytes);
+  if (bus->fd >= 0)
+    close(bus->fd);
+  if (bus->directory_fd >= 0)
+    close(bus->directory_fd);
+  free(bus);
+}
+
+/* ---- creating ---- */
+
+static int region_check_config(const busq_config *config, busq_geometry *geometry)
+{
+  if (config->permissions & ~0660u || (config->permissions & 0600) != 0600)
+    return busq_error(BUSQ_INVALID, "permissions 0%o: expected 0600 (one user) or 0660 (and a group)", config->permissions);
+  if (!busq_geometry_compute(geometry, config->peers, config->capacity, config->arena_bytes))
+    return busq_error(BUSQ_INVALID,
+                      "peers=%u, capacity=%u, arena=%llu: expected 1 to %u peers, a capacity of 1 to %u and an arena of %llu to %llu bytes",
+                      config->peers, config->capacity, (unsigned long long)config->arena_bytes, BUSQ_LAYOUT_PEERS_MAX,
+                      BUSQ_LAYOUT_CAPACITY_MAX, (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MIN,
+                      (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MAX);
+  return BUSQ_OK;
+}
+
+static int region_reserve(busq_bus *bus, const char *directory)
+{
+  int number;
+  do
+    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.segment_bytes);
+  while (number == EINTR);
+  if (number == 0)
+    return BUSQ_OK;
+  errno = number;
+  const int result = busq_error_system("can't reserve %llu bytes for bus \"%s\" in \"%s\" (make arena, capacity or peers smaller, or that file system larger; in a container: --shm-size)",
+                                       (unsigned long long)bus->geometry.segment_bytes, bus->name, directory);
+  return number == EFBIG ? BUSQ_NO_SPACE : result;
+}
+
+static int region_fill(busq_bus *bus, const busq_config *config)
+{
+  busq_header *header = bus->header;
+  const int result = region_boot_id(header->boot_id);
+  if (result)
+    return result;
+  header->magic = BUSQ_LAYOUT_MAGIC;
+  header->version = BUSQ_LAYOUT_VERSION;
+  header->stamp = busq_layout_stamp();
+  header->geometry = bus->geometry;
+  header->created_ns = busq_time_wall_ns();
+  header->creator_pid = (uint32_t)getpid();
+  header->permissions = config->permissions;
+  if (getrandom(header->generation, sizeof header->generation, 0) != sizeof header->generation)
+    return busq_error_system("can't draw the generation of bus \"%s\"", bus->name);
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    const busq_ring ring = busq_bus_ring(bus, slot);
+    busq_ring_init(&ring);
+  }
+  header->checksum = busq_header_checksum(header);
+  busq_store_release(&header->state, BUSQ_HEADER_READY);
+  return BUSQ_OK;
+}
+
+static int region_publish(busq_bus *bus, const char *name)
+{
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", bus->fd);
+  if (linkat(AT_FDCWD, path, bus->directory_fd, name, AT_SYMLINK_FOLLOW) == 0)
+    return BUSQ_OK;
+  if (errno == EEXIST)
+    return busq_error(BUSQ_EXISTS, "bus \"%s\" exists; open it, or remove it first", name);
+  return busq_error_system("can't give bus \"%s\" its name", name);
+}
+
+static int region_make(busq_bus *bus, const char *directory, const busq_config *config)
+{
+  bus->fd = openat(bus->directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, config->permissions);
+  if (bus->fd < 0)
+    return busq_error_system("can't make a file in \"%s\"", directory);
+  /* The umask must not take away what the creator asked for. */
+  if (fchmod(bus->fd, config->permissions) < 0)
+    return busq_error_system("can't set the permissions of bus \"%s\"", bus->name);
+  int result = region_reserve(bus, directory);
+  if (!result)
+    result = bus_map(bus);
+  if (!result)
+    result = region_fill(bus, config);
+  return result;
+}
+
+int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp)
+{
+  busq_geometry geometry;
+  int result = region_check_name(name);
+  if (!result)
+    result = region_check_config(config, &geometry);
+  if (result)
+    return result;
+  busq_bus *bus = bus_new(name);
+  if (!bus)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
+  bus->geometry = geometry;
+  result = region_open_directory(directory, &bus->directory_fd);
+  /* A name that is taken is the likeliest failure, and need not cost a reservation; the link below decides. */
+  if (!result && faccessat(bus->directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    result = busq_error(BUSQ_EXISTS, "bus \"%s\" exists; open it, or remove it first", name);
+  if (!result)
+    result = region_make(bus, directory, config);
+  if (!result)
+    result = region_publish(bus, name);
+  if (result)
+    busq_bus_free(bus);
+  else
+    *busp = bus;
+  return result;
+}
+
+/* ---- opening ---- */
+
+static int region_open_file(busq_bus *bus, struct stat *status)
+{
+  bus->fd = openat(bus->directory_fd, bus->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (bus->fd < 0) {
+    if (errno == ELOOP)
+      return busq_error(BUSQ_DENIED, "\"%s\" is a symbolic link; a bus is a file of its own", bus->name);
+    if (errno == ENOENT)
+      return busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"; create it first", bus->name);
+    return busq_error_system("can't open bus \"%s\"", bus->name);
+  }
+  if (fstat(bus->fd, status) < 0)
+    return busq_error_system("can't examine bus \"%s\"", bus->name);
+  if (!S_ISREG(status->st_mode))
+    return busq_error(BUSQ_CORRUPT, "\"%s\" is not a regular file, so it is not a bus", bus->name);
+  const bool shared = (status->st_mode & 0060) == 0060;
+  if (status->st_uid != geteuid() && !shared)
+    return busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u and is not open to a group; this is user %u", bus->name,
+                      status->st_uid, geteuid());
+  if (status->st_mode & 0007)
+    return busq_error(BUSQ_DENIED, "bus \"%s\" has mode %03o: everybody could write into it; expected 0600 or 0660", bus->name,
+                      status->st_mode & 0777);
+  return BUSQ_OK;
+}
+
+static int region_check_header(const busq_bus *bus, const busq_header *header, uint64_t file_bytes)
+{
+  busq_geometry expected;
+  uint8_t boot_id[16];
+  if (header->magic != BUSQ_LAYOUT_MAGIC)
+    return busq_error(BUSQ_CORRUPT, "\"%s\" begins with %016llx, a bus with %016llx: not a bus, or overwritten", bus->name,
+                      (unsigned long long)header->magic, (unsigned long long)BUSQ_LAYOUT_MAGIC);
+  if (header->version != BUSQ_LAYOUT_VERSION || header->stamp != busq_layout_stamp())
+    return busq_error(BUSQ_VERSION, "bus \"%s\" has format %u, layout %016llx; this busq has format %u, layout %016llx: use the same version on both sides",
+                      bus->name, header->version, (unsigned long long)header->stamp, BUSQ_LAYOUT_VERSION,
+                      (unsigned long long)busq_layout_stamp());
+  if (header->state != BUSQ_HEADER_READY)
+    return busq_error(BUSQ_CORRUPT, "bus \"%s\" is half made (state %08x): remove it and create it again", bus->name,
+                      header->state);
+  if (header->checksum != busq_header_checksum(header))
+    return busq_error(BUSQ_CORRUPT, "the header of bus \"%s\" is damaged: remove it and create it again", bus->name);
+  const busq_geometry *found = &header->geometry;
+  if (!busq_geometry_compute(&expected, found->peers, found->capacity, found->arena_bytes) ||
+      memcmp(&expected, found, sizeof expected) != 0)
+    return busq_error(BUSQ_CORRUPT, "the sizes in the header of bus \"%s\" contradict each other", bus->name);
+  if (file_bytes != expected.segment_bytes)
+    return busq_error(BUSQ_CORRUPT, "bus \"%s\" has %llu bytes, its header says %llu: it was cut short or extended",
+                      bus->name, (unsigned long long)file_bytes, (unsigned long long)expected.segment_bytes);
+  const int result = region_boot_id(boot_id);
+  if (!result && memcmp(boot_id, header->boot_id, sizeof boot_id) != 0)
+    return busq_error(BUSQ_CORRUPT, "bus \"%s\" was made before this machine was booted: remove it and create it again", bus->name);
+  return result;
+}
+
+static int region_read_header(busq_bus *bus, busq_header *header, uint64_t file_bytes)
+{
+  const ssize_t count = pread(bus->fd, header, sizeof *header, 0);
+  if (count < 0)
+    return busq_error_system("can't read bus \"%s\"", bus->name);
+  if ((size_t)count < sizeof *header)
+    return busq_error(BUSQ_CORRUPT, "\"%s\" has %llu bytes, the header of a bus alone %zu: cut short, or not a bus", bus->name,
+                      (unsigned long long)file_bytes, sizeof *header);
+  return region_check_header(bus, header, file_bytes);
+}
+
+int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
+{
+  struct stat status;
+  busq_header header;
+  int result = region_check_name(name);
+  if (result)
+    return result;
+  busq_bus *bus = bus_new(name);
+  if (!bus)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
+  result = region_open_directory(directory, &bus->directory_fd);
+  if (!result)
+    result = region_open_file(bus, &status);
+  if (!result)
+    result = region_read_header(bus, &header, (uint64_t)status.st_size);
+  if (!result) {
+    bus->geometry = header.geometry;
+    result = bus_map(bus);
+  }
+  if (result)
+    busq_bus_free(bus);
+  else
+    *busp = bus;
+  return result;
+}
+
+/* ---- removing ---- */
+
+int busq_bus_unlink(const char *directory, const char *name)
+{
+  struct stat status;
+  int fd = -1;
+  int result = region_check_name(name);
+  if (!result)
+    result = region_open_directory(directory, &fd);
+  if (result)
+    return result;
+  if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+    result = errno == ENOENT ? busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"", name)
+                             : busq_error_system("can't examine bus \"%s\"", name);
+  else if (status.st_uid != geteuid() && geteuid() != 0)
+    result = busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u", name, status.st_uid, geteuid());
+  else if (unlinkat(fd, name, 0) < 0)
+    result = busq_error_system("can't remove bus \"%s\"", name);
+  close(fd);
+  return result;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/wake.h"
+#include "base/error.h"
+#include "base/time.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- latches: private memory, a bounded number of steps ---- */
+
+void busq_latch_wait(busq_latch *latch)
+{
+  for (unsigned turn = 0;; turn++) {
+    if (!busq_load_relaxed(&latch->held) && !__atomic_exchange_n(&latch->held, 1, __ATOMIC_ACQUIRE))
+      return;
+    if (turn < 16) {
+      busq_cpu_relax();
+    } else if (turn < 64) {
+      sched_yield();
+    } else {
+      /* The holder may have a lower priority and the same core: step aside for good. */
+      const struct timespec pause = {0, 50000};
+      nanosleep(&pause, NULL);
+    }
+  }
+}
+
+/* ---- futexes ---- */
+
+static void futex_wake_all(uint32_t *word)
+{
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static int futex_wait_slice(uint32_t *word, uint32_t value, uint64_t slice_ns)
+{
+  const struct timespec slice = {(time_t)(slice_ns / 1000000000u), (long)(slice_ns % 1000000000u)};
+  return syscall(SYS_futex, word, FUTEX_WAIT, value, &slice, NULL, 0) == 0 ? 0 : errno;
+}
+
+/* ---- waking ---- */
+
+static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, char *name, size_t bytes)
+{
+  uint64_t generation;
+  __builtin_memcpy(&generation, bus->header->generation, sizeof generation);
+  return snprintf(name, bytes, ".busq-%016llx-%u-%u", (unsigned long long)generation, slot, incarnation);
+}
+
+static int fifo_open_writer(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
+{
+  char name[80];
+  struct stat status;
+  fifo_name(bus, slot, incarnation, name, sizeof name);
+  const int fd = openat(bus->directory_fd, name, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0 && (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode))) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+/* The sender's end of a reader's FIFO, kept open for as long as the same peer has the slot. */
+static int fifo_of_reader(busq_peer *peer, uint32_t slot)
+{
+  busq_acquaintance *known = &peer->known[slot];
+  const uint32_t incarnation = (uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32);
+  if (known->fifo_fd >= 0 && known->fifo_incarnation == incarnation)
+    return known->fifo_fd;
+  if (known->fifo_fd >= 0)
+    close(known->fifo_fd);
+  known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
+  known->fifo_incarnation = incarnation;
+  return known->fifo_fd;
+}
+
+/* The byte goes first and the flag second: killed in between, the flag stays up and the next sender writes again.  The
+ * swap carries the number of the arming, so that it can't take down a flag that was raised after our byte was drained. */
+static void fifo_signal(busq_peer *peer, uint32_t slot, uint32_t seen)
+{
+  uint32_t *flags = &peer->bus->slots[slot].wake_flags;
+  const int fd = fifo_of_reader(peer, slot);
+  if (fd < 0 || (write(fd, "", 1) < 0 && errno != EAGAIN))
+    return;
+  uint32_t expected = seen;
+  while ((expected & ~1u) == (seen & ~1u) &&
+         !__atomic_compare_exchange_n(flags, &expected, expected & 1u, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+    ;
+}
+
+void busq_wake_reader_slow(busq_peer *peer, uint32_t slot)
+{
+  busq_slot *reader = &peer->bus->slots[slot];
+  const uint32_t seen = busq_load_acquire(&reader->wake_flags);
+  if (seen & ~1u)
+    fifo_signal(peer, slot, seen);
+  if (busq_fetch_and(&reader->wake_flags, ~(uint32_t)BUSQ_WAKE_FUTEX) & BUSQ_WAKE_FUTEX) {
+    (void)busq_fetch_add(&reader->wake_seq, 1);
+    futex_wake_all(&reader->wake_seq);
+  }
+}
+
+void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence)
+{
+  if (!busq_exchange(flag, 0))
+    return;
+  (void)busq_fetch_add(sequence, 1);
+  futex_wake_all(sequence);
+}
+
+void busq_wake_self(busq_peer *peer)
+{
+  uint32_t *const words[] = {&peer->self->wake_seq, &peer->self->memory_seq};
+  for (unsigned i = 0; i < 2; i++) {
+    (void)busq_fetch_add(words[i], 1);
+    futex_wake_all(words[i]);
+  }
+}
+
+void busq_wake_all(busq_bus *bus)
+{
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    busq_slot *peer = &bus->slots[slot];
+    uint32_t *const words[] = {&peer->wake_seq, &peer->room_seq, &peer->memory_seq};
+    for (unsigned i = 0; i < 3; i++) {
+      (void)busq_fetch_add(words[i], 1);
+      futex_wake_all(words[i]);
+    }
+    if (busq_load_acquire(&peer->wake_flags) & ~BUSQ_WAKE_FUTEX) {
+      const int fd = fifo_open_writer(bus, slot, (uint32_t)(busq_load_acquire(&peer->life) >> 32));
+      if (fd >= 0) {
+        (void)!write(fd, "", 1);
+        close(fd);
+      }
+    }
+  }
+}
+
+/* ---- waiting ---- */
+
+enum {
+  STAGE_SPIN,
+  STAGE_YIELD,
+  STAGE_SLEEP
+};
+
+#define FIRST_SLICE_NS UINT64_C(1000000)
+
+void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
+{
+  wait->began_ns = busq_time_now_ns();
+  wait->deadline_ns = timeout_ns < 0 ? UINT64_MAX : wait->began_ns + (uint64_t)timeout_ns;
+  wait->slice_ns = FIRST_SLICE_NS;
+  wait->stage = STAGE_SPIN;
+  wait->has_timed_out = false;
+}
+
+bool busq_wait_is_over(const busq_wait *wait)
+{
+  return wait->deadline_ns != UINT64_MAX && busq_time_now_ns() >= wait->deadline_ns;
+}
+
+/* A yield that takes this long has let somebody else run. */
+#define CROWDED_NS 3000u
+
+bool busq_wait_turn(busq_wait *wait, busq_peer *peer)
+{
+  if (wait->stage == STAGE_SLEEP)
+    return false;
+  const uint64_t before_ns = busq_time_now_ns();
+  const uint64_t waited_ns = before_ns - wait->began_ns;
+  const bool crowded = __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED);
+  if (wait->stage == STAGE_SPIN && !crowded && waited_ns < peer->spin_ns) {
+    busq_cpu_relax();
+    return true;
+  }
+  wait->stage = STAGE_YIELD;
+  if (waited_ns >= (uint64_t)peer->spin_ns + peer->yield_ns || before_ns >= wait->deadline_ns) {
+    wait->stage = STAGE_SLEEP;
+    return false;
+  }
+  sched_yield();
+  const bool was_long = busq_time_now_ns() - before_ns > CROWDED_NS;
+  if (was_long != crowded)
+    __atomic_store_n(&peer->is_crowded, was_long, __ATOMIC_RELAXED);
+  return true;
+}
+
+int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  if (now_ns >= wait->deadline_ns)
+    return BUSQ_EMPTY;
+  uint64_t slice_ns = wait->slice_ns;
+  if (slice_ns > wait->deadline_ns - now_ns)
+    slice_ns = wait->deadline_ns - now_ns;
+  const int number = futex_wait_slice(word, value, slice_ns);
+  wait->has_timed_out = number == ETIMEDOUT;
+  if (number == EINTR)
+    return BUSQ_INTERRUPTED;
+  if (number != ETIMEDOUT)
+    return BUSQ_OK;
+  /* Twice as long next time, up to a slice: what a killed waker costs is in proportion to what was waited already. */
+  if (wait->slice_ns >= BUSQ_SLICE_NS)
+    return busq_time_now_ns() >= wait->deadline_ns ? BUSQ_EMPTY : BUSQ_INTERRUPTED;
+  wait->slice_ns *= 2;
+  if (wait->slice_ns > BUSQ_SLICE_NS)
+    wait->slice_ns = BUSQ_SLICE_NS;
+  return BUSQ_OK;
+}
+
+/* ---- the FIFO ---- */
+
+void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
+{
+  char name[80];
+  fifo_name(bus, slot, incarnation, name, sizeof name);
+  (void)unlinkat(bus->directory_fd, name, 0);
+}
+
+int busq_fifo_open(busq_peer *peer)
+{
+  char name[80];
+  if (peer->fifo_fd >= 0)
+    return BUSQ_OK;
+  fifo_name(peer->bus, peer->slot, peer->incarnation, name, sizeof name);
+  const mode_t mode = peer->bus->header->permissions & 0660;
+  if (mkfifoat(peer->bus->directory_fd, name, mode) < 0 && errno != EEXIST)
+    return busq_error_system("can't make the FIFO behind fileno()");
+  /* Open for both directions, so that it never reads as ended while no sender has it open. */
+  const int fd = openat(peer->bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return busq_error_system("can't open the FIFO behind fileno()");
+  (void)fchmod(fd, mode);
+  peer->fifo_fd = fd;
+  return BUSQ_OK;
+}
+
+void busq_fifo_close(busq_peer *peer)
+{
+  if (peer->fifo_fd < 0)
+    return;
+  busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
+  close(peer->fifo_fd);
+  peer->fifo_fd = -1;
+}
+
+static void fifo_drain(int fd)
+{
+  char bytes[256];
+  while (read(fd, bytes, sizeof bytes) == sizeof bytes)
+    ;
+}
+
+void busq_fifo_arm(busq_peer *peer)
+{
+  fifo_drain(peer->fifo_fd);
+  peer->fifo_epoch = peer->fifo_epoch % (UINT32_MAX >> 1) + 1;
+  uint32_t seen = busq_load_relaxed(&peer->self->wake_flags);
+  while (!__atomic_compare_exchange_n(&peer->self->wake_flags, &seen, peer->fifo_epoch << 1 | (seen & 1u), false,
+                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    ;
+  busq_fence_full();
+}
+
+void busq_fifo_raise(busq_peer *peer)
+{
+  if (write(peer->fifo_fd, "", 1) < 0) {
+    /* Full of bytes is as readable as one byte. */
+  }
+}

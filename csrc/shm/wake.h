@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_WAKE_H
+#define BUSQ_SHM_WAKE_H
+/*
+ * Waiting and waking.
+ *
+ * Guarantee: who waits is woken when what he waits for has happened; if the one who should wake him is killed before he
+ * does, it costs at most one slice of sleep (BUSQ_SLICE_NS), because every sleep is sliced and looks again.
+ *
+ * Mechanism: event counts.  A waiter reads the sequence, raises its flag, looks once more, and sleeps while the
+ * sequence is unchanged.  A waker publishes first and looks at the flag afterwards; a full fence on both sides makes sure
+ * that at least one of them sees the other.  Nobody who waits, no system call.
+ *
+ *      who waits        for what                            flag             sequence      woken by
+ *      receiver         a message that can be delivered     wake_flags       wake_seq      every sender, after its commit
+ *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit
+ *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
+ *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages
+ *
+ * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the
+ * head still on its way when it looks at the flag) is closed when the reader itself goes to sleep, and bounded by the slice.
+ *
+ * Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them: waking a sleeper
+ * costs about that much.  Where yielding shows that others want the processor, the spinning is left out.
+ */
+#include "shm/handle.h"
+
+#define BUSQ_SLICE_NS UINT64_C(50000000)
+
+/* After a commit: tells the reader of a queue, if it waits. */
+void busq_wake_reader_slow(busq_peer *peer, uint32_t slot);
+static inline void busq_wake_reader(busq_peer *peer, uint32_t slot)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->bus->slots[slot].wake_flags)))
+    busq_wake_reader_slow(peer, slot);
+}
+
+/* A flag and its sequence, for senders that wait. */
+void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence);
+static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(flag)))
+    busq_wake_waiters_slow(flag, sequence);
+}
+
+/* Wakes the threads of this process that wait on their own peer, because it was closed. */
+void busq_wake_self(busq_peer *peer);
+
+/* Wakes everybody on the bus, for shutdown. */
+void busq_wake_all(busq_bus *bus);
+
+/* One wait, in stages: spinning, yielding, sleeping. */
+typedef struct {
+  uint64_t began_ns;
+  uint64_t deadline_ns; /* UINT64_MAX: for ever */
+  uint64_t slice_ns;    /* of the next sleep */
+  uint32_t stage;
+  bool has_timed_out; /* the last sleep ended with its slice, not with a wake-up */
+} busq_wait;
+
+void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
+/* One turn of spinning or yielding; false when it is time to sleep. */
+bool busq_wait_turn(busq_wait *wait, busq_peer *peer);
+/* Sleeps on a word while it has the value.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed; BUSQ_INTERRUPTED. */
+int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value);
+bool busq_wait_is_over(const busq_wait *wait);
+
+/* The FIFO behind peer.fileno(): made when first asked for, readable whenever a message can be received. */
+int busq_fifo_open(busq_peer *peer);
+void busq_fifo_close(busq_peer *peer);
+/* Both with the receive latch held: empties the FIFO and asks senders to signal (look at the queue once more afterwards); or
+ * makes it readable oneself. */
+void busq_fifo_arm(busq_peer *peer);
+void busq_fifo_raise(busq_peer *peer);
+void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation);
+
+#endif /* BUSQ_SHM_WAKE_H */
