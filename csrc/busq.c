@@ -66,6 +66,14 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 
 /* ---- sending ---- */
 
+/* Keeps away from shared memory for a while. */
+static void stay_away(uint64_t duration_ns)
+{
+  const uint64_t end_ns = busq_time_now_ns() + duration_ns;
+  while (busq_time_now_ns() < end_ns)
+    busq_cpu_relax();
+}
+
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                      uint64_t *failed_targetp)
 {
@@ -99,12 +107,21 @@ static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_targ
   room->is_armed = true;
 }
 
+/* As for a reader that has caught up: a sender that has run against the end of a long queue lets some room gather. */
+static void let_room_gather(const busq_peer *peer)
+{
+  enum { LONG_QUEUE = 64, GATHER_NS = 1000 };
+  if (peer->bus->geometry.capacity >= LONG_QUEUE && peer->spin_ns)
+    stay_away(GATHER_NS);
+}
+
 static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
                         size_t size_bytes, int64_t timeout_ns)
 {
   uint64_t failed_target = peer->failed_target;
   room_wait room = {0};
   busq_wait wait;
+  let_room_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   for (;;) {
     if (!busq_wait_turn(&wait, peer)) {
@@ -236,6 +253,24 @@ void busq_peer_release(busq_peer *peer, const busq_message *message)
 
 /* ---- waiting for a message ---- */
 
+/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and both
+ * crawl.  So one that only receives, and never waits for long, gives the sender time to get ahead by a few messages; one
+ * that also sends may be part of a conversation, where nothing is gained by waiting. */
+static void let_messages_gather(busq_peer *peer)
+{
+  enum { SHORT_WAITS = 16, GATHER_NS = 1000 };
+  const uint64_t sent = busq_load_relaxed(&peer->self->sent);
+  const uint32_t waits = busq_load_relaxed(&peer->short_waits);
+  if (sent != busq_load_relaxed(&peer->short_waits_since) || !peer->spin_ns) {
+    busq_store_relaxed(&peer->short_waits_since, sent);
+    busq_store_relaxed(&peer->short_waits, 0);
+  } else if (waits < SHORT_WAITS) {
+    busq_store_relaxed(&peer->short_waits, waits + 1);
+  } else {
+    stay_away(GATHER_NS);
+  }
+}
+
 static int receive_ready(busq_peer *peer)
 {
   int result = busq_peer_receive_begin(peer);
@@ -299,12 +334,14 @@ int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)
   int result = receive_ready(peer);
   if (result != BUSQ_EMPTY || timeout_ns == 0)
     return result;
+  let_messages_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   while (busq_wait_turn(&wait, peer)) {
     result = receive_ready(peer);
     if (result != BUSQ_EMPTY)
       return result;
   }
+  busq_store_relaxed(&peer->short_waits, 0);
   return wait_asleep(peer, &wait);
 }
 

@@ -157,7 +157,7 @@ typedef enum {
   BUSQ_PROPERTY_CAUSAL = 4,     /* deliveries after one whose send causally follows theirs */
   BUSQ_PROPERTY_CONSISTENT = 5, /* pairs of receivers that deliver two common messages in opposite orders */
   BUSQ_PROPERTY_TOTAL = 6,      /* messages on a cycle of the union of all receivers' orders */
-  BUSQ_PROPERTY_RESENT = 7,     /* remark on the history: sends of a message that had been sent already */
+  BUSQ_PROPERTY_RESENT = 7,     /* remark on the history: sends of a message beyond the one that counts */
   BUSQ_PROPERTY_IMPOSSIBLE = 8  /* remark on the history: deliveries whose send could only have come after them */
 } busq_property;
 
@@ -177,13 +177,13 @@ typedef struct {
  *   duplicated  p[0] delivered m[0] again
  *   phantom     p[0] delivered m[0]; n_processes is 2 where somebody, p[1], did send it, but not to p[0]
  *   fifo        p[0] delivered m[1] before m[0], and p[1] sent m[0] before m[1]
- *   causal      p[0] delivered m[1], sent by p[2], before m[0], sent by p[1]; the steps lead from the one send to the other: p[1]
- *               sent m[0] and then (or as) the first step's message; the process of each step delivered its message, then
- *               sent the next one; that of the last step (p[1] if there is none) is p[2] and then sent m[1]
+ *   causal      p[0] delivered m[1], sent by p[2], before m[0], sent by p[1]; the steps lead from the one send to the
+ *               other: p[1] sent m[0] and then (or as) the first step's message; the process of each step delivered its
+ *               message, then sent the next one; that of the last step (without steps p[1]) is p[2], and sent m[1]
  *   consistent  p[0] delivered m[0] before m[1], p[1] m[1] before m[0]
  *   total       steps: the process of each step delivered its message before that of the next, the last one before that
  *               of the first
- *   resent      p[0] sent m[0], which p[1] had sent
+ *   resent      p[0] sent m[0], and the send that counts is another one, by p[1]
  *   impossible  p[0] delivered m[0], and p[1] could send it only after that
  */
 typedef struct {
@@ -215,9 +215,9 @@ int busq_history_send(busq_history *history, uint32_t process, uint64_t message,
                       uint32_t n_destinations);
 int busq_history_deliver(busq_history *history, uint32_t process, uint64_t message);
 /*
- * Appends many events of one process, all or none.  `kinds` holds a busq_event_kind for each, NULL means deliveries only.
- * The destinations of all sends stand one after the other, `destination_counts` says how many each send has; where it
- * is NULL, every send goes to all of them.
+ * Appends many events of one process, all or none.  `kinds` holds a busq_event_kind for each; NULL means deliveries
+ * only.  The destinations of all sends stand one after the other, `destination_counts` says how many each send has;
+ * where it is NULL, every send goes to all of them.
  */
 int busq_history_append(busq_history *history, uint32_t process, size_t n_events, const uint8_t *kinds,
                         const uint64_t *messages, const uint32_t *destination_counts, const uint32_t *destinations,

@@ -53,7 +53,7 @@ typedef struct {
 typedef struct {
   uint64_t head_seen;
   uint32_t incarnation;    /* that the message at hand is meant for */
-  uint64_t glanced_cycles; /* when the kernel was last asked whether it lives */
+  uint64_t glanced_ns;     /* when the kernel was last asked whether it lives, by the tick */
   int fifo_fd;             /* -1 until it was needed */
   uint32_t fifo_incarnation;
 } busq_acquaintance;
@@ -76,7 +76,8 @@ struct busq_peer {
   uint64_t sequence_limit; /* reserved in the slot up to here */
   uint64_t sent;
   uint64_t late;
-  uint64_t cycles_per_glance;
+  uint64_t tick_ns; /* of the last send, and how often the kernel was asked since who lives */
+  uint32_t glances;
   busq_arena arena;
   busq_acquaintance *known; /* [peers] */
   uint16_t *destinations;   /* [peers], scratch: the sorted slots of the multicast at hand */
@@ -99,6 +100,8 @@ struct busq_peer {
   busq_found found;    /* what the last look has found */
 
   /* Waiting. */
+  uint32_t short_waits;       /* in a row that ended without sleeping */
+  uint64_t short_waits_since; /* messages sent when the row began */
   uint32_t spin_ns;
   uint32_t yield_ns;
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */

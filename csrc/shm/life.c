@@ -360,7 +360,6 @@ static busq_peer *peer_new(busq_bus *bus)
   peer->bus = bus;
   peer->lock_fd = peer->fifo_fd = -1;
   peer->fork_generation = busq_fork_generation;
-  peer->cycles_per_glance = busq_time_cycles_per_glance();
   peer->spin_ns = SPIN_NS_DEFAULT;
   peer->yield_ns = YIELD_NS_DEFAULT;
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2)

@@ -16,8 +16,9 @@
  * sending, releases what it had not received.  Burying holds the byte, so it is done once at a time; one who dies burying
  * leaves work that can be done again.
  *
- * Senders ask the kernel about each destination at most every 100 us or so; in between a message may go to somebody who has
- * just died, exactly as if he had died just after receiving it.
+ * Who sends now and then asks the kernel about every destination of every message, so a death that happened before a send is
+ * noticed by it.  In a burst (more than 64 copies per tick of a few milliseconds) it asks less often; then a message may
+ * still go to somebody who has just died, exactly as if he had died just after receiving it.
  */
 #include "shm/handle.h"
 

@@ -50,16 +50,31 @@ static int queue_damaged(const busq_peer *peer, uint32_t slot)
                     peer->bus->name);
 }
 
-/* Alive as far as is known?  The kernel is asked at most once per glance. */
-static int destination_check(busq_peer *peer, uint32_t slot, uint64_t now_cycles)
+/* May the kernel be asked about this destination?  Always, for who sends now and then; in a burst, a limited number of times
+ * per tick, and each destination at least every few ticks. */
+static bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_ns)
+{
+  enum { GLANCES_PER_TICK = 64 };
+  const uint64_t overdue_ns = 50000000;
+  if (BUSQ_UNLIKELY(tick_ns != peer->tick_ns)) {
+    peer->tick_ns = tick_ns;
+    peer->glances = 0;
+  }
+  if (BUSQ_LIKELY(peer->glances >= GLANCES_PER_TICK && tick_ns - known->glanced_ns < overdue_ns))
+    return false;
+  peer->glances++;
+  known->glanced_ns = tick_ns;
+  return true;
+}
+
+static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
 {
   busq_acquaintance *known = &peer->known[slot];
   if (BUSQ_UNLIKELY(busq_load_acquire(&peer->bus->slots[slot].life) !=
                     busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)))
     return destination_gone(peer, slot);
-  if (BUSQ_LIKELY(now_cycles - known->glanced_cycles < peer->cycles_per_glance) || slot == peer->slot)
+  if (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot)
     return BUSQ_OK;
-  known->glanced_cycles = now_cycles;
   return busq_life_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
 }
 
@@ -91,9 +106,9 @@ static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
   if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->is_shut_down)))
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
   int result = destinations_sort(peer, targets, n_targets);
-  const uint64_t now_cycles = busq_time_cycles();
+  const uint64_t tick_ns = busq_time_tick_ns();
   for (uint32_t i = 0; i < n_targets && !result; i++)
-    result = destination_check(peer, peer->destinations[i], now_cycles);
+    result = destination_check(peer, peer->destinations[i], tick_ns);
   return result;
 }
 

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast is busq next to other ways between the processes of one machine?
+
+One file per question:
+
+    plan.py               what is measured: workloads, sizes, the default list of cases
+    loops.py              the measured loops themselves, compiled around each peer's own statements
+    group.py              one case: a fresh group of processes, started together, judged, and killed if it hangs
+    peers/                one adapter per competitor, busq among them
+    runner.py             many cases, interleaved and repeated; medians, ratios
+    lines.py              the ratios that busq has to reach
+    report.py picture.py  the tables and the picture
+    floor.c core.c        what the machine costs without a bus; busq from C to C
+    bench_calls.py        calls inside one process (pytest-benchmark)
+    bench_queue_depth.py  what an operation costs with many messages waiting
+"""
+
+from .lines import passed
+from .plan import WORKLOADS
+from .runner import available, run
+
+__all__ = ["WORKLOADS", "available", "passed", "run"]

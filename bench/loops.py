@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The measured loops.
+
+A loop is a text into which a peer's own statements are put before it is compiled, as `timeit` does: nothing of the
+harness stands between the loop and the call that is measured, and every peer is called as its user would call it.
+
+Every message is looked at. Its first byte says what it is; up to `COMPARED_BYTES_MAX` the rest is compared as well,
+above that the length. A sender's last message says how many came before it, so losses are counted and not guessed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .plan import COMPARED_BYTES_MAX, Case
+
+if TYPE_CHECKING:
+    from .peers.base import Endpoint
+
+DATA = 1
+END = 2
+
+# The last window of a lock-step run is announced this far ahead. Nobody can have sent two windows more than somebody
+# else: whoever finishes a window first needs as many messages as all four send in it.
+WINDOWS_AHEAD = 4
+
+
+class WrongMessageError(Exception):
+    """A message came that nobody sent like this."""
+
+
+def message(size_bytes: int, sender: int = 0) -> bytes:
+    """A data message of `size_bytes`, with its sender in the second byte.
+
+    >>> message(64, sender=3)[:4]
+    b'\\x01\\x03\\x02\\x03'
+    """
+    pattern = bytes(range(256)) * (size_bytes // 256 + 1)
+    return bytes((DATA, sender)) + pattern[2:size_bytes]
+
+
+def end_message(size_bytes: int, sent: int) -> bytes:
+    """The last message of a sender that sent `sent` messages before it."""
+    return bytes((END,)) + sent.to_bytes(8, "little") + bytes(size_bytes - 9)
+
+
+class Ledger:
+    """What the senders said they sent: the receiver's side of the end messages."""
+
+    def __init__(self, senders: int) -> None:
+        self.open = senders
+        self.announced = 0
+
+    def note(self, data: Any) -> bool:
+        """Take a message that is not data; True after the last sender's end."""
+        if len(data) < 9 or data[0] != END:
+            raise WrongMessageError(f"{len(data)} bytes that begin with {bytes(data[:16]).hex()}")
+        self.announced += int.from_bytes(data[1:9], "little")
+        self.open -= 1
+        return self.open == 0
+
+
+STREAM_SEND = """
+start_ns = now_ns()
+end_ns = start_ns + duration_ns
+data = payload
+sent = 0
+while now_ns() < end_ns:
+    for _ in repeat(None, chunk):
+        {send}
+    sent += chunk
+data = end_message(size, sent)
+{send}
+return start_ns, sent
+"""
+
+STREAM_SEND_MANY = """
+start_ns = now_ns()
+end_ns = start_ns + duration_ns
+sent = 0
+while now_ns() < end_ns:
+    {send_many}
+    sent += calls
+data = end_message(size, sent)
+{send}
+return start_ns, sent
+"""
+
+STREAM_RECV = """
+others = 0
+for count in forever():
+    {recv}
+    if {is_wrong}:
+        others += 1
+        finished = note(data)
+        {done}
+        if finished:
+            break
+        continue
+    {done}
+return now_ns(), count + 1 - others
+"""
+
+STREAM_RECV_MANY = """
+count = 0
+finished = False
+while not finished:
+    {recv_many}
+    good = batch.count(payload)
+    count += good
+    if good != len(batch):
+        for data in batch:
+            if data != payload and note(data):
+                finished = True
+return now_ns(), count
+"""
+
+PING = """
+for _ in repeat(None, warm_rounds):
+    data = payload
+    {send}
+    {recv}
+    {done}
+stamps_ns = []
+stamp = stamps_ns.append
+last_ns = now_ns()
+end_ns = last_ns + duration_ns
+stamp(last_ns)
+while last_ns < end_ns:
+    data = payload
+    {send}
+    {recv}
+    if {is_wrong}:
+        note(data)
+    {done}
+    last_ns = now_ns()
+    stamp(last_ns)
+data = end_message(size, len(stamps_ns) - 1 + warm_rounds)
+{send}
+return stamps_ns
+"""
+
+PONG = """
+for count in forever():
+    {recv}
+    if {is_wrong}:
+        note(data)
+        {done}
+        return count
+    {done}
+    data = payload
+    {send}
+"""
+
+WINDOWS = """
+start_ns = now_ns()
+end_ns = start_ns + duration_ns
+window = order = 0
+announced = False
+while window < stop[0]:
+    data = payload
+    for _ in repeat(None, n_send):
+        {send}
+    seen = []
+    take = seen.append
+    for _ in repeat(None, n_recv):
+        {recv}
+        take(data)
+    order = check_window(seen, order)
+    window += 1
+    if leads and not announced and now_ns() >= end_ns:
+        stop[0] = window + windows_ahead
+        announced = True
+return start_ns, now_ns(), window, order
+"""
+
+
+def compile_loop(template: str, endpoint: Endpoint, names: Mapping[str, Any]) -> Callable[[], Any]:
+    """The loop of `template` around the endpoint's statements, as a function without arguments.
+
+    All names become local variables of the function, the cheapest kind.
+    """
+    case_bytes = names["size"]
+    is_wrong = "data != payload" if case_bytes <= COMPARED_BYTES_MAX else f"data[0] != {DATA} or len(data) != size"
+    statements = {
+        "send": endpoint.send,
+        "recv": endpoint.recv,
+        "done": endpoint.done,
+        "send_many": endpoint.send_many,
+        "recv_many": endpoint.recv_many,
+    }
+    variables = {**endpoint.names, **names}
+    lines = [f"def loop({', '.join(variables)}):"]
+    for line in template.strip().splitlines():
+        inner = line.lstrip()
+        indent = " " * (4 + len(line) - len(inner))
+        if inner.startswith("{") and inner.endswith("}"):
+            lines.extend(indent + statement for statement in statements[inner[1:-1]].strip().splitlines())
+        else:
+            lines.append(indent + inner.replace("{is_wrong}", is_wrong))
+    scope: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<loop of {type(endpoint).__name__}>", "exec"), scope)
+    loop = scope["loop"]
+    return lambda: loop(**variables)
+
+
+def _common(case: Case) -> dict[str, Any]:
+    clock = {"now_ns": time.monotonic_ns}
+    return clock | {"repeat": itertools.repeat, "forever": itertools.count, "size": case.size_bytes}
+
+
+def stream_sender(case: Case, endpoint: Endpoint, seconds: float) -> Callable[[], Any]:
+    """Sends for `seconds`, then says how much it was; gives (start_ns, sent)."""
+    names = _common(case) | {"duration_ns": int(seconds * 1e9), "end_message": end_message}
+    payload = message(case.size_bytes)
+    if case.calls > 1:
+        names |= {"calls": case.calls, "batch": endpoint.batch(payload, case.calls)}
+        return compile_loop(STREAM_SEND_MANY, endpoint, names)
+    return compile_loop(STREAM_SEND, endpoint, names | {"payload": payload, "chunk": case.chunk})
+
+
+def stream_receiver(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[[], Any]:
+    """Receives until every sender has ended; gives (end_ns, received)."""
+    names = _common(case) | {"payload": message(case.size_bytes), "note": ledger.note}
+    if case.calls > 1:
+        return compile_loop(STREAM_RECV_MANY, endpoint, names | {"calls": case.calls})
+    return compile_loop(STREAM_RECV, endpoint, names)
+
+
+def pinger(case: Case, endpoint: Endpoint, seconds: float, ledger: Ledger) -> Callable[[], Any]:
+    """Sends and receives in turn for `seconds`; gives the list of stamps in ns, one after each round."""
+    names = _common(case) | {
+        "payload": message(case.size_bytes),
+        "duration_ns": int(seconds * 1e9),
+        "warm_rounds": 200,
+        "end_message": end_message,
+        "note": ledger.note,
+    }
+    return compile_loop(PING, endpoint, names)
+
+
+def ponger(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[[], Any]:
+    """Answers every message until the end; gives how many it answered."""
+    return compile_loop(PONG, endpoint, _common(case) | {"payload": message(case.size_bytes), "note": ledger.note})
+
+
+def windows(case: Case, endpoint: Endpoint, seconds: float, me: int, stop: memoryview) -> Callable[[], Any]:
+    """Sends a window, receives everybody's, and so on; gives (start_ns, end_ns, windows, order).
+
+    `order` is a checksum over the senders of all messages in the order in which they came. `stop[0]` is shared by all
+    processes and says after how many windows to stop; process 0 sets it when the time is over.
+    """
+    senders = len(case.workload.senders_to(me))
+    names = _common(case) | {
+        "payload": message(case.size_bytes, me),
+        "duration_ns": int(seconds * 1e9),
+        "n_send": case.window,
+        "n_recv": case.window * senders,
+        "check_window": window_check(case.size_bytes, case.window * senders),
+        "stop": stop,
+        "leads": me == 0,
+        "windows_ahead": WINDOWS_AHEAD,
+    }
+    return compile_loop(WINDOWS, endpoint, names)
+
+
+def window_check(size_bytes: int, count: int) -> Callable[[list[bytes], int], int]:
+    """A function that checks the `count` messages of a window and extends the checksum over their senders.
+
+    >>> check = window_check(64, 2)
+    >>> forth, back = check([message(64, 0), message(64, 1)], 0), check([message(64, 1), message(64, 0)], 0)
+    >>> forth == back
+    False
+    """
+    marks = bytes((DATA,)) * count
+    crc32 = zlib.crc32
+
+    def check_joined(seen: list[bytes], order: int) -> int:
+        joined = b"".join(seen)
+        if len(joined) != size_bytes * count or joined[::size_bytes] != marks:
+            raise WrongMessageError(f"a window of {count} messages of {size_bytes} B is not what was sent")
+        return crc32(joined[1::size_bytes], order)
+
+    def check_each(seen: list[bytes], order: int) -> int:
+        if any(len(data) != size_bytes or data[0] != DATA for data in seen):
+            raise WrongMessageError(f"a window of {count} messages of {size_bytes} B is not what was sent")
+        return crc32(bytes(data[1] for data in seen), order)
+
+    return check_joined if size_bytes <= COMPARED_BYTES_MAX else check_each

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The peers, in the order in which tables show them."""
+
+from __future__ import annotations
+
+from .base import Adapter, Endpoint
+from .fasterfifo import FasterFifoAdapter, FasterFifoRawAdapter
+from .hyper import HyperQAdapter
+from .iceoryx import IceoryxAdapter, IceoryxViewAdapter
+from .native import CoreAdapter, FloorAdapter
+from .ours import BusqAdapter, BusqViewAdapter
+from .standard import PipeAdapter, QueueAdapter, SimpleQueueAdapter
+from .zeromq import PubAdapter, PushAdapter
+
+_CLASSES: tuple[type[Adapter], ...] = (
+    BusqAdapter,
+    QueueAdapter,
+    SimpleQueueAdapter,
+    PipeAdapter,
+    FasterFifoAdapter,
+    FasterFifoRawAdapter,
+    PushAdapter,
+    PubAdapter,
+    IceoryxAdapter,
+    HyperQAdapter,
+    BusqViewAdapter,
+    IceoryxViewAdapter,
+    CoreAdapter,
+    FloorAdapter,
+)
+
+ADAPTERS: dict[str, Adapter] = {adapter.name: adapter() for adapter in _CLASSES}
+
+__all__ = ["ADAPTERS", "Adapter", "Endpoint"]

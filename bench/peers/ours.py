@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""busq itself, in order, through its public Python interface."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from ..plan import Case
+from .base import Adapter, Endpoint, load
+
+
+class _BusqEndpoint(Endpoint):
+    def __init__(self, bus_name: str, case: Case, me: int) -> None:
+        super().__init__()
+        self.bus = load("busq").Bus.open(bus_name)
+        self.peer = self.bus.join(f"p{me}")
+        targets = tuple(f"p{target}" for target in case.workload.targets[me])
+        self.to = targets[0] if len(targets) == 1 else targets
+        self.names = {
+            "send": self.peer.send,
+            "recv": self.peer.recv,
+            "send_many": self.peer.send_many,
+            "recv_many": self.peer.recv_many,
+            "to": self.to,
+        }
+        self.send = "send(to, data)"
+        self.recv = "data = recv().data"
+        self.send_many = "send_many(batch)"
+        self.recv_many = "batch = [message.data for message in recv_many(calls)]"
+
+    def batch(self, payload: bytes, count: int) -> Any:
+        return [(self.to, payload)] * count
+
+    def close(self) -> None:
+        self.names.clear()
+        self.peer.close()
+        self.bus.close()
+
+
+class BusqAdapter(Adapter):
+    """`send` and `recv`, message by message, received as bytes."""
+
+    name = "busq"
+    package = "busq"
+    module = "busq"
+    ordered = True
+    batches = True
+
+    def missing(self) -> str | None:
+        try:
+            load("busq").Bus  # noqa: B018 - the name is what is asked for
+        except (ImportError, AttributeError) as error:
+            return f"busq can't be imported: {error}"
+        return None
+
+    def refuses(self, case: Case) -> str | None:
+        return None
+
+    def alone(self, case: Case, token: str, seconds: float) -> Callable[[], dict[str, Any]] | None:
+        if case.workload.kind != "depth":
+            return None
+        from .. import bench_queue_depth
+
+        return lambda: bench_queue_depth.measure(token, case.waiting, case.stale, seconds)
+
+    def prepare(self, case: Case, token: str) -> str:
+        # Every sender may have a full queue on its way, and as much again may wait to be given back.
+        senders = sum(1 for targets in case.workload.targets if targets)
+        arena_bytes = max(16 << 20, 2 * senders * case.queue_bytes)
+        load("busq").Bus.create(token, peers=8, capacity=case.depth, arena=arena_bytes).close()
+        return token
+
+    def open(self, shared: str, case: Case, me: int) -> Endpoint:
+        return _BusqEndpoint(shared, case, me)
+
+    def sweep(self, token: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            load("busq").Bus.unlink(token)
+
+
+class BusqViewAdapter(BusqAdapter):
+    """Received in place, without the copy out."""
+
+    name = "busq-view"
+
+    def refuses(self, case: Case) -> str | None:
+        if case.workload.kind != "stream" or case.size_bytes < 65536:
+            return "views are measured where copies cost: streams of 64 KiB and more"
+        return None
+
+    def open(self, shared: str, case: Case, me: int) -> Endpoint:
+        endpoint = _BusqEndpoint(shared, case, me)
+        endpoint.recv = "data = recv().view()"
+        endpoint.done = "data.release()"
+        return endpoint

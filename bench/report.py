@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .lines import find, in_order
+from .plan import WORKLOADS, size_text
+
+Result = dict[str, Any]
+Column = tuple[str, int, int]  # workload, size in bytes, messages per call
+
+SHORT = {
+    "one_to_one": "1 -> 1",
+    "ping_pong": "rtt",
+    "ping_pong_asleep": "asleep",
+    "fan_out": "1 -> 4",
+    "fan_in": "4 -> 1",
+    "all_to_all": "4x4",
+}
+
+
+def print_report(result: Result, console: Console | None = None) -> None:
+    """Print the figures, the ratios, the cost at depth and the required lines of `result`, as `run` returned it."""
+    out = console or Console()
+    machine, settings = result["machine"], result["settings"]
+    out.print(
+        f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}; "
+        f"medians of {settings['repeats']} interleaved repeats of {settings['seconds']} s; "
+        f"load {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
+    )
+    for table in (*figures_tables(result), *ratios_tables(result), depth_table(result), lines_table(result)):
+        if table.row_count:
+            out.print(table)
+    for text in remarks(result):
+        out.print(text)
+
+
+def figures_tables(result: Result) -> list[Table]:
+    """Rows are peers, columns are questions; split so that each table fits a narrow terminal."""
+    points = [p for p in result["points"] if p["workload"] != "depth" and p["status"] in ("ok", "failed")]
+    return [
+        _table(f"{title}: messages per second{extra}", "peer", points, columns, _figure)
+        for title, extra, columns in _split(points)
+    ]
+
+
+def ratios_tables(result: Result) -> list[Table]:
+    """How many times better busq is than each peer; below 1 it is behind."""
+    return [
+        _table(f"{title}: busq is so many times ahead (below 1: behind)", "than", result["ratios"], columns, _ratio)
+        for title, _, columns in _split(result["ratios"])
+    ]
+
+
+def _split(points: list[dict[str, Any]]) -> list[tuple[str, str, list[Column]]]:
+    """(title, what is not messages per second, columns) of each table."""
+    columns = _columns(points)
+    pairs = [column for column in columns if column[0] == "one_to_one"]
+    rest = [column for column in columns if column[0] != "one_to_one"]
+    return [
+        ("One to one", "", pairs),
+        ("Round trips and groups", "; 4x4: deliveries; rtt: us", rest),
+    ]
+
+
+def _table(
+    title: str, rows: str, points: list[dict[str, Any]], columns: list[Column], cell: Callable[[Any], str]
+) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column(rows, no_wrap=True)
+    for column in columns:
+        table.add_column(_heading(column), justify="right", no_wrap=True)
+    for peer in dict.fromkeys(p["peer"] for p in points):
+        cells = [cell(find(points, peer, *column)) for column in columns]
+        if any(cells):
+            table.add_row(peer, *cells)
+    return table
+
+
+def depth_table(result: Result) -> Table:
+    """Nanoseconds per operation by messages waiting."""
+    points = [p for p in result["points"] if p["workload"] == "depth" and p["status"] == "ok"]
+    waiting = sorted({p["waiting"] for p in points})
+    table = Table(title="An operation with many messages waiting, ns", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("queue", no_wrap=True)
+    for count in waiting:
+        table.add_column(f"{count:,}", justify="right")
+    for peer, stale in dict.fromkeys((p["peer"], p["stale"]) for p in points):
+        costs = {p["waiting"]: p["ns_per_op"] for p in points if (p["peer"], p["stale"]) == (peer, stale)}
+        cells = (f"{costs[count]:.0f}" if count in costs else "" for count in waiting)
+        table.add_row(f"{peer}, proposals lost" if stale else peer, *cells)
+    return table
+
+
+def lines_table(result: Result) -> Table:
+    """Every requirement, what was measured, and whether it is met."""
+    table = Table(title="Lines to reach", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("line", "measured", "required", "met"):
+        table.add_column(heading, justify="left" if heading == "line" else "right")
+    for line in result["lines"]:
+        if line["measured"] is not None:
+            unit = " us" if line["peer"] is None else "x"
+            required = f"{line['bound']} {line['required']:g}{unit}"
+            met = "[green]yes" if line["met"] else "[red]no"
+            table.add_row(line["line"], f"{line['measured']:.2f}{unit}", required, met)
+    return table
+
+
+def remarks(result: Result) -> list[str]:
+    """What a reader must know beside the figures: who is missing, who failed, what was lost, what was out of order."""
+    texts: dict[str, None] = {}
+    for point in result["points"]:
+        what = f"{point['peer']} {point['workload']} {size_text(point['size_bytes'])}"
+        if point["status"] == "missing":
+            texts[f"{point['peer']}: not measured, {point['reason']}"] = None
+        elif point.get("failures"):
+            texts[f"{what}: {point['failures']} measurements failed: {point['reason']}"] = None
+        if point.get("lost"):
+            texts[f"{what}: {point['lost']} messages lost"] = None
+        if not in_order(point):
+            texts[f"{what}: receivers saw different orders"] = None
+    return list(texts)
+
+
+def _columns(points: Iterable[dict[str, Any]]) -> list[Column]:
+    present = {(p["workload"], p["size_bytes"], p["calls"]) for p in points}
+    names = list(WORKLOADS)
+    return sorted(present, key=lambda column: (names.index(column[0]), column[2], column[1]))
+
+
+def _heading(column: Column) -> str:
+    workload, size_bytes, calls = column
+    return f"{SHORT[workload]}\n{size_text(size_bytes)}" + (f"\nx{calls}" if calls > 1 else "")
+
+
+def _figure(point: dict[str, Any] | None) -> str:
+    if point is None:
+        return ""
+    if point["status"] != "ok":
+        return str(point["status"])
+    metric = WORKLOADS[point["workload"]].metric
+    return f"{point[metric]:.3g}" if metric == "rtt_us_p50" else rate_text(point[metric])
+
+
+def rate_text(rate_per_s: float) -> str:
+    """A rate for people.
+
+    >>> rate_text(2_240_000), rate_text(13_900), rate_text(718)
+    ('2.24M', '13.9k', '718')
+    """
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if rate_per_s >= limit:
+            return f"{rate_per_s / limit:.3g}{unit}"
+    return f"{rate_per_s:.0f}"
+
+
+def _ratio(ratio: dict[str, Any] | None) -> str:
+    return "" if ratio is None else f"{ratio['ratio']:.2f}"

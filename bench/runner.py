@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many cases, interleaved and repeated.
+
+The whole list of cases is walked once per repeat, each time from another start: what drifts, drifts for all. Figures
+are medians over the repeats; ratios are ratios of medians, with the smallest and largest ratio within one repeat.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import group, lines, machine
+from .peers import ADAPTERS
+from .plan import WORKLOADS, Case, cases
+
+Progress = Callable[[int, int, str], None]
+
+OURS = "busq"
+HANGS_MAX = 2  # after so many a case is not tried again
+FIGURES = (
+    "rate_per_s",
+    "deliveries_per_s",
+    "bytes_per_s",
+    "rtt_us_min",
+    "rtt_us_p50",
+    "rtt_us_p99",
+    "rtt_us_p999",
+    "ns_per_op",
+    "cpu_us_per_delivery",
+)
+
+
+def available() -> dict[str, str | None]:
+    """Every peer by name, with the reason why it can't be measured here, or None.
+
+    >>> "mp.Queue" in available()
+    True
+    """
+    return {name: adapter.missing() for name, adapter in ADAPTERS.items()}
+
+
+def run(
+    peers: Sequence[str] | None = None,
+    workloads: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
+    repeats: int = 5,
+    seconds: float = 0.5,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure and give back everything as one JSON-able object.
+
+    peers: names, as `available()` lists them; None is all of them. workloads: names of `WORKLOADS`; None is all.
+    sizes: bytes, 64 to 1 MiB; None takes each workload's own. seconds: time of measuring per case and repeat.
+    progress: called before each measurement with (number, of how many, label).
+    A peer that is missing, refuses a case, fails or hangs is reported in its points and stops nothing.
+    Raises ValueError for an unknown name, a size out of range, fewer than 1 repeat or a time that is not above 0.
+
+    Costs about (seconds + 0.2) times the number of cases times repeats.
+
+    >>> result = run(["mp.Pipe"], ["one_to_one"], [64], repeats=1, seconds=0.05)
+    >>> result["points"][0]["lost"]
+    0
+    """
+    if repeats < 1 or not 0 < seconds <= 3600:
+        raise ValueError(f"repeats {repeats}, seconds {seconds}: expected at least 1, and more than 0 up to 3600")
+    chosen_peers = _chosen("peer", peers, ADAPTERS)
+    listed = cases(chosen_peers, _chosen("workload", workloads, WORKLOADS), sizes)
+    described = machine.describe(chosen_peers)
+    missing = {peer: ADAPTERS[peer].missing() for peer in chosen_peers}
+    skipped = {case: _reason_to_skip(case, missing[case.peer]) for case in listed}
+    outcomes = _measure([case for case in listed if skipped[case] is None], repeats, seconds, progress)
+    points = [_point(case, skipped[case], outcomes.get(case, [])) for case in listed]
+    return {
+        "machine": described | {"load_after": machine.load()},
+        "settings": {"repeats": repeats, "seconds": seconds},
+        "points": points,
+        "ratios": ratios(points),
+        "lines": lines.judge(points),
+    }
+
+
+def _reason_to_skip(case: Case, missing: str | None) -> tuple[str, str] | None:
+    """(status, reason) of a case that can't be measured: its peer is not there, or is not made for it."""
+    if missing is not None:
+        return "missing", missing
+    refused = ADAPTERS[case.peer].refuses(case)
+    return None if refused is None else ("refused", refused)
+
+
+def _chosen(what: str, names: Sequence[str] | None, known: dict[str, Any]) -> list[str]:
+    chosen = list(known) if names is None else list(dict.fromkeys(names))
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"unknown {what} {name!r}; there are {', '.join(known)}")
+    return chosen
+
+
+def _measure(
+    todo: list[Case], repeats: int, seconds: float, progress: Progress | None
+) -> dict[Case, list[tuple[int, group.Outcome]]]:
+    """(repeat, outcome) of every measurement, by case."""
+    outcomes: dict[Case, list[tuple[int, group.Outcome]]] = {case: [] for case in todo}
+    number = 0
+    for repeat in range(repeats):
+        start = repeat * len(todo) // repeats
+        for case in todo[start:] + todo[:start]:
+            number += 1
+            if progress is not None:
+                progress(number, repeats * len(todo), case.label)
+            if sum(outcome["status"] == "hung" for _, outcome in outcomes[case]) < HANGS_MAX:
+                outcomes[case].append((repeat, group.measure(case, ADAPTERS[case.peer], seconds)))
+    return outcomes
+
+
+def _point(case: Case, skipped: tuple[str, str] | None, outcomes: list[tuple[int, group.Outcome]]) -> dict[str, Any]:
+    """One object of named parameters, medians and raw repeats."""
+    point: dict[str, Any] = {
+        "workload": case.workload.name,
+        "peer": case.peer,
+        "size_bytes": case.size_bytes,
+        "calls": case.calls,
+        "processes": case.workload.processes,
+        "ordered": ADAPTERS[case.peer].ordered,
+    }
+    if case.workload.kind == "depth":
+        point |= {"waiting": case.waiting, "stale": case.stale}
+    if skipped is not None:
+        return point | {"status": skipped[0], "reason": skipped[1]}
+    good = [(repeat, outcome) for repeat, outcome in outcomes if outcome["status"] == "ok"]
+    failures = [outcome["reason"] for _, outcome in outcomes if outcome["status"] != "ok"]
+    point |= {"status": "ok" if good else "failed", "repeats": [repeat for repeat, _ in good]}
+    if failures:
+        point |= {"failures": len(failures), "reason": failures[0]}
+    for figure in FIGURES:
+        values = [outcome[figure] for _, outcome in good if figure in outcome]
+        if values:
+            point |= {figure: statistics.median(values), f"{figure}_repeats": values}
+    if any("lost" in outcome for _, outcome in good):
+        point["lost"] = sum(outcome["lost"] for _, outcome in good)
+    if any("same_order" in outcome for _, outcome in good):
+        point["same_order"] = sum(outcome["same_order"] for _, outcome in good)
+    return point
+
+
+def ratios(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """busq against every other peer at the same parameters; above 1, busq is ahead.
+
+    Rates are ours over theirs, times theirs over ours. Who receives in place is compared with busq received in place.
+    """
+    ratios_: list[dict[str, Any]] = []
+    good = [point for point in points if point["status"] == "ok"]
+    for point in good:
+        metric = WORKLOADS[point["workload"]].metric
+        name = f"{OURS}-view" if point["peer"].endswith("-view") else OURS
+        ours = lines.find(good, name, point["workload"], point["size_bytes"], point["calls"])
+        if point["workload"] == "depth" or point["peer"].startswith(OURS) or ours is None:
+            continue
+        ours_by_repeat = dict(zip(ours["repeats"], ours[f"{metric}_repeats"], strict=True))
+        theirs_by_repeat = dict(zip(point["repeats"], point[f"{metric}_repeats"], strict=True))
+
+        def ahead(mine: float, other: float, metric: str = metric) -> float:
+            return other / mine if metric in lines.TIMES else mine / other
+
+        both = ours_by_repeat.keys() & theirs_by_repeat.keys()
+        within = [ahead(ours_by_repeat[repeat], theirs_by_repeat[repeat]) for repeat in both]
+        ratios_.append(
+            {
+                "workload": point["workload"],
+                "size_bytes": point["size_bytes"],
+                "calls": point["calls"],
+                "peer": point["peer"],
+                "metric": metric,
+                "ratio": ahead(ours[metric], point[metric]),
+                "ratio_min": min(within, default=None),
+                "ratio_max": max(within, default=None),
+            }
+        )
+    return ratios_

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the harness notice? Peers with planted faults: each must be reported as what it is, and stop nothing else."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from . import group, lines, loops, plan, report, runner
+from .peers import ADAPTERS, Adapter, Endpoint
+from .peers.standard import QueueAdapter, SimpleQueueAdapter
+from .plan import WORKLOADS, Case
+
+SECONDS = 0.05
+
+
+class Faulty(SimpleQueueAdapter):
+    """A working peer whose `recv` statement is followed by a fault."""
+
+    name = "faulty"
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def open(self, shared: dict[int, Any], case: Case, me: int) -> Endpoint:
+        endpoint = super().open(shared, case, me)
+        if me in shared:
+            endpoint.names |= {"state": {"count": 0}, "sleep": time.sleep, "die": lambda: os._exit(7)}
+            endpoint.recv += f"\nstate['count'] += 1\nif state['count'] == 100:\n    {self.fault}"
+        return endpoint
+
+
+def measure(workload: str, adapter: Adapter, size_bytes: int = 64) -> group.Outcome:
+    """One short measurement."""
+    return group.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS)
+
+
+def test_a_sound_peer_loses_nothing() -> None:
+    outcome = measure("one_to_one", QueueAdapter())
+    assert outcome["status"] == "ok"
+    assert outcome["lost"] == 0
+    assert outcome["messages"] > 0
+    assert outcome["rate_per_s"] == pytest.approx(outcome["messages"] / outcome["seconds"])
+
+
+def test_a_lost_message_is_counted() -> None:
+    outcome = measure("one_to_one", Faulty("data = get()"))
+    assert outcome["status"] == "ok"
+    assert outcome["lost"] == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["data = data[:-1]", "data = b'\\x05' + data[1:]", "data = data[:40] + b'?' + data[41:]"],
+    ids=["shorter", "of another kind", "with one byte changed"],
+)
+@pytest.mark.parametrize("workload", ["one_to_one", "fan_in", "ping_pong"])
+def test_a_wrong_message_fails_the_case(workload: str, fault: str) -> None:
+    outcome = measure(workload, Faulty(fault))
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_wrong_large_message_fails_the_case() -> None:
+    outcome = measure("one_to_one", Faulty("data = data[:-1]"), 65536)
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_wrong_message_in_a_window_fails_the_case() -> None:
+    outcome = measure("all_to_all", Faulty("data = data[:-1]"))
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_process_that_dies_fails_the_case() -> None:
+    outcome = measure("one_to_one", Faulty("die()"))
+    assert outcome["status"] == "failed"
+    assert "process 1 died in 'go'" in outcome["reason"]
+
+
+def test_a_peer_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GRACE_SECONDS", 1.0)
+    started_s = time.monotonic()
+    outcome = measure("one_to_one", Faulty("sleep(1000)"))
+    assert outcome["status"] == "hung"
+    assert time.monotonic() - started_s < 5
+    assert multiprocessing.active_children() == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_peer_that_hangs_is_tried_twice_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GRACE_SECONDS", 0.5)
+    monkeypatch.setitem(ADAPTERS, "faulty", Faulty("sleep(1000)"))
+    result = runner.run(["faulty", "mp.Queue"], ["one_to_one"], [64], repeats=4, seconds=SECONDS)
+    faulty, queue = (point for point in result["points"] if point["status"] != "refused")
+    assert (faulty["status"], faulty["failures"]) == ("failed", runner.HANGS_MAX)
+    assert "killed" in faulty["reason"]
+    assert (queue["status"], len(queue["rate_per_s_repeats"])) == ("ok", 4)
+    assert any("faulty one_to_one 64 B: 2 measurements failed" in text for text in report.remarks(result))
+
+
+def test_queues_without_an_order_are_seen_as_such() -> None:
+    orders = [measure("all_to_all", QueueAdapter())["same_order"] for _ in range(3)]
+    assert not all(orders)
+
+
+def test_a_message_of_nobody_is_refused() -> None:
+    with pytest.raises(loops.WrongMessageError):
+        loops.Ledger(1).note(b"")
+
+
+def test_two_windows_of_all_senders_fit_every_queue() -> None:
+    for size_bytes in plan.SIZES_BYTES:
+        case = Case(WORKLOADS["all_to_all"], "any", size_bytes)
+        assert 2 * 4 * case.window <= case.depth
+        assert 2 * 4 * case.window * (size_bytes + 8) <= case.queue_bytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"peers": ["nobody"]}, "unknown peer 'nobody'"),
+        ({"workloads": ["none"]}, "unknown workload 'none'"),
+        ({"sizes": [1]}, "size 1 B"),
+        ({"sizes": [2 << 20]}, "size 2097152 B"),
+        ({"repeats": 0}, "repeats 0"),
+        ({"seconds": 0.0}, "seconds 0.0"),
+        ({"seconds": float("nan")}, "seconds nan"),
+    ],
+)
+def test_what_can_not_be_measured_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        runner.run(**arguments)
+
+
+# ---- the verdict on figures that are known ----
+
+
+def point(peer: str, workload: str, value: float, **parameters: Any) -> dict[str, Any]:
+    """A measured point, as `run` makes it."""
+    metric = WORKLOADS[workload].metric
+    defaults = {"size_bytes": 64, "calls": 1, "status": "ok", "repeats": [0], "ordered": peer == "busq"}
+    return {"peer": peer, "workload": workload, metric: value, f"{metric}_repeats": [value]} | defaults | parameters
+
+
+def verdict(points: list[dict[str, Any]], text: str) -> dict[str, Any]:
+    """The line that `text` names."""
+    (found,) = [line for line in lines.judge(points) if line["line"] == text]
+    return found
+
+
+@pytest.mark.parametrize(("ours", "met"), [(11.9, False), (12.0, True)])
+def test_a_rate_must_be_at_least_the_required_ratio(ours: float, met: bool) -> None:
+    points = [point("busq", "one_to_one", ours * 1e5), point("mp.Queue", "one_to_one", 1e5)]
+    line = verdict(points, "busq one_to_one 64 B against mp.Queue")
+    assert (line["measured"], line["met"]) == (pytest.approx(ours), met)
+
+
+@pytest.mark.parametrize(("ours", "met"), [(11.4, True), (11.6, False)])
+def test_a_time_must_be_at_most_the_required_ratio(ours: float, met: bool) -> None:
+    points = [point("busq", "ping_pong_asleep", ours), point("c-floor", "ping_pong_asleep", 10.0)]
+    assert verdict(points, "busq ping_pong_asleep 64 B against c-floor")["met"] is met
+
+
+@pytest.mark.parametrize(("ours_us", "met"), [(1.19, True), (1.2, False)])
+def test_a_line_without_a_peer_bounds_the_figure_itself(ours_us: float, met: bool) -> None:
+    line = verdict([point("busq", "ping_pong", ours_us)], "busq ping_pong 64 B")
+    assert (line["measured"], line["met"]) == (ours_us, met)
+
+
+def test_a_line_may_compare_two_workloads() -> None:
+    points = [point("busq-c", "all_to_all", 11e6), point("c-floor", "one_to_one", 20e6)]
+    assert verdict(points, "busq-c all_to_all 64 B against c-floor one_to_one")["measured"] == pytest.approx(0.55)
+
+
+def test_a_line_whose_figures_are_missing_is_neither_met_nor_missed() -> None:
+    assert {line["met"] for line in lines.judge([])} == {None}
+
+
+def test_growth_is_judged_between_the_shallowest_and_the_deepest_queue() -> None:
+    points = [
+        point("busq-c", "depth", cost_ns, waiting=waiting, stale=True)
+        for waiting, cost_ns in ((10, 50.0), (10**6, 350.0))
+    ]
+    line = verdict(points, "busq-c depth, 1,000,000 waiting against 10, proposals lost")
+    assert (line["measured"], line["met"]) == (7.0, False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sound"),
+    [({}, True), ({"lost": 1}, False), ({"failures": 1}, False), ({"same_order": 0}, False), ({"same_order": 1}, True)],
+)
+def test_a_run_passes_only_if_busq_did_what_it_claims(fault: dict[str, Any], sound: bool) -> None:
+    ours = point("busq", "all_to_all", 1e6, **fault)
+    assert lines.passed({"points": [ours], "lines": []}) is sound
+
+
+def test_a_run_does_not_pass_with_a_line_that_was_missed() -> None:
+    assert not lines.passed({"points": [], "lines": [{"met": False}]})
+    assert lines.passed({"points": [], "lines": [{"met": True}, {"met": None}]})
+
+
+def test_ratios_are_of_medians_and_show_the_spread_within_repeats() -> None:
+    ours = point("busq", "one_to_one", 3.0, rate_per_s_repeats=[2.0, 3.0, 8.0], repeats=[0, 1, 2])
+    theirs = point("hyperq", "one_to_one", 2.0, rate_per_s_repeats=[2.0, 2.0], repeats=[0, 2])
+    (ratio,) = runner.ratios([ours, theirs])
+    assert (ratio["ratio"], ratio["ratio_min"], ratio["ratio_max"]) == (1.5, 1.0, 4.0)
+
+
+def test_round_trips_are_better_when_they_are_shorter() -> None:
+    (ratio,) = runner.ratios([point("busq", "ping_pong", 0.5), point("mp.Pipe", "ping_pong", 10.0)])
+    assert ratio["ratio"] == 20.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """No process, no file in shared memory."""
+    token = f"bqb{os.getpid()}x"
+    yield
+    assert not [name for name in os.listdir("/dev/shm") if token in name]
+
+
+@pytest.mark.parametrize("peer", [name for name, adapter in ADAPTERS.items() if adapter.missing() is None])
+def test_every_peer_that_is_here_works(peer: str) -> None:
+    result = runner.run([peer], sizes=[64, 65536], repeats=1, seconds=SECONDS, workloads=SHORT)
+    failed = [(point["workload"], point["reason"]) for point in result["points"] if point["status"] == "failed"]
+    assert failed == []
+    assert [point for point in result["points"] if point.get("lost")] == []
+
+
+SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth"]

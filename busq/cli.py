@@ -1,0 +1,521 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: `busq`.
+
+Data go to stdout, progress and complaints to stderr.  The exit code is 0 if all is well, 1 if the command ran
+and found something wrong, 2 if it was asked for something that cannot be, 130 after Ctrl-C.  With `--json` a
+command prints one object instead of tables.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+import busq
+from busq.bus import ORDERS
+
+# The rest is imported by the commands that need it: `busq ls` should not wait for what only `busq replay` uses.
+if TYPE_CHECKING:
+    from busq.replay import Outcome
+    from busq.workload import Schedule
+
+EXAMPLE_MARK = "\b\n"  # tells Click to leave the lines of a paragraph alone
+
+
+class Failure(click.ClickException):
+    """The command ran and found something wrong."""
+
+    exit_code = 1
+
+
+class Refusal(click.ClickException):
+    """The command was asked for something that cannot be."""
+
+    exit_code = 2
+
+
+class Commands(click.Group):
+    """A group whose errors are one line on stderr, and whose exit codes are those that the module promises."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run, and leave with an exit code (or, not standalone, return or raise as Click does)."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.Abort:
+            code = 130
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "busq"
+            click.echo(f"{path}: {_one_line(error)} (try {path} --help)", err=True)
+            code = error.exit_code
+        except click.ClickException as error:
+            click.echo(f"busq: {_one_line(error)}", err=True)
+            code = error.exit_code
+        except BrokenPipeError:
+            # Whoever read our output has seen enough.  What is still buffered must not fail again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        sys.exit(code)
+
+
+def _one_line(error: click.ClickException) -> str:
+    return " ".join(error.format_message().split())
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Turn what may go wrong with a bus into a line and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(_os_error(error)) from None
+    except busq.BusqError as error:
+        raise Failure(str(error)) from None
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+if TYPE_CHECKING:
+    IntType = click.ParamType[int]
+else:
+    IntType = click.ParamType  # in older versions of Click it has no parameter
+
+
+def _os_error(error: OSError) -> str:
+    """What the system says, and about which file."""
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
+
+
+class Size(IntType):
+    """A number of bytes: 65536, 64K, 16M, 1G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail as Click's types do."""
+        if isinstance(value, int):
+            return value
+        text = value.strip().upper()
+        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+        digits = text if factor == 1 else text[:-1]
+        if not digits.isascii() or not digits.isdigit():
+            self.fail(f"{value!r}: expected bytes, like 65536, 64K, 16M or 1G", param, ctx)
+        return int(digits) * factor
+
+
+def _check_picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    from busq import picture
+
+    fault = picture.fault(value) if value else None
+    if fault:
+        raise click.BadParameter(fault, ctx, param)
+    return value
+
+
+def _split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
+    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+TIMEOUT = click.FloatRange(min=0)
+
+
+def _examples(*lines: str) -> str:
+    return EXAMPLE_MARK + "Examples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _print_json(found: Any) -> None:
+    click.echo(json.dumps(found, ensure_ascii=False))
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(busq.__version__, prog_name="busq")
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Ordered messages between the processes of one machine.
+
+    Buses live in $BUSQ_DIR, or else in /dev/shm/busq-<uid>.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
+
+
+# ---- judged executions ----
+
+
+def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Outcome:
+    """Replay under a progress bar; if a process died, that is told in words, and as JSON where that is wanted."""
+    from busq import replay, show
+
+    try:
+        with _plain_errors(), show.progress(title, schedule.copies) as progress:
+            return replay.run(schedule, progress=progress, **options)
+    except replay.ReplayError as error:
+        if as_json:
+            counts = {"messages": error.messages, "deliveries": error.deliveries}
+            _print_json({"ok": False, **counts, "verdicts": {}, "faults": [str(error)]})
+        raise Failure(str(error)) from None
+
+
+@commands.command(
+    "replay", epilog=_examples("busq replay mails.csv.gz", "busq replay mails.csv --pace 1e6 --plot latency.png")
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=4,
+    show_default=True,
+    help="Processes that host the participants.",
+)
+@click.option(
+    "--capacity", type=click.IntRange(min=1), default=1024, show_default=True, help="Messages that a queue holds."
+)
+@click.option("--arena", type=Size(), help="Memory for messages on their way.  [default: 16M, or four of the largest]")
+@click.option(
+    "--size",
+    type=Size(),
+    default=64,
+    show_default=True,
+    help="Size of a message where FILE does not say it; 20 at least.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="bus1",
+    show_default=True,
+    help="How messages are ordered.",
+)
+@click.option("--pace", type=float, help="Keep the times of FILE, so many times faster.  [default: as fast as it goes]")
+@click.option(
+    "--plot", metavar="FILE", callback=_check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
+)
+@JSON
+def replay_command(
+    file: str,
+    processes: int,
+    capacity: int,
+    arena: int | None,
+    size: int,
+    order: str,
+    pace: float | None,
+    plot: str | None,
+    as_json: bool,
+) -> int:
+    """Send the messages of FILE between real processes, and judge what happened.
+
+    FILE has one row per message with the columns time,sender,recipients[,size]: seconds, a name, names
+    separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet.  Every participant is a peer of its own;
+    the processes host them.
+    """
+    from busq import show, workload
+
+    with _plain_errors():
+        try:
+            schedule = workload.read(file, size_bytes=size)
+        except workload.ScheduleError as error:
+            raise Refusal(str(error)) from None
+    options = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace, "order": order}
+    outcome = _judged(schedule, os.path.basename(file), as_json, **options)
+    if as_json:
+        _print_json(outcome.as_json())
+    else:
+        show.outcome(outcome)
+    if plot:
+        _plot(outcome, plot)
+    return 0 if outcome.ok else 1
+
+
+def _plot(outcome: Outcome, path: str) -> None:
+    from busq import picture, show
+
+    if not outcome.latencies_ns:
+        raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
+    with _plain_errors():
+        picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
+    click.echo(f"wrote {path}", err=True)
+
+
+@commands.command(epilog=_examples("busq demo", "busq demo --json"))
+@click.option("--messages", type=click.IntRange(min=1), default=40_000, show_default=True, help="Messages of each run.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another number makes another workload.")
+@JSON
+def demo(messages: int, seed: int, as_json: bool) -> int:
+    """Let four processes talk over a bus, and check that they agree on the order.
+
+    Runs a made-up workload with hot senders, hot receivers and multicasts twice: as fast as it goes, and at
+    20,000 messages per second.  Each process writes down for itself what it sent and received; then the
+    observers compare.
+    """
+    from busq import show, workload
+
+    schedule = workload.skewed(messages, seed=seed)
+    outcomes = [
+        _judged(schedule, title, as_json, pace=pace, name="demo")
+        for title, pace in (("as fast as it goes", None), ("20,000 messages/s", 20.0))
+    ]
+    ok = all(outcome.ok for outcome in outcomes)
+    if as_json:
+        _print_json(
+            {"ok": ok, "seed": seed, **_together(outcomes), "runs": [outcome.as_json() for outcome in outcomes]}
+        )
+    else:
+        show.demo(outcomes)
+    return 0 if ok else 1
+
+
+def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Several executions as one: faults add up."""
+    runs = [outcome.as_json() for outcome in outcomes]
+    verdicts = {
+        name: {
+            "ok": all(run["verdicts"][name]["ok"] for run in runs),
+            "count": sum(run["verdicts"][name]["count"] for run in runs),
+            "claimed": verdict["claimed"],
+        }
+        for name, verdict in runs[0]["verdicts"].items()
+    }
+    counts = {key: sum(run[key] for run in runs) for key in ("messages", "deliveries")}
+    return {**counts, "verdicts": verdicts}
+
+
+# ---- benchmarks ----
+
+
+@commands.command(
+    epilog=_examples("busq bench", "busq bench --peers", "busq bench --peers busq,mp.Queue --workloads one_to_one")
+)
+@click.option(
+    "--peers",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAMES]",
+    help="Measure others in the same run too: all, or these, separated by commas.",
+)
+@click.option("--workloads", callback=_split, metavar="NAMES", help="Only these, separated by commas.")
+@click.option("--sizes", callback=_split, metavar="BYTES", help="Message sizes, separated by commas.")
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="How often each case is measured."
+)
+@click.option("--seconds", type=float, default=0.5, show_default=True, help="For how long, each time.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, exists=True),
+    default=".",
+    show_default=True,
+    help="Where --peers writes busq-bench.json and busq-bench.png.",
+)
+@click.option(
+    "--plot", metavar="FILE", callback=_check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
+)
+@JSON
+def bench(
+    peers: str | None,
+    workloads: list[str] | None,
+    sizes: list[str] | None,
+    repeats: int,
+    seconds: float,
+    output: str,
+    plot: str | None,
+    as_json: bool,
+) -> int:
+    """Measure how fast busq is on this machine, and with --peers how it compares.
+
+    Exit code 1 means that something failed, was lost or came in the wrong order, or that busq fell short of a
+    line that it should reach.
+    """
+    from busq import show
+
+    benchmarks: Any = importlib.import_module("busq.bench")
+    report: Any = importlib.import_module("busq.bench.report")
+
+    chosen = None if peers == "all" else ["busq", "busq-c", "c-floor"] if peers is None else peers.split(",")
+    try:
+        sizes_bytes = None if sizes is None else [Size().convert(size, None, None) for size in sizes]
+        with show.steps() as progress:
+            result = benchmarks.run(chosen, workloads, sizes_bytes, repeats, seconds, progress)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    if as_json:
+        _print_json(result)
+    else:
+        report.print_report(result)
+    if peers is not None:
+        path = os.path.join(output, "busq-bench.json")
+        with _plain_errors(), open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+        click.echo(f"wrote {path}", err=True)
+    wanted = plot or (os.path.join(output, "busq-bench.png") if peers is not None else None)
+    if wanted:
+        _draw_ratios(result, wanted, is_asked_for=plot is not None)
+    return 0 if benchmarks.passed(result) else 1
+
+
+def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
+    from busq import picture
+
+    ratios: Any = importlib.import_module("busq.bench.picture")
+    fault = picture.fault(path)
+    if fault is None:
+        try:
+            with _plain_errors():
+                ratios.draw(result, path)
+            click.echo(f"wrote {path}", err=True)
+            return
+        except Refusal as error:
+            fault = error.message
+    if is_asked_for:
+        raise Failure(fault)
+    click.echo(f"no picture: {fault}", err=True)
+
+
+# ---- buses ----
+
+
+@commands.command("ls", epilog=_examples("busq ls", "busq ls --json"))
+@JSON
+def list_command(as_json: bool) -> int:
+    """List the buses of this user."""
+    from busq import show
+    from busq.bus import bus_names
+
+    found: list[dict[str, Any]] = []
+    with _plain_errors():
+        names = bus_names()
+    for name in names:
+        try:
+            with busq.Bus.open(name) as bus:
+                facts = bus.stats()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        except (OSError, busq.BusqError) as error:
+            found.append({"name": name, "error": _os_error(error) if isinstance(error, OSError) else str(error)})
+            continue
+        facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
+        found.append(facts)
+    if as_json:
+        _print_json({"buses": found})
+    else:
+        show.buses(found)
+    return 1 if any("error" in facts for facts in found) else 0
+
+
+@commands.command(epilog=_examples("busq info orders", "busq info orders --json"))
+@click.argument("name")
+@JSON
+def info(name: str, as_json: bool) -> None:
+    """Show the sizes and counters of bus NAME, and its peers."""
+    from busq import show
+
+    with _plain_errors(), busq.Bus.open(name) as bus:
+        facts = bus.stats()
+    if as_json:
+        _print_json(facts)
+    else:
+        show.bus(facts)
+
+
+@commands.command(epilog=_examples("busq rm orders"))
+@click.argument("names", nargs=-1, required=True)
+def rm(names: tuple[str, ...]) -> int:
+    """Remove the buses NAMES.
+
+    Processes that use one go on; its memory is freed when the last of them has closed it.
+    """
+    code = 0
+    for name in names:
+        try:
+            with _plain_errors():
+                busq.Bus.unlink(name)
+        except click.ClickException as error:
+            click.echo(f"busq: {_one_line(error)}", err=True)
+            code = max(code, error.exit_code)
+    return code
+
+
+# ---- messages ----
+
+
+@commands.command(epilog=_examples("busq send orders bob --data hello", "date | busq send orders bob cleo"))
+@click.argument("bus_name", metavar="BUS")
+@click.argument("to", nargs=-1, required=True)
+@click.option("--data", help="The message.  [default: all of stdin]")
+@click.option("--name", help="The name to send under.  [default: a new one]")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long to wait for room.  [default: for ever]")
+def send(bus_name: str, to: tuple[str, ...], data: str | None, name: str | None, timeout: float | None) -> None:
+    """Send one message over BUS to the peers TO, at once to all of them."""
+    with _plain_errors(), busq.Bus.open(bus_name) as bus, bus.join(name or f"send-{os.getpid()}") as peer:
+        payload = sys.stdin.buffer.read() if data is None else data.encode("utf-8", "surrogateescape")
+        peer.send(to, payload, timeout=timeout)
+
+
+@commands.command(
+    epilog=_examples("busq recv orders --name bob --create", "busq recv orders --name bob --count 1 --timeout 5")
+)
+@click.argument("bus_name", metavar="BUS")
+@click.option("--name", required=True, help="The name to receive under.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.  [default: never]")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long to wait for each.  [default: for ever]")
+@click.option("--create", is_flag=True, help="Create BUS if there is none.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message, one per line.")
+def recv(bus_name: str, name: str, count: int | None, timeout: float | None, create: bool, as_json: bool) -> int:
+    """Join BUS and print what comes, a line per message.
+
+    Ends after COUNT messages, after SECONDS without one, when the bus is shut down, or with Ctrl-C.  Exit code
+    1 means that fewer than COUNT came, or none.
+    """
+    with _plain_errors():
+        opened = busq.Bus.create(bus_name, exist_ok=True) if create else busq.Bus.open(bus_name)
+    received = 0
+    with _plain_errors(), opened as bus, bus.join(name) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
+        while count is None or received < count:
+            _print_message(peer.recv(timeout), as_json)
+            received += 1
+    return 0 if received >= (count or 1) else 1
+
+
+def _print_message(message: Any, as_json: bool) -> None:
+    data = message.data
+    if not as_json:
+        click.echo(data)
+        return
+    facts = {"sender": message.sender, "kind": message.kind, "size_bytes": len(data)}
+    try:
+        _print_json({**facts, "data": data.decode("utf-8")})
+    except UnicodeDecodeError:
+        _print_json({**facts, "data_base64": base64.b64encode(data).decode("ascii")})
+
+
+def _end(number: int, _: Any) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code.
+
+    Where it is told to end, it cleans up first.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _end)
+    commands.main(prog_name="busq")
+    raise AssertionError("unreachable: the command line leaves with an exit code")

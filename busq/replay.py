@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays a schedule on a bus, between real processes, and has the observers judge what happened.
+
+Every participant of the schedule is a peer; a process hosts many of them (`busq.host`).  The conductor, which
+is whoever calls `run`, starts the processes, lets them all go at once, watches them, and collects what each
+wrote down for itself.  It is no part of what it measures: no message passes through it.
+
+Nothing is left behind: the bus is removed when `run` ends, however it ends; if the conductor is killed, its processes
+notice and remove it.  What dies, stands still or reports damage is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any
+
+import busq
+from busq.host import COUNTERS, Counter, Log, Part, Report
+from busq.spec import PROPERTIES, History, Verdict
+from busq.workload import Schedule
+
+__all__ = ["CLAIMS", "Outcome", "ReplayError", "percentile", "run"]
+
+# What each order promises.
+CLAIMS = {"bus1": frozenset(PROPERTIES)}
+
+ARENA_BYTES_MIN = 16 << 20
+PATIENCE_S = 10.0
+GRACE_S = 3.0
+TICK_S = 0.1
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
+
+# The search path is handed on, so that the processes find the same packages, from wherever they are started.
+_BOOT = "import sys; n = 5; a = sys.argv[1:n]; sys.path[:] = sys.argv[n:]; from busq.host import host; host(a)"
+
+# By these a person or a system ends a command; whether they raise something is up to whoever calls us.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Progress = Callable[[int, int], None]
+
+
+class ReplayError(Exception):
+    """A process of the replay died, failed or does not answer; the text says which, and what it hosted.
+
+    `messages` and `deliveries` are how many there had been by then.
+    """
+
+    def __init__(self, text: str, messages: int = 0, deliveries: int = 0) -> None:
+        super().__init__(text)
+        self.messages = messages
+        self.deliveries = deliveries
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a replay was, how fast it went and what the observers say."""
+
+    schedule: Schedule
+    order: str
+    processes: int
+    capacity: int
+    arena_bytes: int
+    pace: float | None
+    messages: int  # sent
+    deliveries: int
+    seconds: float  # from the first send to the last delivery
+    latencies_ns: list[int]  # from the first try to send to the return of recv; sorted
+    verdicts: dict[str, Verdict]
+    logs: dict[int, Log]
+    late: int  # multicasts whose first timestamp was overtaken, and that were given another one
+    full: int  # tries to send that found no room
+    damaged: int
+    behind_s_max: float  # how far a send fell behind the pace
+    faults: tuple[str, ...]  # what is wrong beside the verdicts: damage, standstill
+
+    @property
+    def ok(self) -> bool:
+        """Every claimed property holds, and nothing else went wrong."""
+        return not self.faults and all(self.verdicts[name].ok for name in CLAIMS[self.order])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the outcome as one object, units in the keys."""
+        latencies_us = {
+            f"latency_us_{name}": percentile(self.latencies_ns, share) / 1e3 if self.latencies_ns else None
+            for name, share in PERCENTILES.items()
+        }
+        return {
+            "ok": self.ok,
+            "order": self.order,
+            "participants": len(self.schedule.participants),
+            "processes": self.processes,
+            "capacity": self.capacity,
+            "arena_bytes": self.arena_bytes,
+            "pace": self.pace,
+            "scheduled_messages": len(self.schedule),
+            "scheduled_deliveries": self.schedule.copies,
+            "messages": self.messages,
+            "deliveries": self.deliveries,
+            "seconds": self.seconds,
+            "messages_per_s": self.messages / self.seconds if self.seconds else None,
+            "deliveries_per_s": self.deliveries / self.seconds if self.seconds else None,
+            **latencies_us,
+            "behind_s_max": self.behind_s_max if self.pace else None,
+            "late_multicasts": self.late,
+            "sends_without_room": self.full,
+            "damaged": self.damaged,
+            "faults": list(self.faults),
+            "verdicts": {
+                name: {
+                    "ok": verdict.ok,
+                    "count": verdict.count,
+                    "claimed": name in CLAIMS[self.order],
+                    "text": verdict.text,
+                }
+                for name, verdict in self.verdicts.items()
+            },
+        }
+
+
+def percentile(ascending: Sequence[int], share: float) -> int:
+    """Return the smallest value that at least `share` percent of the values do not exceed.
+
+    >>> percentile([1, 2, 3, 4], 50), percentile([1, 2, 3, 4], 99), percentile([1, 2, 3, 4], 100)
+    (2, 4, 4)
+    """
+    return ascending[max(0, math.ceil(len(ascending) * share / 100) - 1)]
+
+
+def run(
+    schedule: Schedule,
+    *,
+    processes: int = 4,
+    capacity: int = 1024,
+    arena: int | None = None,
+    pace: float | None = None,
+    order: str = "bus1",
+    name: str = "replay",
+    patience_s: float = PATIENCE_S,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Replay a schedule and judge the execution.
+
+    Parameters: `processes`, at most one per participant is used; `capacity`, messages that a queue holds;
+    `arena`, bytes for messages on their way (None: enough for four of the largest, at least 16 MiB); `pace`, 1
+    for the speed of the schedule, 1e6 for a million times that, None for as fast as it goes; `name`, with which
+    the bus's name begins; `patience_s`, how long nothing may move before the replay is given up and judged as
+    it stands; `progress`, called now and then with the numbers of messages sent and received so far.
+
+    Errors: ReplayError when a process dies; ValueError, NoSpace.  Cost: about 0.3 s to start, some 10 us per delivery.
+
+    >>> from busq.workload import skewed
+    >>> outcome = run(skewed(200), processes=2)
+    >>> outcome.ok, outcome.messages
+    (True, 200)
+    """
+    if processes < 1 or (pace is not None and not 0 < pace < math.inf):
+        raise ValueError(f"processes={processes}, pace={pace}: expected 1 or more, and None or more than 0")
+    shares = _share_out(schedule, processes)
+    largest_bytes = max(schedule.sizes_bytes)
+    arena_bytes = max(ARENA_BYTES_MIN, 4 * largest_bytes) if arena is None else arena
+    if largest_bytes > arena_bytes:
+        raise ValueError(f"arena={arena_bytes}: the largest message has {largest_bytes} bytes, and must fit")
+    bus_name = f"{name}-{os.getpid()}-{os.urandom(2).hex()}"
+    sizes = {"peers": len(schedule.participants) + 1, "capacity": capacity, "arena": arena_bytes}
+    with _own_bus(bus_name, order, sizes) as (bus, crew):
+        crew.start([Part(bus_name, schedule, share, pace) for share in shares])
+        crew.gather("joined")
+        crew.tell(time.monotonic_ns())
+        standstill = crew.watch(schedule, patience_s, progress)
+        crew.tell("stop")
+        reports: list[Report] = crew.gather(Report)
+        late = sum(facts["late"] for facts in bus.stats()["peers"])
+        crew.tell("bye")
+        full = crew.total(Counter.FULL)
+    return Outcome(
+        schedule=schedule,
+        order=order,
+        processes=len(shares),
+        capacity=capacity,
+        arena_bytes=arena_bytes,
+        pace=pace,
+        late=late,
+        full=full,
+        **_evaluate(schedule, reports, standstill),
+    )
+
+
+def _evaluate(schedule: Schedule, reports: Sequence[Report], standstill: str | None) -> dict[str, Any]:
+    """What the reports of all processes come to: the part of an Outcome that is about what happened."""
+    logs = {index: log for report in reports for index, log in report.logs.items()}
+    history = _history(schedule, logs)
+    facts = history.facts()
+    first_ns = min((report.first_ns for report in reports if report.first_ns), default=0)
+    last_ns = max((report.last_ns for report in reports if report.last_ns), default=0)
+    damaged = sum(report.damaged for report in reports)
+    damage = "; ".join([text for report in reports for text in report.damage][:3])
+    faults = [standstill, f"{damaged} damaged: {damage}" if damaged else None]
+    return {
+        "messages": facts.messages,
+        "deliveries": facts.deliveries,
+        "seconds": max(0, last_ns - first_ns) / 1e9,
+        "latencies_ns": sorted(itertools.chain.from_iterable(log.latencies_ns for log in logs.values())),
+        "verdicts": history.judge(),
+        "logs": logs,
+        "damaged": damaged,
+        "behind_s_max": max(report.behind_ns_max for report in reports) / 1e9,
+        "faults": tuple(fault for fault in faults if fault),
+    }
+
+
+def _share_out(schedule: Schedule, processes: int) -> list[tuple[int, ...]]:
+    """Deal the participants out, the busiest first, each to the process that has the least to do."""
+    work = [0] * len(schedule.participants)
+    for person in itertools.chain(schedule.senders, schedule.recipients):
+        work[person] += 1
+    shares: list[list[int]] = [[] for _ in range(min(processes, len(work)))]
+    load = [0] * len(shares)
+    for person in sorted(range(len(work)), key=lambda person: -work[person]):
+        lightest = min(range(len(shares)), key=lambda share: (load[share], len(shares[share])))
+        shares[lightest].append(person)
+        load[lightest] += work[person]
+    return [tuple(share) for share in shares]
+
+
+def _history(schedule: Schedule, logs: dict[int, Log]) -> History:
+    history = History(schedule.participants)
+    for index, log in logs.items():
+        history.extend(index, log.kinds, log.messages, log.destination_counts, log.destinations)
+    return history
+
+
+# ---- the bus, and removing it ----
+
+
+@contextlib.contextmanager
+def _own_bus(name: str, order: str, sizes: dict[str, Any]) -> Iterator[tuple[busq.Bus, _Crew]]:
+    """Make a bus for the processes of one replay, and remove both at the end, whatever happens."""
+    with contextlib.ExitStack() as cleanup:
+        # A Ctrl-C waits until there is somebody to clean up after it, and again until it has been done.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        cleanup.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+        bus = busq.Bus.create(name, order=order, **sizes)
+        crew = _Crew()
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield bus, crew
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+            if crew.end():
+                _bury(bus)
+            bus.close()
+            with contextlib.suppress(FileNotFoundError):
+                busq.Bus.unlink(name)
+
+
+def _bury(bus: busq.Bus) -> None:
+    """Put the queues of killed peers in order, so that the files by which they could be woken are removed too."""
+    with contextlib.suppress(busq.BusqError), bus.join(f"undertaker-{os.getpid()}") as undertaker:
+        for facts in bus.stats()["peers"]:
+            if not facts["alive"]:
+                with contextlib.suppress(busq.BusqError):
+                    undertaker.send(facts["name"], b"", timeout=0)
+
+
+# ---- the processes ----
+
+
+@dataclass
+class _Process:
+    """A process of the replay and our end of the connection with it."""
+
+    number: int
+    part: Part
+    popen: subprocess.Popen[bytes]
+    link: connection.Connection[Any, Any]
+
+
+class _Crew:
+    def __init__(self) -> None:
+        self._processes: list[_Process] = []
+        self._counters = memoryview(b"")
+
+    def start(self, parts: Sequence[Part]) -> None:
+        """Start a process for each part."""
+        fd = os.memfd_create("busq-replay")
+        try:
+            os.ftruncate(fd, len(parts) * COUNTERS * 8)
+            self._counters = memoryview(mmap.mmap(fd, 0)).cast("Q")
+            for number, part in enumerate(parts):
+                self._start_one(number, part, fd)
+        finally:
+            os.close(fd)
+        for process in self._processes:
+            self._send(process, process.part)
+
+    def _start_one(self, number: int, part: Part, counters_fd: int) -> None:
+        ours, theirs = connection.Pipe()
+        with theirs:
+            arguments = [str(theirs.fileno()), str(counters_fd), str(number), part.bus]
+            # Ctrl-C in a terminal reaches every process of it.  Ours is the one that deals with it: blocked here, it
+            # stays blocked there.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                popen = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, *arguments, *sys.path],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), counters_fd),
+                )
+                self._processes.append(_Process(number, part, popen, ours))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _send(self, process: _Process, word: Any) -> None:
+        try:
+            process.link.send(word)
+        except OSError:
+            raise self._death(process) from None
+
+    def tell(self, word: Any) -> None:
+        """Say the same to all processes."""
+        for process in self._processes:
+            self._send(process, word)
+
+    def _hear(self, processes: Sequence[_Process], timeout_s: float) -> Iterator[tuple[_Process, Any]]:
+        """What these processes say within the time; ReplayError if one of them is gone or has failed."""
+        by_link = {process.link: process for process in processes}
+        for link in connection.wait(list(by_link), timeout_s):
+            process = by_link[link]  # type: ignore[index]
+            try:
+                word = process.link.recv()
+            except (EOFError, OSError):
+                raise self._death(process) from None
+            if isinstance(word, RuntimeError):
+                raise self._failure(process, str(word))
+            yield process, word
+
+    def gather(self, expected: Any) -> list[Any]:
+        """Wait until all processes have said the word, or something of the class; return what each said."""
+        words: dict[int, Any] = {}
+        patience_s = 30.0  # a process that starts, or hands over what it wrote down
+        end_s = time.monotonic() + patience_s
+        while len(words) < len(self._processes):
+            silent = [process for process in self._processes if process.number not in words]
+            for process, word in self._hear(silent, TICK_S):
+                if word == expected or (isinstance(expected, type) and isinstance(word, expected)):
+                    words[process.number] = word
+            if time.monotonic() > end_s:
+                raise self._error(silent[0], f"has not answered for {patience_s:.0f} s")
+        return [words[process.number] for process in self._processes]
+
+    def watch(self, schedule: Schedule, patience_s: float, progress: Progress | None) -> str | None:
+        """Wait until all processes have finished; return what stands still if nothing moves for too long."""
+        finished: set[int] = set()
+        seen, seen_s = (0, 0), time.monotonic()
+        while len(finished) < len(self._processes):
+            finished.update(process.number for process, _ in self._hear(self._processes, TICK_S))
+            found = self.total(Counter.SENT), self.total(Counter.DELIVERED)
+            if progress is not None:
+                progress(*found)
+            now_s = time.monotonic()
+            if found != seen:
+                seen, seen_s = found, now_s
+            elif now_s - seen_s > patience_s and (found[0] == len(schedule) or self.total(Counter.WAITING)):
+                sent, received = (f"{count:,}" for count in found)
+                return (
+                    f"nothing moved for {patience_s:g} s: {sent} of {len(schedule):,} messages were sent and "
+                    f"{received} of {schedule.copies:,} copies received"
+                )
+        return None
+
+    def total(self, counter: int) -> int:
+        """Add one counter up over all processes."""
+        return sum(self._counters[counter::COUNTERS])
+
+    # ---- what went wrong ----
+
+    def _error(self, process: _Process, what: str) -> ReplayError:
+        hosted = [process.part.schedule.participants[index] for index in process.part.hosted]
+        names = ", ".join(hosted[:3]) + (f" and {len(hosted) - 3} more" if len(hosted) > 3 else "")
+        who = f"process {process.number + 1} of {len(self._processes)} (pid {process.popen.pid}, hosts {names})"
+        return ReplayError(f"{who} {what}", self.total(Counter.SENT), self.total(Counter.DELIVERED))
+
+    def _death(self, process: _Process) -> ReplayError:
+        """The error for a process that has closed its end, so is dead or about to be."""
+        try:
+            code = process.popen.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            return self._error(process, "has closed its connection")
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        row = self._counters[process.number * COUNTERS : (process.number + 1) * COUNTERS]
+        did = f"{row[Counter.SENT]:,} messages and receiving {row[Counter.DELIVERED]:,}"
+        return self._error(process, f"{how} after sending {did}")
+
+    def _failure(self, process: _Process, text: str) -> ReplayError:
+        """The error for a process that reports one: if another was killed, that is the cause."""
+        end_s = time.monotonic() + 0.5
+        while time.monotonic() < end_s:
+            for other in self._processes:
+                if (other.popen.poll() or 0) < 0:
+                    return self._death(other)
+            time.sleep(0.02)
+        return self._error(process, f"failed: {text}")
+
+    def end(self) -> bool:
+        """Let the processes go; kill who doesn't.  True if one was killed, by us or somebody else."""
+        for process in self._processes:
+            process.link.close()
+        end_s = time.monotonic() + GRACE_S
+        for process in self._processes:
+            try:
+                process.popen.wait(max(0.0, end_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.popen.kill()
+                process.popen.wait()
+        return any((process.popen.returncode or 0) < 0 for process in self._processes)

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line prints for people: tables on stdout, bars on stderr where that is a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from busq.host import Log
+from busq.replay import CLAIMS, PERCENTILES, Outcome, percentile
+
+__all__ = ["bus", "buses", "demo", "headline", "outcome", "progress", "steps"]
+
+COMMON_ROWS = 6
+
+
+def _table(title: str, *columns: str, left: Sequence[str] = ()) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
+    return table
+
+
+def _print(*things: Any) -> None:
+    out = Console(highlight=False, emoji=False, markup=False)
+    for thing in things:
+        out.print(thing)
+
+
+def _yes(ok: bool) -> Text:
+    return Text("yes", style="green") if ok else Text("NO", style="bold red")
+
+
+# ---- judged executions ----
+
+
+def headline(found: Outcome) -> str:
+    """Return what a replay was, in a line."""
+    pace = "as fast as it goes" if found.pace is None else f"at {found.pace:,.6g} times its speed"
+    return (
+        f"{len(found.schedule):,} messages to {found.schedule.copies:,} receivers, "
+        f"{len(found.schedule.participants)} participants in {found.processes} processes, order {found.order}, {pace}"
+    )
+
+
+def outcome(found: Outcome) -> None:
+    """Print a replay: figures, verdicts, and what it comes to."""
+    _print(headline(found), figures([found]), verdicts(found), *_conclusion([found]))
+
+
+def figures(found: Sequence[Outcome]) -> Table:
+    """Throughput and latency, a column per execution."""
+    speeds = ["full speed" if one.pace is None else f"{one.pace:.6g} times its speed" for one in found]
+    table = _table("Throughput and latency", "", *speeds, left=[""])
+    table.add_row("seconds", *(f"{one.seconds:.3f}" for one in found))
+    table.add_row("messages per second", *(_rate(one.messages, one.seconds) for one in found))
+    table.add_row("deliveries per second", *(_rate(one.deliveries, one.seconds) for one in found))
+    for name, share in PERCENTILES.items():
+        row = f"latency {name.replace('p999', 'p99.9')}"
+        table.add_row(
+            row, *(_duration(percentile(one.latencies_ns, share)) if one.latencies_ns else "-" for one in found)
+        )
+    table.add_row("sends that had to wait for room", *(f"{one.full:,}" for one in found))
+    table.add_row("multicasts that got a second timestamp", *(f"{one.late:,}" for one in found))
+    if any(one.pace is not None for one in found):
+        table.add_row(
+            "behind the pace at most",
+            *("" if one.pace is None else _duration(int(one.behind_s_max * 1e9)) for one in found),
+        )
+    return table
+
+
+def _rate(count: int, seconds: float) -> str:
+    return f"{count / seconds:,.0f}" if seconds else "-"
+
+
+def verdicts(found: Outcome) -> Table:
+    """What the observers say, a row per property."""
+    table = _table(
+        "Verdicts of the observers",
+        "property",
+        "holds",
+        "faults",
+        "what was found",
+        left=["property", "what was found"],
+    )
+    for name, verdict in found.verdicts.items():
+        is_claimed = name in CLAIMS[found.order]
+        text = verdict.text if is_claimed else f"{verdict.text} (not promised)"
+        table.add_row(name, _yes(verdict.ok), f"{verdict.count:,}", text)
+    return table
+
+
+def _conclusion(found: Sequence[Outcome]) -> Iterator[Text]:
+    for one in found:
+        for fault in one.faults:
+            yield Text(f"FAULT: {fault}", style="bold red")
+    order = found[0].order
+    if all(one.ok for one in found):
+        yield Text(f"All that {order} promises holds.", style="green")
+        return
+    broken = sorted({name for one in found for name in CLAIMS[order] if not one.verdicts[name].ok})
+    yield Text(f"NOT all that {order} promises holds{': ' if broken else ''}{', '.join(broken)}.", style="bold red")
+
+
+def demo(found: Sequence[Outcome]) -> None:
+    """Print the demonstration: what was done, how fast, what each saw, what the observers say."""
+    first = found[0]
+    people = ", ".join(first.schedule.participants)
+    _print(
+        f"{first.processes} processes, {people}, joined a bus in shared memory and sent {len(first.schedule):,} "
+        f"messages to {first.schedule.copies:,} receivers, twice. There was no broker and no lock.",
+        figures(found),
+        common(first),
+    )
+    for one in found if not all(one.ok for one in found) else found[:1]:
+        _print(verdicts(one))
+    _print(*_conclusion(found))
+
+
+def common(found: Outcome) -> Table:
+    """Messages that went to everybody, from the middle of the run, as each participant noted them for itself."""
+    names = found.schedule.participants
+    table = _table("Messages to all, from the middle, as each process noted them for itself", "place", *names)
+    seen = [_to_all(found, found.logs[index]) for index in range(len(names))]
+    first = max(0, max(len(places) for places in seen) // 2 - COMMON_ROWS // 2)
+    for place in range(first, first + COMMON_ROWS):
+        cells = [_message_name(found, places[place]) if place < len(places) else "" for places in seen]
+        if any(cells):
+            table.add_row(f"{place + 1:,}", *cells)
+    return table
+
+
+def _to_all(found: Outcome, log: Log) -> list[int]:
+    everybody, starts = len(found.schedule.participants), found.schedule.starts
+    return [
+        message
+        for kind, message in zip(log.kinds, log.messages, strict=True)
+        if not kind and starts[message + 1] - starts[message] == everybody
+    ]
+
+
+def _message_name(found: Outcome, message: int) -> str:
+    return f"{found.schedule.participants[found.schedule.senders[message]]} #{message}"
+
+
+def _duration(time_ns: int) -> str:
+    """A time for people.
+
+    >>> _duration(250), _duration(79_500), _duration(4_644_400), _duration(2_500_000_000)
+    ('0.25 us', '79.5 us', '4.64 ms', '2.5 s')
+    """
+    for limit_ns, unit in ((1e9, "s"), (1e6, "ms")):
+        if time_ns >= limit_ns:
+            return f"{time_ns / limit_ns:.3g} {unit}"
+    return f"{time_ns / 1e3:.3g} us"
+
+
+# ---- buses ----
+
+
+def buses(found: Sequence[dict[str, Any]]) -> None:
+    """Print the list of buses."""
+    table = _table("", "name", "peers", "order", "memory", "in use", "created", left=["name", "order", "created"])
+    for facts in found:
+        if "error" not in facts:
+            peers = f"{facts['peers_alive']} of {facts['peer_slots']}"
+            memory = [_bytes(facts["segment_bytes"]), _bytes(facts["arena_used_bytes"])]
+            table.add_row(facts["name"], peers, facts["order"], *memory, _date(facts["created_s"]))
+    if table.row_count:
+        _print(table)
+    for facts in found:
+        if "error" in facts:
+            _print(Text(f"{facts['name']}: {facts['error']}", style="red"))
+    if not found:
+        _print("no buses")
+
+
+def bus(facts: dict[str, Any]) -> None:
+    """Print one bus and its peers."""
+    ended = "; it was shut down" if facts["shut_down"] else ""
+    peers = _table("", "peer", "alive", "pid", "depth", "clock", "sent", "received", "late", "joined", left=["peer"])
+    for peer in facts["peers"]:
+        counts = [f"{peer[key]:,}" for key in ("depth", "clock", "sent", "received", "late")]
+        peers.add_row(peer["name"], _yes(peer["alive"]), str(peer["pid"]), *counts, _age(peer["joined_s"]))
+    _print(
+        f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
+        f"by process {facts['creator_pid']}{ended}",
+        f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
+        f"{_bytes(facts['arena_used_bytes'])} of {_bytes(facts['arena_bytes'])} in use for messages, "
+        f"{_bytes(facts['segment_bytes'])} of shared memory in all",
+    )
+    if peers.row_count:
+        _print(peers)
+
+
+def _bytes(count: int) -> str:
+    """A size for people.
+
+    >>> _bytes(512), _bytes(65536), _bytes(17_000_000)
+    ('512 B', '64 KiB', '16.2 MiB')
+    """
+    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= limit:
+            return f"{count / limit:.3g} {unit}"
+    return f"{count} B"
+
+
+def _age(time_s: float) -> str:
+    """How long ago that was, for people."""
+    age_s = max(0, int(time.time() - time_s))
+    for limit_s, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if age_s >= 2 * limit_s:
+            return f"{age_s // limit_s} {unit} ago"
+    return f"{age_s} s ago"
+
+
+def _date(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# ---- progress ----
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar over the copies of a replay that have been received; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with _bar() as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda sent, received: bar.update(task, completed=received)
+
+
+@contextlib.contextmanager
+def steps() -> Iterator[Callable[[int, int, str], None] | None]:
+    """A bar over numbered steps with labels; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with _bar() as bar:
+        task = bar.add_task("", total=None)
+        yield lambda number, total, label: bar.update(task, completed=number - 1, total=total, description=label)

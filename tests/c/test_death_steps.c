@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Death between any two steps.
+ *
+ * A child joins as "victim" and follows a script: it sends, receives, closes, buries somebody.  At its n-th BUSQ_STEP it ends
+ * without another instruction, for n = 1, 2, 3 and so on until it comes through alive.  After every death those who
+ * are left behind must find:
+ *
+ *   - a multicast of the victim at all of its receivers or at none, and what is sent afterwards behind it;
+ *   - queues that come to their end: nothing blocks for ever;
+ *   - the victim's name and slot free for the next one, once everything was received;
+ *   - no memory lost when everybody has gone.
+ */
+#include "base/atomic.h"
+#include "company.h"
+
+#ifndef BUSQ_STEPS
+#error "this test needs a core built with BUSQ_STEPS"
+#endif
+
+#define PEERS 4
+#define CAPACITY 8
+#define ARENA_BYTES (1 << 16)
+#define LARGE_BYTES 20000 /* several extents */
+
+/* What the child tells before it dies. */
+typedef struct {
+  uint32_t has_survived;
+  char died_at[32];
+} last_words;
+
+typedef struct {
+  const char *name;
+  void (*prepare)(busq_peer *victim); /* in the child, before its steps become deadly */
+  void (*act)(busq_peer *victim);     /* with deadly steps */
+  bool joins_deadly;               /* dies while joining already */
+  bool is_stale;
+} script;
+
+static last_words *words;
+static uint64_t steps_left;
+static char large[LARGE_BYTES];
+
+static void deadly_step(const char *where)
+{
+  if (--steps_left)
+    return;
+  snprintf(words->died_at, sizeof words->died_at, "%s", where);
+  _exit(0);
+}
+
+static void live_until(uint64_t steps)
+{
+  steps_left = steps;
+  busq_step_hook = deadly_step;
+}
+
+/* ---- the scripts ---- */
+
+static void send_bytes(busq_peer *peer, const char *to, const void *data, size_t size_bytes)
+{
+  uint64_t targets[PEERS];
+  const int count = look_up(peer, to, targets);
+  CHECK(count > 0);
+  CHECK_EQUAL(busq_peer_send(peer, targets, (uint32_t)count, data, size_bytes, 0), BUSQ_OK);
+}
+
+static void act_unicast(busq_peer *victim)
+{
+  said(victim, "bob", "v");
+}
+
+static void act_multicast(busq_peer *victim)
+{
+  said(victim, "bob carol", "v");
+}
+
+static void act_several(busq_peer *victim)
+{
+  said(victim, "bob", "v");
+  said(victim, "carol bob victim", "v");
+  said(victim, "carol", "v");
+  hears(victim, "v");
+  said(victim, "bob carol", "v");
+}
+
+static void act_large_unicast(busq_peer *victim)
+{
+  send_bytes(victim, "bob", large, sizeof large);
+}
+
+static void act_large_multicast(busq_peer *victim)
+{
+  send_bytes(victim, "bob carol", large, sizeof large);
+}
+
+static void prepare_letters(busq_peer *victim)
+{
+  busq_peer *bob = join("bobby"); /* dies too */
+  (void)victim;
+  said(bob, "victim carol", "x");
+  said(bob, "victim", "y");
+  said(bob, "victim carol", "z");
+}
+
+static void act_receive(busq_peer *victim)
+{
+  hears(victim, "x y z");
+}
+
+static void act_receive_and_hold(busq_peer *victim)
+{
+  busq_message messages[3];
+  uint32_t count;
+  CHECK_EQUAL(busq_peer_recv(victim, messages, 3, &count, 0), BUSQ_OK);
+  CHECK_EQUAL(count, 3);
+  busq_peer_release(victim, &messages[1]);
+}
+
+static void act_close_unread(busq_peer *victim)
+{
+  CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
+}
+
+static void act_close_holding(busq_peer *victim)
+{
+  busq_message message;
+  CHECK_EQUAL(take_now(victim, &message), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
+  busq_peer_release(victim, &message);
+}
+
+static void prepare_large_letters(busq_peer *victim)
+{
+  busq_peer *bob = join("bobby");
+  (void)victim;
+  send_bytes(bob, "victim", large, sizeof large);
+  send_bytes(bob, "victim", large, sizeof large);
+}
+
+static void act_receive_large(busq_peer *victim)
+{
+  busq_message message;
+  for (int i = 0; i < 2; i++) {
+    CHECK_EQUAL(take_now(victim, &message), BUSQ_OK);
+    CHECK_EQUAL(message.size_bytes, LARGE_BYTES);
+    busq_peer_release(victim, &message);
+  }
+}
+
+/* Records that were used before still say what they said then. */
+static void prepare_used_records(busq_peer *victim)
+{
+  said(victim, "victim", "w");
+  hears(victim, "w");
+}
+
+static void act_nothing(busq_peer *victim)
+{
+  (void)victim;
+}
+
+/* Somebody who dies in the middle of a large multicast whose proposal is lost, with unread letters. */
+static void prior_body(void *argument)
+{
+  CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  arrive();
+  busq_peer *prior = join("prior");
+  said(prior, "prior", "unread");
+  send_bytes(prior, "prior", large, sizeof large);
+  live_until(*(const uint64_t *)argument);
+  send_bytes(prior, "bob carol", large, sizeof large);
+}
+
+static uint64_t prior_steps;
+
+static void prepare_dead(busq_peer *victim)
+{
+  (void)victim;
+  ends_well(in_a_child(prior_body, &prior_steps));
+}
+
+/* Notices the death, and puts what the dead one left in order. */
+static void act_bury(busq_peer *victim)
+{
+  CHECK_EQUAL(say(victim, "prior", "anybody?"), BUSQ_PEER_DEAD);
+}
+
+/* ---- one death ---- */
+
+typedef struct {
+  const script *script;
+  uint64_t steps;
+} death;
+
+static void victim_body(void *argument)
+{
+  const death *self = argument;
+  CHECK(!self->script->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  arrive();
+  if (self->script->joins_deadly)
+    live_until(self->steps);
+  busq_peer *victim = join("victim");
+  if (self->script->prepare)
+    self->script->prepare(victim);
+  live_until(self->steps);
+  self->script->act(victim);
+  words->has_survived = 1;
+}
+
+static uint64_t depth_of(busq_peer *peer, const char *name)
+{
+  uint64_t target;
+  busq_peer_facts facts;
+  CHECK_EQUAL(look_up(peer, name, &target), 1);
+  CHECK_EQUAL(busq_bus_examine_peer(company_bus, (uint32_t)target & 0xffff, &facts), BUSQ_OK);
+  return facts.depth;
+}
+
+/* Receives until the queue is at its very end; waits for what blocks.  Returns how many of the victim's messages came. */
+static uint64_t drain(busq_peer *peer, const char *name)
+{
+  uint64_t n_messages = 0;
+  do {
+    busq_message message;
+    uint32_t count;
+    const int result = busq_peer_recv(peer, &message, 1, &count, 1000000);
+    CHECK(result == BUSQ_OK || result == BUSQ_EMPTY || result == BUSQ_INTERRUPTED);
+    if (result != BUSQ_OK)
+      continue;
+    n_messages += message.size_bytes == sizeof large || (message.size_bytes == 1 && *(const char *)message.data == 'v');
+    busq_peer_release(peer, &message);
+  } while (depth_of(peer, name));
+  return n_messages;
+}
+
+/* All slots are free but for those of bob and carol. */
+static void rejoin_everybody(void)
+{
+  busq_peer *others[PEERS - 2];
+  for (int i = 0; i < PEERS - 2; i++) {
+    const char name[] = {'n', (char)('0' + i), '\0'};
+    others[i] = join(name);
+  }
+  for (int i = 0; i < PEERS - 2; i++)
+    leave(others[i]);
+}
+
+static char scene[128];
+
+/* True if the victim came through. */
+static bool die(const script *s, uint64_t steps, uint64_t *n_heardp)
+{
+  memset(words, 0, sizeof *words);
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  busq_peer *bob = join("bob"), *carol = join("carol");
+  check_test = s->name;
+  ends_well(in_a_child(victim_body, &(death){s, steps}));
+  snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
+           words->has_survived ? "alive" : words->died_at);
+  check_test = scene;
+  const uint64_t heard_by_bob = drain(bob, "bob"), heard_by_carol = drain(carol, "carol");
+  if (s->act == act_multicast || s->act == act_large_multicast)
+    CHECK_EQUAL(heard_by_bob, heard_by_carol);
+  busq_peer *next = join("victim");
+  said(next, "bob carol victim", "next");
+  hears(next, "next");
+  hears(bob, "next");
+  hears(carol, "next");
+  leave(next);
+  rejoin_everybody();
+  leave(bob);
+  leave(carol);
+  CHECK_EQUAL(used_bytes(), 0);
+  part();
+  *n_heardp = heard_by_bob + heard_by_carol;
+  return words->has_survived;
+}
+
+static void die_everywhere(const script *s)
+{
+  uint64_t steps = 1, n_delivered = 0, n_heard;
+  for (; !die(s, steps, &n_heard); steps++)
+    n_delivered += n_heard > 0;
+  printf("ok  %s: died at each of %" PRIu64 " steps; after %" PRIu64 " of them it had spoken\n", s->name, steps - 1,
+         n_delivered);
+  fflush(stdout);
+  CHECK(steps > 1);
+}
+
+int main(void)
+{
+  check_begin();
+  const script scripts[] = {
+      {"a unicast", NULL, act_unicast, false, false},
+      {"a unicast in a record used before", prepare_used_records, act_unicast, false, false},
+      {"a multicast", NULL, act_multicast, false, false},
+      {"a multicast in a record used before", prepare_used_records, act_multicast, false, false},
+      {"a multicast whose proposal is lost", NULL, act_multicast, false, true},
+      {"several messages, to itself too", NULL, act_several, false, true},
+      {"a large unicast", NULL, act_large_unicast, false, false},
+      {"a large multicast", NULL, act_large_multicast, false, true},
+      {"receiving", prepare_letters, act_receive, false, false},
+      {"receiving and holding", prepare_letters, act_receive_and_hold, false, false},
+      {"receiving large messages", prepare_large_letters, act_receive_large, false, false},
+      {"closing with unread messages", prepare_letters, act_close_unread, false, false},
+      {"closing while a message is held", prepare_letters, act_close_holding, false, false},
+      {"joining", NULL, act_nothing, true, false},
+  };
+  words = shared_memory(sizeof *words);
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+    check_test = scripts[i].name;
+    die_everywhere(&scripts[i]);
+  }
+  check_test = "burying";
+  for (prior_steps = 1; prior_steps < 32; prior_steps += 3)
+    die_everywhere(&(script){"burying", prepare_dead, act_bury, false, false});
+  return 0;
+}

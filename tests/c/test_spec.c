@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The observers, on histories written as transcripts, with known faults. */
+#undef NDEBUG
+#include "base/hash.h"
+#include "busq.h"
+#include "clock/vector.h"
+#include "spec_transcript.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static busq_judgement judgement; /* too large for comfort on a stack */
+
+static void judge(const char *const *logs)
+{
+  busq_history *history = perform(logs);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  busq_history_free(history);
+}
+
+#define JUDGE(...) judge((const char *const[]){__VA_ARGS__, NULL})
+
+static const busq_witness *witness_of(busq_property property)
+{
+  return &judgement.verdicts[property].witness;
+}
+
+/* Asserts the nine counts, in the order of busq_property. */
+static void expect(const uint64_t *counts)
+{
+  for (int property = 0; property < BUSQ_N_PROPERTIES; property++) {
+    assert(judgement.verdicts[property].was_judged);
+    if (judgement.verdicts[property].count == counts[property])
+      continue;
+    printf("property %d: %llu faults found, %llu expected\n", property,
+           (unsigned long long)judgement.verdicts[property].count, (unsigned long long)counts[property]);
+    abort();
+  }
+}
+
+#define EXPECT(...) expect((const uint64_t[BUSQ_N_PROPERTIES]){__VA_ARGS__})
+
+static void expect_pair(busq_property property, uint64_t m0, uint64_t m1, uint32_t p0, uint32_t p1)
+{
+  const busq_witness *w = witness_of(property);
+  assert(w->n_messages == 2);
+  assert(w->messages[0] == m0);
+  assert(w->messages[1] == m1);
+  assert(w->n_processes >= 2);
+  assert(w->processes[0] == p0);
+  assert(w->processes[1] == p1);
+}
+
+static void expect_step(busq_property property, uint32_t step, uint64_t message, uint32_t process)
+{
+  const busq_witness *w = witness_of(property);
+  assert(step < w->n_steps);
+  assert(w->steps[step].message == message);
+  assert(w->steps[step].process == process);
+}
+
+/* ---- one fault at a time ---- */
+
+static void test_nothing_happened(void)
+{
+  busq_history *history = NULL;
+  assert(busq_history_new(0, &history) == BUSQ_OK);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  busq_history_free(history);
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  JUDGE("", "", "");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(judgement.n_messages == 0 && judgement.n_deliveries == 0);
+  busq_history_free(NULL);
+}
+
+static void test_a_good_history(void)
+{
+  JUDGE("send 1 to p1 p2; send 2 to p0 p2; deliver 2; deliver 3", "deliver 1; send 3 to p0 p2",
+        "deliver 1; deliver 2; deliver 3");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(judgement.n_messages == 3);
+  assert(judgement.n_copies == 6);
+  assert(judgement.n_deliveries == 6);
+}
+
+static void test_lost(void)
+{
+  JUDGE("send 1 to p1 p2; send 2 to p1 p2", "deliver 1; deliver 2", "deliver 1");
+  EXPECT(1, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_LOST)->messages[0] == 2);
+  assert(witness_of(BUSQ_PROPERTY_LOST)->processes[0] == 2);
+  assert(witness_of(BUSQ_PROPERTY_LOST)->processes[1] == 0);
+}
+
+static void test_a_destination_named_twice_is_one(void)
+{
+  JUDGE("send 1 to p1 p0 p1 p0", "");
+  EXPECT(2, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(judgement.n_copies == 2);
+}
+
+static void test_duplicated_counts_once_and_as_nothing_else(void)
+{
+  JUDGE("send 1 to p1; send 2 to p1", "deliver 1; deliver 2; deliver 1; deliver 1");
+  EXPECT(0, 2, 0, 0, 0, 0, 0, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_DUPLICATED)->messages[0] == 1);
+  assert(witness_of(BUSQ_PROPERTY_DUPLICATED)->processes[0] == 1);
+}
+
+static void test_phantom_that_nobody_sent(void)
+{
+  JUDGE("deliver 9; deliver 9", "");
+  EXPECT(0, 1, 2, 0, 0, 0, 0, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_PHANTOM)->messages[0] == 9);
+  assert(witness_of(BUSQ_PROPERTY_PHANTOM)->n_processes == 1);
+}
+
+static void test_phantom_that_was_sent_elsewhere(void)
+{
+  JUDGE("send 9 to p1", "", "deliver 9");
+  EXPECT(1, 0, 1, 0, 0, 0, 0, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_PHANTOM)->n_processes == 2);
+  assert(witness_of(BUSQ_PROPERTY_PHANTOM)->processes[0] == 2);
+  assert(witness_of(BUSQ_PROPERTY_PHANTOM)->processes[1] == 0);
+}
+
+static void test_fifo_and_the_nearest_overtaker(void)
+{
+  JUDGE("send 1 to p1; send 2 to p1; send 3 to p1", "deliver 3; deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 2, 2, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_FIFO, 2, 3, 1, 0);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->n_steps == 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 2, 3, 1, 0);
+}
+
+static void test_causal_across_three_processes(void)
+{
+  JUDGE("send 1 to p1 p2", "deliver 1; send 2 to p2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 0, 1, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 2, 2, 0);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->processes[2] == 1);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->n_steps == 1);
+  expect_step(BUSQ_PROPERTY_CAUSAL, 0, 1, 1);
+}
+
+/* Two ways from 1 to 5: over p1, p2 and p3, or by a later message from p0 straight to p3. */
+static void test_causal_takes_the_shortest_chain(void)
+{
+  JUDGE("send 1 to p1 p4; send 4 to p3", "deliver 1; send 2 to p2", "deliver 2; send 3 to p3",
+        "deliver 3; deliver 4; send 5 to p4", "deliver 5; deliver 1");
+  EXPECT(0, 0, 0, 0, 1, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 5, 4, 0);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->n_steps == 1);
+  expect_step(BUSQ_PROPERTY_CAUSAL, 0, 4, 3);
+}
+
+/* p3 is late by a chain of two messages, p4 further down its log by a chain of one: that is the witness. */
+static void test_causal_takes_the_receiver_with_the_shortest_chain(void)
+{
+  JUDGE("send 1 to p1 p3 p4", "deliver 1; send 2 to p2; send 5 to p4", "deliver 2; send 3 to p3",
+        "deliver 3; deliver 1", "send 6 to p4; deliver 6; deliver 5; deliver 1");
+  EXPECT(0, 0, 0, 0, 2, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 5, 4, 0);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->n_steps == 1);
+  /* The same when it comes first. */
+  JUDGE("send 1 to p1 p3 p4", "deliver 1; send 2 to p2; send 5 to p4", "deliver 2; send 3 to p3",
+        "send 6 to p3; deliver 6; deliver 3; deliver 1", "deliver 5; deliver 1");
+  EXPECT(0, 0, 0, 0, 2, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 5, 4, 0);
+}
+
+/* Two chains of one message: then the nearer overtaker decides, whoever comes first. */
+static void test_causal_takes_the_nearest_overtaker(void)
+{
+  JUDGE("send 1 to p1 p2 p3", "deliver 1; send 2 to p2 p3", "deliver 2; deliver 1",
+        "send 7 to p3; deliver 2; deliver 7; deliver 1");
+  EXPECT(0, 0, 0, 0, 2, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 2, 2, 0);
+  JUDGE("send 1 to p1 p2 p3", "deliver 1; send 2 to p2 p3", "deliver 2; send 8 to; deliver 1",
+        "send 7 to p3; deliver 7; deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 0, 2, 0, 0, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 2, 3, 0);
+}
+
+/* p1 passes on what it should not have got: that is a phantom, and yet p2 sees an effect before its cause. */
+static void test_a_stray_delivery_carries_causality(void)
+{
+  JUDGE("send 1 to p2", "deliver 1; send 2 to p2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 1, 0, 1, 0, 0, 0, 0);
+}
+
+static void test_a_process_sends_to_itself(void)
+{
+  JUDGE("send 1 to p0; send 2 to p0; deliver 1; deliver 2");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  JUDGE("send 1 to p0; send 2 to p0; deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 1, 1, 0, 0, 0, 0);
+}
+
+static void test_consistent_and_the_closest_pair(void)
+{
+  JUDGE("send 1 to p2 p3; send 2 to p2 p3", "send 3 to p2 p3; send 4 to p2 p3",
+        "deliver 1; deliver 3; deliver 2; deliver 4", "deliver 3; deliver 4; deliver 1; deliver 2");
+  EXPECT(0, 0, 0, 0, 0, 1, 4, 0, 0);
+  expect_pair(BUSQ_PROPERTY_CONSISTENT, 1, 4, 2, 3);
+  assert(witness_of(BUSQ_PROPERTY_TOTAL)->n_steps == 2);
+}
+
+static void test_three_agree_in_pairs_and_not_together(void)
+{
+  JUDGE("deliver 1; deliver 2; deliver 7", "deliver 2; deliver 3", "deliver 3; deliver 1",
+        "send 1 to p0 p2; send 8 to p0", "send 2 to p0 p1", "send 3 to p1 p2; send 7 to p0");
+  EXPECT(1, 0, 0, 0, 0, 0, 3, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_TOTAL)->n_steps == 3);
+  expect_step(BUSQ_PROPERTY_TOTAL, 0, 1, 0);
+  expect_step(BUSQ_PROPERTY_TOTAL, 1, 2, 1);
+  expect_step(BUSQ_PROPERTY_TOTAL, 2, 3, 2);
+}
+
+static void test_a_message_between_two_cycles_is_on_none(void)
+{
+  JUDGE("deliver 1; deliver 2; deliver 5; deliver 3; deliver 4", "deliver 2; deliver 1", "deliver 4; deliver 3",
+        "send 1 to p0 p1; send 3 to p0 p2; send 5 to p0", "send 2 to p0 p1; send 4 to p0 p2");
+  EXPECT(0, 0, 0, 1, 1, 2, 4, 0, 0);
+}
+
+static void test_phantoms_can_be_out_of_order(void)
+{
+  JUDGE("deliver 1; deliver 2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 4, 0, 0, 1, 2, 0, 0);
+}
+
+/* ---- histories that cannot be right ---- */
+
+static void test_delivered_before_it_was_sent(void)
+{
+  JUDGE("deliver 1; send 1 to p0");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 1);
+  assert(witness_of(BUSQ_PROPERTY_IMPOSSIBLE)->messages[0] == 1);
+}
+
+static void test_two_processes_wait_for_each_other(void)
+{
+  JUDGE("deliver 2; send 1 to p1", "deliver 1; send 2 to p0");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 1);
+  assert(witness_of(BUSQ_PROPERTY_IMPOSSIBLE)->messages[0] == 2);
+  assert(witness_of(BUSQ_PROPERTY_IMPOSSIBLE)->processes[0] == 0);
+  assert(witness_of(BUSQ_PROPERTY_IMPOSSIBLE)->processes[1] == 1);
+}
+
+/* p3 waits for a circle that it is no part of; p0 runs into one only after another was broken. */
+static void test_circles_and_who_hangs_on_them(void)
+{
+  JUDGE("deliver 5; send 6 to p2", "deliver 3; send 2 to p2; send 5 to p0", "deliver 2; deliver 6; send 3 to p1",
+        "deliver 3; send 4 to p0");
+  EXPECT(1, 0, 1, 0, 0, 0, 0, 0, 1);
+  assert(witness_of(BUSQ_PROPERTY_IMPOSSIBLE)->processes[0] == 1);
+}
+
+static void test_a_message_sent_twice_has_one_send(void)
+{
+  JUDGE("send 1 to p1", "deliver 1; send 1 to p0; send 1 to p0");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 2, 0);
+  assert(judgement.n_messages == 1);
+  assert(witness_of(BUSQ_PROPERTY_RESENT)->processes[0] == 1);
+  assert(witness_of(BUSQ_PROPERTY_RESENT)->processes[1] == 0);
+}
+
+/* ---- the interface ---- */
+
+static uint64_t random_next(uint64_t *state)
+{
+  *state += UINT64_C(0x9e3779b97f4a7c15);
+  return busq_hash_mix(*state);
+}
+
+#define N_EVENTS 600
+
+typedef struct {
+  uint8_t kinds[N_EVENTS];
+  uint64_t messages[N_EVENTS];
+  uint32_t counts[N_EVENTS];
+  uint32_t destinations[N_EVENTS * 3];
+  size_t n_sends;
+  size_t n_destinations;
+} columns;
+
+static void columns_fill(columns *c, uint64_t *random, uint32_t n_processes)
+{
+  *c = (columns){0};
+  for (size_t i = 0; i < N_EVENTS; i++) {
+    c->kinds[i] = random_next(random) % 3 == 0;
+    c->messages[i] = random_next(random) % 700 * UINT64_C(0x100000000);
+    if (!c->kinds[i])
+      continue;
+    const uint32_t count = (uint32_t)(random_next(random) % 4);
+    for (uint32_t k = 0; k < count; k++)
+      c->destinations[c->n_destinations++] = (uint32_t)(random_next(random) % n_processes);
+    c->counts[c->n_sends++] = count;
+  }
+}
+
+static void append_singly(busq_history *history, uint32_t process, const columns *c)
+{
+  const uint32_t *destinations = c->destinations;
+  size_t send = 0;
+  for (size_t i = 0; i < N_EVENTS; i++) {
+    if (!c->kinds[i]) {
+      assert(busq_history_deliver(history, process, c->messages[i]) == BUSQ_OK);
+      continue;
+    }
+    assert(busq_history_send(history, process, c->messages[i], destinations, c->counts[send]) == BUSQ_OK);
+    destinations += c->counts[send++];
+  }
+}
+
+static int append_at_once(busq_history *history, uint32_t process, const columns *c)
+{
+  return busq_history_append(history, process, N_EVENTS, c->kinds, c->messages, c->counts, c->destinations,
+                             c->n_destinations);
+}
+
+/* Neither does it matter in which order the logs are appended: verdicts and witnesses are the same, byte for byte. */
+static void test_bulk_and_single_appends_are_the_same(void)
+{
+  static columns logs[3];
+  static busq_judgement other;
+  for (uint64_t seed = 1; seed <= 200; seed++) {
+    uint64_t random = seed;
+    busq_history *singly;
+    busq_history *at_once;
+    assert(busq_history_new(3, &singly) == BUSQ_OK);
+    assert(busq_history_new(3, &at_once) == BUSQ_OK);
+    for (uint32_t process = 0; process < 3; process++)
+      columns_fill(&logs[process], &random, 3);
+    for (uint32_t process = 0; process < 3; process++) {
+      append_singly(singly, process, &logs[process]);
+      assert(append_at_once(at_once, 2 - process, &logs[2 - process]) == BUSQ_OK);
+    }
+    assert(busq_history_judge(singly, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+    assert(busq_history_judge(at_once, BUSQ_ALL_PROPERTIES, &other) == BUSQ_OK);
+    if (memcmp(&judgement, &other, sizeof other)) {
+      printf("they differ for seed %llu\n", (unsigned long long)seed);
+      abort();
+    }
+    assert(judgement.verdicts[BUSQ_PROPERTY_CAUSAL].count > 0);
+    assert(judgement.verdicts[BUSQ_PROPERTY_TOTAL].count > 0);
+    busq_history_free(singly);
+    busq_history_free(at_once);
+  }
+}
+
+static void test_one_set_for_all_sends(void)
+{
+  const uint8_t kinds[] = {BUSQ_EVENT_SEND, BUSQ_EVENT_DELIVER, BUSQ_EVENT_SEND};
+  const uint64_t messages[] = {1, 1, 2};
+  const uint32_t destinations[] = {2, 0};
+  busq_history *history = NULL;
+  assert(busq_history_new(3, &history) == BUSQ_OK);
+  assert(busq_history_append(history, 0, 3, kinds, messages, NULL, destinations, 2) == BUSQ_OK);
+  assert(busq_history_append(history, 2, 2, NULL, messages + 1, NULL, NULL, 0) == BUSQ_OK);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  EXPECT(1, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(judgement.n_copies == 4);
+  assert(witness_of(BUSQ_PROPERTY_LOST)->messages[0] == 2 && witness_of(BUSQ_PROPERTY_LOST)->processes[0] == 0);
+  busq_history_free(history);
+}
+
+static void test_bad_arguments_change_nothing(void)
+{
+  const uint8_t kinds[] = {1, 0, 2};
+  const uint64_t messages[] = {1, 2, 3};
+  const uint32_t counts[] = {1, 1};
+  const uint32_t destinations[] = {1, 2};
+  busq_history *history = NULL;
+  assert(busq_history_new(65537, &history) == BUSQ_INVALID);
+  assert(busq_history_new(2, &history) == BUSQ_OK);
+  assert(busq_history_deliver(history, 2, 1) == BUSQ_INVALID);
+  assert(busq_history_send(history, 0, 1, destinations, 2) == BUSQ_INVALID);
+  assert(strstr(busq_error_text(), "destination 2 is not one of the 2 processes"));
+  assert(busq_history_append(history, 0, 3, kinds, messages, counts, destinations, 1) == BUSQ_INVALID);
+  assert(busq_history_append(history, 0, 2, kinds, messages, counts, destinations, 2) == BUSQ_INVALID);
+  assert(busq_history_append(history, 0, 2, kinds, messages, counts, destinations + 1, 1) == BUSQ_INVALID);
+  assert(busq_history_judge(history, 1u << BUSQ_N_PROPERTIES, &judgement) == BUSQ_INVALID);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  assert(judgement.n_messages == 0 && judgement.n_deliveries == 0);
+  busq_history_free(history);
+}
+
+static void test_only_what_was_asked_for_is_judged(void)
+{
+  busq_history *history = perform((const char *const[]){"send 1 to p1; send 2 to p1", "deliver 2; deliver 1", NULL});
+  assert(busq_history_judge(history, 1u << BUSQ_PROPERTY_CAUSAL, &judgement) == BUSQ_OK);
+  for (int property = 0; property < BUSQ_N_PROPERTIES; property++) {
+    assert(judgement.verdicts[property].was_judged == (property == BUSQ_PROPERTY_CAUSAL));
+    assert(judgement.verdicts[property].count == (property == BUSQ_PROPERTY_CAUSAL));
+  }
+  expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 2, 1, 0);
+  busq_history_free(history);
+}
+
+/* A chain through 100 processes, p0 -> p1 -> ... -> p99, and p100 hears of the end before the beginning. */
+static void test_a_chain_longer_than_a_witness(void)
+{
+  busq_history *history = NULL;
+  const uint32_t n = 100;
+  assert(busq_history_new(n + 1, &history) == BUSQ_OK);
+  for (uint32_t process = 0; process < n; process++) {
+    const uint32_t destinations[] = {process + 1, n};
+    if (process)
+      assert(busq_history_deliver(history, process, 1000 + process - 1) == BUSQ_OK);
+    assert(busq_history_send(history, process, 1000 + process, destinations, 2) == BUSQ_OK);
+  }
+  assert(busq_history_deliver(history, n, 1000 + n - 1) == BUSQ_OK);
+  assert(busq_history_deliver(history, n, 1000) == BUSQ_OK);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  assert(judgement.verdicts[BUSQ_PROPERTY_CAUSAL].count == 1);
+  assert(judgement.verdicts[BUSQ_PROPERTY_LOST].count == n - 2);
+  assert(witness_of(BUSQ_PROPERTY_CAUSAL)->n_steps == n - 1);
+  for (uint32_t step = 0; step < BUSQ_WITNESS_STEPS; step++)
+    expect_step(BUSQ_PROPERTY_CAUSAL, step, 1000 + step, step + 1);
+  busq_history_free(history);
+}
+
+/* 154 processes, everybody tells everybody, and the last one hears everything the wrong way around. */
+static void test_many_processes(void)
+{
+  enum { N = 154 };
+  static uint32_t everybody[N];
+  busq_history *history = NULL;
+  assert(busq_history_new(N, &history) == BUSQ_OK);
+  for (uint32_t process = 0; process < N; process++)
+    everybody[process] = process;
+  for (uint32_t process = 0; process < N; process++)
+    assert(busq_history_send(history, process, process, everybody, N) == BUSQ_OK);
+  for (uint32_t process = 0; process < N; process++)
+    for (uint32_t i = 0; i < N; i++)
+      assert(busq_history_deliver(history, process, process == N - 1 ? N - 1 - i : i) == BUSQ_OK);
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  EXPECT(0, 0, 0, 0, 0, N - 1, N, 0, 0);
+  busq_history_free(history);
+}
+
+/* ---- what the observers stand on ---- */
+
+/* Names in steps of a power of two, as addresses and shifted numbers are, and at random. */
+static void test_index_numbers_names_in_order(void)
+{
+  for (uint32_t shift = 0; shift < 48; shift += 3) {
+    busq_index index = {0};
+    for (uint32_t i = 0; i < 5000; i++)
+      assert(busq_index_intern(&index, (uint64_t)i << shift) == i);
+    for (uint32_t i = 0; i < 5000; i++)
+      assert(busq_index_intern(&index, (uint64_t)i << shift) == i);
+    assert(index.n_names == 5000);
+    assert(index.slot_count >= 10000);
+    busq_index_deinit(&index);
+  }
+}
+
+static void test_hash_spreads_every_bit(void)
+{
+  uint64_t random = 1;
+  for (int bit = 0; bit < 64; bit++) {
+    int n_flipped = 0;
+    for (int i = 0; i < 256; i++) {
+      const uint64_t x = random_next(&random);
+      n_flipped += __builtin_popcountll(busq_hash_mix(x) ^ busq_hash_mix(x ^ UINT64_C(1) << bit));
+    }
+    assert(n_flipped > 256 * 28 && n_flipped < 256 * 36); /* half of 64, give or take an eighth */
+  }
+}
+
+static void test_vector_clocks(void)
+{
+  uint32_t a[3] = {1, 5, 0};
+  const uint32_t b[3] = {2, 3, 0};
+  busq_vector_join(a, b, 3);
+  assert(a[0] == 2 && a[1] == 5 && a[2] == 0);
+  assert(busq_vector_covers(a, 1, 5) && !busq_vector_covers(a, 1, 6) && !busq_vector_covers(a, 2, 1));
+  busq_vector_copy(a, b, 3);
+  assert(a[0] == 2 && a[1] == 3);
+}
+
+#define RUN(test) (test(), puts(#test ": ok"))
+
+int main(void)
+{
+  RUN(test_nothing_happened);
+  RUN(test_a_good_history);
+  RUN(test_lost);
+  RUN(test_a_destination_named_twice_is_one);
+  RUN(test_duplicated_counts_once_and_as_nothing_else);
+  RUN(test_phantom_that_nobody_sent);
+  RUN(test_phantom_that_was_sent_elsewhere);
+  RUN(test_fifo_and_the_nearest_overtaker);
+  RUN(test_causal_across_three_processes);
+  RUN(test_causal_takes_the_shortest_chain);
+  RUN(test_causal_takes_the_receiver_with_the_shortest_chain);
+  RUN(test_causal_takes_the_nearest_overtaker);
+  RUN(test_a_stray_delivery_carries_causality);
+  RUN(test_a_process_sends_to_itself);
+  RUN(test_consistent_and_the_closest_pair);
+  RUN(test_three_agree_in_pairs_and_not_together);
+  RUN(test_a_message_between_two_cycles_is_on_none);
+  RUN(test_phantoms_can_be_out_of_order);
+  RUN(test_delivered_before_it_was_sent);
+  RUN(test_two_processes_wait_for_each_other);
+  RUN(test_circles_and_who_hangs_on_them);
+  RUN(test_a_message_sent_twice_has_one_send);
+  RUN(test_bulk_and_single_appends_are_the_same);
+  RUN(test_one_set_for_all_sends);
+  RUN(test_bad_arguments_change_nothing);
+  RUN(test_only_what_was_asked_for_is_judged);
+  RUN(test_a_chain_longer_than_a_witness);
+  RUN(test_many_processes);
+  RUN(test_index_numbers_names_in_order);
+  RUN(test_hash_spreads_every_bit);
+  RUN(test_vector_clocks);
+  return 0;
+}

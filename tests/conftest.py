@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests share: buses that are always removed, processes that are always ended, seeds that are always printed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import random
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+# The installed package is what is tested: the source tree beside us holds no compiled core.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+import busq  # noqa: E402
+
+settings.register_profile(
+    "busq",
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("busq")
+
+
+# ---- buses ----
+
+
+@pytest.fixture(scope="session", autouse=True)
+def bus_directory() -> Iterator[Path]:
+    """A directory of buses for this run alone, in memory, removed afterwards whatever happens."""
+    memory = Path("/dev/shm")
+    base = memory if os.access(memory, os.W_OK) else None
+    path = Path(tempfile.mkdtemp(prefix=f"busq-tests-{os.getpid()}-", dir=base))
+    former = os.environ.get("BUSQ_DIR")
+    os.environ["BUSQ_DIR"] = str(path)
+    yield path
+    if former is None:
+        del os.environ["BUSQ_DIR"]
+    else:
+        os.environ["BUSQ_DIR"] = former
+    shutil.rmtree(path, ignore_errors=True)
+
+
+_numbers = itertools.count()
+
+
+def unlink_quietly(name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        busq.Bus.unlink(name)
+
+
+@pytest.fixture
+def bus_name(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A name that no other test and no other run uses; whatever has it afterwards is removed."""
+    word = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")
+    name = f"{word}-{os.getpid()}-{next(_numbers)}"
+    yield name
+    unlink_quietly(name)
+
+
+@pytest.fixture
+def make_bus(bus_name: str) -> Iterator[Callable[..., busq.Bus]]:
+    """Buses with the parameters of Bus.create, small unless said otherwise."""
+    made: list[busq.Bus] = []
+
+    def make(**config: Any) -> busq.Bus:
+        chosen = {"peers": 8, "capacity": 64, "arena": 1 << 20} | config
+        bus = busq.Bus.create(f"{bus_name}-{len(made)}", **chosen)
+        made.append(bus)
+        return bus
+
+    yield make
+    for bus in made:
+        unlink_quietly(bus.name)
+
+
+@pytest.fixture
+def bus(make_bus: Callable[..., busq.Bus]) -> busq.Bus:
+    """A bus for 8 peers, 64 messages per queue, 1 MiB of messages on their way."""
+    return make_bus()
+
+
+# ---- randomness ----
+
+
+@pytest.fixture
+def seed() -> int:
+    """What a randomised test draws from; printed, so that pytest shows it on failure.  BUSQ_TEST_SEED replays it."""
+    chosen = os.environ.get("BUSQ_TEST_SEED")
+    value = int(chosen) if chosen else random.SystemRandom().getrandbits(32)
+    print(f"seed: BUSQ_TEST_SEED={value}")
+    return value
+
+
+# ---- processes ----
+
+
+class Failed(AssertionError):
+    """A child failed; carries its traceback as text."""
+
+
+class Child:
+    """A forked process that runs one function; its result or its exception comes back through a pipe."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.name = getattr(function, "__name__", "child")
+        self._reader, writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._reader)
+            _child_main(writer, function, arguments)
+        os.close(writer)
+        self.status: int | None = None
+
+    def result(self, timeout: float = 60) -> Any:
+        """What the function returned.  Raises Failed if it raised, died, or took longer (then it is killed)."""
+        answer = b""
+        end = time.monotonic() + timeout
+        while True:
+            left = max(0.0, end - time.monotonic())
+            if not select.select([self._reader], [], [], left)[0]:
+                self.kill()
+                raise Failed(f"{self.name} (pid {self.pid}) did not end within {timeout} s and was killed")
+            part = os.read(self._reader, 1 << 20)
+            if not part:
+                break
+            answer += part
+        status = self.wait()
+        if not answer:
+            raise Failed(f"{self.name} (pid {self.pid}) ended without an answer, status {status}")
+        is_good, value = pickle.loads(answer)
+        if not is_good:
+            raise Failed(f"{self.name} (pid {self.pid}) raised:\n{value}")
+        return value
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """Kill it by its pid and reap it; returns the wait status."""
+        if self.status is None:
+            os.kill(self.pid, number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Reap it; returns the wait status."""
+        if self.status is None:
+            self.status = os.waitpid(self.pid, 0)[1]
+        return self.status
+
+    def close(self) -> None:
+        if self.status is None:
+            self.kill()
+        os.close(self._reader)
+
+
+def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Never returns into the test run of the parent."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            answer = (True, function(*arguments))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(pickle.dumps(answer))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+@pytest.fixture
+def fork() -> Iterator[Callable[..., Child]]:
+    """fork(function, *arguments) runs it in a child process; whatever still lives when the test ends is killed by pid."""
+    children: list[Child] = []
+
+    def start(function: Callable[..., Any], *arguments: Any) -> Child:
+        child = Child(function, arguments)
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.close()
+
+
+def fresh_python(
+    code: str, *arguments: str, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run code in an interpreter that shares nothing with this one; it may import the modules beside the tests."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=TESTS,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = 10, what: str = "the condition") -> None:
+    """Look every millisecond until it holds."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not come true within {timeout} s"
+        time.sleep(0.001)

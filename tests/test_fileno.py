@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fileno(): readable when recv would not block, for select, poll, epoll and asyncio, in one process and between two."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Child
+
+import busq
+
+
+def is_readable(descriptor: int, timeout: float = 0) -> bool:
+    return bool(select.select([descriptor], [], [], timeout)[0])
+
+
+# ---- in one process ----
+
+
+def test_it_follows_the_queue(bus: busq.Bus) -> None:
+    alice, bob = bus.join("alice"), bus.join("bob")
+    descriptor = bob.fileno()
+    assert bob.fileno() == descriptor
+    assert not is_readable(descriptor)
+    for round_ in range(50):
+        alice.send("bob", b"1")
+        assert is_readable(descriptor)
+        alice.send(["alice", "bob"], b"2")
+        assert is_readable(descriptor)
+        assert bob.recv().data == b"1"
+        assert is_readable(descriptor), "one is left"
+        assert (bob.recv(timeout=0) if round_ % 2 else bob.recv_many(5)[0]).data == b"2"
+        assert not is_readable(descriptor)
+        with pytest.raises(busq.Empty):
+            bob.recv(timeout=0)
+        assert not is_readable(descriptor)
+        alice.recv()
+
+
+def test_what_came_before_the_first_call_counts(bus: busq.Bus) -> None:
+    alice = bus.join("alice")
+    alice.send("alice", b"early")
+    assert is_readable(alice.fileno())
+    alice.recv()
+    assert not is_readable(alice.fileno())
+
+
+def test_a_held_view_does_not_make_it_readable(bus: busq.Bus) -> None:
+    alice = bus.join("alice")
+    descriptor = alice.fileno()
+    alice.send("alice", b"x" * 50_000)
+    with alice.recv().view():
+        assert not is_readable(descriptor)
+        alice.send("alice", b"next")
+        assert is_readable(descriptor)
+    assert is_readable(descriptor)
+    assert alice.recv().data == b"next"
+    assert not is_readable(descriptor)
+
+
+def test_shutdown_makes_it_readable_for_ever(bus: busq.Bus) -> None:
+    alice, bob = bus.join("alice"), bus.join("bob")
+    descriptors = [alice.fileno(), bob.fileno()]
+    bus.shutdown()
+    for peer, descriptor in zip((alice, bob), descriptors, strict=True):
+        for _ in range(3):
+            assert is_readable(descriptor)
+            with pytest.raises(busq.ShutDown):
+                peer.recv(timeout=0)
+
+
+def test_poll_and_epoll(bus: busq.Bus) -> None:
+    alice, bob = bus.join("alice"), bus.join("bob")
+    poll = select.poll()
+    poll.register(alice, select.POLLIN)  # whatever has fileno() will do
+    with select.epoll() as epoll:
+        epoll.register(bob, select.EPOLLIN)
+        assert (poll.poll(0), epoll.poll(0)) == ([], [])
+        alice.send(["alice", "bob"], b"")
+        assert poll.poll(0) == [(alice.fileno(), select.POLLIN)]
+        assert epoll.poll(0) == [(bob.fileno(), select.EPOLLIN)]
+        alice.recv(), bob.recv()
+        assert (poll.poll(0), epoll.poll(0)) == ([], [])
+
+
+def test_edge_triggered_epoll_sees_every_new_message(bus: busq.Bus) -> None:
+    alice, bob = bus.join("alice"), bus.join("bob")
+    with select.epoll() as epoll:
+        epoll.register(bob, select.EPOLLIN | select.EPOLLET)
+        epoll.poll(0)
+        for number in range(100):
+            alice.send("bob", b"%d" % number)
+            assert epoll.poll(1), f"message {number}"
+            assert bob.recv().data == b"%d" % number
+            with pytest.raises(busq.Empty):
+                bob.recv(timeout=0)
+
+
+def test_the_fifo_behind_it_is_private_and_goes_with_the_peer(bus: busq.Bus, bus_directory: Path) -> None:
+    def fifos() -> set[Path]:
+        return {path for path in bus_directory.iterdir() if stat.S_ISFIFO(path.lstat().st_mode)}
+
+    before, opened = fifos(), len(os.listdir("/proc/self/fd"))
+    with bus.join("alice") as alice:
+        alice.fileno()
+        (made,) = fifos() - before
+        assert stat.S_IMODE(made.lstat().st_mode) == 0o600
+        assert not os.get_inheritable(alice.fileno())
+    assert fifos() == before
+    assert len(os.listdir("/proc/self/fd")) == opened
+
+
+# ---- between two processes ----
+
+
+def echo_each(name: str, count: int) -> None:
+    with busq.Bus.open(name).join("echo") as peer:
+        for _ in range(count):
+            peer.send("asker", peer.recv(timeout=30).data)
+
+
+@pytest.fixture
+def asker(bus: busq.Bus) -> busq.Peer:
+    return bus.join("asker")
+
+
+def test_the_descriptor_is_readable_exactly_while_a_message_waits(
+    bus: busq.Bus, asker: busq.Peer, fork: Callable[..., Child]
+) -> None:
+    """One message at a time; select() before each recv, and nothing may be left readable after it."""
+    count = 30_000
+    descriptor = asker.fileno()
+    child = fork(echo_each, bus.name, count)
+    while "echo" not in bus.peers():
+        time.sleep(0.001)
+    for number in range(count):
+        asker.send("echo", b"%d" % number)
+        assert is_readable(descriptor, timeout=30), f"message {number} is there, and select() does not say so"
+        assert asker.recv(timeout=0).data == b"%d" % number
+        assert not is_readable(descriptor), f"after message {number} nothing is there, and select() says that something is"
+    child.result()
+
+
+def recv_by_select(peer: busq.Peer) -> bytes:
+    """Sleeps in select() alone; being woken in vain is no fault here, not being woken is one."""
+    while True:
+        assert is_readable(peer.fileno(), timeout=10)
+        try:
+            return bytes(peer.recv(timeout=0).data)
+        except busq.Empty:
+            pass
+
+
+def echo_by_select(name: str, count: int) -> None:
+    with busq.Bus.open(name).join("echo") as peer:
+        for _ in range(count):
+            peer.send("asker", recv_by_select(peer))
+
+
+def test_both_sides_sleep_in_select(bus: busq.Bus, asker: busq.Peer, fork: Callable[..., Child]) -> None:
+    count = 5000
+    child = fork(echo_by_select, bus.name, count)
+    while "echo" not in bus.peers():
+        time.sleep(0.001)
+    for number in range(count):
+        asker.send("echo", b"%d" % number)
+        assert recv_by_select(asker) == b"%d" % number
+    child.result()
+
+
+def send_bursts(name: str, count: int) -> None:
+    with busq.Bus.open(name).join("sender") as peer:
+        for number in range(count):
+            peer.send("asker", b"%d" % number)
+            if number % 37 == 0:
+                time.sleep(0.0003)
+
+
+def test_no_message_is_missed_by_who_reads_only_when_it_is_readable(
+    bus: busq.Bus, asker: busq.Peer, fork: Callable[..., Child]
+) -> None:
+    """Some are taken one by one, some in batches, some rounds take only a part: what is left must show."""
+    count = 20_000
+    descriptor = asker.fileno()
+    child = fork(send_bursts, bus.name, count)
+    got: list[bytes] = []
+    while len(got) < count:
+        assert is_readable(descriptor, timeout=10), f"{len(got)} of {count} came, then nothing for 10 s"
+        try:
+            got += [m.data for m in asker.recv_many(1 + len(got) % 5, timeout=0)]
+        except busq.Empty:
+            pass  # another look never hurts
+    assert got == [b"%d" % number for number in range(count)]
+    child.result()
+
+
+# ---- asyncio ----
+
+
+def test_asyncio_reads_by_add_reader(bus: busq.Bus, asker: busq.Peer, fork: Callable[..., Child]) -> None:
+    count = 5000
+    got: list[bytes] = []
+
+    async def main() -> None:
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_readable() -> None:
+            try:
+                got.extend(message.data for message in asker.recv_many(100, timeout=0))
+            except busq.Empty:
+                return
+            if len(got) == count:
+                done.set()
+
+        loop.add_reader(asker.fileno(), on_readable)
+        await asyncio.wait_for(done.wait(), 30)
+        loop.remove_reader(asker.fileno())
+
+    child = fork(send_bursts, bus.name, count)
+    asyncio.run(main())
+    assert got == [b"%d" % number for number in range(count)]
+    child.result()
+
+
+def test_threads_that_recv_and_one_that_selects_do_not_disturb_each_other(bus: busq.Bus, asker: busq.Peer) -> None:
+    alice = bus.join("alice")
+    descriptor, count = asker.fileno(), 2000
+    got: list[bytes] = []
+    lock = threading.Lock()
+
+    def take(selects: bool) -> None:
+        while True:
+            if selects and not is_readable(descriptor, timeout=20):
+                return
+            try:
+                message = asker.recv(timeout=0 if selects else 20)
+            except busq.Empty:
+                continue
+            except busq.ShutDown:
+                return
+            with lock:
+                got.append(message.data)
+
+    threads = [threading.Thread(target=take, args=(selects,)) for selects in (True, False, False)]
+    for thread in threads:
+        thread.start()
+    for number in range(count):
+        alice.send("asker", b"%d" % number)
+    bus.shutdown()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sorted(got, key=int) == [b"%d" % number for number in range(count)]
