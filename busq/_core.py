@@ -8,6 +8,7 @@ accelerator, all of it.
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import os
 import stat
@@ -111,7 +112,10 @@ def timeout_ns(timeout: float | None) -> int:
     """Turn seconds into the core's nanoseconds; None is for ever."""
     if timeout is None:
         return -1
-    seconds = float(timeout)
+    try:
+        seconds = float(timeout)
+    except OverflowError:
+        return -1  # longer than a float can say is for ever
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"timeout {timeout!r}: expected None (for ever) or seconds, 0 or more")
     return int(min(seconds, 1e9) * 1e9)
@@ -143,12 +147,14 @@ def encode_peer_name(name: Any) -> bytes:
 class _PythonMessage:
     """A message that was received: data, sender, kind, and view() for reading it in place."""
 
-    __slots__ = ("_data", "_view", "sender")
+    __slots__ = ("_data", "_is_viewed", "_sender", "_size", "_view")
 
-    def __init__(self, data: bytes | None, view: memoryview | None, sender: str) -> None:
+    def __init__(self, data: bytes | None, view: memoryview | None, sender: str, size: int) -> None:
         self._data = data
         self._view = view
-        self.sender = sender
+        self._is_viewed = False
+        self._sender = sender
+        self._size = size
 
     @property
     def kind(self) -> str:
@@ -160,16 +166,33 @@ class _PythonMessage:
         """The payload as bytes."""
         if self._data is None:
             assert self._view is not None
-            return bytes(self._view)
+            if self._is_viewed:
+                return bytes(self._view)
+            self._data = bytes(self._view)
+            self._view.release()
         return self._data
 
+    @property
+    def sender(self) -> str:
+        """The name of the peer that sent it."""
+        return self._sender
+
     def view(self) -> memoryview:
-        """Return the payload as a read-only memoryview, without a copy."""
-        return memoryview(self._data) if self._data is not None else self._view  # type: ignore[return-value]
+        """Return the payload as a read-only memoryview, without a copy.
+
+        A large payload stays in the sender's memory, and its place in the queue is kept, until the view is released.
+        """
+        if self._data is not None:
+            return memoryview(self._data)
+        assert self._view is not None
+        self._is_viewed = True
+        return self._view
 
     def __repr__(self) -> str:
-        size = len(self._data) if self._data is not None else self._view.nbytes  # type: ignore[union-attr]
-        return f"<Message of {size} bytes from {self.sender!r}>"
+        return f"<Message of {self._size} bytes from {self._sender!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a message can't be pickled; send its data")
 
 
 def _view_pinned(port: PythonPort, address: int, size: int, position: int, record: int, sender: int, mark: int) -> memoryview:
@@ -191,13 +214,11 @@ class PythonPort:
     _handle: Any
     _targets: dict[str, int]
     _names: dict[tuple[int, int], str]
-    _sent_fast: int
 
     def _open(self, handle: Any) -> None:
         self._handle = handle
         self._targets = {}
         self._names = {}
-        self._sent_fast = 0
 
     # ---- names ----
 
@@ -252,11 +273,11 @@ class PythonPort:
                 return int(result)
 
     def _send_many_slow(self, messages: Iterable[tuple[Any, Any]], *, timeout: float | None = None) -> int:
+        return self._send_many_from(messages, 0, timeout=timeout)
+
+    def _send_many_from(self, messages: Iterable[tuple[Any, Any]], sent: int, *, timeout: float | None = None) -> int:
         deadline = Deadline(timeout)
-        sent, self._sent_fast = self._sent_fast, 0
-        for index, (to, data) in enumerate(messages):
-            if index < sent:
-                continue
+        for to, data in itertools.islice(messages, sent, None):
             left_ns = deadline.left_ns()
             try:
                 self._send_slow(to, data, timeout=None if left_ns < 0 else left_ns / 1e9)
@@ -293,10 +314,10 @@ class PythonPort:
             view = _view_pinned(
                 self, address, found.size_bytes, found.position, found.record, found.sender, found.mark
             )
-            return _PythonMessage(None, view, sender)
+            return _PythonMessage(None, view, sender, found.size_bytes)
         data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
         lib.busq_peer_release(self._handle, ffi.addressof(found))
-        return _PythonMessage(data, None, sender)
+        return _PythonMessage(data, None, sender, len(data))
 
     send = _send_slow
     send_many = _send_many_slow
@@ -316,7 +337,7 @@ def _payload(data: Any) -> Any:
 
 
 if _fast is not None:
-    _fast._set_view_helper(_view_pinned)  # type: ignore[attr-defined]
+    _fast._set_helpers(_view_pinned, errors.Empty, errors.Full)  # type: ignore[attr-defined]
 
     class Port(_fast.Port, PythonPort):  # type: ignore[misc]
         """Sending and receiving by the short way, and through cffi for everything uncommon."""

@@ -29,12 +29,12 @@ class Peer(_core.Port):
 
     def __init__(self, bus: Bus, name: str) -> None:
         encoded = _core.encode_peer_name(name)
+        spin = bus._spin_ns()
         handle = ffi.new("busq_peer **")
         _core.check(lib.busq_peer_join(bus._raw(), encoded, len(encoded), handle))
         self._bus = bus
         self._name = name
         self._open(ffi.gc(handle[0], lib.busq_peer_free))
-        spin = bus._spin_ns()
         if spin is not None:
             lib.busq_peer_set_spin(self._handle, *spin)
 
@@ -51,7 +51,8 @@ class Peer(_core.Port):
     def fileno(self) -> int:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
 
-        It belongs to the peer: do not read from it and do not close it.  From the first call on, a send that finds this peer
+        It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)` and be
+        ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already received.  From the first call on, a send that finds this peer
         waiting costs its sender a system call.
         """
         found = ffi.new("int *")

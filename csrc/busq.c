@@ -57,7 +57,8 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->joined_ns = self->joined_ns;
   facts->clock = busq_ring_clock(&ring);
   const uint64_t head = busq_load_acquire(&self->queue.head);
-  facts->depth = busq_ring_tail(&ring) - head;
+  const uint64_t depth = busq_ring_tail(&ring) - head;
+  facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
   facts->sent = busq_load_relaxed(&self->sent);
   facts->received = busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
@@ -116,9 +117,8 @@ static void let_room_gather(const busq_peer *peer)
 }
 
 static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
-                        size_t size_bytes, int64_t timeout_ns)
+                        size_t size_bytes, int64_t timeout_ns, uint64_t failed_target)
 {
-  uint64_t failed_target = peer->failed_target;
   room_wait room = {0};
   busq_wait wait;
   let_room_gather(peer);
@@ -145,7 +145,7 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
   const int result = send_once(peer, targets, n_targets, data, size_bytes, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns);
+  return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, failed_target);
 }
 
 uint64_t busq_peer_failed_target(busq_peer *peer)
@@ -163,7 +163,9 @@ static void fifo_settle(busq_peer *peer)
   int result = busq_receive_peek(peer);
   if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
     result = BUSQ_SHUTDOWN;
-  if (result == BUSQ_EMPTY && is_armed && !peer->fifo_is_raised)
+  /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
+   * gone. */
+  if (result == BUSQ_EMPTY && is_armed && !peer->fifo_is_raised && !busq_fifo_drain(peer))
     return;
   if (result == BUSQ_EMPTY) {
     busq_fifo_arm(peer);
@@ -174,6 +176,15 @@ static void fifo_settle(busq_peer *peer)
     busq_fifo_raise(peer);
     peer->fifo_is_raised = true;
   }
+}
+
+/* Also a peer that only receives may keep memory from what it sent once. */
+static void share_memory(busq_peer *peer)
+{
+  busq_latch_acquire(&peer->send_latch);
+  if (!busq_load_relaxed(&peer->is_closed))
+    busq_multicast_share_memory(peer);
+  busq_latch_release(&peer->send_latch);
 }
 
 int busq_peer_receive_begin(busq_peer *peer)
@@ -193,6 +204,8 @@ void busq_peer_receive_end(busq_peer *peer)
   if (BUSQ_UNLIKELY(peer->fifo_fd >= 0))
     fifo_settle(peer);
   busq_latch_release(&peer->receive_latch);
+  if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
+    share_memory(peer);
 }
 
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
@@ -201,11 +214,11 @@ int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
   if (result != BUSQ_OK)
     return result;
   const busq_found *found = &peer->found;
-  message->data = busq_record_payload(found->record);
+  message->data = found->payload;
   message->size_bytes = found->size_bytes;
   message->position = found->position;
   message->record = (uint32_t)((uint64_t)((char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-  message->sender_incarnation = found->record->sender_incarnation;
+  message->sender_incarnation = found->sender_incarnation;
   message->sender = (uint16_t)found->key.sender;
   message->mark = (uint16_t)found->mark;
   return BUSQ_OK;
@@ -232,13 +245,19 @@ static int receive_available(busq_peer *peer, busq_message *messages, uint32_t l
 
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns)
 {
-  for (;;) {
+  const uint64_t begin_ns = timeout_ns > 0 ? busq_time_now_ns() : 0;
+  for (int64_t left_ns = timeout_ns;;) {
     int result = receive_available(peer, messages, limit, countp);
     if (result != BUSQ_EMPTY)
       return result;
-    result = busq_peer_wait(peer, timeout_ns);
+    result = busq_peer_wait(peer, left_ns);
     if (result != BUSQ_OK)
       return result;
+    /* Another thread of this peer may be quicker; that must not begin the timeout anew. */
+    if (timeout_ns > 0) {
+      const int64_t waited_ns = (int64_t)(busq_time_now_ns() - begin_ns);
+      left_ns = waited_ns < timeout_ns ? timeout_ns - waited_ns : 0;
+    }
   }
 }
 
@@ -281,6 +300,8 @@ static int receive_ready(busq_peer *peer)
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
   busq_latch_release(&peer->receive_latch);
+  if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
+    share_memory(peer);
   return result;
 }
 
@@ -288,11 +309,12 @@ static int receive_ready(busq_peer *peer)
  * waiting senders do without. */
 static void receive_tidy(busq_peer *peer)
 {
+  enum { EXTENTS_KEPT = 2 };
   busq_fence_full();
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
   busq_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed))
-    busq_arena_collect(&peer->arena);
+    busq_arena_collect(&peer->arena, EXTENTS_KEPT);
   busq_latch_release(&peer->send_latch);
 }
 

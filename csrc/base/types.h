@@ -8,7 +8,8 @@
 
 #define BUSQ_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BUSQ_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define BUSQ_ALIGN_UP(x, a) (((x) + ((a) - 1)) & ~((a) - 1))
+/* The mask is as wide as the value, so that a small alignment does not cut a large offset. */
+#define BUSQ_ALIGN_UP(x, a) (((uint64_t)(x) + ((uint64_t)(a) - 1)) & ~((uint64_t)(a) - 1))
 
 /* Two cores that write neighbouring lines disturb each other: Intel's prefetcher fetches lines in pairs. */
 #define BUSQ_LINE_PAIR_BYTES 128

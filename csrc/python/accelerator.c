@@ -2,9 +2,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "busq.h"
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 /*
  * The short way from Python to send and recv.
  *
@@ -49,6 +48,7 @@ typedef struct {
 
 static PyTypeObject *message_type;
 static PyObject *view_helper; /* busq._core._view_pinned */
+static PyObject *empty_error, *full_error; /* busq.Empty, busq.Full */
 
 /* ---- messages ---- */
 
@@ -152,18 +152,29 @@ static PyType_Slot message_slots[] = {
     {Py_tp_repr, (void *)message_repr},
     {0, NULL}};
 
-static PyType_Spec message_spec = {"busq.Message", sizeof(Message), 0, Py_TPFLAGS_DEFAULT, message_slots};
+/* Messages come from receiving only.  The flag has a name since 3.10, but not in every header of the limited API. */
+#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
+#define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
+#endif
+static PyType_Spec message_spec = {"busq.Message", sizeof(Message), 0,
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, message_slots};
 
 /* ---- names ---- */
+
+/* The name of a sender if it is remembered, as a new reference, or NULL. */
+static PyObject *port_known_sender(Port *self, const busq_message *message)
+{
+  sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
+  if (!known || !known->name || known->incarnation != message->sender_incarnation)
+    return NULL;
+  Py_INCREF(known->name);
+  return known->name;
+}
 
 /* The name of a sender, remembered per slot; a new reference. */
 static PyObject *port_sender(Port *self, const busq_message *message)
 {
   sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
-  if (known && known->name && known->incarnation == message->sender_incarnation) {
-    Py_INCREF(known->name);
-    return known->name;
-  }
   PyObject *name = PyObject_CallMethod((PyObject *)self, "_name_of", "II", (unsigned)message->sender,
                                        (unsigned)message->sender_incarnation);
   if (name && known) {
@@ -209,19 +220,55 @@ static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
 
 /* ---- sending ---- */
 
-/* 1: sent; 0: the slow way must see to it; -1: an exception. */
+enum {
+  SEND_SLOWLY = -2,
+  SEND_RAISED = -1
+};
+
+/* A result of the core, SEND_SLOWLY, or SEND_RAISED. */
 static int port_send_fast(Port *self, PyObject *to, PyObject *data)
 {
   uint64_t targets[TARGETS_MAX];
   if (!self->peer || !PyBytes_Check(data))
-    return 0;
+    return SEND_SLOWLY;
   const Py_ssize_t size = PyBytes_Size(data);
   if (size > SEND_BYTES_MAX)
-    return 0;
+    return SEND_SLOWLY;
   const Py_ssize_t count = port_targets(self, to, targets);
   if (count <= 0)
-    return (int)count;
-  return self->calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0) == BUSQ_OK;
+    return count ? SEND_RAISED : SEND_SLOWLY;
+  return self->calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0);
+}
+
+/* The timeout of a call whose other arguments are all there: -1 for ever, 0 or more nanoseconds, TIMEOUT_SLOWLY for whatever is
+ * not plainly right. */
+#define TIMEOUT_SLOWLY INT64_MIN
+static int64_t parse_timeout(PyObject *timeout)
+{
+  if (timeout == Py_None)
+    return -1;
+  if (!PyFloat_CheckExact(timeout) && !PyLong_CheckExact(timeout))
+    return TIMEOUT_SLOWLY;
+  const double seconds = PyFloat_AsDouble(timeout);
+  if (PyErr_Occurred())
+    PyErr_Clear();
+  else if (seconds >= 0 && seconds < 1e9)
+    return (int64_t)(seconds * 1e9);
+  return TIMEOUT_SLOWLY;
+}
+
+/* Finds the timeout behind `before` other arguments, by position (where `may_be_positional`) or by name. */
+static int64_t find_timeout(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before,
+                            int may_be_positional)
+{
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  if (n_args == before && !named)
+    return -1;
+  if (may_be_positional && n_args == before + 1 && !named)
+    return parse_timeout(args[before]);
+  if (n_args == before && named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "timeout") == 0)
+    return parse_timeout(args[n_args]);
+  return TIMEOUT_SLOWLY;
 }
 
 /* Passes the very arguments on, so that there is one place that knows the signature. */
@@ -250,19 +297,24 @@ static PyObject *port_call_slow(Port *self, const char *method, PyObject *const 
 
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  if (n_args == 2) {
-    const int sent = names && PyTuple_Size(names) ? 0 : port_send_fast(self, args[0], args[1]);
-    if (sent > 0)
+  const int64_t timeout_ns = find_timeout(args, n_args, names, 2, 0);
+  if (timeout_ns != TIMEOUT_SLOWLY) {
+    const int result = port_send_fast(self, args[0], args[1]);
+    if (result == BUSQ_OK)
       Py_RETURN_NONE;
-    if (sent < 0)
+    if (result == SEND_RAISED)
       return NULL;
+    if (result == BUSQ_FULL && timeout_ns == 0) {
+      PyErr_SetString(full_error, "a receiver's queue, or the memory for messages, is full");
+      return NULL;
+    }
   }
   return port_call_slow(self, "_send_slow", args, n_args, names);
 }
 
 static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  if (n_args != 1 || !PyList_Check(args[0]))
+  if (n_args != 1 || (names && PyTuple_Size(names)) || !PyList_Check(args[0]))
     return port_call_slow(self, "_send_many_slow", args, n_args, names);
   PyObject *list = args[0];
   Py_ssize_t sent = 0;
@@ -270,22 +322,16 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
     PyObject *pair = PyList_GetItem(list, sent);
     if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)
       break;
-    const int done = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    if (done < 0)
+    const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    if (result == SEND_RAISED)
       return NULL;
-    if (!done)
+    if (result != BUSQ_OK)
       break;
   }
   if (sent && sent == PyList_Size(list))
     return PyLong_FromSsize_t(sent);
   /* The rest goes the slow way, which is told how many were sent already. */
-  PyObject *start = PyLong_FromSsize_t(sent);
-  if (!start || PyObject_SetAttrString((PyObject *)self, "_sent_fast", start) < 0) {
-    Py_XDECREF(start);
-    return NULL;
-  }
-  Py_DECREF(start);
-  return port_call_slow(self, "_send_many_slow", args, n_args, names);
+  return PyObject_CallMethod((PyObject *)self, "_send_many_from", "On", list, sent);
 }
 
 /* ---- receiving ---- */
@@ -304,20 +350,30 @@ static Message *port_take(Port *self, const busq_message *found)
   Message *message = message_new();
   if (!message)
     return NULL;
-  const int is_pinned = found->size_bytes > COPY_BYTES_MAX;
+  /* A slot keeps the name of its peer only while messages from it are held: so hold one whose sender is not known yet. */
+  const int is_small = found->size_bytes <= COPY_BYTES_MAX;
+  const int is_pinned = !is_small || !(message->sender = port_known_sender(self, found));
   message->pinned = *found;
-  if (!is_pinned) {
-    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes);
-    if (!message->data) {
-      Py_DECREF(message);
-      return NULL;
-    }
-  } else {
+  if (is_small && !(message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes))) {
+    Py_DECREF(message);
+    return NULL;
+  }
+  if (is_pinned) {
     Py_INCREF(self);
     message->port = (PyObject *)self;
   }
   self->calls->receive_take(self->peer, is_pinned);
   return message;
+}
+
+/* Asks for the name where it was not known; that may run Python code, so the queue was let go before. */
+static int port_complete(Port *self, Message *message)
+{
+  if (!message->sender)
+    message->sender = port_sender(self, &message->pinned);
+  if (message->data)
+    message_unpin(message);
+  return message->sender ? 0 : -1;
 }
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; -1 for an exception. */
@@ -335,7 +391,7 @@ static Message *port_recv_fast(Port *self, int *result)
       *result = -1;
   }
   self->calls->receive_end(self->peer);
-  if (message && !(message->sender = port_sender(self, &found))) {
+  if (message && port_complete(self, message) < 0) {
     Py_DECREF(message);
     *result = -1;
     return NULL;
@@ -343,13 +399,24 @@ static Message *port_recv_fast(Port *self, int *result)
   return message;
 }
 
-/* Waits without the interpreter lock; comes back at least every slice so that signals are seen. */
-static int port_wait(Port *self)
+static int64_t now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Waits without the interpreter lock until there may be a message or the deadline (-1: never) has passed; comes back to it at
+ * least every slice, so that signals are seen. */
+static int port_wait(Port *self, int64_t deadline_ns)
 {
   int result;
   do {
+    int64_t left_ns = deadline_ns < 0 ? -1 : deadline_ns - now_ns();
+    if (deadline_ns >= 0 && left_ns < 0)
+      left_ns = 0;
     Py_BEGIN_ALLOW_THREADS
-    result = self->calls->wait(self->peer, -1);
+    result = self->calls->wait(self->peer, left_ns);
     Py_END_ALLOW_THREADS
     if (result == BUSQ_INTERRUPTED && PyErr_CheckSignals() < 0)
       return -1;
@@ -357,22 +424,30 @@ static int port_wait(Port *self)
   return result;
 }
 
+static PyObject *raise_empty(void)
+{
+  PyErr_SetString(empty_error, "nothing came before the timeout");
+  return NULL;
+}
+
 static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int has_arguments = n_args || (names && PyTuple_Size(names));
-  for (;;) {
-    int result;
-    Message *message = n_args > 1 ? NULL : (names && PyTuple_Size(names)) ? NULL : port_recv_fast(self, &result);
+  const int64_t timeout_ns = find_timeout(args, n_args, names, 0, 1);
+  int64_t deadline_ns = timeout_ns;
+  int result = BUSQ_OK;
+  while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK) {
+    Message *message = port_recv_fast(self, &result);
     if (message)
       return (PyObject *)message;
-    if (has_arguments)
-      break;
+    if (result == BUSQ_EMPTY) {
+      if (deadline_ns == timeout_ns && timeout_ns > 0)
+        deadline_ns = now_ns() + timeout_ns;
+      result = port_wait(self, deadline_ns);
+    }
     if (result == BUSQ_EMPTY)
-      result = port_wait(self);
+      return raise_empty();
     if (result == -1)
       return NULL;
-    if (result != BUSQ_OK)
-      break;
   }
   return port_call_slow(self, "_recv_slow", args, n_args, names);
 }
@@ -404,8 +479,7 @@ static int port_fill_senders(Port *self, PyObject *list)
 {
   for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
     Message *message = (Message *)PyList_GetItem(list, i);
-    message->sender = port_sender(self, &message->pinned);
-    if (!message->sender)
+    if (port_complete(self, message) < 0)
       return -1;
   }
   return 0;
@@ -413,15 +487,15 @@ static int port_fill_senders(Port *self, PyObject *list)
 
 static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  if (n_args != 1 || (names && PyTuple_Size(names)) || !PyLong_Check(args[0]) || !self->peer)
+  const int64_t timeout_ns = find_timeout(args, n_args, names, 1, 1);
+  int64_t deadline_ns = timeout_ns;
+  int result = BUSQ_OK;
+  if (timeout_ns == TIMEOUT_SLOWLY || !PyLong_CheckExact(args[0]) || !self->peer)
     return port_call_slow(self, "_recv_many_slow", args, n_args, names);
   const Py_ssize_t limit = PyLong_AsSsize_t(args[0]);
-  if (limit < 1) {
+  if (limit < 1)
     PyErr_Clear();
-    return port_call_slow(self, "_recv_many_slow", args, n_args, names);
-  }
-  for (;;) {
-    int result;
+  while (limit >= 1 && result == BUSQ_OK) {
     PyObject *list = port_recv_available(self, limit, &result);
     if (list && PyList_Size(list) && port_fill_senders(self, list) == 0)
       return list;
@@ -429,13 +503,17 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
     Py_XDECREF(list);
     if (is_error)
       return NULL;
+    if (result == BUSQ_EMPTY) {
+      if (deadline_ns == timeout_ns && timeout_ns > 0)
+        deadline_ns = now_ns() + timeout_ns;
+      result = port_wait(self, deadline_ns);
+    }
     if (result == BUSQ_EMPTY)
-      result = port_wait(self);
+      return raise_empty();
     if (result == -1)
       return NULL;
-    if (result != BUSQ_OK)
-      return port_call_slow(self, "_recv_many_slow", args, n_args, names);
   }
+  return port_call_slow(self, "_recv_many_slow", args, n_args, names);
 }
 
 /* ---- the type ---- */
@@ -488,17 +566,22 @@ static PyType_Slot port_slots[] = {{Py_tp_doc, "The base of busq.Peer: send and 
 static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, port_slots};
 
-static PyObject *set_view_helper(PyObject *module, PyObject *helper)
+static PyObject *set_helpers(PyObject *module, PyObject *args)
 {
+  PyObject *view, *empty, *full;
   (void)module;
-  Py_INCREF(helper);
-  PyObject *former = view_helper;
-  view_helper = helper;
-  Py_XDECREF(former);
+  if (!PyArg_ParseTuple(args, "OOO", &view, &empty, &full))
+    return NULL;
+  Py_INCREF(view);
+  Py_INCREF(empty);
+  Py_INCREF(full);
+  view_helper = view;
+  empty_error = empty;
+  full_error = full;
   Py_RETURN_NONE;
 }
 
-static PyMethodDef module_methods[] = {{"_set_view_helper", set_view_helper, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef module_methods[] = {{"_set_helpers", set_helpers, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, -1, module_methods, NULL, NULL,
                                                NULL, NULL};

@@ -8,6 +8,7 @@ bool busq_ring_skip(const busq_ring *ring, uint64_t position)
   const uint64_t lap = busq_ring_lap(ring, position);
   while (seen.lo >> 48 != lap) {
     const busq_pair skipped = {lap << 48 | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
+    BUSQ_STEP("skip");
     if (busq_pair_cas(slot, &seen, skipped))
       return true;
   }
@@ -18,6 +19,7 @@ uint64_t busq_ring_close(const busq_ring *ring)
 {
   busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
   while (!(seen.hi & BUSQ_RING_CLOSED)) {
+    BUSQ_STEP("close");
     if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_RING_CLOSED}))
       break;
   }

@@ -40,18 +40,21 @@ static bool extent_claim(busq_bus *bus, uint64_t extent, uint32_t owner)
   const uint64_t seen = busq_load_acquire(word);
   if (word_kind(seen) != BUSQ_EXTENT_FREE)
     return false;
+  BUSQ_STEP("extent claim");
   return busq_cas64(word, seen, word_make(word_generation(seen) + 1, owner, BUSQ_EXTENT_CLAIMED, 0));
 }
 
 static void extent_become(busq_bus *bus, uint64_t extent, uint32_t owner, uint32_t kind, uint32_t class)
 {
   uint64_t *word = &bus->table[extent].word;
+  BUSQ_STEP("extent become");
   busq_store_release(word, word_make(word_generation(busq_load_relaxed(word)), owner, kind, class));
 }
 
 static void extent_free(busq_bus *bus, uint64_t extent)
 {
   uint64_t *word = &bus->table[extent].word;
+  BUSQ_STEP("extent free");
   /* SYNC POINT extent: whoever claims it next finds us done with its memory. */
   busq_store_release(word, (uint64_t)(word_generation(busq_load_relaxed(word)) + 1) << 32);
 }
@@ -200,10 +203,15 @@ static busq_record *class_carve(busq_arena *arena, uint32_t index)
     return NULL;
   busq_extent *extent = &bus->table[class->carving];
   const uint64_t carved = busq_load_relaxed(&extent->length);
+  if (BUSQ_UNLIKELY(carved >= slab_records(bus, index))) {
+    class->carving = BUSQ_ARENA_NONE; /* damage: there is nothing blank in here that we know of */
+    return NULL;
+  }
   busq_record *record =
       busq_bus_record(bus, (uint32_t)(class->carving * extent_units(bus) + carved * class_units(index)));
   /* What the extent held before may look like anything: blank the state before the record counts as one. */
   record->state = (busq_pair){0, 0};
+  BUSQ_STEP("carve");
   busq_store_release(&extent->length, carved + 1);
   if (carved + 1 == slab_records(bus, index))
     class->carving = BUSQ_ARENA_NONE;
@@ -255,10 +263,10 @@ static busq_record *class_take_slow(busq_arena *arena, uint32_t index)
       return record;
   }
   if (!class_claim_extent(arena, index)) {
-    class_collect_all(arena, class);
+    /* The common part is used up: look at everything that is under way, and cut up anew what is free. */
+    busq_arena_collect(arena, 0);
     if ((record = class_pop(arena, class)))
       return record;
-    busq_arena_trim(arena);
     if (!class_claim_extent(arena, index))
       return NULL;
   }
@@ -315,6 +323,7 @@ static uint64_t run_length(const busq_bus *bus, uint64_t first)
 static void run_free(busq_bus *bus, uint64_t first)
 {
   for (uint64_t length = run_length(bus, first); length > 1; length--) {
+    BUSQ_STEP("run shrink");
     busq_store_release(&bus->table[first].length, length - 1);
     extent_free(bus, first + length - 1);
   }
@@ -334,9 +343,7 @@ static bool run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t b
 static busq_record *large_take_slow(busq_arena *arena, uint64_t bytes)
 {
   busq_arena_sweep(arena->bus, arena->slot);
-  for (uint32_t class = 0; class < arena->class_limit; class++)
-    class_collect_all(arena, &arena->classes[class]);
-  busq_arena_trim(arena);
+  busq_arena_collect(arena, 0);
   return large_take(arena, bytes);
 }
 
@@ -390,7 +397,7 @@ void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
 
 /* ---- giving memory back ---- */
 
-/* Extents whose carved records are all on the stack hold nothing; marks them in `tally`. */
+/* Extents whose carved records are all on the stack hold nothing; marks them in `tally`, our own one too if none is kept. */
 static bool class_find_empty(busq_arena *arena, uint32_t index, uint32_t keep)
 {
   const busq_arena_class *class = &arena->classes[index];
@@ -398,12 +405,14 @@ static bool class_find_empty(busq_arena *arena, uint32_t index, uint32_t keep)
   bool some = false;
   for (uint64_t i = 0; i < class->stack_count; i++)
     arena->tally[class->stack[i] / extent_units(bus)]++;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents && arena->owned > keep; extent++) {
-    if (arena->tally[extent] && arena->tally[extent] == busq_load_relaxed(&bus->table[extent].length)) {
-      arena->tally[extent] = BUSQ_ARENA_NONE;
-      arena->owned--;
-      some = true;
-    }
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+    const bool is_own = extent < bus->geometry.peers;
+    if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length) ||
+        (is_own ? keep > 0 : arena->owned <= keep))
+      continue;
+    arena->tally[extent] = BUSQ_ARENA_NONE;
+    arena->owned -= !is_own;
+    some = true;
   }
   return some;
 }
@@ -419,31 +428,25 @@ static void class_give_back(busq_arena *arena, uint32_t index)
   class->stack_count = kept;
   if (class->carving != BUSQ_ARENA_NONE && arena->tally[class->carving] == BUSQ_ARENA_NONE)
     class->carving = BUSQ_ARENA_NONE;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++)
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++)
     if (arena->tally[extent] == BUSQ_ARENA_NONE)
       extent_free(bus, extent);
 }
 
-void busq_arena_trim(busq_arena *arena)
+void busq_arena_collect(busq_arena *arena, uint32_t keep)
 {
-  enum { KEEP = 2 };
-  for (uint32_t class = 0; class < arena->class_limit && arena->owned > KEEP; class++) {
-    if (!arena->classes[class].stack_count)
+  if (keep && arena->owned <= keep)
+    return;
+  for (uint32_t index = 0; index < arena->class_limit; index++) {
+    busq_arena_class *class = &arena->classes[index];
+    if (class->line_head != class->line_tail)
+      class_collect_all(arena, class);
+    if (!class->stack_count)
       continue;
-    if (class_find_empty(arena, class, KEEP))
-      class_give_back(arena, class);
+    if (class_find_empty(arena, index, keep))
+      class_give_back(arena, index);
     memset(arena->tally, 0, arena->bus->geometry.extents * sizeof *arena->tally);
   }
-}
-
-void busq_arena_collect(busq_arena *arena)
-{
-  if (arena->owned <= 2)
-    return;
-  for (uint32_t class = 0; class < arena->class_limit; class++)
-    if (arena->classes[class].line_head != arena->classes[class].line_tail)
-      class_collect_all(arena, &arena->classes[class]);
-  busq_arena_trim(arena);
 }
 
 static bool record_is_done(const busq_bus *bus, busq_record *record)
@@ -457,6 +460,7 @@ void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, ui
   const uint64_t extent = record_unit(bus, record) / extent_units(bus);
   /* Read before our mark is set: until then the run can't change hands. */
   const uint64_t word = busq_load_acquire(&bus->table[extent].word);
+  BUSQ_STEP("mark");
   /* SYNC POINT mark */
   busq_store_release(&record->destination[mark].mark, BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED);
   if (BUSQ_LIKELY(word_kind(word) != BUSQ_EXTENT_LARGE))

@@ -44,7 +44,9 @@ typedef struct {
   busq_key key;
   busq_record *record;
   uint64_t position;
+  const void *payload;
   uint64_t size_bytes;
+  uint32_t sender_incarnation;
   uint32_t mark;
   bool is_late; /* it is the least of the heap, not the next of the ring */
 } busq_found;
@@ -76,6 +78,7 @@ struct busq_peer {
   uint64_t sequence_limit; /* reserved in the slot up to here */
   uint64_t sent;
   uint64_t late;
+  uint32_t memory_wanted_seen;
   uint64_t tick_ns; /* of the last send, and how often the kernel was asked since who lives */
   uint32_t glances;
   busq_arena arena;

@@ -51,7 +51,9 @@ typedef struct {
   uint32_t creator_pid;
   uint32_t permissions;
   uint64_t checksum; /* of everything above but `state` */
+  /* Read by everybody at every call, written almost never. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
+  uint32_t memory_wanted; /* counts the times that a sender found no memory: who has some to spare gives it back */
 } busq_header;
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)

@@ -130,6 +130,42 @@ static void queue_discard(busq_bus *bus, uint32_t slot)
   busq_store_release(&ring.queue->head, tail);
 }
 
+/* Does a reference to the record stand in the queue of a destination? */
+static bool queue_has(const busq_bus *bus, uint32_t slot, uint32_t unit, uint64_t tag)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t tail = busq_ring_tail(&ring);
+  if (head > tail || tail - head > ring.slot_count)
+    return true; /* damage: nothing is known */
+  for (; head != tail; head++) {
+    busq_reference reference;
+    if (busq_ring_look(&ring, head, &reference) && reference.record == unit && reference.tag == tag)
+      return true;
+  }
+  return false;
+}
+
+/* A message that is final and that no queue refers to: its sender died before its reference was published, or while he
+ * filled a record that was used before.  Nobody else will ever release it.  A reader marks a message before he takes its
+ * reference out of his queue, so a mark that is still missing after the search will stay missing. */
+static void record_release_unpublished(busq_bus *bus, busq_record *record)
+{
+  const uint64_t state = busq_load_acquire(&record->state.lo);
+  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t unit = (uint32_t)((uint64_t)((char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
+  if ((state & 3) != BUSQ_PHASE_COMMITTED || destinations > bus->geometry.peers)
+    return;
+  for (uint32_t i = 0; i < destinations; i++) {
+    const uint32_t slot = record->destination[i].slot;
+    if ((busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED) || slot >= bus->geometry.peers ||
+        queue_has(bus, slot, unit, state & ~UINT64_C(3)))
+      continue;
+    if (!(busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED))
+      busq_arena_release(bus, record->sender < bus->geometry.peers ? record->sender : slot, record, i);
+  }
+}
+
 /* The caller holds the slot's kernel lock, so the process behind it is dead and nobody else is burying it. */
 static void life_bury(busq_bus *bus, uint32_t slot)
 {
@@ -137,11 +173,16 @@ static void life_bury(busq_bus *bus, uint32_t slot)
   const uint32_t incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32);
   const busq_ring ring = busq_bus_ring(bus, slot);
   (void)busq_ring_close(&ring);
+  BUSQ_STEP("bury");
   busq_arena_visit(bus, slot, busq_multicast_finish);
+  busq_arena_visit(bus, slot, record_release_unpublished);
+  BUSQ_STEP("bury");
   queue_discard(bus, slot);
   busq_store_relaxed(&self->wake_flags, 0);
   busq_fifo_unlink(bus, slot, incarnation);
+  BUSQ_STEP("bury");
   (void)busq_arena_reclaim(bus, slot);
+  BUSQ_STEP("bury");
   busq_store_release(&self->life, busq_life_word(incarnation, BUSQ_LIFE_DEAD));
   busq_wake_waiters(&self->room_waiters, &self->room_seq);
 }
@@ -278,7 +319,9 @@ int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, ch
     bytes = BUSQ_LAYOUT_NAME_BYTES_MAX;
   memcpy(name, other->name, bytes);
   *name_bytesp = bytes;
-  (void)incarnation; /* a slot keeps its name for as long as messages from it are on their way */
+  /* A slot keeps its name for as long as messages from it are on their way. */
+  if ((uint32_t)(busq_load_acquire(&other->life) >> 32) != incarnation)
+    return busq_error(BUSQ_CORRUPT, "a message from a peer of slot %u that is gone", slot);
   return BUSQ_OK;
 }
 
@@ -318,6 +361,7 @@ static void slot_take(busq_peer *peer, const char *name, size_t name_bytes)
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING));
   busq_fence_full();
+  BUSQ_STEP("join");
   memcpy(self->name, name, name_bytes);
   self->name[name_bytes] = '\0';
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
@@ -330,7 +374,9 @@ static void slot_take(busq_peer *peer, const char *name, size_t name_bytes)
   busq_store_release(&self->queue.head, tail);
   peer->scan = peer->head = tail;
   peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
+  BUSQ_STEP("join");
   busq_ring_open(&peer->ring, peer->incarnation);
+  BUSQ_STEP("join");
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE));
 }
 
@@ -420,7 +466,8 @@ int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer
 static void peer_discard_queue(busq_peer *peer)
 {
   const uint64_t tail = busq_ring_close(&peer->ring);
-  for (uint64_t at = peer->head; at != tail; at++) {
+  const uint64_t end = tail - peer->head <= peer->ring.slot_count ? tail : peer->head; /* else it is damaged */
+  for (uint64_t at = peer->head; at != end; at++) {
     busq_reference reference;
     while (!busq_ring_look(&peer->ring, at, &reference))
       (void)busq_ring_skip(&peer->ring, at);
@@ -434,7 +481,9 @@ static void peer_discard_queue(busq_peer *peer)
 void busq_life_finish_close(busq_peer *peer)
 {
   busq_store_release(&peer->self->queue.head, busq_ring_tail(&peer->ring));
+  BUSQ_STEP("leave");
   (void)busq_arena_reclaim(peer->bus, peer->slot);
+  BUSQ_STEP("leave");
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT));
   fork_list_remove(peer);
   if (peer->lock_fd >= 0)
@@ -452,10 +501,13 @@ int busq_peer_close(busq_peer *peer)
   const bool was_closed = busq_load_relaxed(&peer->is_closed);
   if (!was_closed) {
     busq_store_release(&peer->is_closed, 1);
+    BUSQ_STEP("leave");
     peer_discard_queue(peer);
+    BUSQ_STEP("leave");
     busq_fifo_close(peer);
     lock_drop(peer->lock_fd, LOCK_OF_NAME(name_hash(peer->self->name, peer->self->name_bytes)));
     busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING));
+    BUSQ_STEP("leave");
     if (!peer->pins)
       busq_life_finish_close(peer);
     for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)

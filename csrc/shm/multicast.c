@@ -88,10 +88,11 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
     return BUSQ_OK;
   known->head_seen = busq_load_acquire(&ring.queue->head);
-  if (tail - known->head_seen < peer->bus->geometry.capacity || tail < known->head_seen)
+  const uint64_t depth = busq_ring_tail(&ring) - known->head_seen; /* the tail again: the head may have passed the first */
+  if (depth < peer->bus->geometry.capacity)
     return BUSQ_OK;
   peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
-  return tail - known->head_seen > ring.slot_count ? queue_damaged(peer, slot) : BUSQ_FULL;
+  return depth > ring.slot_count ? queue_damaged(peer, slot) : BUSQ_FULL;
 }
 
 static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)
@@ -127,12 +128,16 @@ static uint64_t sequence_next(busq_peer *peer)
 
 static void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const void *data, size_t size_bytes)
 {
+  /* Free first: one who dies here must not leave marks behind that look as if the record's last message were needed. */
+  busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
   record->size_bytes = (uint32_t)size_bytes;
   record->sender_incarnation = peer->incarnation;
   record->sender = (uint16_t)peer->slot;
   record->destinations = (uint16_t)n_targets;
   for (uint32_t i = 0; i < n_targets; i++)
     record->destination[i] = (busq_destination){peer->destinations[i], 0, 0};
+  BUSQ_STEP("fill");
   if (size_bytes)
     memcpy(busq_record_payload(record), data, size_bytes);
 }
@@ -209,6 +214,7 @@ static uint64_t multicast_propose(busq_peer *peer, uint32_t n_targets)
     busq_prefetch_write(&peer->bus->slots[peer->destinations[i]].queue.clock_tail);
   for (uint32_t i = 0; i < n_targets; i++) {
     const busq_ring ring = busq_bus_ring(peer->bus, peer->destinations[i]);
+    BUSQ_STEP("clock");
     highest = busq_timestamp_max(highest, busq_ring_clock(&ring));
   }
   return highest + 1;
@@ -330,10 +336,17 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
+  BUSQ_STEP("wake");
   busq_fence_after_swap();
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
   return result;
+}
+
+void busq_multicast_share_memory_slow(busq_peer *peer)
+{
+  busq_store_relaxed(&peer->memory_wanted_seen, busq_load_acquire(&peer->bus->header->memory_wanted));
+  busq_arena_collect(&peer->arena, 0);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)
@@ -346,10 +359,14 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   const uint64_t bytes = busq_record_payload_offset(n_targets, size_bytes) + size_bytes;
+  busq_multicast_share_memory(peer);
   result = busq_arena_take(&peer->arena, bytes, &record);
   if (BUSQ_UNLIKELY(result == BUSQ_FULL)) {
     busq_life_reclaim(peer->bus);
     result = busq_arena_take(&peer->arena, bytes, &record);
+    /* Others may keep what they do not need: ask them for it. */
+    if (result == BUSQ_FULL)
+      (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
   }
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
@@ -367,6 +384,7 @@ void busq_multicast_finish(busq_bus *bus, busq_record *record)
   case BUSQ_PHASE_STAGING: {
     /* Nobody can have delivered it: its references die with the next attempt. */
     busq_pair expected = seen;
+    BUSQ_STEP("undo");
     (void)busq_pair_cas(&record->state, &expected, (busq_pair){(tag + 4) | BUSQ_PHASE_FREE, 0});
     return;
   }

@@ -42,6 +42,17 @@
 
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes);
+/* Gives memory back that somebody else asks for; wants the send latch. */
+void busq_multicast_share_memory_slow(busq_peer *peer);
+static inline bool busq_multicast_is_memory_wanted(const busq_peer *peer)
+{
+  return busq_load_relaxed(&peer->bus->header->memory_wanted) != busq_load_relaxed(&peer->memory_wanted_seen);
+}
+static inline void busq_multicast_share_memory(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
+    busq_multicast_share_memory_slow(peer);
+}
 /* Finishes what a dead sender had begun: undoes what is not sealed, completes what is. */
 void busq_multicast_finish(busq_bus *bus, busq_record *record);
 

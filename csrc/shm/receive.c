@@ -50,13 +50,16 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
   if (found->mark == NO_MARK || record->destination[found->mark].slot != slot)
     return false;
   found->record = record;
+  found->payload = (const char *)record + (end - size_bytes - begin);
   found->size_bytes = size_bytes;
+  found->sender_incarnation = busq_load_relaxed(&record->sender_incarnation);
   return found->key.timestamp < BUSQ_TIMESTAMP_MAX;
 }
 
 static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
+  BUSQ_STEP("look");
   if (!busq_ring_look(&peer->ring, position, &reference))
     return LOOK_NOTHING;
   if (BUSQ_UNLIKELY(reference.sender == BUSQ_RING_NOBODY))
@@ -64,6 +67,7 @@ static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *f
   busq_record *record = reference_record(peer->bus, reference);
   if (BUSQ_UNLIKELY(!record))
     return LOOK_DAMAGED;
+  BUSQ_STEP("read");
   /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
   const uint64_t state = busq_load_acquire(&record->state.lo);
   if (BUSQ_UNLIKELY((state & ~UINT64_C(3)) != reference.tag || (state & 3) == BUSQ_PHASE_FREE))
@@ -123,6 +127,7 @@ static void position_done(busq_peer *peer, uint64_t position)
     peer->ahead--;
     peer->head++;
   }
+  BUSQ_STEP("head");
   /* SYNC POINT ring-head: from here on these slots may be written again. */
   busq_store_release(&peer->self->queue.head, peer->head);
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
@@ -150,15 +155,15 @@ static bool heap_take_in(busq_peer *peer, const busq_found *found)
   return busq_heap_push(&peer->heap, entry);
 }
 
-static void found_from_heap(busq_peer *peer, const busq_heap_entry *least)
+/* Checked again, for it lies in shared memory: what was checked when it went into the heap need not be there any more. */
+static bool found_from_heap(busq_peer *peer, const busq_heap_entry *least)
 {
   busq_found *found = &peer->found;
+  const busq_reference reference = {least->key.sender, least->record, least->key.sequence};
   found->key = least->key;
   found->position = least->position;
-  found->record = busq_bus_record(peer->bus, least->record);
-  found->size_bytes = busq_load_relaxed(&found->record->size_bytes);
-  found->mark = least->mark;
   found->is_late = true;
+  return found_fill(peer->bus, peer->slot, reference, busq_bus_record(peer->bus, least->record), found);
 }
 
 /* The least of the heap against what stands at `scan`: true if nothing that is there or may come can be lower. */
@@ -167,8 +172,10 @@ static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_
   const busq_heap_entry *least = busq_heap_least(&peer->heap);
   if (!least)
     return false;
-  if (outcome == LOOK_NOTHING)
+  if (outcome == LOOK_NOTHING) {
+    BUSQ_STEP("tail");
     return busq_ring_tail(&peer->ring) == peer->scan;
+  }
   return busq_key_less(least->key, next->key);
 }
 
@@ -199,8 +206,7 @@ int busq_receive_peek(busq_peer *peer)
         return BUSQ_EMPTY;
       break;
     }
-    found_from_heap(peer, busq_heap_least(&peer->heap));
-    return BUSQ_OK;
+    return found_from_heap(peer, busq_heap_least(&peer->heap)) ? BUSQ_OK : queue_damaged(peer);
   }
 }
 
@@ -224,6 +230,7 @@ void busq_receive_take(busq_peer *peer, bool is_pinned)
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
   if (is_pinned) {
+    BUSQ_STEP("pin");
     busq_store_release(&found->record->destination[found->mark].mark, BUSQ_MARK_TAKEN);
     peer->pins++;
     return;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/handle.h"
+#include "shm/life.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,6 +36,12 @@ static int region_open_directory(const char *directory, int *fdp)
     const int result = busq_error_system("can't examine \"%s\"", directory);
     close(fd);
     return result;
+  }
+  /* Whoever owns the directory can replace what is in it; one that is meant for a group says so by its setgid bit. */
+  if (status.st_uid != geteuid() && status.st_uid != 0 && !(status.st_mode & S_ISGID)) {
+    close(fd);
+    return busq_error(BUSQ_DENIED, "\"%s\" belongs to user %u; expected user %u, or root, or a setgid directory of a group",
+                      directory, status.st_uid, geteuid());
   }
   if ((status.st_mode & 0002) && !(status.st_mode & S_ISVTX)) {
     close(fd);
@@ -232,6 +239,8 @@ static int region_open_file(busq_bus *bus, struct stat *status)
   if (bus->fd < 0) {
     if (errno == ELOOP)
       return busq_error(BUSQ_DENIED, "\"%s\" is a symbolic link; a bus is a file of its own", bus->name);
+    if (errno == EISDIR || errno == ENXIO)
+      return busq_error(BUSQ_CORRUPT, "\"%s\" is not a regular file, so it is not a bus", bus->name);
     if (errno == ENOENT)
       return busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"; create it first", bus->name);
     return busq_error_system("can't open bus \"%s\"", bus->name);
@@ -318,11 +327,23 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
 
 /* ---- removing ---- */
 
+/* Peers that were killed on this bus have left their FIFOs behind, and nobody will come to bury them later. */
+static void region_tidy(const char *directory, const char *name)
+{
+  busq_bus *bus;
+  if (busq_bus_open(directory, name, &bus) != BUSQ_OK)
+    return;
+  busq_life_reclaim(bus);
+  busq_bus_free(bus);
+}
+
 int busq_bus_unlink(const char *directory, const char *name)
 {
   struct stat status;
   int fd = -1;
   int result = region_check_name(name);
+  if (!result)
+    region_tidy(directory, name);
   if (!result)
     result = region_open_directory(directory, &fd);
   if (result)

@@ -76,6 +76,15 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
   if (known->fifo_fd >= 0)
     close(known->fifo_fd);
   known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
+  if (known->fifo_fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+    /* Descriptors have run out, and some of them are ours to do without. */
+    for (uint32_t other = 0; other < peer->bus->geometry.peers; other++) {
+      if (peer->known[other].fifo_fd >= 0)
+        close(peer->known[other].fifo_fd);
+      peer->known[other].fifo_fd = -1;
+    }
+    known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
+  }
   known->fifo_incarnation = incarnation;
   return known->fifo_fd;
 }
@@ -251,16 +260,21 @@ void busq_fifo_close(busq_peer *peer)
   peer->fifo_fd = -1;
 }
 
-static void fifo_drain(int fd)
+bool busq_fifo_drain(busq_peer *peer)
 {
   char bytes[256];
-  while (read(fd, bytes, sizeof bytes) == sizeof bytes)
-    ;
+  bool some = false;
+  ssize_t count;
+  do {
+    count = read(peer->fifo_fd, bytes, sizeof bytes);
+    some |= count > 0;
+  } while (count == sizeof bytes);
+  return some;
 }
 
 void busq_fifo_arm(busq_peer *peer)
 {
-  fifo_drain(peer->fifo_fd);
+  (void)busq_fifo_drain(peer);
   peer->fifo_epoch = peer->fifo_epoch % (UINT32_MAX >> 1) + 1;
   uint32_t seen = busq_load_relaxed(&peer->self->wake_flags);
   while (!__atomic_compare_exchange_n(&peer->self->wake_flags, &seen, peer->fifo_epoch << 1 | (seen & 1u), false,

@@ -72,6 +72,8 @@ void busq_fifo_close(busq_peer *peer);
  * makes it readable oneself. */
 void busq_fifo_arm(busq_peer *peer);
 void busq_fifo_raise(busq_peer *peer);
+/* Empties the FIFO; true if there was anything in it. */
+bool busq_fifo_drain(busq_peer *peer);
 void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation);
 
 #endif /* BUSQ_SHM_WAKE_H */

@@ -132,6 +132,7 @@ typedef struct {
   uint64_t transitions;
   uint64_t schedules; /* that came to their end */
   uint64_t outcomes;  /* different ones among them */
+  uint64_t which;     /* all of them, added up */
   uint32_t depth_max;
   bool is_complete;
   bool has_failed;
@@ -148,6 +149,7 @@ static explore_log explore_logs[EXPLORE_PEERS_MAX];
 static uint32_t explore_patience_left;
 static char *explore_segment; /* as it was to begin with */
 static bool explore_is_loud;
+static bool explore_is_finishing;
 static bool explore_is_dirty; /* somebody was killed */
 static int explore_free_fd;   /* from here on nothing is open that is to stay */
 static char explore_fault[1024];
@@ -464,6 +466,7 @@ static void explore_reset(void)
   memset(explore_logs, 0, sizeof explore_logs);
   explore_patience_left = explore_scene->patience;
   explore_fault[0] = '\0';
+  explore_is_finishing = false;
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     explore_actor *actor = &explore_actors[i];
     memset(&actor->op, 0, sizeof *actor - offsetof(explore_actor, op));
@@ -701,7 +704,7 @@ static void explore_take(char choice)
     actor->is_idle = false;
     explore_patience_left--;
   }
-  if (explore_is_loud)
+  if (explore_is_loud && !explore_is_finishing)
     printf("%8c  p%u %s\n", choice, actor->peer, loses_patience ? "loses patience" : actor->where);
   const explore_before before = explore_observe(actor);
   busq_step_hook = explore_step;
@@ -717,6 +720,7 @@ static void explore_take(char choice)
 static void explore_finish(void)
 {
   char choices[3 * EXPLORE_ACTORS_MAX];
+  explore_is_finishing = true;
   if (explore_scene->patience)
     explore_patience_left = EXPLORE_DEPTH_MAX;
   for (;;) {
@@ -957,6 +961,8 @@ static void explore_all(uint32_t preemptions_max, uint64_t states_max, bool merg
     result->transitions++;
   }
   result->outcomes = search->ends.count;
+  for (uint64_t i = 0; i < search->ends.size; i++)
+    result->which += search->ends.entries[i].b;
   free(search->seen.entries);
   free(search->ends.entries);
   free(search);
