@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import itertools
 import os
 import pickle
@@ -28,7 +29,7 @@ ROOT = TESTS.parent
 # The installed package is what is tested: the source tree beside us holds no compiled core.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
-from hypothesis import HealthCheck, settings  # noqa: E402
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
 import busq  # noqa: E402
 
@@ -37,6 +38,7 @@ settings.register_profile(
     database=None,
     deadline=None,
     print_blob=True,
+    phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("busq")
@@ -168,15 +170,19 @@ class Child:
         return self.status
 
     def close(self) -> None:
+        """End it, if it has not ended, and give its descriptor back."""
         if self.status is None:
             self.kill()
-        os.close(self._reader)
+        if self._reader >= 0:
+            os.close(self._reader)
+            self._reader = -1
 
 
 def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """Never returns into the test run of the parent."""
     code = 1
     try:
+        faulthandler.disable()  # tests that kill children mean it
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             answer = (True, function(*arguments))

@@ -153,14 +153,14 @@ def test_what_one_thread_has_sent_of_its_batch_is_nothing_to_another(bus: busq.B
     alice = bus.join("alice")
     alice.send("alice", b"warms up the names that the short way knows")
     alice.recv()
-    slow_way = alice._send_many_slow
+    slow_way = alice._send_many_from
 
     def another_thread_first(*arguments: Any, **options: Any) -> Any:
-        alice._send_many_slow = slow_way
+        alice._send_many_from = slow_way
         assert alice.send_many((("alice", b"other %d" % n) for n in range(3))) == 3
         return slow_way(*arguments, **options)
 
-    alice._send_many_slow = another_thread_first
+    alice._send_many_from = another_thread_first
     assert alice.send_many([("alice", b"0"), ("alice", b"1"), ("alice", bytearray(b"2")), ("alice", b"3")]) == 4
     got = [message.data for message in alice.recv_many(99)]
     assert sorted(got) == [b"0", b"1", b"2", b"3", b"other 0", b"other 1", b"other 2"]

@@ -146,7 +146,16 @@ static inline void busq_cpu_relax(void)
 #endif
 }
 
-/* Asks for a line that is about to be written, so that reading it first does not cost a second transfer. */
-#define busq_prefetch_write(p) __builtin_prefetch((p), 1, 3)
+/* Asks for a line that is about to be written, so that reading it first does not cost a second transfer.  Spelled out for
+ * x86-64, where compilers turn the builtin into a prefetch for reading unless told about the processor; one that does not
+ * know the instruction passes it by. */
+static inline void busq_prefetch_write(const void *address)
+{
+#if defined(__x86_64__)
+  __asm__ volatile("prefetchw %0" : : "m"(*(const char *)address));
+#else
+  __builtin_prefetch(address, 1, 3);
+#endif
+}
 
 #endif /* BUSQ_BASE_ATOMIC_H */

@@ -87,12 +87,20 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   const uint64_t tail = busq_ring_tail(&ring);
   if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
     return BUSQ_OK;
-  known->head_seen = busq_load_acquire(&ring.queue->head);
-  const uint64_t depth = busq_ring_tail(&ring) - known->head_seen; /* the tail again: the head may have passed the first */
-  if (depth < peer->bus->geometry.capacity)
-    return BUSQ_OK;
+  /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so
+   * busy that it never does makes room faster than we can look: full, try again. */
+  for (int look = 0; look < 16; look++) {
+    known->head_seen = busq_load_acquire(&ring.queue->head);
+    const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
+    if (depth < peer->bus->geometry.capacity)
+      return BUSQ_OK;
+    if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == known->head_seen)
+      return queue_damaged(peer, slot);
+    if (depth <= ring.slot_count)
+      break;
+  }
   peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
-  return depth > ring.slot_count ? queue_damaged(peer, slot) : BUSQ_FULL;
+  return BUSQ_FULL;
 }
 
 static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)

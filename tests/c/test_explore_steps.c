@@ -59,7 +59,7 @@ static const explore_scenario scenarios[] = {
                   {2, "receive"},
                   {3, "receive"}},
         .steps = "place publish state raise",
-        .preemptions = 3,
+        .preemptions = 2,
     },
     {
         .name = "who receives answers: cause before effect",
@@ -114,16 +114,51 @@ static const explore_scenario scenarios[] = {
         .capacity = 1,
     },
     {
+        .name = "records used again while somebody still has to read the last message",
+        .parts = {{0, "send 1 to p1 p2; send 2 to p1 p2; send 3 to p1"}, {1, "receive"}, {2, "receive"}},
+        .steps = "place publish state raise read mark head",
+        .peers = 3,
+    },
+    {
         .name = "receivers who lose patience with holes",
         .parts = {{0, "send 1 to p2 p3"}, {1, "send 2 to p2; send 3 to p3"}, {2, "receive"}, {3, "receive"}},
         .steps = "place publish state raise skip",
         .patience = 2,
     },
     {
+        .name = "a full queue whose receiver loses patience again and again",
+        .parts = {{0, "send 1 to p1 p2"}, {1, "send 2 to p0 p2"}, {2, "receive"}},
+        .steps = "place publish state raise skip",
+        .peers = 3,
+        .capacity = 1,
+        .patience = 4,
+        .is_stale = true,
+    },
+    {
+        .name = "a receiver who leaves anywhere",
+        .parts = {{0, "send 1 to p2 p3; send 4 to p2 p3"}, {1, "send 2 to p3; send 3 to p3"}, {3, "leave"}, {2, "receive"}},
+        .steps = "place publish state raise close skip leave mark",
+    },
+    {
+        .name = "a receiver who leaves after the first message, proposals lost",
+        .parts = {{0, "send 1 to p2 p3"}, {1, "send 2 to p2 p3"}, {3, "hear 1; leave"}, {2, "receive"}},
+        .steps = "place publish state raise close skip leave mark",
+        .is_stale = true,
+    },
+    {
         .name = "a sender who dies anywhere",
         .parts = {{0, "send 1 to p2 p3"}, {1, "send 2 to p2 p3"}, {2, "receive"}, {3, "receive"}},
         .steps = "place publish state raise skip undo bury",
         .patience = 2,
+        .may_die = true,
+    },
+    {
+        .name = "a sender who dies anywhere, then a side channel",
+        .parts = {{3, "send 1 to p1 p2"}, {0, "await 1 at p1; send 2 to p2"}, {1, "receive"}, {2, "receive"}},
+        .steps = "place publish state sync raise skip undo bury",
+        .clocks = {0, 9, 3, 0},
+        .patience = 3,
+        .is_stale = true,
         .may_die = true,
     },
     {
@@ -165,7 +200,7 @@ static void test_leaving_out_seen_states_misses_nothing(void)
        .steps = "place publish"},
       {.name = "a sender and a receiver",
        .parts = {{0, "send 1 to p2 p3"}, {1, "send 2 to p2"}, {2, "receive"}},
-       .steps = "place publish state read tail"},
+       .steps = "publish state read"},
   };
   for (unsigned i = 0; i < sizeof small / sizeof small[0]; i++) {
     explore_result merged, plain;

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from . import group, lines, loops, plan, report, runner
-from .peers import ADAPTERS, Adapter, Endpoint
-from .peers.standard import QueueAdapter, SimpleQueueAdapter
-from .plan import WORKLOADS, Case
+from busq.bench import group, lines, loops, plan, report, runner
+from busq.bench.peers import ADAPTERS, Adapter, Endpoint
+from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter
+from busq.bench.plan import WORKLOADS, Case
 
 SECONDS = 0.05
 
