@@ -80,6 +80,13 @@ static char directory[64];
 static pid_t children[N_ALL];
 static pid_t main_pid;
 
+/* Nobody needs the name once all have joined; gone, it can't be left behind by whoever is killed. */
+static void drop_name(void)
+{
+  busq_bus_unlink(directory, BUS_NAME);
+  rmdir(directory);
+}
+
 /* Runs at every exit of the first process: the others end, and the bus goes. */
 static void clean_up(void)
 {
@@ -89,8 +96,7 @@ static void clean_up(void)
     if (children[i] > 0)
       kill(children[i], SIGKILL);
   }
-  busq_bus_unlink(directory, BUS_NAME);
-  rmdir(directory);
+  drop_name();
 }
 
 static void fail(const char *what)
@@ -168,18 +174,6 @@ static void send_all(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   check(r, "send");
 }
 
-static uint32_t recv_some(busq_peer *peer, busq_message *messages, uint32_t limit)
-{
-  uint32_t count = 0;
-  int r;
-
-  do {
-    r = busq_peer_recv(peer, messages, limit, &count, -1);
-  } while (r == BUSQ_INTERRUPTED);
-  check(r, "recv");
-  return count;
-}
-
 static head head_of(const busq_message *message)
 {
   head h = { 0 };
@@ -187,6 +181,35 @@ static head head_of(const busq_message *message)
   if (message->size_bytes >= sizeof(h))
     memcpy(&h, message->data, sizeof(h));
   return h;
+}
+
+typedef struct {
+  head h;
+  uint64_t size_bytes;
+} taken;
+
+/* Up to `limit` messages, read in place: what a C program does that wants no copy of its own. */
+static uint32_t recv_some(busq_peer *peer, taken *messages, uint32_t limit)
+{
+  for (;;) {
+    busq_message found;
+    uint32_t count = 0;
+    int r = BUSQ_OK;
+
+    check(busq_peer_receive_begin(peer), "receive");
+    while (count < limit && (r = busq_peer_receive_peek(peer, &found)) == BUSQ_OK) {
+      messages[count++] = (taken){ .h = head_of(&found), .size_bytes = found.size_bytes };
+      busq_peer_receive_take(peer, 0);
+    }
+    busq_peer_receive_end(peer);
+    if (count > 0)
+      return count;
+    check(r == BUSQ_EMPTY ? BUSQ_OK : r, "receive");
+    do {
+      r = busq_peer_wait(peer, -1);
+    } while (r == BUSQ_INTERRUPTED);
+    check(r, "wait");
+  }
 }
 
 static void place(const options *o, unsigned me)
@@ -216,6 +239,13 @@ static pid_t fork_child(unsigned n)
   return child;
 }
 
+static bool has_child_ended(void)
+{
+  siginfo_t info = { 0 };
+
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 static void await_children(unsigned count)
 {
   int status;
@@ -235,7 +265,7 @@ static void await_children(unsigned count)
 
 static void stream_receive(shared_area *area, const options *o)
 {
-  busq_message messages[LIMIT_MAX];
+  taken messages[LIMIT_MAX];
   busq_bus *bus = open_bus();
   busq_peer *peer = join(bus, 1);
   tally t = { 0 };
@@ -246,12 +276,11 @@ static void stream_receive(shared_area *area, const options *o)
     const uint32_t count = recv_some(peer, messages, o->limit);
 
     for (uint32_t i = 0; i < count; ++i) {
-      const head h = head_of(&messages[i]);
+      const head h = messages[i].h;
 
       t.wrong += h.sequence != t.received || messages[i].size_bytes != o->size_bytes;
       ended = h.kind == KIND_END;
       t.received += !ended;
-      busq_peer_release(peer, &messages[i]);
     }
   }
   t.end_ns = machine_now_ns();
@@ -297,6 +326,7 @@ static int one_to_one(shared_area *area, const options *o, unsigned char *data)
   place(o, 0);
   peer = join(bus, 0);
   meet(area, 2);
+  drop_name();
   start_ns = machine_now_ns();
   sent = stream_send(peer, o, data);
   await_children(1);
@@ -315,18 +345,17 @@ static int one_to_one(shared_area *area, const options *o, unsigned char *data)
 
 static void window_receive(busq_peer *peer, const options *o, tally *t, uint64_t *expected)
 {
-  busq_message messages[LIMIT_MAX];
+  taken messages[LIMIT_MAX];
   uint32_t left = N_ALL * o->window;
 
   while (left > 0) {
     const uint32_t count = recv_some(peer, messages, left < o->limit ? left : o->limit);
 
     for (uint32_t i = 0; i < count; ++i) {
-      const head h = head_of(&messages[i]);
+      const head h = messages[i].h;
 
       t->wrong += h.sender >= N_ALL || h.sequence != expected[h.sender % N_ALL]++;
       t->order = (t->order ^ h.sender) * UINT64_C(0x100000001b3);
-      busq_peer_release(peer, &messages[i]);
     }
     t->received += count;
     left -= count;
@@ -408,6 +437,9 @@ static int all_to_all(shared_area *area, const options *o, unsigned char *data)
       exit(0);
     }
   }
+  while (atomic_load(&area->ready) < N_ALL && !has_child_ended())
+    sched_yield();
+  drop_name();
   await_children(N_ALL);
   busq_bus_free(bus);
   return print_all(area, o);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gate between Python and the C core: one place where a result code becomes an exception.
 
-Also the Python halves of Peer and Message: everything that the accelerator leaves to the slow way, and, where there is no
-accelerator, all of it.
+Also the Python halves of Peer and Message: everything that the accelerator leaves to the slow way, and, where there is
+no accelerator, all of it.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ class _PythonMessage:
         raise TypeError("a message can't be pickled; send its data")
 
 
-def _view_pinned(port: PythonPort, address: int, size: int, position: int, record: int, sender: int, mark: int) -> memoryview:
+def _view_pinned(
+    port: PythonPort, address: int, size: int, position: int, record: int, sender: int, mark: int
+) -> memoryview:
     """Show a payload in place; releasing the view, or dropping it, gives its memory back."""
     pin = ffi.new("busq_message *")
     pin.position, pin.record, pin.sender, pin.mark = position, record, sender, mark
@@ -333,13 +335,14 @@ def _payload(data: Any) -> Any:
     try:
         return ffi.from_buffer(data)
     except TypeError:
-        raise TypeError(f"data is a {type(data).__name__}: expected bytes, bytearray, memoryview or another buffer") from None
+        found = type(data).__name__
+        raise TypeError(f"data is a {found}: expected bytes, bytearray, memoryview or another buffer") from None
 
 
 if _fast is not None:
     _fast._set_helpers(_view_pinned, errors.Empty, errors.Full)  # type: ignore[attr-defined]
 
-    class Port(_fast.Port, PythonPort):  # type: ignore[misc]
+    class Port(_fast.Port, PythonPort):
         """Sending and receiving by the short way, and through cffi for everything uncommon."""
 
         send = _fast.Port.send

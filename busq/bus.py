@@ -51,9 +51,9 @@ class Peer(_core.Port):
     def fileno(self) -> int:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
 
-        It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)` and be
-        ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already received.  From the first call on, a send that finds this peer
-        waiting costs its sender a system call.
+        It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
+        and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
+        received.  From the first call on, a send that finds this peer waiting costs its sender a system call.
         """
         found = ffi.new("int *")
         _core.check(lib.busq_peer_fileno(self._handle, found))
@@ -76,7 +76,9 @@ class Peer(_core.Port):
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -110,8 +112,8 @@ class Bus:
     ) -> Bus:
         """Create a bus; its memory is reserved now.
 
-        Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol; `peers`, how many may be joined at
-        once; `capacity`, messages a queue holds before senders wait; `arena`, bytes for messages on their way, all
+        Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol; `peers`, how many may be joined
+        at once; `capacity`, messages a queue holds before senders wait; `arena`, bytes for messages on their way, all
         peers together, and the largest message; `permissions`, 0o600 or, for a group, 0o660; `exist_ok`, open the bus
         if there is one of that name.
 
@@ -131,7 +133,8 @@ class Bus:
         try:
             config.peers, config.capacity, config.arena_bytes, config.permissions = peers, capacity, arena, permissions
         except OverflowError as error:
-            raise ValueError(f"peers={peers}, capacity={capacity}, arena={arena}, permissions={permissions}: {error}") from None
+            sizes = f"peers={peers}, capacity={capacity}, arena={arena}, permissions={permissions}"
+            raise ValueError(f"{sizes}: {error}") from None
         handle = ffi.new("busq_bus **")
         directory = _core.default_directory().encode()
         result = lib.busq_bus_create(directory, encoded, config, handle)
@@ -178,7 +181,7 @@ class Bus:
         return [facts["name"] for facts in self.stats()["peers"] if facts["alive"]]
 
     def stats(self) -> dict[str, Any]:
-        """Return sizes and counters of the bus and, under "peers", of everybody who has joined and is still remembered."""
+        """Return sizes and counters of the bus and, under "peers", of all who have joined and are still remembered."""
         facts = ffi.new("busq_bus_facts *")
         _core.check(lib.busq_bus_examine(self._raw(), facts))
         return {
@@ -244,7 +247,9 @@ class Bus:
     def __enter__(self) -> Bus:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

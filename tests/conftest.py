@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: buses that are always removed, processes that are always ended, seeds that are always printed."""
+"""What all tests share: buses that are always removed, processes that always end, seeds that are always printed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def seed() -> int:
 # ---- processes ----
 
 
-class Failed(AssertionError):
+class FailedError(AssertionError):
     """A child failed; carries its traceback as text."""
 
 
@@ -137,24 +137,24 @@ class Child:
         self.status: int | None = None
 
     def result(self, timeout: float = 60) -> Any:
-        """What the function returned.  Raises Failed if it raised, died, or took longer (then it is killed)."""
+        """What the function returned.  Raises FailedError if it raised, died, or took longer (then it is killed)."""
         answer = b""
         end = time.monotonic() + timeout
         while True:
             left = max(0.0, end - time.monotonic())
             if not select.select([self._reader], [], [], left)[0]:
                 self.kill()
-                raise Failed(f"{self.name} (pid {self.pid}) did not end within {timeout} s and was killed")
+                raise FailedError(f"{self.name} (pid {self.pid}) did not end within {timeout} s and was killed")
             part = os.read(self._reader, 1 << 20)
             if not part:
                 break
             answer += part
         status = self.wait()
         if not answer:
-            raise Failed(f"{self.name} (pid {self.pid}) ended without an answer, status {status}")
+            raise FailedError(f"{self.name} (pid {self.pid}) ended without an answer, status {status}")
         is_good, value = pickle.loads(answer)
         if not is_good:
-            raise Failed(f"{self.name} (pid {self.pid}) raised:\n{value}")
+            raise FailedError(f"{self.name} (pid {self.pid}) raised:\n{value}")
         return value
 
     def kill(self, number: int = signal.SIGKILL) -> int:
@@ -197,7 +197,7 @@ def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any,
 
 @pytest.fixture
 def fork() -> Iterator[Callable[..., Child]]:
-    """fork(function, *arguments) runs it in a child process; whatever still lives when the test ends is killed by pid."""
+    """fork(function, *arguments) runs it in a child process; what still lives when the test ends is killed by pid."""
     children: list[Child] = []
 
     def start(function: Callable[..., Any], *arguments: Any) -> Child:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bus in a few lines of Python: what the core must do, said once more and without any of its tricks.
 
-Guarantee: for operations of which each ends before the next begins, the model predicts every result exactly: who gets what in which
-order, which errors may come, how deep each queue is.
+Guarantee: for operations of which each ends before the next begins, the model predicts every result exactly: who gets
+what in which order, which errors may come, how deep each queue is.
 
 Mechanism: every queue is a list of messages sorted by key (Lamport timestamp, slot of the sender, sequence number).  A
-timestamp is one more than the highest clock among the destinations and the sender, and all these clocks are then raised to it.
-Queues are counted in places: a message has the place at which it was sent, and only when all places before it were
-given back does its own become free for others; so a message that is being looked at keeps the places behind it.
+timestamp is one more than the highest clock among the destinations and the sender, and all these clocks are then raised
+to it.  Queues are counted in places: a message has the place at which it was sent, and only when all places before it
+were given back does its own become free for others; so a message that is being looked at keeps the places behind it.
 
 Not given: two operations at once, crashes, or the limits of memory (give the core an arena that is large enough).
 """

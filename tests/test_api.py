@@ -133,7 +133,7 @@ def test_names_are_any_text(bus: busq.Bus) -> None:
 
 
 class Block(ctypes.Structure):
-    _fields_ = [("a", ctypes.c_uint16), ("b", ctypes.c_uint16)]  # noqa: RUF012
+    _fields_ = [("a", ctypes.c_uint16), ("b", ctypes.c_uint16)]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_a_message_is_a_copy_and_the_buffer_is_free_afterwards(bus: busq.Bus) ->
     assert alice.recv().data == b"before"
 
 
-@pytest.mark.parametrize("size", [0, 1, 23, 24, 25, 63, 64, 65, 511, 512, 4095, 4096, 4097, 65535, 65536, 65537, 1 << 20])
+@pytest.mark.parametrize(
+    "size", [0, 1, 23, 24, 25, 63, 64, 65, 511, 512, 4095, 4096, 4097, 65535, 65536, 65537, 1 << 20]
+)
 def test_every_size_arrives_whole(make_bus: Callable[..., busq.Bus], size: int) -> None:
     bus = make_bus(arena=4 << 20)
     alice, bob = bus.join("alice"), bus.join("bob")

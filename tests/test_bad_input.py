@@ -81,7 +81,7 @@ BAD_RECEIVERS = [
 
 @pytest.mark.parametrize(("to", "error", "word"), BAD_RECEIVERS, ids=lambda value: repr(value)[:25])
 def test_bad_receivers(table: Table, to: Any, error: type[Exception], word: str) -> None:
-    bus, alice, bob = table
+    bus, _, bob = table
     for _ in range(2):  # what was looked up once is remembered; it must not matter
         with nothing_changes(bus):
             with pytest.raises(error, match=word):
@@ -129,7 +129,7 @@ class Grumpy:
     ids=["str", "None", "int", "list", "every other byte", "backwards", "one byte too large", "much too large"],
 )
 def test_bad_data(table: Table, data: Any, error: Any, word: str) -> None:
-    bus, alice, bob = table
+    bus, _, bob = table
     with nothing_changes(bus):
         for to in ("bob", ["alice", "bob"]):
             with pytest.raises(error, match=word):
@@ -213,12 +213,21 @@ def test_bad_peer_names(table: Table, name: str) -> None:
 def test_a_name_that_is_no_text(table: Table, name: Any) -> None:
     bus, _, _ = table
     with nothing_changes(bus):
-        for call in (lambda: bus.join(name), lambda: busq.Bus.create(name), lambda: busq.Bus.open(name), lambda: busq.Bus.unlink(name)):
+        for call in (
+            lambda: bus.join(name),
+            lambda: busq.Bus.create(name),
+            lambda: busq.Bus.open(name),
+            lambda: busq.Bus.unlink(name),
+        ):
             with pytest.raises(TypeError):
                 call()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../x", "a\0b", ".", "..", ".hidden", "x" * 201, "x" * 256, "é" * 101, "\ud800"], ids=lambda name: ascii(name)[:20])
+@pytest.mark.parametrize(
+    "name",
+    ["", "a/b", "../x", "a\0b", ".", "..", ".hidden", "x" * 201, "x" * 256, "é" * 101, "\ud800"],
+    ids=lambda name: ascii(name)[:20],
+)
 def test_bad_bus_names(table: Table, name: str) -> None:
     bus, _, _ = table
     with nothing_changes(bus):
@@ -481,7 +490,13 @@ def in_small_file_system(directory: Path, options: str, code: str) -> str:
     script = 'mount -t tmpfs -o "$1" tmpfs "$2" || exit 77; exec "$3" -c "$4"'
     command = ["unshare", "-m", "sh", "-c", script, "sh", options, str(directory), sys.executable, code]
     done = subprocess.run(
-        command, cwd=TESTS, env=os.environ | {"BUSQ_DIR": str(directory)}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=TESTS,
+        env=os.environ | {"BUSQ_DIR": str(directory)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     if done.returncode == 77 or (done.returncode == 1 and "unshare" in done.stderr):
         pytest.skip(f"can't mount here: {done.stderr}")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from busq.bench import group, lines, loops, plan, report, runner
 from busq.bench.peers import ADAPTERS, Adapter, Endpoint
 from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter

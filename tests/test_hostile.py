@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged files: no crash, no hang, no read outside the mapping.
 
-tests/c/hostile.c does everything that a program can do with a bus, built with AddressSanitizer and UndefinedBehaviorSanitizer and with
-guard areas around the mapping; Hypothesis chooses which bytes are wrong, before it is opened or while it is in use.
+tests/c/hostile.c does everything that a program can do with a bus, built with AddressSanitizer and
+UndefinedBehaviorSanitizer and with guard areas around the mapping; Hypothesis chooses which bytes are wrong, before it
+is opened or while it is in use.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def run(hostile: str, directory: Path, name: str, *arguments: object) -> str:
     """What it printed; fails if a sanitizer, a signal or the alarm ended it."""
     command = [hostile, str(directory), name, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, f"{' '.join(command[2:])}\nended with {done.returncode}\n{done.stdout}\n{done.stderr[:5000]}"
+    assert done.returncode == 0, (
+        f"{' '.join(command[2:])}\nended with {done.returncode}\n{done.stdout}\n{done.stderr[:5000]}"
+    )
     return done.stdout
 
 
@@ -67,7 +70,7 @@ def run(hostile: str, directory: Path, name: str, *arguments: object) -> str:
 
 @dataclass
 class Specimen:
-    """A file with everything in it: queues that are not empty, large messages, the remains of two processes that were killed."""
+    """A file with everything in it: full queues, large messages, the remains of two processes that were killed."""
 
     image: bytes
     layout: dict[str, int]
@@ -286,10 +289,10 @@ def test_a_wrong_header_is_named(
     busq.Bus.unlink("wrong")
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"text " * 10_000, b"\0" * 200_000], ids=["empty", "short", "text", "zeros"])
-def test_a_file_that_is_no_bus_is_corrupt(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b"text " * 10_000, b"\0" * 200_000], ids=["empty", "short", "text", "zeros"]
+)
+def test_a_file_that_is_no_bus_is_corrupt(workplace: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setenv("BUSQ_DIR", str(workplace))
     place(workplace, "other", content)
     with pytest.raises(busq.CorruptSegment, match="other"):

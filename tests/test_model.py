@@ -56,7 +56,7 @@ payloads = st.one_of(small, small, large)
 
 
 class Patience:
-    """A call that does not come back within seconds ends with ShutDown, so that a broken core fails instead of hanging."""
+    """A call that does not come back ends with ShutDown after a while: a broken core fails instead of hanging."""
 
     def __init__(self) -> None:
         self._busy: tuple[busq.Bus, float] | None = None
@@ -187,7 +187,10 @@ class SideBySide(RuleBasedStateMachine):
     @rule(data=st.data(), payload=small)
     def send_to_one_who_has_left(self, data: st.DataObject, payload: bytes) -> None:
         """Nobody gets a multicast of which one receiver is gone."""
-        to = [*data.draw(st.lists(st.sampled_from(sorted(self.peers)), unique=True)), data.draw(st.sampled_from(self.departed()))]
+        to = [
+            *data.draw(st.lists(st.sampled_from(sorted(self.peers)), unique=True)),
+            data.draw(st.sampled_from(self.departed())),
+        ]
         self._send(data.draw(st.sampled_from(sorted(self.peers))), to, payload)
 
     def departed(self) -> list[str]:
@@ -323,7 +326,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @invariant()
     def descriptors_agree(self) -> None:
-        """fileno() is readable exactly while something can be received, or while recv would say that the bus is shut down."""
+        """fileno() is readable exactly while recv would not block: a message waits, or the bus is shut down."""
         if not self.has_begun or not self.watched:
             return
         poll = select.poll()
@@ -345,10 +348,9 @@ def run(examples: int) -> None:
 
 
 @pytest.fixture
-def lost_proposals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def lost_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every multicast of peers that join from now on has to be sealed and synced."""
     monkeypatch.setenv("BUSQ_STALE_PROPOSALS", "1")
-    yield
 
 
 def test_core_and_model_agree() -> None:

@@ -11,7 +11,7 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -123,7 +123,9 @@ def test_a_child_does_not_keep_a_dead_parent_alive(bus: busq.Bus, fork: Callable
         os.close(writer)
 
 
-def test_forking_in_the_middle_of_traffic_is_orderly(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
+def test_forking_in_the_middle_of_traffic_is_orderly(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
     bus = make_bus(capacity=16)
     alice, bob = bus.join("alice"), bus.join("bob")
     count = 20_000
@@ -183,11 +185,11 @@ def join_and_sleep(name: str, mine: str) -> None:
 
 
 @pytest.fixture
-def victim(bus: busq.Bus, fork: Callable[..., Child]) -> Iterator[Child]:
+def victim(bus: busq.Bus, fork: Callable[..., Child]) -> Child:
     """A process that has joined as "victim"."""
     child = fork(join_and_sleep, bus.name, "victim")
     wait_until(lambda: "victim" in bus.peers(), what="joining")
-    yield child
+    return child
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
@@ -265,7 +267,9 @@ def test_what_the_dead_have_sent_arrives(bus: busq.Bus, fork: Callable[..., Chil
     assert [m.data for m in bob.recv_many(99)] == [b"%d" % n for n in range(10)] + [b"x" * 100_000]
 
 
-def test_a_sender_that_waits_for_room_learns_of_the_death(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
+def test_a_sender_that_waits_for_room_learns_of_the_death(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
     bus = make_bus(capacity=1)
     alice = bus.join("alice")
     child = fork(join_and_sleep, bus.name, "victim")
@@ -308,7 +312,7 @@ def watch(peer: busq.Peer, stamps: list[bytes]) -> None:
 def test_killed_in_the_middle_of_traffic_the_others_go_on(
     make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], seed: int
 ) -> None:
-    """Processes that send and receive without pause are killed at random; two that stay see the same messages in one order."""
+    """Processes that send and receive all the time are killed at random; two that stay see the same, in one order."""
     rng = random.Random(seed)
     bus = make_bus(capacity=32, arena=8 << 20)
     names, seen = ["v0", "v1", "v2"], {"watcher 1": list[bytes](), "watcher 2": list[bytes]()}
@@ -418,7 +422,8 @@ def test_an_effect_never_overtakes_its_cause_through_a_side_channel(
     for child in others:
         child.result(timeout=10)
     late = [peer["late"] for peer in bus.stats()["peers"] if peer["name"] == "A"]
-    print(f"{n_rounds} rounds in {time.monotonic() - begin:.1f} s, {late} proposals lost, {violations} effects before their causes")
+    seconds = time.monotonic() - begin
+    print(f"{n_rounds} rounds in {seconds:.1f} s, {late} proposals lost, {violations} effects before their causes")
     assert (n_rounds, violations) == (rounds, 0)
     if stale:
         assert late == [rounds]

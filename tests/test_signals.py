@@ -163,18 +163,18 @@ def test_signals_lose_no_message(make_bus: Callable[..., busq.Bus], fork: Callab
 def test_a_handler_that_raises_ends_the_wait_and_the_peer_works_on(
     make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
 ) -> None:
-    class Enough(Exception):
+    class EnoughError(Exception):
         pass
 
     def raise_enough(*_: Any) -> None:
-        raise Enough
+        raise EnoughError
 
     def child(name: str) -> bool:
         alice = busq.Bus.open(name).join("alice")
         signal.signal(signal.SIGALRM, raise_enough)
         for _ in range(20):
             signal.setitimer(signal.ITIMER_REAL, 0.01)
-            with pytest.raises(Enough):
+            with pytest.raises(EnoughError):
                 alice.recv()
             alice.send("alice", b"after")
             assert alice.recv(timeout=0).data == b"after"

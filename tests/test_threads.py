@@ -145,11 +145,13 @@ def test_send_many_from_many_threads_sends_everything_once(
         crew.start(send, thread)
     got = [bob.recv(timeout=30).data for _ in range(4000)]
     crew.join()
-    assert collections.Counter(got) == {b"%d %d %d" % (t, b, n): 1 for t in range(4) for b in range(100) for n in range(10)}
+    assert collections.Counter(got) == {
+        b"%d %d %d" % (t, b, n): 1 for t in range(4) for b in range(100) for n in range(10)
+    }
 
 
 def test_what_one_thread_has_sent_of_its_batch_is_nothing_to_another(bus: busq.Bus) -> None:
-    """The third message of a batch needs the slow way; just before it is taken, another thread sends a batch of its own."""
+    """The third message of a batch needs the slow way; just before that, another thread sends a batch of its own."""
     alice = bus.join("alice")
     alice.send("alice", b"warms up the names that the short way knows")
     alice.recv()
@@ -157,7 +159,7 @@ def test_what_one_thread_has_sent_of_its_batch_is_nothing_to_another(bus: busq.B
 
     def another_thread_first(*arguments: Any, **options: Any) -> Any:
         alice._send_many_from = slow_way
-        assert alice.send_many((("alice", b"other %d" % n) for n in range(3))) == 3
+        assert alice.send_many(("alice", b"other %d" % n) for n in range(3)) == 3
         return slow_way(*arguments, **options)
 
     alice._send_many_from = another_thread_first

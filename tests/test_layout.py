@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms: who may include whom, held against what the files really include; and what every file keeps to."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+# A file includes its own room and the rooms before it.  Rooms that stand together never include each other.
+C_ROOMS = [
+    {"base"},
+    {"clock"},
+    {"queue"},
+    {"order"},
+    {"trace", "spec"},
+    {"shm", "sim", "check"},
+    {"busq.c"},
+    {"python"},
+]
+
+PYTHON_ROOMS = [
+    {"errors", "_native"},
+    {"_core"},
+    {"bus"},
+    {"queues", "aio", "sim", "check", "trace", "spec"},
+    {"__init__"},  # what "import busq" gives
+    {"spark", "workload"},
+    {"host"},
+    {"replay"},
+    {"picture", "show"},
+    {"bench"},
+    {"cli"},
+    {"__main__"},
+]
+
+TOP_LEVEL = set(
+    ".ci .gitignore CHANGELOG.md LICENSE README.md bench busq csrc docs pyproject.toml tests".split()  # noqa: SIM905
+)
+
+FUNCTION_LINES_MAX = 70
+
+
+def rank(rooms: list[set[str]], room: str) -> int:
+    ranks = [number for number, together in enumerate(rooms) if room in together]
+    assert ranks, f"{room!r} has no place in the line of rooms: give it one, in design and test"
+    return ranks[0]
+
+
+@cache
+def files() -> list[Path]:
+    """What belongs to the project: tracked, or new and not ignored."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "-z"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout
+        found = [ROOT / name for name in listed.split("\0") if name]
+    else:
+        found = [path for top in TOP_LEVEL for path in [ROOT / top, *(ROOT / top).rglob("*")]]
+    return sorted(
+        path
+        for path in found
+        if path.is_file() and not {"__pycache__", ".hypothesis"} & set(path.relative_to(ROOT).parts)
+    )
+
+
+def files_in(folder: str, *suffixes: str) -> list[Path]:
+    return [path for path in files() if path.suffix in suffixes and path.relative_to(ROOT).parts[0] == folder]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# ---- C ----
+
+
+def c_room(path: Path) -> str:
+    inside = path.relative_to(ROOT / "csrc").parts
+    return inside[0]
+
+
+C_SOURCES = [path for path in files_in("csrc", ".c", ".h") if path.name != "busq.h"]
+
+
+@pytest.mark.parametrize("path", C_SOURCES, ids=name_of)
+def test_c_files_include_their_own_room_and_those_before(path: Path) -> None:
+    mine = rank(C_ROOMS, c_room(path))
+    for target in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE):
+        assert (ROOT / "csrc" / target).is_file(), f"{target}: includes are relative to csrc/"
+        if target == "busq.h":  # declarations of the public interface, and nothing else
+            continue
+        room = target.split("/")[0]
+        assert room == c_room(path) or rank(C_ROOMS, room) < mine, f"{c_room(path)} includes {target}"
+
+
+def test_the_public_header_stands_alone() -> None:
+    text = (ROOT / "csrc" / "busq.h").read_text()
+    assert re.findall(r"#\s*include\s+(\S+)", text) == ["<stddef.h>", "<stdint.h>"]
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        pytest.skip("needs a C compiler")
+    for language, standard in (("c", "c11"), ("c++", "c++17")):
+        if language == "c++" and not shutil.which("g++"):
+            continue
+        command = [compiler, f"-std={standard}", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language, "-"]
+        subprocess.run(command, input=f'#include "{ROOT}/csrc/busq.h"\n', text=True, check=True)
+
+
+def c_functions(text: str) -> Iterator[tuple[str, int]]:
+    """Name and number of lines between the braces; functions have their braces on lines of their own."""
+    lines = text.splitlines()
+    begin = 0
+    for number, line in enumerate(lines):
+        if line == "{":
+            begin = number
+        elif line == "}" and begin:
+            signature = " ".join(lines[max(0, begin - 4) : begin])
+            yield (re.findall(r"(\w+)\s*\(", signature) or ["?"])[-1], number - begin - 1
+            begin = 0
+
+
+C_FILES = [path for path in files() if path.suffix in (".c", ".h")]
+
+
+def test_functions_are_found() -> None:
+    found = dict(c_functions("static int\nlong_one(int a)\n{\n  a++;\n  return a;\n}\n\nvoid b(void)\n{\n}\n"))
+    assert found == {"long_one": 2, "b": 0}
+    assert sum(1 for path in C_FILES for _ in c_functions(path.read_text())) > 200
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name_of)
+def test_c_functions_are_short(path: Path) -> None:
+    too_long = {name: lines for name, lines in c_functions(path.read_text()) if lines > FUNCTION_LINES_MAX}
+    assert not too_long
+
+
+# ---- Python ----
+
+
+def python_room(path: Path) -> str:
+    inside = path.relative_to(ROOT).with_suffix("").parts
+    return "bench" if inside[0] == "bench" else inside[1]
+
+
+def package_of(path: Path) -> list[str]:
+    """The dotted package that a file's relative imports start from; bench is installed as busq.bench."""
+    inside = list(path.relative_to(ROOT).parent.parts)
+    return ["busq", *inside] if inside[0] == "bench" else inside
+
+
+def imported_rooms(path: Path) -> Iterator[str]:
+    modules = {entry.stem for entry in files_in("busq", ".py")} | {"_native", "bench"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package_of(path)[: len(package_of(path)) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{stem}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "busq":
+                yield parts[1] if len(parts) > 1 and parts[1] in modules else "__init__"
+
+
+PYTHON_SOURCES = files_in("busq", ".py") + files_in("bench", ".py")
+
+
+@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=name_of)
+def test_python_modules_import_the_rooms_before_theirs(path: Path) -> None:
+    room = python_room(path)
+    mine = rank(PYTHON_ROOMS, room)
+    for target in imported_rooms(path):
+        assert target == room or rank(PYTHON_ROOMS, target) < mine, f"{room} imports {target}"
+
+
+def test_the_native_package_holds_ffi_and_lib_and_nothing_else() -> None:
+    import busq._native
+
+    assert busq._native.__all__ == ["ffi", "lib"]
+    public = {name for name in vars(busq._native) if not name.startswith("_")}
+    assert public == {"ffi", "lib"}
+
+
+def test_one_package_is_installed() -> None:
+    installed = importlib.metadata.files("busq")
+    assert installed
+    tops = {file.parts[0] for file in installed if ".." not in file.parts}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"busq"}
+
+
+# ---- every file ----
+
+
+def test_top_level_names_are_the_known_ones() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in files()} <= TOP_LEVEL
+
+
+SOURCES = [
+    path
+    for path in files()
+    if path.suffix in {".c", ".h", ".py", ".pyi", ".sh"} or path.name in {"CMakeLists.txt", "run"}
+]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_of)
+def test_the_first_comment_names_the_license(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    if lines and lines[0].startswith("#!"):
+        lines = lines[1:]
+    assert not lines or "SPDX-License-Identifier: Apache-2.0" in lines[0]
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in files():
+        try:
+            yield path, path.read_text()
+        except UnicodeDecodeError:
+            continue  # pictures and data
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    machine = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt)/\w+")
+    found = {name_of(path): machine.findall(text) for path, text in texts() if machine.search(text)}
+    assert not found
+
+
+def test_no_file_has_loose_ends() -> None:
+    """Unfinished work has no place in the tree: it is done, or it is an issue."""
+    words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+    found = {name_of(path): words.findall(text) for path, text in texts() if words.search(text)}
+    assert not found
