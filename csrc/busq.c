@@ -318,6 +318,14 @@ static void receive_tidy(busq_peer *peer)
   busq_latch_release(&peer->send_latch);
 }
 
+static bool is_drained(busq_peer *peer)
+{
+  busq_latch_acquire(&peer->receive_latch);
+  const bool result = busq_receive_is_drained(peer);
+  busq_latch_release(&peer->receive_latch);
+  return result;
+}
+
 static void receive_unblock(busq_peer *peer)
 {
   if (busq_peer_receive_begin(peer) != BUSQ_OK)
@@ -327,27 +335,40 @@ static void receive_unblock(busq_peer *peer)
   busq_latch_release(&peer->receive_latch);
 }
 
+/* The flag is raised only around a sleep: left up, it would cost the next sender a system call for nothing. */
+static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
+{
+  const uint32_t value = busq_load_acquire(&peer->self->wake_seq);
+  (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
+  busq_fence_full();
+  int result = receive_ready(peer);
+  if (result == BUSQ_EMPTY) {
+    result = busq_wait_sleep(wait, &peer->self->wake_seq, value);
+    if (wait->has_timed_out)
+      receive_unblock(peer);
+    if (result == BUSQ_INTERRUPTED)
+      return result;
+    const bool is_over = result == BUSQ_EMPTY;
+    result = receive_ready(peer);
+    if (result == BUSQ_EMPTY && !is_over)
+      return BUSQ_FULL; /* sleep again */
+  }
+  if (busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX)
+    (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
+  return result;
+}
+
 static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
-  bool is_armed = false;
-  uint32_t value = 0;
+  int result;
   receive_tidy(peer);
-  for (;;) {
-    if (is_armed) {
-      const int result = busq_wait_sleep(wait, &peer->self->wake_seq, value);
-      if (wait->has_timed_out)
-        receive_unblock(peer);
-      if (result != BUSQ_OK)
-        return result == BUSQ_EMPTY ? receive_ready(peer) : result;
-    }
-    value = busq_load_acquire(&peer->self->wake_seq);
-    (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
-    busq_fence_full();
-    is_armed = true;
-    const int result = receive_ready(peer);
-    if (result != BUSQ_EMPTY)
-      return result;
-  }
+  /* Nothing is on its way: somebody will wake us, and a long slice spares the processor a timer.  Otherwise look again soon. */
+  if (is_drained(peer))
+    wait->slice_ns = BUSQ_SLICE_NS;
+  do
+    result = wait_one_sleep(peer, wait);
+  while (result == BUSQ_FULL);
+  return result;
 }
 
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)

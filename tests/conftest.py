@@ -55,6 +55,7 @@ def bus_directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix=f"busq-tests-{os.getpid()}-", dir=base))
     former = os.environ.get("BUSQ_DIR")
     os.environ["BUSQ_DIR"] = str(path)
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated"))  # which tears everything down
     yield path
     if former is None:
         del os.environ["BUSQ_DIR"]
@@ -184,6 +185,7 @@ def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any,
     try:
         faulthandler.disable()  # tests that kill children mean it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             answer = (True, function(*arguments))
         except BaseException:

@@ -7,8 +7,10 @@ import contextlib
 import multiprocessing
 import os
 import random
+import select
 import signal
 import struct
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -348,6 +350,58 @@ def test_killed_in_the_middle_of_traffic_the_others_go_on(
             numbers[life] = number
     for_both = [[stamp for stamp in mine if STAMP.unpack(stamp)[2] == 2] for mine in (first, second)]
     assert for_both[0] == for_both[1], "all or nothing, in one order"
+
+
+# ---- two users ----
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_bus_that_is_open_to_a_group_serves_its_members(
+    monkeypatch: pytest.MonkeyPatch, fork: Callable[..., Child]
+) -> None:
+    """Two users of one group: messages both ways, descriptors, life and death; a third user stays outside."""
+    group = 23456
+
+    def become(user: int, groups: list[int]) -> None:
+        os.setgroups(groups)
+        os.setgid(user)
+        os.setuid(user)
+
+    def member() -> None:
+        become(34567, [group])
+        with busq.Bus.open("shared").join("member") as peer:
+            peer.send("owner", b"from the member")
+            assert select.select([peer], [], [], 10)[0]
+            assert peer.recv(timeout=0).data == b"from the owner"
+            peer.send("owner", b"going")
+            time.sleep(60)
+
+    def stranger() -> str:
+        become(45678, [])
+        try:
+            busq.Bus.open("shared")
+        except PermissionError:
+            return "denied"
+        return "opened"
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        os.chown(directory, 0, group)
+        os.chmod(directory, 0o2770)
+        monkeypatch.setenv("BUSQ_DIR", directory)
+        bus = busq.Bus.create("shared", peers=4, permissions=0o660)
+        owner = bus.join("owner")
+        descriptor = owner.fileno()
+        child = fork(member)
+        assert select.select([descriptor], [], [], 10)[0], "the member can write into the owner's FIFO"
+        assert owner.recv(timeout=0).sender == "member"
+        owner.send("member", b"from the owner")
+        assert owner.recv(timeout=10).data == b"going"
+        assert sorted(bus.peers()) == ["member", "owner"]
+        child.kill()
+        with pytest.raises(busq.PeerDead):
+            owner.send("member", b"too late")
+        assert fork(stranger).result() == "denied"
+        owner.close()
 
 
 # ---- side channels ----

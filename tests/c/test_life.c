@@ -1,0 +1,668 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Joining, leaving, forking, sleeping, dying; and what is left behind. */
+#include "company.h"
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+
+#define FOR_EVER_NS INT64_C(60000000000)
+
+static uint64_t now_ns(void)
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t open_descriptors(void)
+{
+  uint32_t count = 0;
+  DIR *directory = opendir("/proc/self/fd");
+  CHECK(directory);
+  while (readdir(directory))
+    count++;
+  closedir(directory);
+  return count;
+}
+
+static void sleep_ms(long ms)
+{
+  const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+/* ---- names and slots ---- */
+
+static void test_a_name_belongs_to_one_live_peer(void)
+{
+  meet(4, 8, 4096);
+  busq_peer *bob = join("bob"), *other;
+  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
+  join("bobby");
+  leave(bob);
+  bob = join("bob");
+  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
+  part();
+}
+
+static void test_names_that_are_no_names_are_refused(void)
+{
+  meet(4, 8, 4096);
+  busq_peer *peer;
+  char long_name[257];
+  memset(long_name, 'x', 256);
+  long_name[256] = '\0';
+  const char *const bad[] = {"", "a/b", "@group", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80", "caf\xc3", long_name};
+  for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    CHECK_EQUAL(busq_peer_join(company_bus, bad[i], strlen(bad[i]), &peer), BUSQ_INVALID);
+  CHECK_EQUAL(busq_peer_join(company_bus, "a\0b", 3, &peer), BUSQ_INVALID);
+  long_name[255] = '\0';
+  leave(join(long_name));
+  leave(join("caf\xc3\xa9 \xf0\x9f\x9a\x8c"));
+  part();
+}
+
+static void test_a_full_bus_takes_nobody_until_somebody_leaves(void)
+{
+  meet(2, 8, 4096);
+  busq_peer *a = join("a"), *late;
+  join("b");
+  CHECK_EQUAL(try_join("c", &late), BUSQ_NO_SPACE);
+  leave(a);
+  join("c");
+  part();
+}
+
+static void test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last(void)
+{
+  meet(2, 8, 4096);
+  busq_peer *a = join("a"), *b = join("b");
+  uint64_t target;
+  CHECK_EQUAL(look_up(a, "b", &target), 1);
+  said(a, "b", "unread");
+  leave(b);
+  busq_peer *c = join("c");
+  CHECK_EQUAL(busq_peer_send(a, &target, 1, "x", 1, 0), BUSQ_PEER_DEAD);
+  CHECK_EQUAL(say(a, "b", "x"), BUSQ_UNKNOWN_PEER); /* the slot and its name are another's now */
+  hears(c, "");
+  said(a, "c", "hello");
+  hears(c, "hello");
+  part();
+}
+
+static void test_messages_of_one_who_left_still_arrive_with_his_name(void)
+{
+  meet(3, 8, 4096);
+  busq_peer *a = join("alice"), *b = join("bob");
+  busq_message message;
+  char name[256];
+  size_t name_bytes;
+  said(a, "bob", "farewell");
+  leave(a);
+  join("carol");
+  CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_slot_name(b, message.sender, message.sender_incarnation, name, &name_bytes), BUSQ_OK);
+  CHECK(name_bytes == 5 && memcmp(name, "alice", 5) == 0);
+  CHECK(message.size_bytes == 8 && memcmp(message.data, "farewell", 8) == 0);
+  busq_peer_release(b, &message);
+  part();
+}
+
+static void test_what_one_who_left_had_not_read_takes_no_memory(void)
+{
+  meet(3, 64, 1 << 16);
+  busq_peer *a = join("a"), *b = join("b");
+  for (int i = 0; i < 60; i++)
+    said(a, "b", "unread");
+  leave(b);
+  leave(a);
+  CHECK_EQUAL(used_bytes(), 0);
+  part();
+}
+
+static void test_many_lives_leave_nothing_behind(void)
+{
+  meet(4, 8, 1 << 16);
+  busq_peer *a = join("a");
+  const uint32_t descriptors = open_descriptors();
+  const uint64_t lives = check_share(100000), began_ns = now_ns();
+  for (uint64_t life = 0; life < lives; life++) {
+    busq_peer *b = join("b");
+    if (life % 16 == 0) {
+      said(a, "a b", "hello");
+      said(b, "a", "hi");
+      hears(a, "hello hi");
+      if (life % 32)
+        hears(b, "hello");
+    }
+    leave(b);
+  }
+  printf("    %" PRIu64 " lives, %" PRIu64 " ns each\n", lives, (now_ns() - began_ns) / lives);
+  CHECK_EQUAL(open_descriptors(), descriptors);
+  leave(a);
+  CHECK_EQUAL(used_bytes(), 0);
+  part();
+}
+
+/* ---- messages that are held ---- */
+
+static void test_a_message_stays_where_it_is_while_it_is_held(void)
+{
+  meet(3, 16, 1 << 16);
+  busq_peer *a = join("a"), *b = join("b");
+  busq_message first, second;
+  said(a, "b", "first");
+  said(a, "b", "second");
+  CHECK_EQUAL(take_now(b, &first), BUSQ_OK);
+  CHECK_EQUAL(take_now(b, &second), BUSQ_OK);
+  for (int i = 0; i < 1000; i++) {
+    said(a, "a", "flood");
+    hears(a, "flood");
+    if (i == 500)
+      busq_peer_release(b, &second);
+  }
+  for (int i = 0; i < 14; i++) { /* as many as there are places behind it */
+    said(a, "b", "flood");
+    hears(b, "flood");
+  }
+  CHECK(first.size_bytes == 5 && memcmp(first.data, "first", 5) == 0);
+  busq_peer_release(b, &first);
+  part();
+}
+
+static void test_held_messages_keep_their_places_and_give_them_back_in_any_order(void)
+{
+  meet(2, 4, 4096);
+  busq_peer *a = join("a"), *b = join("b");
+  busq_message messages[4];
+  uint32_t count;
+  for (int round = 0; round < 50; round++) {
+    for (int i = 0; i < 4; i++)
+      said(a, "b", "x");
+    CHECK_EQUAL(say(a, "b", "y"), BUSQ_FULL);
+    CHECK_EQUAL(busq_peer_recv(b, messages, 4, &count, 0), BUSQ_OK);
+    CHECK_EQUAL(count, 4);
+    CHECK_EQUAL(say(a, "b", "y"), BUSQ_FULL);
+    for (int i = 0; i < 4; i++)
+      busq_peer_release(b, &messages[(i * 3 + round) % 4]);
+  }
+  said(a, "b", "y");
+  hears(b, "y");
+  part();
+}
+
+static void test_a_held_message_outlives_the_closing_of_its_receiver(void)
+{
+  meet(3, 16, 1 << 16);
+  busq_peer *a = join("a"), *b = join("b");
+  busq_message held, other;
+  said(a, "b", "precious");
+  said(a, "b", "held too");
+  said(a, "b", "unread");
+  CHECK_EQUAL(take_now(b, &held), BUSQ_OK);
+  CHECK_EQUAL(take_now(b, &other), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_close(b), BUSQ_OK);
+  CHECK_EQUAL(say(a, "b", "x"), BUSQ_PEER_DEAD);
+  busq_peer *next = join("b"); /* the name is free at once, the slot not yet */
+  busq_peer *nobody;
+  CHECK_EQUAL(try_join("c", &nobody), BUSQ_NO_SPACE);
+  for (int i = 0; i < 200; i++) {
+    said(a, "b", "for the next");
+    hears(next, "for the next");
+  }
+  CHECK(held.size_bytes == 8 && memcmp(held.data, "precious", 8) == 0);
+  CHECK(other.size_bytes == 8 && memcmp(other.data, "held too", 8) == 0);
+  busq_peer_release(b, &other);
+  CHECK_EQUAL(try_join("c", &nobody), BUSQ_NO_SPACE);
+  busq_peer_release(b, &held);
+  join("c");
+  part();
+}
+
+/* ---- fork ---- */
+
+static busq_peer *parents_peer;
+
+static void forked_body(void *argument)
+{
+  busq_message message;
+  uint64_t target = *(const uint64_t *)argument;
+  CHECK_EQUAL(busq_peer_send(parents_peer, &target, 1, "x", 1, 0), BUSQ_FORKED);
+  CHECK_EQUAL(take_now(parents_peer, &message), BUSQ_FORKED);
+  CHECK_EQUAL(busq_peer_close(parents_peer), BUSQ_FORKED);
+  busq_peer *own = join("child");
+  said(own, "parent", "from the child");
+}
+
+static void test_a_child_can_not_use_its_parents_peer_but_one_of_its_own(void)
+{
+  meet(3, 8, 4096);
+  parents_peer = join("parent");
+  uint64_t target;
+  CHECK_EQUAL(look_up(parents_peer, "parent", &target), 1);
+  said(parents_peer, "parent", "mine");
+  ends_well(in_a_child(forked_body, &target));
+  hears(parents_peer, "mine from the child");
+  said(parents_peer, "parent", "still alive");
+  hears(parents_peer, "still alive");
+  part();
+}
+
+typedef struct {
+  uint32_t ready;
+  uint32_t go_on;
+  uint32_t is_over;
+  pid_t grandchild;
+} meeting;
+
+static void idle_body(void *argument)
+{
+  meeting *m = argument;
+  wait_for(&m->is_over, 1);
+}
+
+/* Joins, starts a child that lives on, and dies. */
+static void parent_body(void *argument)
+{
+  meeting *m = argument;
+  arrive();
+  join("parent");
+  m->grandchild = in_a_child(idle_body, m);
+  tell(&m->ready);
+  for (;;)
+    pause();
+}
+
+static void test_a_living_child_does_not_make_a_dead_parent_look_alive(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 8, 4096);
+  busq_peer *a = join("a");
+  const pid_t pid = in_a_child(parent_body, m);
+  wait_for(&m->ready, 1);
+  said(a, "parent", "are you there?");
+  murder(pid);
+  CHECK_EQUAL(kill(m->grandchild, 0), 0);
+  CHECK_EQUAL(say(a, "parent", "are you there?"), BUSQ_PEER_DEAD);
+  leave(join("parent"));
+  tell(&m->is_over);
+  part();
+  munmap(m, sizeof *m);
+}
+
+/* ---- death ---- */
+
+static void waiting_body(void *argument)
+{
+  meeting *m = argument;
+  arrive();
+  join("bob");
+  tell(&m->ready);
+  for (;;)
+    pause();
+}
+
+static void test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 64, 1 << 16);
+  busq_peer *a = join("a"), *c = join("c");
+  for (uint32_t round = 1; round <= 20; round++) {
+    uint64_t targets[2];
+    const pid_t pid = in_a_child(waiting_body, m);
+    wait_for(&m->ready, round);
+    CHECK_EQUAL(look_up(a, "bob c", targets), 2);
+    for (int i = 0; i < 10; i++)
+      said(a, "bob", "unread");
+    kill(pid, SIGKILL);
+    siginfo_t info;
+    CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0); /* dead, but nobody has asked after him yet: a zombie */
+    CHECK_EQUAL(busq_peer_send(a, targets, 2, "x", 1, 0), BUSQ_PEER_DEAD);
+    CHECK_EQUAL(busq_peer_failed_target(a), targets[0]);
+    hears(c, "");
+    end_of(pid);
+  }
+  leave(join("bob"));
+  leave(a);
+  leave(c);
+  CHECK_EQUAL(used_bytes(), 0);
+  part();
+  munmap(m, sizeof *m);
+}
+
+static void test_the_stopped_are_not_dead(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 8, 4096);
+  busq_peer *a = join("a"), *other;
+  const pid_t pid = in_a_child(waiting_body, m);
+  wait_for(&m->ready, 1);
+  CHECK(kill(pid, SIGSTOP) == 0);
+  sleep_ms(200);
+  said(a, "bob", "take your time");
+  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
+  murder(pid);
+  part();
+  munmap(m, sizeof *m);
+}
+
+static void talking_body(void *argument)
+{
+  meeting *m = argument;
+  arrive();
+  busq_peer *bob = join("bob");
+  for (int i = 0; i < 50; i++)
+    said(bob, "a", "b");
+  tell(&m->ready);
+  for (;;)
+    pause();
+}
+
+static void test_what_the_killed_had_sent_is_received(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 64, 1 << 16);
+  busq_peer *a = join("a");
+  const pid_t pid = in_a_child(talking_body, m);
+  wait_for(&m->ready, 1);
+  murder(pid);
+  busq_peer *next = join("bob");
+  said(next, "a", "n");
+  const char *text = heard(a);
+  CHECK_EQUAL(strlen(text), 2 * 51 - 1);
+  CHECK_TEXT(text + 2 * 49, "b n");
+  part();
+  munmap(m, sizeof *m);
+}
+
+/* ---- waiting ---- */
+
+typedef struct {
+  busq_peer *peer;
+  uint64_t target;
+  int result;
+  uint64_t ended_ns;
+} waiter;
+
+static void *receive_waiting(void *argument)
+{
+  waiter *self = argument;
+  busq_message message;
+  uint32_t count;
+  do
+    self->result = busq_peer_recv(self->peer, &message, 1, &count, FOR_EVER_NS);
+  while (self->result == BUSQ_INTERRUPTED);
+  self->ended_ns = now_ns();
+  if (self->result == BUSQ_OK)
+    busq_peer_release(self->peer, &message);
+  return NULL;
+}
+
+static void *send_waiting(void *argument)
+{
+  waiter *self = argument;
+  do
+    self->result = busq_peer_send(self->peer, &self->target, 1, "x", 1, FOR_EVER_NS);
+  while (self->result == BUSQ_INTERRUPTED);
+  self->ended_ns = now_ns();
+  return NULL;
+}
+
+static pthread_t begin_waiting(void *(*body)(void *), waiter *self)
+{
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, body, self) == 0);
+  sleep_ms(30);
+  return thread;
+}
+
+/* Far less than what sleeping for a slice by mistake would cost, each time. */
+static void ended_with(pthread_t thread, const waiter *self, int result, uint64_t since_ns)
+{
+  CHECK(pthread_join(thread, NULL) == 0);
+  CHECK_EQUAL(self->result, result);
+  CHECK(self->ended_ns - since_ns < UINT64_C(20000000000));
+}
+
+static void test_a_sleeping_receiver_is_woken_by_a_message(void)
+{
+  meet(3, 8, 4096);
+  waiter w = {.peer = join("b")};
+  busq_peer *a = join("a");
+  uint64_t slept_ns = 0;
+  for (int i = 0; i < 10; i++) {
+    const pthread_t thread = begin_waiting(receive_waiting, &w);
+    const uint64_t sent_ns = now_ns();
+    said(a, "b", "wake up");
+    ended_with(thread, &w, BUSQ_OK, sent_ns);
+    slept_ns += w.ended_ns - sent_ns;
+  }
+  printf("    woken after %" PRIu64 " us on average\n", slept_ns / 10000);
+  part();
+}
+
+static void test_a_receiver_that_waits_learns_of_shutdown_and_of_closing(void)
+{
+  meet(3, 8, 4096);
+  waiter w = {.peer = join("b")};
+  pthread_t thread = begin_waiting(receive_waiting, &w);
+  uint64_t since_ns = now_ns();
+  CHECK_EQUAL(busq_peer_close(w.peer), BUSQ_OK);
+  ended_with(thread, &w, BUSQ_CLOSED, since_ns);
+  w.peer = join("c");
+  thread = begin_waiting(receive_waiting, &w);
+  since_ns = now_ns();
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+  ended_with(thread, &w, BUSQ_SHUTDOWN, since_ns);
+  part();
+}
+
+static void test_a_sender_that_waits_for_room_goes_on_when_there_is_some(void)
+{
+  meet(3, 2, 4096);
+  busq_peer *b = join("b");
+  waiter w = {.peer = join("a")};
+  CHECK_EQUAL(look_up(w.peer, "b", &w.target), 1);
+  for (int i = 0; i < 10; i++) {
+    said(w.peer, "b", "1");
+    said(w.peer, "b", "2");
+    const pthread_t thread = begin_waiting(send_waiting, &w);
+    const uint64_t since_ns = now_ns();
+    busq_message message;
+    CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
+    busq_peer_release(b, &message);
+    ended_with(thread, &w, BUSQ_OK, since_ns);
+    hears(b, "2 x");
+  }
+  part();
+}
+
+static void test_a_sender_that_waits_for_a_dead_receiver_is_told(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 2, 4096);
+  waiter w = {.peer = join("a")};
+  const pid_t pid = in_a_child(waiting_body, m);
+  wait_for(&m->ready, 1);
+  CHECK_EQUAL(look_up(w.peer, "bob", &w.target), 1);
+  said(w.peer, "bob", "1");
+  said(w.peer, "bob", "2");
+  const pthread_t thread = begin_waiting(send_waiting, &w);
+  const uint64_t since_ns = now_ns();
+  murder(pid);
+  ended_with(thread, &w, BUSQ_PEER_DEAD, since_ns);
+  part();
+  munmap(m, sizeof *m);
+}
+
+static void test_after_shutdown_what_is_there_is_received_and_nothing_is_sent(void)
+{
+  meet(3, 8, 4096);
+  busq_peer *a = join("a"), *b = join("b"), *c;
+  busq_message message;
+  said(a, "b", "1");
+  said(a, "b", "2");
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+  CHECK_EQUAL(say(a, "b", "3"), BUSQ_SHUTDOWN);
+  CHECK_EQUAL(try_join("c", &c), BUSQ_SHUTDOWN);
+  hears(b, "1 2");
+  CHECK_EQUAL(take_now(b, &message), BUSQ_SHUTDOWN);
+  part();
+}
+
+static bool is_readable(int fd)
+{
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  CHECK(poll(&entry, 1, 0) >= 0);
+  return entry.revents & POLLIN;
+}
+
+static void late_body(void *argument)
+{
+  meeting *m = argument;
+  arrive();
+  busq_peer *c = join("c");
+  wait_for(&m->go_on, 1);
+  sleep_ms(20);
+  said(c, "b", "from afar");
+}
+
+static void test_the_descriptor_is_readable_while_there_is_something_to_receive(void)
+{
+  meeting *m = shared_memory(sizeof *m);
+  meet(3, 8, 4096);
+  busq_peer *a = join("a"), *b = join("b");
+  int fd;
+  CHECK_EQUAL(busq_peer_fileno(b, &fd), BUSQ_OK);
+  CHECK(!is_readable(fd));
+  said(a, "b", "1");
+  said(a, "b", "2");
+  CHECK(is_readable(fd));
+  busq_message message;
+  CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
+  busq_peer_release(b, &message);
+  CHECK(is_readable(fd));
+  hears(b, "2");
+  CHECK(!is_readable(fd));
+  const pid_t pid = in_a_child(late_body, m);
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  tell(&m->go_on);
+  CHECK_EQUAL(poll(&entry, 1, 20000), 1);
+  hears(b, "from afar");
+  ends_well(pid);
+  part();
+  munmap(m, sizeof *m);
+}
+
+/* ---- a company in which anybody may be killed at any time ---- */
+
+#define N_MORTALS 5
+
+typedef struct {
+  uint32_t index;
+  uint64_t seed;
+} mortal;
+
+/* Joins, talks to whoever is there, listens, leaves; for as long as it lives. */
+static void mortal_body(void *argument)
+{
+  const mortal *self = argument;
+  check_chance chance = {self->seed};
+  arrive();
+  for (;;) {
+    busq_peer *peer;
+    const char name[] = {'m', (char)('0' + self->index), '\0'};
+    const int joined = try_join(name, &peer);
+    CHECK(joined == BUSQ_OK || joined == BUSQ_NO_SPACE);
+    if (joined == BUSQ_NO_SPACE)
+      continue; /* what the last life of somebody had sent must be received first */
+    for (uint64_t turn = check_below(&chance, 2000); turn > 0; turn--) {
+      static char bytes[20000];
+      uint64_t targets[N_MORTALS];
+      uint32_t count = 0;
+      for (uint32_t i = 0; i < N_MORTALS; i++) {
+        const char to[] = {'m', (char)('0' + i), '\0'};
+        count += check_below(&chance, 2) && busq_peer_lookup(peer, to, 2, &targets[count]) == BUSQ_OK;
+      }
+      const int sent = count ? busq_peer_send(peer, targets, count, bytes,
+                                              check_below(&chance, 20) ? check_below(&chance, 500) : sizeof bytes, 0)
+                             : BUSQ_OK;
+      CHECK(sent == BUSQ_OK || sent == BUSQ_FULL || sent == BUSQ_PEER_DEAD);
+      busq_message messages[4];
+      const int received = busq_peer_recv(peer, messages, 4, &count, check_below(&chance, 4) ? 0 : 2000000);
+      CHECK(received == BUSQ_OK || received == BUSQ_EMPTY || received == BUSQ_INTERRUPTED);
+      for (uint32_t i = 0; received == BUSQ_OK && i < count; i++)
+        busq_peer_release(peer, &messages[i]);
+    }
+    leave(peer);
+  }
+}
+
+/* Everybody is dead now: every slot can be had again, and no memory is in use. */
+static void nothing_is_left(uint32_t peers)
+{
+  busq_peer *next[COMPANY_PEERS_MAX];
+  for (uint32_t i = 0; i < peers; i++) {
+    const char name[] = {'n', (char)('0' + i), '\0'};
+    next[i] = join(name);
+  }
+  for (uint32_t i = 0; i < peers; i++)
+    hears(next[i], "");
+  for (uint32_t i = 0; i < peers; i++)
+    leave(next[i]);
+  CHECK_EQUAL(used_bytes(), 0);
+}
+
+static void test_anybody_killed_at_any_time_leaves_nothing_behind(uint64_t seed)
+{
+  mortal mortals[N_MORTALS];
+  pid_t pids[N_MORTALS];
+  check_chance chance = {seed};
+  const uint64_t n_murders = check_share(150);
+  meet(N_MORTALS + 1, 8, 1 << 17);
+  for (uint32_t i = 0; i < N_MORTALS; i++) {
+    mortals[i] = (mortal){i, check_next(&chance)};
+    pids[i] = in_a_child(mortal_body, &mortals[i]);
+  }
+  for (uint64_t round = 0; round < n_murders; round++) {
+    const uint32_t i = (uint32_t)check_below(&chance, N_MORTALS);
+    const struct timespec pause = {0, (long)check_below(&chance, 5000000)};
+    nanosleep(&pause, NULL);
+    murder(pids[i]);
+    mortals[i].seed = check_next(&chance);
+    pids[i] = in_a_child(mortal_body, &mortals[i]);
+  }
+  for (uint32_t i = 0; i < N_MORTALS; i++)
+    murder(pids[i]);
+  nothing_is_left(N_MORTALS + 1);
+  part();
+}
+
+int main(int n_arguments, char **arguments)
+{
+  check_begin();
+  const uint64_t seed = check_seed(n_arguments, arguments);
+  CHECK_RUN(test_a_name_belongs_to_one_live_peer);
+  CHECK_RUN(test_names_that_are_no_names_are_refused);
+  CHECK_RUN(test_a_full_bus_takes_nobody_until_somebody_leaves);
+  CHECK_RUN(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last);
+  CHECK_RUN(test_messages_of_one_who_left_still_arrive_with_his_name);
+  CHECK_RUN(test_what_one_who_left_had_not_read_takes_no_memory);
+  CHECK_RUN(test_many_lives_leave_nothing_behind);
+  CHECK_RUN(test_a_message_stays_where_it_is_while_it_is_held);
+  CHECK_RUN(test_held_messages_keep_their_places_and_give_them_back_in_any_order);
+  CHECK_RUN(test_a_held_message_outlives_the_closing_of_its_receiver);
+  CHECK_RUN(test_a_child_can_not_use_its_parents_peer_but_one_of_its_own);
+  CHECK_RUN(test_a_living_child_does_not_make_a_dead_parent_look_alive);
+  CHECK_RUN(test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free);
+  CHECK_RUN(test_the_stopped_are_not_dead);
+  CHECK_RUN(test_what_the_killed_had_sent_is_received);
+  CHECK_RUN(test_a_sleeping_receiver_is_woken_by_a_message);
+  CHECK_RUN(test_a_receiver_that_waits_learns_of_shutdown_and_of_closing);
+  CHECK_RUN(test_a_sender_that_waits_for_room_goes_on_when_there_is_some);
+  CHECK_RUN(test_a_sender_that_waits_for_a_dead_receiver_is_told);
+  CHECK_RUN(test_after_shutdown_what_is_there_is_received_and_nothing_is_sent);
+  CHECK_RUN(test_the_descriptor_is_readable_while_there_is_something_to_receive);
+  CHECK_RUN(test_anybody_killed_at_any_time_leaves_nothing_behind, seed);
+  return 0;
+}
