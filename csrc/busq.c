@@ -309,12 +309,11 @@ static int receive_ready(busq_peer *peer)
  * waiting senders do without. */
 static void receive_tidy(busq_peer *peer)
 {
-  enum { EXTENTS_KEPT = 2 };
   busq_fence_full();
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
   busq_latch_acquire(&peer->send_latch);
-  if (!busq_load_relaxed(&peer->is_closed))
-    busq_arena_collect(&peer->arena, EXTENTS_KEPT);
+  if (!busq_load_relaxed(&peer->is_closed) && peer->arena.owned)
+    busq_arena_collect(&peer->arena);
   busq_latch_release(&peer->send_latch);
 }
 

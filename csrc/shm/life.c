@@ -422,7 +422,8 @@ static int peer_take_locks(busq_peer *peer, const char *name, size_t name_bytes)
   peer->lock_fd = lock_open(bus);
   if (peer->lock_fd < 0)
     return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
-  if (lock_try(peer->lock_fd, LOCK_OF_NAME(name_hash(name, name_bytes))) < 0) {
+  peer->name_lock = LOCK_OF_NAME(name_hash(name, name_bytes));
+  if (lock_try(peer->lock_fd, peer->name_lock) < 0) {
     if (errno == EAGAIN || errno == EACCES)
       return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\"; choose another name", bus->name,
                         (int)name_bytes, name);
@@ -505,7 +506,7 @@ int busq_peer_close(busq_peer *peer)
     peer_discard_queue(peer);
     BUSQ_STEP("leave");
     busq_fifo_close(peer);
-    lock_drop(peer->lock_fd, LOCK_OF_NAME(name_hash(peer->self->name, peer->self->name_bytes)));
+    lock_drop(peer->lock_fd, peer->name_lock);
     busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING));
     BUSQ_STEP("leave");
     if (!peer->pins)

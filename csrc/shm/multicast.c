@@ -241,7 +241,10 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
   do {
     const busq_ring_outcome outcome = busq_ring_place(&ring, known->incarnation, multicast->proposal, stamp,
                                                       ring.slot_count, &known->head_seen, &claim);
-    /* There is a slot for every peer's message (see destination_room), so a full ring is a damaged one. */
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
+      peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+      return BUSQ_FULL;
+    }
     if (BUSQ_UNLIKELY(outcome != BUSQ_RING_ACCEPTED && outcome != BUSQ_RING_LATE)) {
       busq_arena_release(peer->bus, peer->slot, multicast->record, index);
       return outcome == BUSQ_RING_GONE ? BUSQ_OK : queue_damaged(peer, slot);
@@ -275,6 +278,17 @@ static bool record_swap(busq_record *record, uint64_t tag, uint32_t from, uint64
   BUSQ_STEP("state");
   /* SYNC POINT commit: every clock that this message needs raised comes before it counts as committed. */
   return busq_pair_cas(&record->state, &expected, (busq_pair){tag | to, to_timestamp});
+}
+
+/* There is a slot for every peer's message (see destination_room), but a reader that loses patience with holes may use them up
+ * while its head stands still.  Nothing is final before the commit: take it back, as if it had never been begun.  The references
+ * die with the attempt, and readers that they blocked may go on. */
+static void multicast_undo(busq_peer *peer, const busq_multicast *multicast)
+{
+  (void)record_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_FREE, 0);
+  busq_fence_full();
+  for (uint32_t i = 0; i < multicast->n_targets; i++)
+    busq_wake_reader(peer, peer->destinations[i]);
 }
 
 /* The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands. */
@@ -313,12 +327,16 @@ static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_
   busq_store_relaxed(&record->proposal, multicast.proposal);
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
 
-  /* Stage.  From the first reference on nothing below can fail, but for damage. */
+  /* Stage.  What can be foreseen to fail has failed before. */
   for (uint32_t i = 0; i < n_targets; i++) {
     BUSQ_STEP("stage");
-    const int damaged = multicast_stage(peer, &multicast, i);
-    if (damaged)
-      result = damaged;
+    const int outcome = multicast_stage(peer, &multicast, i);
+    if (BUSQ_UNLIKELY(outcome == BUSQ_FULL)) {
+      multicast_undo(peer, &multicast);
+      return BUSQ_FULL;
+    }
+    if (BUSQ_UNLIKELY(outcome != BUSQ_OK))
+      result = outcome;
   }
 
   /* Commit: at once where every queue accepted the proposal. */
@@ -337,7 +355,7 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
   /* A multicast that found a damaged queue has reached the others. */
-  if (BUSQ_UNLIKELY(result != BUSQ_OK && n_targets == 1)) {
+  if (BUSQ_UNLIKELY(result != BUSQ_OK && (n_targets == 1 || result == BUSQ_FULL))) {
     busq_arena_cancel(&peer->arena, bytes, record);
     return result;
   }
@@ -354,7 +372,7 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
 void busq_multicast_share_memory_slow(busq_peer *peer)
 {
   busq_store_relaxed(&peer->memory_wanted_seen, busq_load_acquire(&peer->bus->header->memory_wanted));
-  busq_arena_collect(&peer->arena, 0);
+  busq_arena_collect(&peer->arena);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)

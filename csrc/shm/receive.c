@@ -76,8 +76,9 @@ static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *f
   found->key.sender = reference.sender;
   found->key.sequence = reference.tag;
   if (BUSQ_UNLIKELY((state & 3) != BUSQ_PHASE_COMMITTED)) {
-    found->key.timestamp = busq_load_relaxed(&record->proposal);
-    return LOOK_BLOCKED;
+    found->key.timestamp = busq_load_acquire(&record->proposal);
+    /* Undone and used again since we read its state, its proposal would be that of a later message: too high a bound. */
+    return busq_load_relaxed(&record->state.lo) == state ? LOOK_BLOCKED : look(peer, position, found);
   }
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
