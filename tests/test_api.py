@@ -478,6 +478,23 @@ def test_a_sender_finds_the_new_peer_of_an_old_name(bus: busq.Bus) -> None:
     assert len(alice.recv_many(99)) == 20
 
 
+def test_a_remembered_name_and_a_new_one_may_have_the_same_slot(bus: busq.Bus) -> None:
+    alice, first = bus.join("alice"), bus.join("x")
+    alice.send("x", b"alice remembers where x is")
+    first.close()
+    y, x = bus.join("y"), bus.join("x")  # y gets the place that x had
+    alice.send(["x", "y"], b"hello")
+    assert x.recv(timeout=0).data == y.recv(timeout=0).data == b"hello"
+    x.close()
+    y.close()
+    z = bus.join("z")
+    for to in (["x", "z"], ["y", "z"], ["x", "y"]):
+        with pytest.raises((busq.PeerDead, busq.UnknownPeer)):
+            alice.send(to, b"too late")
+    with pytest.raises(busq.Empty):
+        z.recv(timeout=0)
+
+
 def test_when_all_slots_are_taken_joining_is_no_space(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus(peers=2)
     alice, bob = bus.join("alice"), bus.join("bob")

@@ -85,6 +85,7 @@ typedef struct {
   uint32_t op;
   const char *where;
   bool is_idle;  /* found nothing to receive, or no room, since anybody else took a step */
+  bool is_stirred; /* somebody else changed something while it looked: waiting begins with another look */
   bool is_tried; /* and has lost patience since then, in vain */
   bool loses_patience;
   bool is_done;
@@ -274,6 +275,7 @@ static void explore_send(explore_actor *self, const explore_op *op)
   }
   explore_note(self->peer, BUSQ_EVENT_SEND, op->message, bits);
   for (;;) {
+    self->is_stirred = false;
     const int result = busq_peer_send(explore_peers[self->peer].peer, targets, op->n_targets, &op->message, 1, 0);
     if (result == BUSQ_OK)
       return;
@@ -285,7 +287,7 @@ static void explore_send(explore_actor *self, const explore_op *op)
       snprintf(explore_fault, sizeof explore_fault, "sending %u: result %d, %s", op->message, result, busq_error_text());
       return;
     }
-    self->is_idle = true;
+    self->is_idle = !self->is_stirred;
     explore_yield("full");
   }
 }
@@ -574,7 +576,7 @@ static void explore_hash_peer(explore_hash *hash, const busq_peer *peer)
 static void explore_hash_actor(explore_hash *hash, const explore_actor *actor)
 {
   const coroutine *self = &explore_coroutines[actor->index];
-  const uint64_t facts[] = {actor->op, (uint64_t)(uintptr_t)actor->where, actor->is_idle, actor->is_tried, actor->is_done,
+  const uint64_t facts[] = {actor->op, (uint64_t)(uintptr_t)actor->where, actor->is_idle, actor->is_stirred, actor->is_tried, actor->is_done,
                             actor->is_dead};
   size_t bytes;
   explore_hash_bytes(hash, facts, sizeof facts);
@@ -687,6 +689,7 @@ typedef struct {
   busq_pair slot;
   uint32_t events;
   bool is_looking;
+  bool is_undoing; /* a send that ends with Full here has taken references back, which others may have waited for */
 } explore_before;
 
 static explore_before explore_observe(const explore_actor *actor)
@@ -696,7 +699,8 @@ static explore_before explore_observe(const explore_actor *actor)
   explore_before before = {.head = peer->head,
                            .life = busq_load_relaxed(&company_bus->slots[explore_actors[0].peer].life),
                            .slot = *busq_ring_slot(&peer->ring, peer->scan),
-                           .events = explore_logs[actor->peer].count};
+                           .events = explore_logs[actor->peer].count,
+                           .is_undoing = strcmp(actor->where, "state") == 0 || strcmp(actor->where, "wake") == 0};
   for (unsigned i = 0; i < sizeof looking / sizeof looking[0]; i++)
     before.is_looking |= strcmp(actor->where, looking[i]) == 0;
   return before;
@@ -708,14 +712,16 @@ static bool explore_has_changed(const explore_actor *actor, explore_before befor
   if (after.head != before.head || after.life != before.life || after.events != before.events ||
       after.slot.lo != before.slot.lo || after.slot.hi != before.slot.hi)
     return true;
-  return !before.is_looking && !actor->is_idle;
+  return !before.is_looking && (!actor->is_idle || before.is_undoing);
 }
 
 static void explore_others_may_look_again(uint32_t index)
 {
   for (uint32_t i = 0; i < explore_n_actors; i++)
-    if (i != index)
+    if (i != index) {
       explore_actors[i].is_idle = explore_actors[i].is_tried = false;
+      explore_actors[i].is_stirred = true;
+    }
 }
 
 static void explore_take(char choice)
@@ -754,30 +760,42 @@ static bool explore_is_gone(uint32_t peer)
   return explore_peers[peer].peer->is_closed || (explore_actors[0].is_dead && peer == explore_actors[0].peer);
 }
 
-/* Without further choice: everybody finishes what he is doing, then everything is received. */
-static void explore_finish(void)
+/* Without further choice: everybody goes on until nobody can. */
+static void explore_let_run(void)
 {
   char choices[3 * EXPLORE_ACTORS_MAX];
-  explore_is_finishing = true;
-  if (explore_scene->patience)
-    explore_patience_left = EXPLORE_DEPTH_MAX;
   for (uint32_t steps = 0;; steps++) {
     uint32_t count = explore_choices(choices);
     while (count && choices[count - 1] == EXPLORE_KILL)
       count--;
     if (!count)
-      break;
+      return;
     if (steps == 10 * EXPLORE_DEPTH_MAX) {
       snprintf(explore_fault, sizeof explore_fault, "they go round in circles and do not come to an end");
-      break;
+      return;
     }
     explore_take(choices[0]);
   }
-  for (uint32_t i = 0; i < explore_scene->peers; i++) {
-    if (explore_is_gone(i))
-      continue;
-    while (explore_receive(i))
-      ;
+}
+
+/* Everybody finishes what he is doing, and everything is received, also by peers without an actor that receives. */
+static void explore_finish(void)
+{
+  bool has_moved = true;
+  explore_is_finishing = true;
+  if (explore_scene->patience)
+    explore_patience_left = EXPLORE_DEPTH_MAX;
+  while (has_moved && !explore_fault[0]) {
+    explore_let_run();
+    has_moved = false;
+    for (uint32_t i = 0; i < explore_scene->peers; i++) {
+      const uint64_t head = explore_peers[i].peer->head;
+      while (!explore_is_gone(i) && explore_receive(i))
+        ;
+      has_moved |= explore_peers[i].peer->head != head;
+    }
+    if (has_moved)
+      explore_others_may_look_again(EXPLORE_ACTORS_MAX);
   }
 }
 

@@ -4,6 +4,7 @@
  *
  *      test_explore_steps                          every scenario
  *      test_explore_steps SCENARIO...              those whose names contain one of these words
+ *      test_explore_steps --first                  up to the first that fails
  *      test_explore_steps --follow SCENARIO STEPS  one schedule, aloud
  */
 #include "explore.h"
@@ -219,7 +220,10 @@ int main(int n_arguments, char **arguments)
   if (n_arguments == 4 && strcmp(arguments[1], "--follow") == 0)
     return follow(arguments[2], arguments[3]);
   bool is_good = true;
-  for (uint32_t i = 0; i < N_SCENARIOS; i++) {
+  const bool stops_at_first = n_arguments == 2 && strcmp(arguments[1], "--first") == 0;
+  if (stops_at_first)
+    n_arguments = 1;
+  for (uint32_t i = 0; i < N_SCENARIOS && (is_good || !stops_at_first); i++) {
     explore_result result;
     check_test = scenarios[i].name;
     if (!is_asked_for(scenarios[i].name, n_arguments - 1, arguments + 1))
