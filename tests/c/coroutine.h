@@ -45,10 +45,11 @@ typedef struct {
   _Alignas(64) char stack[COROUTINE_STACK_BYTES];
 } coroutine;
 
-static jmp_buf coroutine_caller_registers;
 static ucontext_t coroutine_caller_context;
 static coroutine *coroutine_now;
-#ifdef COROUTINE_ASAN
+#ifndef COROUTINE_ASAN
+static jmp_buf coroutine_caller_registers;
+#else
 static const void *coroutine_caller_stack;
 static size_t coroutine_caller_stack_bytes;
 #endif
