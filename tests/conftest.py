@@ -55,7 +55,7 @@ def bus_directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix=f"busq-tests-{os.getpid()}-", dir=base))
     former = os.environ.get("BUSQ_DIR")
     os.environ["BUSQ_DIR"] = str(path)
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated"))  # which tears everything down
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: everything is torn down
     yield path
     if former is None:
         del os.environ["BUSQ_DIR"]

@@ -21,6 +21,7 @@
 #include <ucontext.h>
 
 #define COROUTINE_STACK_BYTES (128u << 10)
+#define COROUTINE_USED_BYTES (4u << 10) /* as a rule */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define COROUTINE_ASAN 1
@@ -99,6 +100,8 @@ static inline void coroutine_init(coroutine *self, void (*body)(void *argument),
   self->is_started = false;
   self->stack_pointer = self->stack + sizeof self->stack;
   memset(self->registers, 0, sizeof self->registers);
+  /* What an earlier run has left in places that nobody writes to would make equal states look different. */
+  memset(self->stack + sizeof self->stack - COROUTINE_USED_BYTES, 0, COROUTINE_USED_BYTES);
 }
 
 static void coroutine_first_run(void)

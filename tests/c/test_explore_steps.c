@@ -4,6 +4,7 @@
  *
  *      test_explore_steps                          every scenario
  *      test_explore_steps SCENARIO...              those whose names contain one of these words
+ *      test_explore_steps --deep                   every scenario, with more preemptions and less patience; takes an hour
  *      test_explore_steps --first                  up to the first that fails
  *      test_explore_steps --follow SCENARIO STEPS  one schedule, aloud
  */
@@ -150,7 +151,7 @@ static const explore_scenario scenarios[] = {
         .name = "a sender who dies anywhere",
         .parts = {{0, "send 1 to p2 p3"}, {1, "send 2 to p2 p3"}, {2, "receive"}, {3, "receive"}},
         .steps = "place publish state raise skip undo bury",
-        .patience = 2,
+        .patience = 1,
         .may_die = true,
     },
     {
@@ -214,27 +215,37 @@ static void test_leaving_out_seen_states_misses_nothing(void)
   }
 }
 
+/* True if it ends well, whatever happens. */
+static bool search(explore_scenario scene, bool is_deep, const char *program)
+{
+  explore_result result;
+  check_test = scene.name;
+  if (is_deep) {
+    scene.preemptions += scene.preemptions ? 2 : 0;
+    scene.patience += scene.patience ? 1 : 0;
+  }
+  if (explore_run(&scene, is_deep ? UINT64_MAX : check_share(STATES_MAX), true, &result))
+    return true;
+  explore_follow(&scene, result.schedule);
+  printf("    again: %s --follow \"%s\" %s\n", program, scene.name, result.schedule);
+  return false;
+}
+
 int main(int n_arguments, char **arguments)
 {
-  check_begin();
-  if (n_arguments == 4 && strcmp(arguments[1], "--follow") == 0)
-    return follow(arguments[2], arguments[3]);
+  const char *option = n_arguments > 1 && strncmp(arguments[1], "--", 2) == 0 ? arguments[1] : "";
+  const bool is_deep = strcmp(option, "--deep") == 0, stops_at_first = strcmp(option, "--first") == 0;
+  const int n_options = *option ? 2 : 1;
   bool is_good = true;
-  const bool stops_at_first = n_arguments == 2 && strcmp(arguments[1], "--first") == 0;
-  if (stops_at_first)
-    n_arguments = 1;
-  for (uint32_t i = 0; i < N_SCENARIOS && (is_good || !stops_at_first); i++) {
-    explore_result result;
-    check_test = scenarios[i].name;
-    if (!is_asked_for(scenarios[i].name, n_arguments - 1, arguments + 1))
-      continue;
-    if (!explore_run(&scenarios[i], check_share(STATES_MAX), true, &result)) {
-      is_good = false;
-      explore_follow(&scenarios[i], result.schedule);
-      printf("    again: %s --follow \"%s\" %s\n", arguments[0], scenarios[i].name, result.schedule);
-    }
-  }
-  if (is_good && n_arguments == 1)
+  check_begin();
+  if (is_deep)
+    alarm(0);
+  if (n_arguments == 4 && strcmp(option, "--follow") == 0)
+    return follow(arguments[2], arguments[3]);
+  for (uint32_t i = 0; i < N_SCENARIOS && (is_good || !stops_at_first); i++)
+    if (is_asked_for(scenarios[i].name, n_arguments - n_options, arguments + n_options))
+      is_good &= search(scenarios[i], is_deep, arguments[0]);
+  if (is_good && n_arguments == n_options)
     CHECK_RUN(test_leaving_out_seen_states_misses_nothing);
   return is_good ? 0 : 1;
 }
