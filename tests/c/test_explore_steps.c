@@ -4,7 +4,7 @@
  *
  *      test_explore_steps                          every scenario
  *      test_explore_steps SCENARIO...              those whose names contain one of these words
- *      test_explore_steps --deep                   every scenario, with more preemptions and less patience; takes an hour
+ *      test_explore_steps --deep                   every scenario, and more of it: takes long
  *      test_explore_steps --first                  up to the first that fails
  *      test_explore_steps --follow SCENARIO STEPS  one schedule, aloud
  */
