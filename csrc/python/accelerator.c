@@ -424,10 +424,16 @@ static int port_wait(Port *self, int64_t deadline_ns)
   return result;
 }
 
-static PyObject *raise_empty(void)
+/* The same for a call with a timeout, whose deadline counts from its first wait; -1 with Empty where nothing came. */
+static int port_await(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
 {
+  if (timeout_ns > 0 && *deadline_ns == timeout_ns)
+    *deadline_ns = now_ns() + timeout_ns;
+  const int result = port_wait(self, *deadline_ns);
+  if (result != BUSQ_EMPTY)
+    return result;
   PyErr_SetString(empty_error, "nothing came before the timeout");
-  return NULL;
+  return -1;
 }
 
 static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
@@ -439,13 +445,8 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
     Message *message = port_recv_fast(self, &result);
     if (message)
       return (PyObject *)message;
-    if (result == BUSQ_EMPTY) {
-      if (deadline_ns == timeout_ns && timeout_ns > 0)
-        deadline_ns = now_ns() + timeout_ns;
-      result = port_wait(self, deadline_ns);
-    }
     if (result == BUSQ_EMPTY)
-      return raise_empty();
+      result = port_await(self, timeout_ns, &deadline_ns);
     if (result == -1)
       return NULL;
   }
@@ -503,13 +504,8 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
     Py_XDECREF(list);
     if (is_error)
       return NULL;
-    if (result == BUSQ_EMPTY) {
-      if (deadline_ns == timeout_ns && timeout_ns > 0)
-        deadline_ns = now_ns() + timeout_ns;
-      result = port_wait(self, deadline_ns);
-    }
     if (result == BUSQ_EMPTY)
-      return raise_empty();
+      result = port_await(self, timeout_ns, &deadline_ns);
     if (result == -1)
       return NULL;
   }
