@@ -262,8 +262,8 @@ class PythonPort:
             result = self._send_targets(targets, payload, len(payload), deadline)
             if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID):
                 break
-            # What we knew of a receiver may be out of date: it has joined again since, or somebody else has its slot, so that
-            # the two look like one receiver given twice.  If not, looking up once more changes nothing.
+            # What we knew of a receiver may be out of date: it has joined again since, or somebody else has its slot,
+            # so that the two look like one receiver given twice.  If not, looking up once more changes nothing.
             self._forget(names)
             if not is_retry:
                 names, targets = self._resolve(names)
