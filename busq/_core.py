@@ -147,14 +147,24 @@ def encode_peer_name(name: Any) -> bytes:
 class _PythonMessage:
     """A message that was received: data, sender, kind, and view() for reading it in place."""
 
-    __slots__ = ("_data", "_is_viewed", "_sender", "_size", "_view")
+    __slots__ = ("_data", "_is_viewed", "_offer", "_redelivered", "_sender", "_size", "_view")
 
-    def __init__(self, data: bytes | None, view: memoryview | None, sender: str, size: int) -> None:
+    def __init__(
+        self,
+        data: bytes | None,
+        view: memoryview | None,
+        sender: str,
+        size: int,
+        redelivered: bool,
+        offer: tuple[PythonPort, Any] | None = None,
+    ) -> None:
         self._data = data
         self._view = view
         self._is_viewed = False
         self._sender = sender
         self._size = size
+        self._redelivered = redelivered
+        self._offer = offer  # how to acknowledge it, until that was done
 
     @property
     def kind(self) -> str:
@@ -176,6 +186,23 @@ class _PythonMessage:
     def sender(self) -> str:
         """The name of the peer that sent it."""
         return self._sender
+
+    @property
+    def redelivered(self) -> bool:
+        """True where a predecessor of this peer received the message and did not acknowledge it."""
+        return self._redelivered
+
+    def ack(self) -> None:
+        """Acknowledge the message: it will not come again.
+
+        Only what was received with ack=True needs it; for others, and the second time, it does nothing.
+
+        Errors: ShutDown where the peer was closed meanwhile, ForkedHandle in a forked child: then it will come again.
+        """
+        if self._offer is not None:
+            port, pinned = self._offer
+            check(lib.busq_peer_ack(port._handle, pinned))
+            self._offer = None
 
     def view(self) -> memoryview:
         """Return the payload as a read-only memoryview, without a copy.
@@ -293,13 +320,18 @@ class PythonPort:
 
     # ---- receiving ----
 
-    def _recv_slow(self, timeout: float | None = None) -> Any:
-        return self._recv_many_slow(1, timeout)[0]
+    def _fail_ack(self, result: int) -> NoReturn:
+        fail(result)
 
-    def _recv_many_slow(self, limit: int, timeout: float | None = None) -> list[Any]:
+    def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Any:
+        return self._recv_many_slow(1, timeout, ack=ack)[0]
+
+    def _recv_many_slow(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Any]:
         if not isinstance(limit, int) or limit < 1:
             raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
         deadline = Deadline(timeout)
+        if ack:
+            return self._recv_offered(limit, deadline)
         room = min(limit, _RECEIVE_BATCH)
         found = ffi.new("busq_message[]", room)
         count = ffi.new("uint32_t *")
@@ -310,6 +342,36 @@ class PythonPort:
         check(result)
         return [self._message(found[i]) for i in range(count[0])]
 
+    def _recv_offered(self, limit: int, deadline: Deadline) -> list[Any]:
+        messages: list[Any] = []
+        while not messages:
+            check(lib.busq_peer_receive_begin(self._handle))
+            try:
+                messages = self._offered(limit)
+            finally:
+                lib.busq_peer_receive_end(self._handle)
+            if not messages:
+                result = lib.busq_peer_wait(self._handle, deadline.left_ns())
+                check(lib.BUSQ_OK if result == lib.BUSQ_INTERRUPTED else result)
+        return messages
+
+    def _offered(self, limit: int) -> list[Any]:
+        """Take what is there, to be acknowledged later; the queue is held."""
+        messages: list[Any] = []
+        while len(messages) < limit:
+            found = ffi.new("busq_message *")
+            result = lib.busq_peer_receive_peek(self._handle, found)
+            if result == lib.BUSQ_EMPTY or (result and messages):
+                break
+            check(result)
+            data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
+            sender = self._name_of(found.sender, found.sender_incarnation)
+            lib.busq_peer_receive_take(self._handle, lib.BUSQ_TAKE_OFFERED)
+            messages.append(
+                _PythonMessage(data, None, sender, len(data), bool(found.is_redelivered), offer=(self, found))
+            )
+        return messages
+
     def _message(self, found: Any) -> _PythonMessage:
         sender = self._name_of(found.sender, found.sender_incarnation)
         if found.size_bytes > _COPY_BYTES_MAX:
@@ -317,10 +379,11 @@ class PythonPort:
             view = _view_pinned(
                 self, address, found.size_bytes, found.position, found.record, found.sender, found.mark
             )
-            return _PythonMessage(None, view, sender, found.size_bytes)
+            return _PythonMessage(None, view, sender, found.size_bytes, bool(found.is_redelivered))
         data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
+        redelivered = bool(found.is_redelivered)
         lib.busq_peer_release(self._handle, ffi.addressof(found))
-        return _PythonMessage(data, None, sender, len(data))
+        return _PythonMessage(data, None, sender, len(data), redelivered)
 
     send = _send_slow
     send_many = _send_many_slow

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
@@ -12,6 +14,22 @@ from busq._native import ffi, lib
 from busq.errors import ShutDown
 
 ORDERS = ("bus1",)
+
+_STATES = {
+    lib.BUSQ_PEER_LIVE: "live",
+    lib.BUSQ_PEER_CLOSING: "closing",
+    lib.BUSQ_PEER_CLOSED: "closed",
+    lib.BUSQ_PEER_UNBURIED: "dead, unnoticed",
+    lib.BUSQ_PEER_GONE: "dead",
+}
+_WAITS = {
+    lib.BUSQ_WAITING_NOT: None,
+    lib.BUSQ_WAITING_MESSAGE: "message",
+    lib.BUSQ_WAITING_BLOCKED: "blocked",
+    lib.BUSQ_WAITING_ROOM: "room",
+    lib.BUSQ_WAITING_MEMORY: "memory",
+}
+_WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
 class Peer(_core.Port):
@@ -27,11 +45,12 @@ class Peer(_core.Port):
     >>> busq.Bus.unlink("doc-peer")
     """
 
-    def __init__(self, bus: Bus, name: str) -> None:
+    def __init__(self, bus: Bus, name: str, *, resume: bool = False, durable: bool = False) -> None:
         encoded = _core.encode_peer_name(name)
         spin = bus._spin_ns()
         handle = ffi.new("busq_peer **")
-        _core.check(lib.busq_peer_join(bus._raw(), encoded, len(encoded), handle))
+        flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
+        _core.check(lib.busq_peer_join_as(bus._raw(), encoded, len(encoded), flags, handle))
         self._bus = bus
         self._name = name
         self._open(ffi.gc(handle[0], lib.busq_peer_free))
@@ -53,16 +72,19 @@ class Peer(_core.Port):
 
         It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
         and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
-        received.  From the first call on, a send that finds this peer waiting costs its sender a system call.
+        received, and every 50 ms of waiting it is readable for a moment, so that a sender that is killed just before it
+        announces its message keeps nobody waiting.  From the first call on, a send that finds this peer waiting costs its sender a system call.
         """
         found = ffi.new("int *")
         _core.check(lib.busq_peer_fileno(self._handle, found))
         return int(found[0])
 
     def close(self) -> None:
-        """Leave the bus.  What was not received is dropped; what was sent is delivered.  Closing twice is harmless.
+        """Leave the bus.  What was sent is delivered.  Closing twice is harmless.
 
-        Threads that wait on this peer get `ShutDown`.
+        What was not received, or not acknowledged, stays for a successor that joins with `resume=True`: if this peer was
+        durable, until it comes or `Bus.remove` drops it, and the queue goes on filling; otherwise for as long as
+        nobody needs its place or its memory.  Threads that wait on this peer get `ShutDown`.
         """
         lib.busq_peer_close(self._handle)
 
@@ -94,9 +116,10 @@ class Bus:
     A bus is a context manager that closes its handle; the file stays until `Bus.unlink`.
     """
 
-    def __init__(self, handle: Any, name: str) -> None:
+    def __init__(self, handle: Any, name: str, directory: str) -> None:
         self._handle: Any = ffi.gc(handle, lib.busq_bus_free)
         self._name = name
+        self._directory = os.path.abspath(directory)
 
     @classmethod
     def create(
@@ -136,12 +159,12 @@ class Bus:
             sizes = f"peers={peers}, capacity={capacity}, arena={arena}, permissions={permissions}"
             raise ValueError(f"{sizes}: {error}") from None
         handle = ffi.new("busq_bus **")
-        directory = _core.default_directory().encode()
-        result = lib.busq_bus_create(directory, encoded, config, handle)
+        directory = _core.default_directory()
+        result = lib.busq_bus_create(os.fsencode(directory), encoded, config, handle)
         if result == lib.BUSQ_EXISTS and exist_ok:
             return cls.open(name)
         _core.check(result)
-        return cls(handle[0], name)
+        return cls(handle[0], name, directory)
 
     @classmethod
     def open(cls, name: str) -> Bus:
@@ -149,10 +172,14 @@ class Bus:
 
         Errors: FileNotFoundError if there is none; VersionMismatch, CorruptSegment, PermissionError, ValueError.
         """
+        return cls._open(name, _core.default_directory())
+
+    @classmethod
+    def _open(cls, name: str, directory: str) -> Bus:
         encoded = _core.encode_bus_name(name)
         handle = ffi.new("busq_bus **")
-        _core.check(lib.busq_bus_open(_core.default_directory().encode(), encoded, handle))
-        return cls(handle[0], name)
+        _core.check(lib.busq_bus_open(os.fsencode(directory), encoded, handle))
+        return cls(handle[0], name, directory)
 
     @staticmethod
     def unlink(name: str) -> None:
@@ -160,21 +187,35 @@ class Bus:
 
         Errors: FileNotFoundError if there is none; PermissionError.
         """
-        _core.check(lib.busq_bus_unlink(_core.default_directory().encode(), _core.encode_bus_name(name)))
+        _core.check(lib.busq_bus_unlink(os.fsencode(_core.default_directory()), _core.encode_bus_name(name)))
 
     @property
     def name(self) -> str:
         """The name of the bus."""
         return self._name
 
-    def join(self, name: str) -> Peer:
+    def join(self, name: str, *, resume: bool = False, durable: bool = False) -> Peer:
         """Join as a peer.
 
-        Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@".
+        Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer
+        that a dead or closed one of that name was: what it had not received comes now, what it had received with
+        `ack=True` and not acknowledged comes again, in order (without such a predecessor it makes no difference);
+        `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
+        `Bus.remove` drops it.
 
-        Errors: PeerExists if a live process has that name; NoSpace if all peer slots are taken; ShutDown; ValueError.
+        Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may come
+        back; NoSpace if all peer slots are taken; ShutDown; ValueError.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-join") as bus, bus.join("alice") as alice:
+        ...     bob = bus.join("bob", durable=True)
+        ...     bob.close()
+        ...     alice.send("bob", b"for later")
+        ...     bus.join("bob", resume=True).recv().data
+        b'for later'
+        >>> busq.Bus.unlink("doc-join")
         """
-        return Peer(self, name)
+        return Peer(self, name, resume=resume, durable=durable)
 
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it."""
@@ -207,15 +248,51 @@ class Bus:
         return {
             "name": ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"),
             "alive": bool(facts.is_alive),
+            "state": _STATES[facts.state],
+            "durable": bool(facts.is_durable),
+            "waits": _WAITS[facts.waits],
+            "waits_for_slot": facts.waits_for if facts.waits in _WAITS_FOR_SOMEBODY else None,
+            "waited_s": facts.waited_ns / 1e9,
             "pid": facts.pid,
             "slot": slot,
+            "incarnation": facts.incarnation,
             "joined_s": facts.joined_ns / 1e9,
             "clock": facts.clock,
             "depth": facts.depth,
             "sent": facts.sent,
             "received": facts.received,
             "late": facts.late,
+            "helped": facts.helped,
+            "memory_bytes": facts.memory_bytes,
         }
+
+    def remove(self, name: str) -> None:
+        """Drop what a dead or closed peer has left, durable or not: nobody can resume it any more.
+
+        Errors: PeerExists while it lives; UnknownPeer if nobody of that name has left anything.
+        """
+        encoded = _core.encode_peer_name(name)
+        _core.check(lib.busq_bus_remove_peer(self._raw(), encoded, len(encoded)))
+
+    def repair(self) -> int:
+        """Put in order what dead peers left behind: unfinished messages, memory that nobody needs, files.  Drops nothing.
+
+        Nobody has to call this: whoever meets the remains of a dead peer does it.  Returns of how many peers nobody had
+        noticed the death.
+        """
+        buried = ffi.new("uint32_t *")
+        _core.check(lib.busq_bus_repair(self._raw(), buried))
+        return int(buried[0])
+
+    def collect(self) -> int:
+        """Put in order what dead peers left behind, and drop messages that wait for peers which are gone and not durable.
+
+        Nobody has to call this: it is done for a slot or for memory as soon as somebody needs one.  Returns how many
+        messages were dropped.
+        """
+        dropped = ffi.new("uint64_t *")
+        _core.check(lib.busq_bus_collect(self._raw(), dropped))
+        return int(dropped[0])
 
     def shutdown(self) -> None:
         """End the bus for everybody: sends raise ShutDown at once, receives when nothing is left to receive."""
@@ -233,8 +310,6 @@ class Bus:
     @staticmethod
     def _spin_ns() -> tuple[int, int] | None:
         """How long peers of this process spin and then yield before they sleep, if the environment says so."""
-        import os
-
         chosen = os.environ.get("BUSQ_SPIN_US")
         if chosen is None:
             return None
@@ -255,13 +330,27 @@ class Bus:
     def __repr__(self) -> str:
         return f"<Bus {self._name!r}>"
 
+    def _generation(self) -> bytes:
+        found = ffi.new("uint8_t[16]")
+        lib.busq_bus_generation(self._raw(), found)
+        return bytes(found)
+
     def __reduce__(self) -> Any:
-        raise TypeError("a bus handle can't be pickled; use Bus.open(name) in the other process")
+        return _reopen, (self._directory, self._name, self._generation())
+
+
+def _reopen(directory: str, name: str, generation: bytes) -> Bus:
+    """Open the bus that was pickled, and no other that has its name now."""
+    bus = Bus._open(name, directory)
+    if bus._generation() != generation:
+        bus.close()
+        raise FileNotFoundError(
+            errno.ENOENT, f"bus {name!r} was removed, and the one of that name is another: pickle a handle of that one"
+        )
+    return bus
 
 
 def bus_names() -> Iterable[str]:
     """Return the names of all buses in the directory, sorted."""
-    import os
-
     directory = _core.default_directory()
     return sorted(entry.name for entry in os.scandir(directory) if not entry.name.startswith(".") and entry.is_file())

@@ -29,13 +29,39 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .peers = bus->geometry.peers,
       .capacity = bus->geometry.capacity,
       .arena_bytes = bus->geometry.arena_bytes,
-      .arena_used_bytes = busq_arena_used_bytes(bus),
+      .arena_used_bytes = busq_arena_used_bytes(bus, BUSQ_ARENA_NONE),
       .segment_bytes = bus->geometry.segment_bytes,
       .created_ns = bus->header->created_ns,
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
   };
   return BUSQ_OK;
+}
+
+static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
+{
+  const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
+  if (state == BUSQ_LIFE_DEAD)
+    return BUSQ_PEER_GONE;
+  if (state == BUSQ_LIFE_LEFT)
+    return BUSQ_PEER_CLOSED;
+  if (!busq_life_is_held(bus, slot))
+    return BUSQ_PEER_UNBURIED;
+  return state == BUSQ_LIFE_LEAVING ? BUSQ_PEER_CLOSING : BUSQ_PEER_LIVE;
+}
+
+/* Who has threads that send and threads that receive is shown as waiting to send: that is what holds others up. */
+static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
+{
+  const busq_waits *waits = busq_load_acquire(&self->sends.what) != BUSQ_WAITS_NOT ? &self->sends : &self->receives;
+  const uint32_t what = busq_load_acquire(&waits->what);
+  const uint64_t since_ns = busq_load_relaxed(&waits->since_ns);
+  const uint64_t now_ns = busq_time_now_ns();
+  if (what == BUSQ_WAITS_NOT || what > BUSQ_WAITS_MEMORY)
+    return;
+  facts->waits = what;
+  facts->waits_for = busq_load_relaxed(&waits->for_slot);
+  facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
@@ -46,12 +72,15 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   busq_slot *self = &bus->slots[slot];
   const busq_ring ring = busq_bus_ring(bus, slot);
   const uint64_t life = busq_load_acquire(&self->life);
-  if ((uint32_t)life == BUSQ_LIFE_FREE || (uint32_t)life == BUSQ_LIFE_JOINING)
+  const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
+  if (state == BUSQ_LIFE_FREE || state == BUSQ_LIFE_JOINING)
     return BUSQ_EMPTY;
   const uint32_t bytes = busq_load_relaxed(&self->name_bytes);
   facts->name_bytes = bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX ? bytes : BUSQ_LAYOUT_NAME_BYTES_MAX;
   memcpy(facts->name, self->name, facts->name_bytes);
-  facts->is_alive = (uint32_t)life == BUSQ_LIFE_LIVE && busq_life_is_held(bus, slot);
+  facts->state = peer_state(bus, slot, life);
+  facts->is_alive = facts->state == BUSQ_PEER_LIVE;
+  facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
   facts->pid = self->pid;
   facts->incarnation = (uint32_t)(life >> 32);
   facts->joined_ns = self->joined_ns;
@@ -62,7 +91,41 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->sent = busq_load_relaxed(&self->sent);
   facts->received = busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
+  facts->helped = busq_load_relaxed(&self->helped);
+  facts->memory_bytes = busq_arena_used_bytes(bus, slot);
+  if (facts->is_alive)
+    examine_waiting(self, facts);
   return BUSQ_OK;
+}
+
+void busq_bus_generation(const busq_bus *bus, uint8_t *generation16)
+{
+  memcpy(generation16, bus->header->generation, sizeof bus->header->generation);
+}
+
+/* What a peer waits for, told to whoever asks; written only around sleeps.  A wait that was interrupted, by a signal or by the
+ * end of a slice, is the same wait when the caller goes on with it at once. */
+static void waits_begin(busq_waits *waits, uint64_t *left_ns, uint32_t what, uint32_t for_slot)
+{
+  enum { AT_ONCE_NS = 10000000 };
+  const bool is_same = busq_load_relaxed(&waits->what) == what && busq_load_relaxed(&waits->for_slot) == for_slot;
+  if (!is_same) {
+    const uint64_t now_ns = busq_time_now_ns();
+    const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT && busq_load_relaxed(&waits->for_slot) == for_slot &&
+                          now_ns - busq_load_relaxed(left_ns) < AT_ONCE_NS;
+    if (!was_left)
+      busq_store_relaxed(&waits->since_ns, now_ns);
+  }
+  busq_store_relaxed(&waits->for_slot, for_slot);
+  busq_store_release(&waits->what, what);
+}
+
+static void waits_end(const busq_peer *peer, busq_waits *waits, uint64_t *left_ns, int result)
+{
+  if (busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT || busq_load_relaxed(&peer->is_closed))
+    return;
+  busq_store_relaxed(left_ns, result == BUSQ_INTERRUPTED ? busq_time_now_ns() : 0);
+  busq_store_release(&waits->what, BUSQ_WAITS_NOT);
 }
 
 /* ---- sending ---- */
@@ -94,14 +157,15 @@ typedef struct {
   uint32_t *sequence;
   uint32_t value;
   bool is_armed;
+  bool is_memory;
 } room_wait;
 
 static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_target)
 {
-  const bool is_memory = failed_target == BUSQ_NO_TARGET;
-  busq_slot *slot = is_memory ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
-  room->flag = is_memory ? &slot->memory_waits : &slot->room_waiters;
-  room->sequence = is_memory ? &slot->memory_seq : &slot->room_seq;
+  room->is_memory = failed_target == BUSQ_NO_TARGET;
+  busq_slot *slot = room->is_memory ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
+  room->flag = room->is_memory ? &slot->memory_waits : &slot->room_waiters;
+  room->sequence = room->is_memory ? &slot->memory_seq : &slot->room_seq;
   room->value = busq_load_acquire(room->sequence);
   busq_store_release(room->flag, 1);
   busq_fence_full();
@@ -126,15 +190,21 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
   for (;;) {
     if (!busq_wait_turn(&wait, peer)) {
       if (room.is_armed) {
-        const int result = busq_wait_sleep(&wait, room.sequence, room.value);
-        if (result != BUSQ_OK)
+        waits_begin(&peer->self->sends, &peer->send_left_ns, room.is_memory ? BUSQ_WAITS_MEMORY : BUSQ_WAITS_ROOM,
+                    room.is_memory ? BUSQ_RING_NOBODY : busq_target_slot(failed_target));
+        const int result = busq_wait_sleep(&wait, room.sequence, room.value, UINT64_MAX);
+        if (result != BUSQ_OK) {
+          waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
           return result == BUSQ_EMPTY ? BUSQ_FULL : result;
+        }
       }
       room_wait_arm(&room, peer, failed_target);
     }
     const int result = send_once(peer, targets, n_targets, data, size_bytes, &failed_target);
-    if (result != BUSQ_FULL)
+    if (result != BUSQ_FULL) {
+      waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
       return result;
+    }
   }
 }
 
@@ -155,24 +225,36 @@ uint64_t busq_peer_failed_target(busq_peer *peer)
 
 /* ---- receiving ---- */
 
-/* fileno() is readable exactly while something can be received, or while receiving would fail at once. */
+/* Looks, and where something blocks the queue for too long, gets it out of the way and looks again.  Each turn deals with one
+ * message, so the number of turns only matters where somebody writes nonsense into the queue faster than we read it. */
+static int receive_look(busq_peer *peer)
+{
+  enum { TURNS = 64 };
+  int result = busq_receive_peek(peer);
+  for (int turn = 0; result == BUSQ_EMPTY && turn < TURNS && busq_receive_help(peer, busq_time_now_ns()); turn++)
+    result = busq_receive_peek(peer);
+  return result;
+}
+
+/* fileno() is readable while something can be received, or while receiving would fail at once; and, for a moment, whenever it is
+ * time to look whether a sender was stopped or killed before he could say that something can. */
 static void fifo_settle(busq_peer *peer)
 {
   const bool is_armed =
       peer->fifo_epoch && busq_load_acquire(&peer->self->wake_flags) >> 1 == peer->fifo_epoch;
-  int result = busq_receive_peek(peer);
+  int result = receive_look(peer);
   if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
     result = BUSQ_SHUTDOWN;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
    * gone. */
-  if (result == BUSQ_EMPTY && is_armed && !peer->fifo_is_raised && !busq_fifo_drain(peer))
-    return;
-  if (result == BUSQ_EMPTY) {
+  if (result == BUSQ_EMPTY && (!is_armed || peer->fifo_is_raised || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
     peer->fifo_is_raised = false;
-    result = busq_receive_peek(peer);
+    result = receive_look(peer);
   }
-  if (result != BUSQ_EMPTY && !peer->fifo_is_raised) {
+  if (result == BUSQ_EMPTY) {
+    busq_fifo_look_again(peer, peer->blocker.help_in_ns);
+  } else if (!peer->fifo_is_raised) {
     busq_fifo_raise(peer);
     peer->fifo_is_raised = true;
   }
@@ -217,16 +299,18 @@ int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
   message->data = found->payload;
   message->size_bytes = found->size_bytes;
   message->position = found->position;
+  message->tag = found->key.sequence;
   message->record = (uint32_t)((uint64_t)((char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
   message->sender_incarnation = found->sender_incarnation;
   message->sender = (uint16_t)found->key.sender;
   message->mark = (uint16_t)found->mark;
+  message->is_redelivered = found->is_redelivered;
   return BUSQ_OK;
 }
 
-void busq_peer_receive_take(busq_peer *peer, int is_pinned)
+void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
 {
-  busq_receive_take(peer, is_pinned != 0);
+  busq_receive_take(peer, mode);
 }
 
 static int receive_available(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp)
@@ -236,7 +320,7 @@ static int receive_available(busq_peer *peer, busq_message *messages, uint32_t l
   if (result != BUSQ_OK)
     return result;
   while (*countp < limit && (result = busq_peer_receive_peek(peer, &messages[*countp])) == BUSQ_OK) {
-    busq_receive_take(peer, true);
+    busq_receive_take(peer, BUSQ_TAKE_PINNED);
     ++*countp;
   }
   busq_peer_receive_end(peer);
@@ -270,6 +354,16 @@ void busq_peer_release(busq_peer *peer, const busq_message *message)
   busq_latch_release(&peer->receive_latch);
 }
 
+int busq_peer_ack(busq_peer *peer, const busq_message *message)
+{
+  int result = busq_peer_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_receive_ack(peer, message);
+  busq_peer_receive_end(peer);
+  return result;
+}
+
 /* ---- waiting for a message ---- */
 
 /* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and both
@@ -290,12 +384,14 @@ static void let_messages_gather(busq_peer *peer)
   }
 }
 
-static int receive_ready(busq_peer *peer)
+static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 {
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = busq_receive_peek(peer);
+  result = receive_look(peer);
+  if (blocker)
+    *blocker = peer->blocker;
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
@@ -317,38 +413,27 @@ static void receive_tidy(busq_peer *peer)
   busq_latch_release(&peer->send_latch);
 }
 
-static bool is_drained(busq_peer *peer)
-{
-  busq_latch_acquire(&peer->receive_latch);
-  const bool result = busq_receive_is_drained(peer);
-  busq_latch_release(&peer->receive_latch);
-  return result;
-}
-
-static void receive_unblock(busq_peer *peer)
-{
-  if (busq_peer_receive_begin(peer) != BUSQ_OK)
-    return;
-  if (busq_receive_peek(peer) == BUSQ_EMPTY)
-    busq_receive_unblock(peer);
-  busq_latch_release(&peer->receive_latch);
-}
-
 /* The flag is raised only around a sleep: left up, it would cost the next sender a system call for nothing. */
 static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
 {
+  busq_blocker blocker;
   const uint32_t value = busq_load_acquire(&peer->self->wake_seq);
   (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
   busq_fence_full();
-  int result = receive_ready(peer);
+  int result = receive_ready(peer, &blocker);
   if (result == BUSQ_EMPTY) {
-    result = busq_wait_sleep(wait, &peer->self->wake_seq, value);
-    if (wait->has_timed_out)
-      receive_unblock(peer);
+    /* Nothing is on its way: somebody will wake us, and a long slice spares the processor a timer.  Otherwise we come back when
+     * our patience ends. */
+    const bool is_blocked = blocker.help_in_ns != UINT64_MAX;
+    if (!is_blocked)
+      wait->slice_ns = BUSQ_SLICE_NS;
+    waits_begin(&peer->self->receives, &peer->receive_left_ns, is_blocked ? BUSQ_WAITS_BLOCKED : BUSQ_WAITS_MESSAGE,
+                is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
+    result = busq_wait_sleep(wait, &peer->self->wake_seq, value, blocker.help_in_ns);
     if (result == BUSQ_INTERRUPTED)
       return result;
     const bool is_over = result == BUSQ_EMPTY;
-    result = receive_ready(peer);
+    result = receive_ready(peer, NULL);
     if (result == BUSQ_EMPTY && !is_over)
       return BUSQ_FULL; /* sleep again */
   }
@@ -361,25 +446,23 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
   int result;
   receive_tidy(peer);
-  /* Nothing is on its way: somebody will wake us, and a long slice spares the processor a timer.  Otherwise look again soon. */
-  if (is_drained(peer))
-    wait->slice_ns = BUSQ_SLICE_NS;
   do
     result = wait_one_sleep(peer, wait);
   while (result == BUSQ_FULL);
+  waits_end(peer, &peer->self->receives, &peer->receive_left_ns, result);
   return result;
 }
 
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)
 {
   busq_wait wait;
-  int result = receive_ready(peer);
+  int result = receive_ready(peer, NULL);
   if (result != BUSQ_EMPTY || timeout_ns == 0)
     return result;
   let_messages_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   while (busq_wait_turn(&wait, peer)) {
-    result = receive_ready(peer);
+    result = receive_ready(peer, NULL);
     if (result != BUSQ_EMPTY)
       return result;
   }
@@ -394,7 +477,7 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
     return result;
   result = busq_fifo_open(peer);
   if (result == BUSQ_OK)
-    *fdp = peer->fifo_fd;
+    *fdp = peer->poll_fd;
   busq_peer_receive_end(peer);
   return result;
 }
@@ -417,6 +500,7 @@ const busq_calls *busq_calls_table(void)
       .receive_end = busq_peer_receive_end,
       .wait = busq_peer_wait,
       .release = busq_peer_release,
+      .ack = busq_peer_ack,
   };
   return &calls;
 }

@@ -82,19 +82,51 @@ typedef struct {
   uint64_t depth;     /* references waiting in the queue */
   uint64_t sent;      /* messages sent, a multicast counts once */
   uint64_t received;
-  uint64_t late; /* multicasts whose proposal was lost */
+  uint64_t late;         /* multicasts whose proposal was lost */
+  uint64_t memory_bytes; /* that hold its messages, or are kept for them */
+  uint64_t helped;       /* stalled messages of others that it got out of its way */
+  uint64_t waited_ns;    /* for how long it has been asleep, waiting */
+  uint32_t waits;        /* a busq_waiting */
+  uint32_t waits_for;    /* the slot whose room or whose message it waits for */
+  uint32_t state;        /* a busq_peer_state */
+  uint32_t is_durable;
 } busq_peer_facts;
+
+typedef enum {
+  BUSQ_PEER_LIVE = 0,
+  BUSQ_PEER_CLOSING = 1, /* closed, but messages that it took are still being looked at */
+  BUSQ_PEER_CLOSED = 2,
+  BUSQ_PEER_UNBURIED = 3, /* dead, and nobody has noticed so far */
+  BUSQ_PEER_GONE = 4      /* dead, and what it was doing has been put in order */
+} busq_peer_state;
+
+typedef enum {
+  BUSQ_WAITING_NOT = 0,
+  BUSQ_WAITING_MESSAGE = 1, /* its queue is empty */
+  BUSQ_WAITING_BLOCKED = 2, /* what is in its queue is not final; waits_for is the sender, or 0xffff where that is unknown */
+  BUSQ_WAITING_ROOM = 3,    /* the queue of waits_for is full */
+  BUSQ_WAITING_MEMORY = 4   /* all memory for messages is in use */
+} busq_waiting;
 
 /* A message that was taken: the payload stays in place until it is released. */
 typedef struct {
   const void *data;
   uint64_t size_bytes;
   uint64_t position; /* in the receiver's ring */
+  uint64_t tag;      /* which message of its sender it is */
   uint32_t record;   /* 64-byte unit in the arena */
   uint32_t sender_incarnation;
   uint16_t sender; /* slot */
   uint16_t mark;   /* which of the record's marks is ours */
+  uint32_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
 } busq_message;
+
+/* What becomes of a message that is taken. */
+typedef enum {
+  BUSQ_TAKE_COPIED = 0, /* it is done with */
+  BUSQ_TAKE_PINNED = 1, /* its memory stays until busq_peer_release */
+  BUSQ_TAKE_OFFERED = 2 /* it stays until busq_peer_ack; a successor receives it again if that does not come */
+} busq_take;
 
 const char *busq_error_text(void);
 int busq_error_errno(void);
@@ -107,7 +139,23 @@ int busq_bus_shutdown(busq_bus *bus);
 int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts);
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 
+/* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that nobody needs.
+ * *buriedp says of how many of them nobody had noticed the death. */
+int busq_bus_repair(busq_bus *bus, uint32_t *buriedp);
+/* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
+ * says how many. */
+int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
+/* Drops what a dead or closed peer has left, durable or not. */
+int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes);
+void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);
+
+typedef enum {
+  BUSQ_JOIN_RESUME = 1, /* goes on where the last peer of that name stopped, if there was one */
+  BUSQ_JOIN_DURABLE = 2 /* the queue goes on filling while its peer is gone */
+} busq_join_flags;
+
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
+int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp);
 int busq_peer_close(busq_peer *peer);
 void busq_peer_free(busq_peer *peer);
 int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp);
@@ -116,6 +164,7 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns);
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
 void busq_peer_release(busq_peer *peer, const busq_message *message);
+int busq_peer_ack(busq_peer *peer, const busq_message *message);
 int busq_peer_fileno(busq_peer *peer, int *fdp);
 uint64_t busq_peer_failed_target(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
@@ -123,7 +172,7 @@ int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
 /* Receiving without a copy, step by step: between begin and end this thread alone receives. */
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
-void busq_peer_receive_take(busq_peer *peer, int is_pinned);
+void busq_peer_receive_take(busq_peer *peer, uint32_t mode);
 void busq_peer_receive_end(busq_peer *peer);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
@@ -132,10 +181,11 @@ typedef struct {
               int64_t timeout_ns);
   int (*receive_begin)(busq_peer *peer);
   int (*receive_peek)(busq_peer *peer, busq_message *message);
-  void (*receive_take)(busq_peer *peer, int is_pinned);
+  void (*receive_take)(busq_peer *peer, uint32_t mode);
   void (*receive_end)(busq_peer *peer);
   int (*wait)(busq_peer *peer, int64_t timeout_ns);
   void (*release)(busq_peer *peer, const busq_message *message);
+  int (*ack)(busq_peer *peer, const busq_message *message);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);

@@ -38,6 +38,7 @@ NAMES = ["ann", "bob", "cleo", "dan", "eve"]
 SLOTS = 4  # fewer than names: all slots taken must happen too
 ARENA_BYTES = 8 << 20
 HELD_MAX = 10
+OFFERS_MAX = 12
 EXAMPLES = int(os.environ.get("BUSQ_MODEL_EXAMPLES", "250"))
 
 _numbers = itertools.count()
@@ -93,6 +94,20 @@ class Held:
     view: memoryview | None
 
 
+@dataclass
+class Offer:
+    """A message that may be acknowledged: now, later, twice, never."""
+
+    copy: model.Copy
+    message: Any
+    life: int
+    is_acknowledged: bool = False
+
+
+def is_readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
 class SideBySide(RuleBasedStateMachine):
     """Every operation is done to both; every answer is compared at once, all counters after each step."""
 
@@ -100,11 +115,12 @@ class SideBySide(RuleBasedStateMachine):
     def create(self, capacity: int, members: list[str]) -> None:
         self.name = f"model-{os.getpid()}-{next(_numbers)}"
         self.bus = busq.Bus.create(self.name, peers=SLOTS, capacity=capacity, arena=ARENA_BYTES)
-        self.model = model.Bus(SLOTS, capacity, ARENA_BYTES)
+        self.is_stale = bool(os.environ.get("BUSQ_STALE_PROPOSALS"))
+        self.model = model.Bus(SLOTS, capacity, ARENA_BYTES, is_stale=self.is_stale)
         self.peers: dict[str, busq.Peer] = {}
         self.watched: dict[str, int] = {}
         self.held: list[Held] = []
-        self.is_stale = bool(os.environ.get("BUSQ_STALE_PROPOSALS"))
+        self.offers: list[Offer] = []
         self.has_begun = True
         for name in members:
             self._join(name)
@@ -127,23 +143,53 @@ class SideBySide(RuleBasedStateMachine):
     # ---- joining and leaving ----
 
     @precondition(lambda self: len(self.peers) < 3 or self.bus_is_busy())
-    @rule(name=names)
-    def join(self, name: str) -> None:
-        self._join(name)
+    @rule(name=names, durable=st.booleans())
+    def join(self, name: str, durable: bool) -> None:
+        self._join(name, durable=durable)
+
+    @rule(name=names, durable=st.booleans())
+    def resume(self, name: str, durable: bool) -> None:
+        self._join(name, resume=True, durable=durable)
+
+    @precondition(lambda self: self.departed())
+    @rule(data=st.data(), durable=st.booleans())
+    def resume_one_who_has_left(self, data: st.DataObject, durable: bool) -> None:
+        self._join(data.draw(st.sampled_from(self.departed())), resume=True, durable=durable)
 
     def bus_is_busy(self) -> bool:
         """Some sends have happened: from now on joining and leaving is more interesting."""
         return sum(m.n_sent for m in self.model.slots.values()) > 3
 
-    def _join(self, name: str) -> None:
-        errors = self.model.join_errors(name)
+    def _join(self, name: str, **options: bool) -> None:
+        errors = self.model.join_errors(name, resume=options.get("resume", False))
         if errors:
             with pytest.raises(tuple(errors)):
-                self.bus.join(name)
+                self.bus.join(name, **options)
             return
-        self.peers[name] = self.bus.join(name)
+        self.peers[name] = self.bus.join(name, **options)
         facts = next(f for f in self.bus.stats()["peers"] if f["name"] == name and f["alive"])
-        self.model.join(name, facts["slot"])
+        self.model.join(name, facts["slot"], **options)
+
+    @precondition(lambda self: self.bus_is_busy())
+    @rule(name=st.sampled_from([*NAMES, "nobody"]))
+    def remove(self, name: str) -> None:
+        errors = self.model.remove_errors(name)
+        if errors:
+            with pytest.raises(tuple(errors)):
+                self.bus.remove(name)
+        else:
+            self.bus.remove(name)
+
+    @precondition(lambda self: self.bus_is_busy() and self.departed())
+    @rule(chance=st.integers(0, 3))
+    def collect(self, chance: int) -> None:
+        if chance == 3:
+            assert self.bus.collect() == self.model.collect()
+
+    @rule()
+    def repair(self) -> None:
+        """Nobody has died, so it finds nothing, and changes nothing."""
+        assert self.bus.repair() == 0
 
     @precondition(lambda self: self.peers and self.bus_is_busy())
     @rule(data=st.data())
@@ -158,6 +204,7 @@ class SideBySide(RuleBasedStateMachine):
     def watch(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.peers)))
         self.watched[name] = self.peers[name].fileno()
+        self._member(name).look()
 
     def _member(self, name: str) -> model.Member:
         member = self.model.live(name)
@@ -231,35 +278,39 @@ class SideBySide(RuleBasedStateMachine):
     # ---- receiving ----
 
     @precondition(lambda self: self.peers)
-    @rule(data=st.data(), keep=st.sampled_from(["nothing", "message", "view"]))
+    @rule(data=st.data(), keep=st.sampled_from(["nothing", "message", "view", "ack"]))
     def recv(self, data: st.DataObject, keep: str) -> None:
         name = data.draw(st.sampled_from(sorted(self.peers)))
         member = self._member(name)
         errors = self.model.recv_errors(member)
         if errors:
             with pytest.raises(tuple(errors)):
-                self.peers[name].recv(timeout=0)
+                self.peers[name].recv(timeout=0, ack=keep == "ack")
             return
         with patience.with_bus(self.bus):
-            message = self.peers[name].recv()
-        self._look_at(message, self.model.recv(member), keep)
+            message = self.peers[name].recv(ack=keep == "ack")
+        self._look_at(message, self.model.recv(member, ack=keep == "ack"), keep)
+        self._settle(name)
 
     @precondition(lambda self: self.peers)
-    @rule(data=st.data(), limit=st.integers(1, 8), keep=st.sampled_from(["nothing", "message", "view"]))
+    @rule(data=st.data(), limit=st.integers(1, 8), keep=st.sampled_from(["nothing", "message", "view", "ack"]))
     def recv_many(self, data: st.DataObject, limit: int, keep: str) -> None:
         name = data.draw(st.sampled_from(sorted(self.peers)))
         member = self._member(name)
         errors = self.model.recv_errors(member)
         if errors:
             with pytest.raises(tuple(errors)):
-                self.peers[name].recv_many(limit, timeout=0)
+                self.peers[name].recv_many(limit, timeout=0, ack=keep == "ack")
             return
         with patience.with_bus(self.bus):
-            messages = self.peers[name].recv_many(limit)
-        copies = [self.model.recv(member) for _ in range(min(limit, len(member.waiting)))]
+            messages = self.peers[name].recv_many(limit, ack=keep == "ack")
+        copies = []
+        while len(copies) < limit and member.look():
+            copies.append(self.model.recv(member, ack=keep == "ack"))
         assert [m.sender for m in messages] == [copy.message.sender.name for copy in copies]
         while messages:
             self._look_at(messages.pop(), copies.pop(), keep)
+        self._settle(name)
 
     @precondition(lambda self: self.peers)
     @rule(data=st.data())
@@ -268,13 +319,26 @@ class SideBySide(RuleBasedStateMachine):
         while self._member(name).waiting:
             message = self.peers[name].recv(timeout=0)
             self._look_at(message, self.model.recv(self._member(name)), "nothing")
+        self._settle(name)
+
+    def _settle(self, name: str) -> None:
+        """Whose descriptor is watched looks at once what comes next."""
+        if name in self.watched:
+            self._member(name).look()
 
     def _look_at(self, message: Any, copy: model.Copy, keep: str) -> None:
         expected = copy.message
         assert message.sender == expected.sender.name
         assert message.kind == "data"
+        assert message.redelivered is copy.is_redelivered
+        if keep == "ack":
+            assert message.data == expected.data
+            self.offers.append(Offer(copy, message, copy.receiver.life))
+            del self.offers[:-OFFERS_MAX]
+            return
         if keep == "nothing" or len(expected.data) <= 4096 or len(self.held) >= HELD_MAX:
             assert message.data == expected.data
+            message.ack()  # nothing to acknowledge: harmless
             del message
             self.model.release(copy)
             return
@@ -297,6 +361,32 @@ class SideBySide(RuleBasedStateMachine):
             held.message = None
         self.model.release(held.copy)
 
+    @precondition(lambda self: self.offers)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        """In any order, also twice, also after the receiver has left or has resumed."""
+        offer = self.offers[data.draw(st.integers(0, len(self.offers) - 1))]
+        self._acknowledge(offer)
+
+    def _acknowledge(self, offer: Offer) -> None:
+        assert offer.message.data == offer.copy.message.data
+        errors = set() if offer.is_acknowledged else self.model.ack_errors(offer.copy, offer.life)
+        if errors:
+            with pytest.raises(tuple(errors)):
+                offer.message.ack()
+            return
+        offer.message.ack()
+        if not offer.is_acknowledged:
+            self.model.ack(offer.copy)
+            offer.is_acknowledged = True
+            self._settle(offer.copy.receiver.name)
+
+    @precondition(lambda self: self.offers)
+    @rule()
+    def acknowledge_everything(self) -> None:
+        while self.offers:
+            self._acknowledge(self.offers.pop())
+
     # ---- the end ----
 
     @precondition(lambda self: self.bus_is_busy())
@@ -317,25 +407,34 @@ class SideBySide(RuleBasedStateMachine):
         assert self.bus.peers() == [m.name for _, m in sorted(self.model.slots.items()) if m.is_live]
         for facts in stats["peers"]:
             member = self.model.slots[facts["slot"]]
-            assert (facts["name"], facts["alive"]) == (member.name, member.is_live)
-            if member.is_live:
-                counters = (facts["depth"], facts["sent"], facts["received"])
-                assert counters == (member.depth, member.n_sent, member.n_received)
-                assert facts["late"] == (member.n_multicasts if self.is_stale else 0)
+            state = "live" if member.is_live else "closing" if member.is_closing else "closed"
+            assert (facts["name"], facts["alive"], facts["state"]) == (member.name, member.is_live, state)
+            assert facts["durable"] == member.is_durable
+            counters = (facts["depth"], facts["sent"], facts["received"])
+            assert counters == (member.depth, member.n_sent, member.n_received)
+            assert facts["late"] == (member.n_multicasts if self.is_stale else 0)
         assert len(stats["peers"]) == len(self.model.slots)
 
     @invariant()
     def descriptors_agree(self) -> None:
-        """fileno() is readable exactly while recv would not block: a message waits, or the bus is shut down."""
-        if not self.has_begun or not self.watched:
+        """fileno() is readable while recv would not block; where it is readable in vain, one recv puts that right."""
+        if not self.has_begun:
             return
-        poll = select.poll()
-        for descriptor in self.watched.values():
-            poll.register(descriptor, select.POLLIN)
-        readable = {descriptor for descriptor, _ in poll.poll(0)}
         for name, descriptor in self.watched.items():
-            would_not_block = bool(self._member(name).waiting) or self.model.is_shut_down
-            assert (descriptor in readable) == would_not_block, name
+            if self.model.recv_errors(self._member(name)) != {busq.Empty}:
+                assert is_readable(descriptor), name
+            else:
+                assert self._is_quiet(self.peers[name], descriptor), name
+
+    def _is_quiet(self, peer: busq.Peer, descriptor: int) -> bool:
+        """Readable only for the wake-up that comes after 50 ms of waiting, and not right after a recv."""
+        while is_readable(descriptor):
+            began = time.monotonic()
+            with pytest.raises(busq.Empty):
+                peer.recv(timeout=0)
+            if is_readable(descriptor) and time.monotonic() - began < 0.045:
+                return False
+        return True
 
     @invariant()
     def model_agrees_with_itself(self) -> None:
@@ -389,3 +488,42 @@ def test_the_model_itself_orders_by_key() -> None:
     assert bus.send_errors(["dan"], b"") == {busq.UnknownPeer}
     assert bus.free_slots() == {0}
     bus.verify()
+
+
+def test_the_model_itself_continues_where_a_predecessor_stopped() -> None:
+    bus = model.Bus(peers=2, capacity=8, arena=100)
+    ann, bob = bus.join("ann", 0), bus.join("bob", 1, durable=True)
+    messages = [bus.send(ann, ["bob"], b"%d" % number) for number in range(5)]
+    bus.release(bus.recv(bob))
+    offers = [bus.recv(bob, ack=True) for _ in range(3)]
+    bus.ack(offers[1])
+    assert (bob.depth, ann.n_under_way) == (4, 3)
+    bus.close(bob)
+    assert bus.ack_errors(offers[0], 0) == {busq.ShutDown}
+    messages.append(bus.send(ann, ["bob"], b"while it was away"))
+    assert bus.join_errors("bob") == {busq.PeerExists}
+    assert bus.free_slots() == set()
+    assert bus.join("bob", 1, resume=True) is bob
+    assert bob.depth == 5
+    again = [bus.recv(bob) for _ in range(4)]
+    assert [copy.message for copy in again] == [messages[1], messages[3], messages[4], messages[5]]
+    assert [copy.is_redelivered for copy in again] == [True, True, False, False]
+    assert bus.recv_errors(bob) == {busq.Empty}
+    for copy in again:
+        bus.release(copy)
+    assert (bob.depth, bob.n_received, ann.n_under_way) == (0, 8, 0)
+    bus.verify()
+
+
+def test_the_model_itself_drops_the_longest_gone_first() -> None:
+    bus = model.Bus(peers=3, capacity=8, arena=100)
+    ann, bob, cleo = (bus.join(name, slot) for slot, name in enumerate(["ann", "bob", "cleo"]))
+    bus.send(ann, ["bob", "cleo"], b"")
+    bus.close(cleo)
+    bus.close(bob)
+    assert bus.free_slots() == set()
+    assert bus.join_errors("dan") == set()
+    assert bus.free_slots() == {2}
+    assert (bob.depth, ann.n_under_way) == (1, 1)
+    assert bus.collect() == 1
+    assert (bus.free_slots(), ann.n_under_way) == ({1, 2}, 0)

@@ -41,8 +41,9 @@ typedef struct {
   PyObject_HEAD
   PyObject *data;   /* bytes, or NULL while the payload is still in place */
   PyObject *sender; /* str */
-  PyObject *port;   /* keeps the mapping alive while the payload is in place */
+  PyObject *port;   /* keeps the mapping alive while the payload is in place, or while it waits to be acknowledged */
   PyObject *view;
+  int is_offered; /* not acknowledged so far */
   busq_message pinned;
 } Message;
 
@@ -52,11 +53,13 @@ static PyObject *empty_error, *full_error; /* busq.Empty, busq.Full */
 
 /* ---- messages ---- */
 
+/* What was offered is let go without a word: it comes again, to a successor. */
 static void message_unpin(Message *self)
 {
   if (self->port) {
     Port *port = (Port *)self->port;
-    port->calls->release(port->peer, &self->pinned);
+    if (!self->is_offered)
+      port->calls->release(port->peer, &self->pinned);
     Py_CLEAR(self->port);
   }
 }
@@ -104,6 +107,27 @@ static PyObject *message_get_kind(Message *self, void *closure)
   return PyUnicode_InternFromString("data");
 }
 
+static PyObject *message_get_redelivered(Message *self, void *closure)
+{
+  (void)closure;
+  return PyBool_FromLong((long)self->pinned.is_redelivered);
+}
+
+/* Acknowledging twice is harmless. */
+static PyObject *message_ack(Message *self, PyObject *unused)
+{
+  (void)unused;
+  if (self->is_offered) {
+    Port *port = (Port *)self->port;
+    const int result = port->calls->ack(port->peer, &self->pinned);
+    if (result != BUSQ_OK)
+      return PyObject_CallMethod(self->port, "_fail_ack", "i", result);
+    self->is_offered = 0;
+    Py_CLEAR(self->port);
+  }
+  Py_RETURN_NONE;
+}
+
 /* The pin goes over to the view: releasing the view releases the message. */
 static PyObject *message_view(Message *self, PyObject *unused)
 {
@@ -132,6 +156,10 @@ static PyObject *message_repr(Message *self)
 }
 
 static PyMethodDef message_methods[] = {
+    {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS,
+     "Acknowledge the message: it will not come again.\n\n"
+     "Only what was received with ack=True needs it; for others, and the second time, it does nothing.  Raises ShutDown\n"
+     "where the peer was closed meanwhile, and ForkedHandle in a forked child: then the message will come again."},
     {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS,
      "The payload as a read-only memoryview, without a copy.\n\n"
      "A large payload stays in the sender's memory, and its place in the queue is kept, until the view is released (by\n"
@@ -142,6 +170,8 @@ static PyGetSetDef message_getset[] = {
     {"data", (getter)message_get_data, NULL, "The payload as bytes.", NULL},
     {"sender", (getter)message_get_sender, NULL, "The name of the peer that sent it.", NULL},
     {"kind", (getter)message_get_kind, NULL, "\"data\": a message that a peer has sent.", NULL},
+    {"redelivered", (getter)message_get_redelivered, NULL,
+     "True where a predecessor of this peer received the message and did not acknowledge it.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot message_slots[] = {
@@ -257,18 +287,31 @@ static int64_t parse_timeout(PyObject *timeout)
   return TIMEOUT_SLOWLY;
 }
 
-/* Finds the timeout behind `before` other arguments, by position (where `may_be_positional`) or by name. */
-static int64_t find_timeout(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before,
-                            int may_be_positional)
+/* How a call waits, and how it takes what it finds.  timeout_ns is TIMEOUT_SLOWLY for whatever is not plainly right. */
+typedef struct {
+  int64_t timeout_ns;
+  int is_ack;
+} call_options;
+
+/* Finds the options behind `before` other arguments: the timeout by position (where it may be) or by name, ack by name. */
+static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive)
 {
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-  if (n_args == before && !named)
-    return -1;
-  if (may_be_positional && n_args == before + 1 && !named)
-    return parse_timeout(args[before]);
-  if (n_args == before && named == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "timeout") == 0)
-    return parse_timeout(args[n_args]);
-  return TIMEOUT_SLOWLY;
+  call_options options = {-1, 0};
+  if (n_args < before || n_args > before + is_receive)
+    options.timeout_ns = TIMEOUT_SLOWLY;
+  else if (n_args > before)
+    options.timeout_ns = parse_timeout(args[before]);
+  for (Py_ssize_t i = 0; i < named && options.timeout_ns != TIMEOUT_SLOWLY; i++) {
+    PyObject *name = PyTuple_GetItem(names, i), *value = args[n_args + i];
+    if (n_args == before && PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
+      options.timeout_ns = parse_timeout(value);
+    else if (is_receive && PyUnicode_CompareWithASCIIString(name, "ack") == 0 && PyBool_Check(value))
+      options.is_ack = value == Py_True;
+    else
+      options.timeout_ns = TIMEOUT_SLOWLY;
+  }
+  return options;
 }
 
 /* Passes the very arguments on, so that there is one place that knows the signature. */
@@ -297,7 +340,7 @@ static PyObject *port_call_slow(Port *self, const char *method, PyObject *const 
 
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_timeout(args, n_args, names, 2, 0);
+  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns != TIMEOUT_SLOWLY) {
     const int result = port_send_fast(self, args[0], args[1]);
     if (result == BUSQ_OK)
@@ -340,29 +383,31 @@ static Message *message_new(void)
 {
   Message *message = PyObject_New(Message, message_type);
   if (message)
-    message->data = message->sender = message->port = message->view = NULL;
+    message->data = message->sender = message->port = message->view = NULL, message->is_offered = 0;
   return message;
 }
 
 /* Takes the message that was found, between begin and end.  Nothing in here runs Python code. */
-static Message *port_take(Port *self, const busq_message *found)
+static Message *port_take(Port *self, const busq_message *found, int is_ack)
 {
   Message *message = message_new();
   if (!message)
     return NULL;
-  /* A slot keeps the name of its peer only while messages from it are held: so hold one whose sender is not known yet. */
-  const int is_small = found->size_bytes <= COPY_BYTES_MAX;
+  /* A slot keeps the name of its peer only while messages from it are held: so hold one whose sender is not known yet.  What waits
+   * for its acknowledgement is copied: it may outlive our hold on it. */
+  const int is_small = found->size_bytes <= COPY_BYTES_MAX || is_ack;
   const int is_pinned = !is_small || !(message->sender = port_known_sender(self, found));
   message->pinned = *found;
   if (is_small && !(message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes))) {
     Py_DECREF(message);
     return NULL;
   }
-  if (is_pinned) {
+  message->is_offered = is_ack;
+  if (is_pinned || is_ack) {
     Py_INCREF(self);
     message->port = (PyObject *)self;
   }
-  self->calls->receive_take(self->peer, is_pinned);
+  self->calls->receive_take(self->peer, is_ack ? BUSQ_TAKE_OFFERED : is_pinned ? BUSQ_TAKE_PINNED : BUSQ_TAKE_COPIED);
   return message;
 }
 
@@ -371,13 +416,13 @@ static int port_complete(Port *self, Message *message)
 {
   if (!message->sender)
     message->sender = port_sender(self, &message->pinned);
-  if (message->data)
+  if (message->data && !message->is_offered)
     message_unpin(message);
   return message->sender ? 0 : -1;
 }
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; -1 for an exception. */
-static Message *port_recv_fast(Port *self, int *result)
+static Message *port_recv_fast(Port *self, int is_ack, int *result)
 {
   busq_message found;
   Message *message = NULL;
@@ -386,7 +431,7 @@ static Message *port_recv_fast(Port *self, int *result)
     return NULL;
   *result = self->calls->receive_peek(self->peer, &found);
   if (*result == BUSQ_OK) {
-    message = port_take(self, &found);
+    message = port_take(self, &found, is_ack);
     if (!message)
       *result = -1;
   }
@@ -438,11 +483,12 @@ static int port_await(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
 
 static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_timeout(args, n_args, names, 0, 1);
+  const call_options options = find_options(args, n_args, names, 0, 1);
+  const int64_t timeout_ns = options.timeout_ns;
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
   while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK) {
-    Message *message = port_recv_fast(self, &result);
+    Message *message = port_recv_fast(self, options.is_ack, &result);
     if (message)
       return (PyObject *)message;
     if (result == BUSQ_EMPTY)
@@ -453,7 +499,7 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
   return port_call_slow(self, "_recv_slow", args, n_args, names);
 }
 
-static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int *result)
+static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, int *result)
 {
   busq_message found;
   PyObject *list = PyList_New(0);
@@ -463,7 +509,7 @@ static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int *result)
   if (*result != BUSQ_OK)
     return list;
   while (PyList_Size(list) < limit && (*result = self->calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
-    Message *message = port_take(self, &found);
+    Message *message = port_take(self, &found, is_ack);
     const int failed = !message || PyList_Append(list, (PyObject *)message) < 0;
     Py_XDECREF(message);
     if (failed) {
@@ -488,7 +534,8 @@ static int port_fill_senders(Port *self, PyObject *list)
 
 static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_timeout(args, n_args, names, 1, 1);
+  const call_options options = find_options(args, n_args, names, 1, 1);
+  const int64_t timeout_ns = options.timeout_ns;
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
   if (timeout_ns == TIMEOUT_SLOWLY || !PyLong_CheckExact(args[0]) || !self->peer)
@@ -497,7 +544,7 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
   if (limit < 1)
     PyErr_Clear();
   while (limit >= 1 && result == BUSQ_OK) {
-    PyObject *list = port_recv_available(self, limit, &result);
+    PyObject *list = port_recv_available(self, limit, options.is_ack, &result);
     if (list && PyList_Size(list) && port_fill_senders(self, list) == 0)
       return list;
     const int is_error = !list || PyList_Size(list) || result == -1;

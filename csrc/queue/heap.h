@@ -16,7 +16,8 @@ typedef struct {
   busq_key key;
   uint64_t position;
   uint32_t record;
-  uint32_t mark;
+  uint16_t mark;
+  bool is_redelivered;
 } busq_heap_entry;
 
 typedef struct {

@@ -49,5 +49,5 @@ bool busq_ring_verify(const busq_ring *ring)
 {
   const uint64_t head = busq_load_acquire(&ring->queue->head);
   const uint64_t tail = busq_ring_tail(ring);
-  return head <= tail && tail - head <= ring->slot_count && busq_ring_clock(ring) < BUSQ_TIMESTAMP_MAX;
+  return head <= tail && tail - head <= ring->slot_count && busq_timestamp_is_sound(busq_ring_clock(ring));
 }

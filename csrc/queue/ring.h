@@ -59,7 +59,8 @@ typedef struct {
 
 typedef struct {
   uint64_t position;
-  busq_pair before; /* what the slot held when the position was taken */
+  busq_pair before;   /* what the slot held when the position was taken */
+  uint64_t timestamp; /* proposed, or the stamp */
   uint64_t clock;   /* of the queue, before it was taken */
 } busq_ring_claim;
 
@@ -106,7 +107,7 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
     const uint64_t position = busq_ring_position(seen.hi);
     if (BUSQ_UNLIKELY((seen.hi & ~BUSQ_RING_POSITION_MASK) != life))
       return BUSQ_RING_GONE;
-    if (BUSQ_UNLIKELY(seen.lo >= BUSQ_TIMESTAMP_MAX))
+    if (BUSQ_UNLIKELY(!busq_timestamp_is_sound(seen.lo)))
       return BUSQ_RING_DAMAGED;
     if (BUSQ_UNLIKELY(position - *head_seen >= limit)) {
       /* SYNC POINT ring-head: what the reader has consumed up to here, and with it the content of the slots, is settled. */
@@ -128,6 +129,7 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
     BUSQ_STEP("place");
     const busq_pair next = {accepted ? timestamp : seen.lo, seen.hi + 1};
     claim->clock = seen.lo;
+    claim->timestamp = timestamp;
     if (BUSQ_LIKELY(busq_pair_cas(&ring->queue->clock_tail, &seen, next))) {
       claim->position = position;
       return accepted ? BUSQ_RING_ACCEPTED : BUSQ_RING_LATE;

@@ -373,11 +373,18 @@ int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
   return record ? BUSQ_OK : BUSQ_FULL;
 }
 
+static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot);
+
 void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
   const uint32_t index = class_of_bytes(bytes);
-  if (BUSQ_UNLIKELY(index >= arena->class_limit))
+  if (BUSQ_UNLIKELY(index >= arena->class_limit)) {
+    const uint64_t extent = record_unit(arena->bus, record) / extent_units(arena->bus);
+    const uint64_t word = busq_load_acquire(&arena->bus->table[extent].word);
+    busq_arena_sender_done(record);
+    large_release(arena->bus, record, extent, word, arena->slot);
     return;
+  }
   busq_arena_class *class = &arena->classes[index];
   class->line[class->line_tail++ & (class->line_room - 1)] = record_unit(arena->bus, record);
 }
@@ -447,8 +454,26 @@ void busq_arena_collect(busq_arena *arena)
 
 static bool record_is_done(const busq_bus *bus, busq_record *record)
 {
-  const uint64_t phase = busq_load_acquire(&record->state.lo) & 3;
+  const uint64_t phase = busq_load_acquire(&record->state.lo) & BUSQ_PHASE_MASK;
   return phase == BUSQ_PHASE_COMMITTED && busq_record_is_released(bus, record);
+}
+
+void busq_arena_sender_done(busq_record *record)
+{
+  /* SYNC POINT mark */
+  busq_store_release(&record->destination[0].sender_mark, BUSQ_MARK_RELEASED);
+}
+
+/* A run is given back by whoever is the last to need it.  That may be the sender: stopped in the middle of a message that
+ * others completed, received and released, he comes back and swaps the state of a record that must still be his. */
+static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot)
+{
+  /* Two who release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
+   * sweep finds the run. */
+  busq_fence_full();
+  if (word_kind(word) == BUSQ_EXTENT_LARGE && record_is_done(bus, record) &&
+      (busq_load_acquire(&record->destination[0].sender_mark) & BUSQ_MARK_RELEASED))
+    (void)run_free_as(bus, extent, word, by_slot);
 }
 
 void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark)
@@ -459,13 +484,8 @@ void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, ui
   BUSQ_STEP("mark");
   /* SYNC POINT mark */
   busq_store_release(&record->destination[mark].mark, BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED);
-  if (BUSQ_LIKELY(word_kind(word) != BUSQ_EXTENT_LARGE))
-    return;
-  /* Two who release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
-   * sweep finds the run. */
-  busq_fence_full();
-  if (record_is_done(bus, record))
-    (void)run_free_as(bus, extent, word, by_slot);
+  if (BUSQ_UNLIKELY(word_kind(word) == BUSQ_EXTENT_LARGE))
+    large_release(bus, record, extent, word, by_slot);
 }
 
 void busq_arena_sweep(busq_bus *bus, uint32_t by_slot)
@@ -474,9 +494,7 @@ void busq_arena_sweep(busq_bus *bus, uint32_t by_slot)
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     if (word_kind(word) != BUSQ_EXTENT_LARGE)
       continue;
-    busq_record *record = busq_bus_record(bus, (uint32_t)(extent * extent_units(bus)));
-    if (record_is_done(bus, record))
-      (void)run_free_as(bus, extent, word, by_slot);
+    large_release(bus, busq_bus_record(bus, (uint32_t)(extent * extent_units(bus))), extent, word, by_slot);
   }
 }
 
@@ -493,7 +511,7 @@ static busq_record *slab_record(const busq_bus *bus, uint64_t extent, uint32_t c
 
 static bool record_is_needed(const busq_bus *bus, busq_record *record)
 {
-  return (busq_load_acquire(&record->state.lo) & 3) != BUSQ_PHASE_FREE && !record_is_done(bus, record);
+  return (busq_load_acquire(&record->state.lo) & BUSQ_PHASE_MASK) != BUSQ_PHASE_FREE && !record_is_done(bus, record);
 }
 
 static uint64_t slab_reclaim(busq_bus *bus, uint64_t extent, uint32_t class)
@@ -556,10 +574,48 @@ void busq_arena_visit(busq_bus *bus, uint32_t slot, busq_arena_visitor visitor)
   }
 }
 
-uint64_t busq_arena_used_bytes(const busq_bus *bus)
+/* The records of one extent, sorted onto the lists as if we had sent those ourselves that are still needed. */
+static bool slab_adopt(busq_arena *arena, uint64_t extent, uint32_t index)
+{
+  busq_bus *bus = arena->bus;
+  busq_arena_class *class = &arena->classes[index];
+  const uint64_t carved = slab_carved(bus, extent, index);
+  for (uint64_t i = 0; i < carved; i++) {
+    busq_record *record = slab_record(bus, extent, index, i);
+    if (!record_is_needed(bus, record)) {
+      if (!stack_push(class, record_unit(bus, record)))
+        return false;
+    } else {
+      if (!line_reserve(class))
+        return false;
+      class->line[class->line_tail++ & (class->line_room - 1)] = record_unit(bus, record);
+    }
+  }
+  if (carved < slab_records(bus, index))
+    class->carving = (uint32_t)extent;
+  arena->owned += extent >= bus->geometry.peers;
+  return true;
+}
+
+int busq_arena_adopt(busq_arena *arena)
+{
+  busq_bus *bus = arena->bus;
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+    const uint64_t word = busq_load_acquire(&bus->table[extent].word);
+    if (word_kind(word) != BUSQ_EXTENT_SLAB || word_owner(word) != arena->slot || word_class(word) >= arena->class_limit)
+      continue;
+    if (!slab_adopt(arena, extent, word_class(word)))
+      return busq_error(BUSQ_NO_SPACE, "no memory to keep track of the messages that a predecessor has on their way");
+  }
+  return BUSQ_OK;
+}
+
+uint64_t busq_arena_used_bytes(const busq_bus *bus, uint32_t slot)
 {
   uint64_t used = 0;
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++)
-    used += word_kind(busq_load_relaxed(&bus->table[extent].word)) != BUSQ_EXTENT_FREE;
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+    const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
+    used += word_kind(word) != BUSQ_EXTENT_FREE && (slot == BUSQ_ARENA_NONE || word_owner(word) == slot);
+  }
   return used * bus->geometry.extent_bytes;
 }

@@ -60,12 +60,17 @@ typedef struct {
 } busq_arena;
 
 int busq_arena_init(busq_arena *arena, struct busq_bus *bus, uint32_t slot);
+/* Takes over what a predecessor has left in the slot: what he sent and somebody still needs, and what is free again.  He is dead,
+ * and buried. */
+int busq_arena_adopt(busq_arena *arena);
 void busq_arena_deinit(busq_arena *arena);
 
 /* A record of at least `bytes`, BUSQ_FULL if there is none now.  It is the caller's until it is sent or cancelled. */
 int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp);
 /* From now on the record belongs to its destinations. */
 void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record);
+/* Sets the mark that keeps a large record in its sender's hands while he sends it. */
+void busq_arena_sender_done(busq_record *record);
 /* Gives back a record that nobody has seen. */
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
 /* Looks at every record under way and returns all extents that hold nothing: the common ones to everybody, our own to be cut
@@ -80,7 +85,8 @@ void busq_arena_sweep(struct busq_bus *bus, uint32_t by_slot);
 /* Frees whatever a slot that nobody uses still owns and nobody needs; returns how many records are still needed.  The
  * caller holds the slot's kernel lock. */
 uint64_t busq_arena_reclaim(struct busq_bus *bus, uint32_t slot);
-uint64_t busq_arena_used_bytes(const struct busq_bus *bus);
+/* Of one slot, or of all (BUSQ_ARENA_NONE). */
+uint64_t busq_arena_used_bytes(const struct busq_bus *bus, uint32_t slot);
 
 /* Calls back for every carved record of a slot; for whoever must finish what a dead owner began. */
 typedef void (*busq_arena_visitor)(struct busq_bus *bus, busq_record *record);

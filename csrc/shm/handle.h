@@ -5,11 +5,9 @@
  * The private side: what a process keeps for itself about a bus it has mapped and a peer it has joined.  Nothing here is
  * visible to others, and everything in it could be derived again from the segment.
  *
- * Locks.  Two latches per peer (one for sending, one for receiving) and one per bus order the threads of this process
- * among themselves.  They lie in private memory, are held for a bounded number of steps, never while waiting, and never while
- * another latch of the same kind is held:
+ * Locks.  Two latches per peer, one for sending and one for receiving, order the threads of this process among
+ * themselves.  They lie in private memory and are held for a bounded number of steps, never while waiting:
  *
- *      bus.latch                burying the dead, joining
  *      peer.send_latch
  *        peer.receive_latch     only busq_peer_close takes both
  */
@@ -31,7 +29,6 @@ struct busq_bus {
   busq_slot *slots;
   busq_extent *table;
   char *arena;
-  busq_latch latch;
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel who is alive; holds locks only while burying */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
@@ -48,8 +45,17 @@ typedef struct {
   uint64_t size_bytes;
   uint32_t sender_incarnation;
   uint32_t mark;
-  bool is_late; /* it is the least of the heap, not the next of the ring */
+  bool is_late;        /* it is the least of the heap, not the next of the ring */
+  bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
 } busq_found;
+
+/* What keeps a queue from being received from, and since when. */
+typedef struct {
+  busq_reference reference;
+  uint64_t position;
+  uint64_t since_ns;
+  uint64_t help_in_ns;
+} busq_blocker;
 
 /* What a sender remembers of each destination. */
 typedef struct {
@@ -60,6 +66,12 @@ typedef struct {
   uint32_t fifo_incarnation;
 } busq_acquaintance;
 
+/* A descriptor that holds locks of this process.  A forked child closes its copy, or it would hold them too. */
+typedef struct busq_guard {
+  int *fd;
+  struct busq_guard *next;
+} busq_guard;
+
 struct busq_peer {
   busq_bus *bus;
   busq_slot *self;
@@ -68,8 +80,9 @@ struct busq_peer {
   uint32_t fork_generation;
   uint32_t is_closed;
   int lock_fd;
+  busq_guard lock_guard;
   int64_t name_lock; /* the byte that stands for our name */
-  busq_peer *next; /* list of all peers of this process, for the fork handler */
+  bool is_durable;
 
   /* Sending: under send_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_latch send_latch;
@@ -98,12 +111,19 @@ struct busq_peer {
   uint64_t pins;      /* messages taken, not yet released */
   busq_ring ring;     /* our own */
   busq_heap heap;
-  int fifo_fd;        /* -1 until somebody asked for it */
+  int poll_fd;        /* -1 until somebody asked for it; readable when one of the next two is */
+  int fifo_fd;
+  int timer_fd;
+  uint64_t timer_due_ns;
   uint32_t fifo_epoch;
   bool fifo_is_raised; /* by ourselves, and not emptied since */
+  uint64_t inherited;  /* positions before it were somebody else's: he may have taken what stands there */
+  busq_blocker blocker;
   busq_found found;    /* what the last look has found */
 
   /* Waiting. */
+  uint64_t send_left_ns; /* when a wait was interrupted that the caller will go on with; 0 where there is none */
+  uint64_t receive_left_ns;
   uint32_t short_waits;       /* in a row that ended without sleeping */
   uint64_t short_waits_since; /* messages sent when the row began */
   uint32_t spin_ns;

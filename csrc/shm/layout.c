@@ -83,6 +83,7 @@ uint64_t busq_layout_stamp(void)
       offsetof(busq_slot, room_seq),
       offsetof(busq_slot, sequence_reserved),
       offsetof(busq_slot, joined_ns),
+      offsetof(busq_slot, pid),
       offsetof(busq_slot, name),
       offsetof(busq_record, destination),
       BUSQ_RING_POSITION_BITS,

@@ -15,7 +15,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 1u
+#define BUSQ_LAYOUT_VERSION 2u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
 #define BUSQ_LAYOUT_CAPACITY_MAX (UINT32_C(1) << 26)
@@ -58,15 +58,33 @@ typedef struct {
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
 
-/* The life of a peer slot.  Only the holder of the slot's kernel lock changes it. */
+/* The life of a peer slot.  Its peer changes it, and, once the kernel says that the peer is gone, whoever holds the lock
+ * for burying it. */
 enum {
   BUSQ_LIFE_FREE = 0,
   BUSQ_LIFE_JOINING = 1,
   BUSQ_LIFE_LIVE = 2,
   BUSQ_LIFE_LEFT = 3, /* closed its handle */
-  BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and somebody has put its queue in order */
-  BUSQ_LIFE_LEAVING = 5 /* closed, but messages that it took are still being looked at */
+  BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and somebody has put in order what it left */
+  BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
+  BUSQ_LIFE_MASK = 0xff,
+  BUSQ_LIFE_DURABLE = 0x100 /* beside the others: its queue stays open, whatever happens to its peer */
 };
+
+/* What a peer waits for, for whoever asks. */
+enum {
+  BUSQ_WAITS_NOT = 0,
+  BUSQ_WAITS_MESSAGE = 1, /* nothing is in its queue */
+  BUSQ_WAITS_BLOCKED = 2, /* something is, but it is not final: of the slot `waits_for` */
+  BUSQ_WAITS_ROOM = 3,    /* in the queue of the slot `waits_for` */
+  BUSQ_WAITS_MEMORY = 4
+};
+
+typedef struct {
+  uint64_t since_ns; /* CLOCK_MONOTONIC; while it sleeps */
+  uint32_t what;     /* BUSQ_WAITS_* */
+  uint32_t for_slot;
+} busq_waits;
 
 /* Who waits on a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
  * nobody waits for that. */
@@ -91,6 +109,10 @@ typedef struct {
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns;
+  uint64_t ended_ns;       /* CLOCK_MONOTONIC: when it was closed, or its death was noticed */
+  busq_waits sends; /* what a thread of it waits for that sends */
+  busq_waits receives;
+  uint64_t helped; /* stalled messages of others that it completed, put off, or passed over */
   uint32_t pid;
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -107,12 +129,12 @@ typedef struct {
  *
  * The state word decides; it changes only by a 16-byte swap: {sequence (54) | attempt (8) | phase (2)} and the timestamp.
  * Everything else is written before the first reference is published and does not change until the record is free again,
- * but for the marks: each is written by its own destination alone.
+ * but for the marks: each is written by its own destination alone, or, once that has left its queue, in its place.
  */
 typedef struct {
   uint16_t slot;
-  uint8_t mark; /* BUSQ_MARK_* bits, set by this destination */
-  uint8_t unused;
+  uint8_t mark;        /* BUSQ_MARK_* bits, set by this destination */
+  uint8_t sender_mark; /* of the first destination: BUSQ_MARK_RELEASED when the sender is through with sending it */
 } busq_destination;
 
 typedef struct {
@@ -133,13 +155,23 @@ enum {
 };
 
 enum {
-  BUSQ_MARK_TAKEN = 1,   /* recv has returned it */
-  BUSQ_MARK_RELEASED = 2 /* its memory is no longer needed here */
+  BUSQ_MARK_TAKEN = 1,    /* recv has returned it */
+  BUSQ_MARK_RELEASED = 2, /* its memory is no longer needed here */
+  BUSQ_MARK_OFFERED = 4   /* recv has returned it, and will again, to a successor, unless it is acknowledged */
 };
+
+#define BUSQ_PHASE_MASK UINT64_C(3)
+#define BUSQ_ATTEMPT_MAX 255u
+#define BUSQ_TAG_NEXT_ATTEMPT UINT64_C(4)
 
 static inline uint64_t busq_record_tag(uint64_t sequence, uint32_t attempt)
 {
-  return sequence << 10 | (uint64_t)(attempt & 0xff) << 2;
+  return sequence << 10 | (uint64_t)(attempt & BUSQ_ATTEMPT_MAX) << 2;
+}
+
+static inline uint32_t busq_tag_attempt(uint64_t tag)
+{
+  return (uint32_t)(tag >> 2) & BUSQ_ATTEMPT_MAX;
 }
 
 static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_t size_bytes)
@@ -148,11 +180,6 @@ static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_
   /* Small messages stay together with their header in as few lines as possible; large ones are aligned for whoever works
    * on them in place. */
   return BUSQ_ALIGN_UP(header, size_bytes >= 512 ? 64u : 8u);
-}
-
-static inline void *busq_record_payload(busq_record *record)
-{
-  return (char *)record + busq_record_payload_offset(record->destinations, record->size_bytes);
 }
 
 /* False where the numbers are out of range or do not fit into 64 bits of file. */

@@ -70,10 +70,9 @@ static bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_
 static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
 {
   busq_acquaintance *known = &peer->known[slot];
-  if (BUSQ_UNLIKELY(busq_load_acquire(&peer->bus->slots[slot].life) !=
-                    busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)))
-    return destination_gone(peer, slot);
-  if (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot)
+  const uint64_t life = busq_load_acquire(&peer->bus->slots[slot].life);
+  if (BUSQ_LIKELY((life & ~(uint64_t)BUSQ_LIFE_DURABLE) == busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)) &&
+      (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot))
     return BUSQ_OK;
   return busq_life_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
 }
@@ -142,12 +141,15 @@ static void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets
   record->size_bytes = (uint32_t)size_bytes;
   record->sender_incarnation = peer->incarnation;
   record->sender = (uint16_t)peer->slot;
-  record->destinations = (uint16_t)n_targets;
-  for (uint32_t i = 0; i < n_targets; i++)
-    record->destination[i] = (busq_destination){peer->destinations[i], 0, 0};
+  /* Atomic, because somebody who completes the record's last message may be late and still look at them. */
+  busq_store_relaxed(&record->destinations, (uint16_t)n_targets);
+  for (uint32_t i = 0; i < n_targets; i++) {
+    busq_store_relaxed(&record->destination[i].slot, peer->destinations[i]);
+    record->destination[i].mark = record->destination[i].sender_mark = 0;
+  }
   BUSQ_STEP("fill");
   if (size_bytes)
-    memcpy(busq_record_payload(record), data, size_bytes);
+    memcpy((char *)record + busq_record_payload_offset(n_targets, size_bytes), data, size_bytes);
 }
 
 static busq_reference record_reference(const busq_peer *peer, const busq_record *record, uint64_t tag)
@@ -195,7 +197,7 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
       return queue_damaged(peer, slot);
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
-  peer->lamport = record->state.hi;
+  peer->lamport = claim.timestamp;
   return BUSQ_OK;
 }
 
@@ -213,23 +215,26 @@ typedef struct {
 /* Propose: one more than any clock that we know of.  Higher would be as right; lower gets lost.  It is only looked up here, and
  * settled by the swap that stages at the first destination: since all senders visit queues in the same order, two that
  * propose the same there part ways there, instead of losing to each other later. */
-static uint64_t multicast_propose(busq_peer *peer, uint32_t n_targets)
+static int multicast_propose(busq_peer *peer, busq_multicast *multicast)
 {
   uint64_t highest = peer_clock(peer);
-  if (BUSQ_UNLIKELY(peer->proposes_stale))
-    return 1; /* every clock starts at 1 */
-  for (uint32_t i = 0; i < n_targets; i++)
+  for (uint32_t i = 0; i < multicast->n_targets; i++)
     busq_prefetch_write(&peer->bus->slots[peer->destinations[i]].queue.clock_tail);
-  for (uint32_t i = 0; i < n_targets; i++) {
+  for (uint32_t i = 0; i < multicast->n_targets; i++) {
     const busq_ring ring = busq_bus_ring(peer->bus, peer->destinations[i]);
     BUSQ_STEP("clock");
-    highest = busq_timestamp_max(highest, busq_ring_clock(&ring));
+    const uint64_t clock = busq_ring_clock(&ring);
+    /* Before any queue is touched: a proposal above a damaged clock would damage all the others. */
+    if (BUSQ_UNLIKELY(!busq_timestamp_is_sound(clock)))
+      return queue_damaged(peer, peer->destinations[i]);
+    highest = busq_timestamp_max(highest, clock);
   }
-  return highest + 1;
+  multicast->proposal = BUSQ_UNLIKELY(peer->proposes_stale) ? 1 : highest + 1; /* every clock starts at 1 */
+  busq_store_relaxed(&multicast->record->proposal, multicast->proposal);
+  return BUSQ_OK;
 }
 
-/* Puts the reference into one queue, or, where its reader has just left, releases the copy in his place: he closed his queue
- * before we came, so he will never touch this record. */
+/* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
 static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index)
 {
   const uint32_t slot = peer->destinations[index];
@@ -245,24 +250,27 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
       peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
       return BUSQ_FULL;
     }
-    if (BUSQ_UNLIKELY(outcome != BUSQ_RING_ACCEPTED && outcome != BUSQ_RING_LATE)) {
-      busq_arena_release(peer->bus, peer->slot, multicast->record, index);
-      return outcome == BUSQ_RING_GONE ? BUSQ_OK : queue_damaged(peer, slot);
-    }
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
+      return destination_gone(peer, slot);
+    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
+      return queue_damaged(peer, slot);
     if (outcome == BUSQ_RING_LATE) {
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
     }
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
-  multicast->proposal = busq_load_relaxed(&multicast->record->proposal);
+  multicast->proposal = claim.timestamp;
   return BUSQ_OK;
 }
 
-/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp. */
-static void multicast_sync(busq_bus *bus, const busq_record *record, uint64_t timestamp)
+/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp.  Whoever does this for
+ * somebody else may come when all is over and the record holds another message: clocks of others are raised then to
+ * a timestamp that some clock has reached, which does no harm. */
+static void multicast_sync(busq_bus *bus, busq_record *record, uint64_t timestamp)
 {
-  for (uint32_t i = 0; i < record->destinations && i < bus->geometry.peers; i++) {
-    const uint32_t slot = record->destination[i].slot;
+  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  for (uint32_t i = 0; i < destinations && i < bus->geometry.peers; i++) {
+    const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
     if (slot >= bus->geometry.peers)
       continue;
     const busq_ring ring = busq_bus_ring(bus, slot);
@@ -280,18 +288,25 @@ static bool record_swap(busq_record *record, uint64_t tag, uint32_t from, uint64
   return busq_pair_cas(&record->state, &expected, (busq_pair){tag | to, to_timestamp});
 }
 
-/* There is a slot for every peer's message (see destination_room), but a reader that loses patience with holes may use them up
- * while its head stands still.  Nothing is final before the commit: take it back, as if it had never been begun.  The references
- * die with the attempt, and readers that they blocked may go on. */
+/* Takes back what has not been committed, as if it had never been begun, whatever attempt others have made current: the
+ * references die with the attempt, and readers that they blocked may go on.  Each failure of the swap means that somebody has put
+ * us off once more, which he can only once per attempt that we have staged. */
 static void multicast_undo(busq_peer *peer, const busq_multicast *multicast)
 {
-  (void)record_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_FREE, 0);
+  enum { TRIES = 4 };
+  busq_pair seen = busq_pair_load(&multicast->record->state);
+  for (int i = 0; i < TRIES && (seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_STAGING; i++) {
+    BUSQ_STEP("state");
+    if (busq_pair_cas(&multicast->record->state, &seen, (busq_pair){seen.lo & ~BUSQ_PHASE_MASK, 0}))
+      break;
+  }
   busq_fence_full();
   for (uint32_t i = 0; i < multicast->n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
 }
 
-/* The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands. */
+/* The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands.  0 where somebody
+ * has put us off before it was fixed. */
 static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast *multicast)
 {
   busq_record *record = multicast->record;
@@ -302,7 +317,8 @@ static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast 
   const uint64_t timestamp = busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;
 #endif
   /* Seal: from here on the timestamp is fixed, and anybody may finish the rest. */
-  (void)record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp);
+  if (!record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
+    return 0;
 #ifdef BUSQ_MUTANT_COMMIT_BEFORE_SYNC
   (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
   multicast_sync(peer->bus, record, timestamp);
@@ -317,35 +333,68 @@ static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast 
   return timestamp;
 }
 
+/* Commit: at once where every queue accepted the proposal.  The timestamp, or 0 where somebody has put us off. */
+static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicast)
+{
+  if (BUSQ_UNLIKELY(multicast->is_lost))
+    return multicast_seal_and_commit(peer, multicast);
+  return BUSQ_LIKELY(record_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED,
+                                 multicast->proposal))
+             ? multicast->proposal
+             : 0;
+}
+
+/* Propose and stage, once. */
+static int multicast_attempt(busq_peer *peer, busq_multicast *multicast)
+{
+  multicast->is_lost = false;
+  int result = multicast_propose(peer, multicast);
+  for (uint32_t i = 0; i < multicast->n_targets && result == BUSQ_OK; i++) {
+    BUSQ_STEP("stage");
+    result = multicast_stage(peer, multicast, i);
+  }
+  return result;
+}
+
+/* Somebody who waited for us has made another attempt current.  Our references are dead; nobody but us stages for it, so go on
+ * from there.  False where it is none of ours: the record is damaged, or the attempts are used up. */
+static bool multicast_next_attempt(busq_multicast *multicast)
+{
+  const busq_pair seen = busq_pair_load(&multicast->record->state);
+  const uint64_t expected = (multicast->tag + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_STAGING;
+  if (seen.lo != expected || busq_tag_attempt(expected) == BUSQ_ATTEMPT_MAX)
+    return false;
+  multicast->tag += BUSQ_TAG_NEXT_ATTEMPT;
+  return true;
+}
+
+static int record_damaged(const busq_peer *peer)
+{
+  return busq_error(BUSQ_CORRUPT, "a message being sent by peer slot %u of bus \"%s\" is damaged; remove the bus and create it again",
+                    peer->slot, peer->bus->name);
+}
+
 static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets)
 {
   busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
-  int result = BUSQ_OK;
-
-  /* Propose. */
-  multicast.proposal = multicast_propose(peer, n_targets);
-  busq_store_relaxed(&record->proposal, multicast.proposal);
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
-
-  /* Stage.  What can be foreseen to fail has failed before. */
-  for (uint32_t i = 0; i < n_targets; i++) {
-    BUSQ_STEP("stage");
-    const int outcome = multicast_stage(peer, &multicast, i);
-    if (BUSQ_UNLIKELY(outcome == BUSQ_FULL)) {
-      multicast_undo(peer, &multicast);
-      return BUSQ_FULL;
+  for (;;) {
+    /* What can be foreseen to fail has failed before; but a receiver may die while we stage; and there is a slot for every
+     * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
+     * reader's head stands still. */
+    int result = multicast_attempt(peer, &multicast);
+    const uint64_t timestamp = BUSQ_LIKELY(result == BUSQ_OK) ? multicast_commit(peer, &multicast) : 0;
+    if (BUSQ_LIKELY(timestamp)) {
+      peer->lamport = timestamp;
+      return BUSQ_OK;
     }
-    if (BUSQ_UNLIKELY(outcome != BUSQ_OK))
-      result = outcome;
+    if (result == BUSQ_OK && multicast_next_attempt(&multicast))
+      continue;
+    if (result == BUSQ_OK)
+      result = busq_tag_attempt(multicast.tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
+    multicast_undo(peer, &multicast);
+    return result;
   }
-
-  /* Commit: at once where every queue accepted the proposal. */
-  if (BUSQ_LIKELY(!multicast.is_lost &&
-                  record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, multicast.proposal)))
-    peer->lamport = multicast.proposal;
-  else
-    peer->lamport = multicast_seal_and_commit(peer, &multicast);
-  return result;
 }
 
 /* ---- the whole of a send ---- */
@@ -354,8 +403,7 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
-  /* A multicast that found a damaged queue has reached the others. */
-  if (BUSQ_UNLIKELY(result != BUSQ_OK && (n_targets == 1 || result == BUSQ_FULL))) {
+  if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     busq_arena_cancel(&peer->arena, bytes, record);
     return result;
   }
@@ -375,6 +423,19 @@ void busq_multicast_share_memory_slow(busq_peer *peer)
   busq_arena_collect(&peer->arena);
 }
 
+/* Memory is short.  First what the gone do not need any more, then what they have left for successors who may never come, and
+ * last what others keep and do not need: those are asked for it, and we try again later. */
+static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
+{
+  (void)busq_life_reclaim(peer->bus);
+  int result = busq_arena_take(&peer->arena, bytes, recordp);
+  while (result == BUSQ_FULL && busq_life_make_room(peer->bus))
+    result = busq_arena_take(&peer->arena, bytes, recordp);
+  if (result == BUSQ_FULL)
+    (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
+  return result;
+}
+
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)
 {
   busq_record *record;
@@ -387,38 +448,58 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
   const uint64_t bytes = busq_record_payload_offset(n_targets, size_bytes) + size_bytes;
   busq_multicast_share_memory(peer);
   result = busq_arena_take(&peer->arena, bytes, &record);
-  if (BUSQ_UNLIKELY(result == BUSQ_FULL)) {
-    busq_life_reclaim(peer->bus);
-    result = busq_arena_take(&peer->arena, bytes, &record);
-    /* Others may keep what they do not need: ask them for it. */
-    if (result == BUSQ_FULL)
-      (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
-  }
+  if (BUSQ_UNLIKELY(result == BUSQ_FULL))
+    result = memory_find(peer, bytes, &record);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   record_fill(peer, record, n_targets, data, size_bytes);
   return send_filled(peer, record, bytes, n_targets);
 }
 
-/* ---- for the dead ---- */
+/* ---- for others ---- */
+
+/* Finishes a message whose timestamp is fixed.  The swap fails if anybody, its sender included, was faster. */
+static void multicast_complete(busq_bus *bus, busq_record *record, uint64_t tag, uint64_t timestamp)
+{
+  multicast_sync(bus, record, timestamp);
+  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
+}
+
+/* A pair is read in two halves: they belong together if the first, which never comes twice, is the same after the second. */
+static bool record_look(busq_record *record, busq_pair *seen)
+{
+  *seen = busq_pair_load(&record->state);
+  return busq_load_acquire(&record->state.lo) == seen->lo;
+}
+
+bool busq_multicast_help(busq_bus *bus, busq_record *record, uint64_t tag)
+{
+  busq_pair seen;
+  const bool is_whole = record_look(record, &seen);
+  if (is_whole && seen.lo == (tag | BUSQ_PHASE_SEALED)) {
+    if (!busq_timestamp_is_sound(seen.hi))
+      return false;
+    multicast_complete(bus, record, tag, seen.hi);
+  } else if (is_whole && seen.lo == (tag | BUSQ_PHASE_STAGING)) {
+    if (busq_tag_attempt(tag) == BUSQ_ATTEMPT_MAX)
+      return false;
+    BUSQ_STEP("put off");
+    (void)busq_pair_cas(&record->state, &seen, (busq_pair){seen.lo + BUSQ_TAG_NEXT_ATTEMPT, 0});
+  }
+  return true;
+}
 
 void busq_multicast_finish(busq_bus *bus, busq_record *record)
 {
-  const busq_pair seen = busq_pair_load(&record->state);
-  const uint64_t tag = seen.lo & ~UINT64_C(3);
-  switch (seen.lo & 3) {
-  case BUSQ_PHASE_STAGING: {
-    /* Nobody can have delivered it: its references die with the next attempt. */
-    busq_pair expected = seen;
+  enum { TRIES = 4 };
+  busq_pair seen = busq_pair_load(&record->state);
+  /* Nobody can have delivered what is not sealed: its references die with the attempt.  Readers may be putting it off meanwhile. */
+  for (int i = 0; i < TRIES && (seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_STAGING; i++) {
+    const busq_pair undone = {((seen.lo & ~BUSQ_PHASE_MASK) + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_FREE, 0};
     BUSQ_STEP("undo");
-    (void)busq_pair_cas(&record->state, &expected, (busq_pair){(tag + 4) | BUSQ_PHASE_FREE, 0});
-    return;
+    if (busq_pair_cas(&record->state, &seen, undone))
+      return;
   }
-  case BUSQ_PHASE_SEALED:
-    multicast_sync(bus, record, seen.hi);
-    (void)record_swap(record, tag, BUSQ_PHASE_SEALED, seen.hi, BUSQ_PHASE_COMMITTED, seen.hi);
-    return;
-  default:
-    return;
-  }
+  if ((seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED && busq_timestamp_is_sound(seen.hi))
+    multicast_complete(bus, record, seen.lo & ~BUSQ_PHASE_MASK, seen.hi);
 }

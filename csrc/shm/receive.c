@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/receive.h"
 #include "base/error.h"
+#include "shm/join.h"
 #include "shm/life.h"
+#include "shm/multicast.h"
 #include "shm/wake.h"
 
 /* ---- looking ---- */
@@ -53,10 +55,32 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
   found->payload = (const char *)record + (end - size_bytes - begin);
   found->size_bytes = size_bytes;
   found->sender_incarnation = busq_load_relaxed(&record->sender_incarnation);
-  return found->key.timestamp < BUSQ_TIMESTAMP_MAX;
+  return busq_timestamp_is_sound(found->key.timestamp);
 }
 
-static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *found)
+static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
+{
+  const uint32_t slot = busq_load_relaxed(&record->sender); /* once: it may change between the check and the use */
+  busq_slot *sender = &peer->bus->slots[slot < peer->bus->geometry.peers ? slot : peer->slot];
+  busq_arena_release(peer->bus, peer->slot, record, mark);
+  busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
+}
+
+/* What a predecessor did with a message before he died: released, it is done; taken and not released, he had it, once; offered
+ * and not acknowledged, it comes again. */
+static look_outcome look_inherited(busq_peer *peer, busq_found *found, look_outcome outcome)
+{
+  const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
+  found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
+  if (mark & BUSQ_MARK_RELEASED)
+    return LOOK_PASS;
+  if (!(mark & BUSQ_MARK_TAKEN))
+    return outcome;
+  record_release(peer, found->record, found->mark);
+  return LOOK_PASS;
+}
+
+static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
   BUSQ_STEP("look");
@@ -70,12 +94,17 @@ static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *f
   BUSQ_STEP("read");
   /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
   const uint64_t state = busq_load_acquire(&record->state.lo);
-  if (BUSQ_UNLIKELY((state & ~UINT64_C(3)) != reference.tag || (state & 3) == BUSQ_PHASE_FREE))
+  if (BUSQ_UNLIKELY((state & ~BUSQ_PHASE_MASK) != reference.tag || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))
     return LOOK_PASS;
   found->position = position;
   found->key.sender = reference.sender;
   found->key.sequence = reference.tag;
-  if (BUSQ_UNLIKELY((state & 3) != BUSQ_PHASE_COMMITTED)) {
+  if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED)) {
+    /* Sealed at a time that nobody can have counted to: nobody will finish it. */
+    if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED &&
+                      !busq_timestamp_is_sound(busq_load_relaxed(&record->state.hi)) &&
+                      busq_load_acquire(&record->state.lo) == state))
+      return LOOK_DAMAGED;
     found->key.timestamp = busq_load_acquire(&record->proposal);
     /* Undone and used again since we read its state, its proposal would be that of a later message: too high a bound. */
     return busq_load_relaxed(&record->state.lo) == state ? LOOK_BLOCKED : look(peer, position, found);
@@ -83,9 +112,10 @@ static look_outcome look(const busq_peer *peer, uint64_t position, busq_found *f
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
     return LOOK_DAMAGED;
-  found->is_late = false;
+  found->is_late = found->is_redelivered = false;
   const bool in_place = record->destinations == 1 || found->key.timestamp == record->proposal;
-  return BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
+  const look_outcome outcome = BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
+  return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, outcome);
 }
 
 static int queue_damaged(const busq_peer *peer)
@@ -152,7 +182,8 @@ static void prefetch_next(const busq_peer *peer)
 static bool heap_take_in(busq_peer *peer, const busq_found *found)
 {
   const uint64_t offset = (uint64_t)((const char *)found->record - peer->bus->arena);
-  const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), found->mark};
+  const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES),
+                                 (uint16_t)found->mark, found->is_redelivered};
   return busq_heap_push(&peer->heap, entry);
 }
 
@@ -164,6 +195,7 @@ static bool found_from_heap(busq_peer *peer, const busq_heap_entry *least)
   found->key = least->key;
   found->position = least->position;
   found->is_late = true;
+  found->is_redelivered = least->is_redelivered;
   return found_fill(peer->bus, peer->slot, reference, busq_bus_record(peer->bus, least->record), found);
 }
 
@@ -213,14 +245,7 @@ int busq_receive_peek(busq_peer *peer)
 
 /* ---- taking ---- */
 
-static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
-{
-  busq_slot *sender = &peer->bus->slots[record->sender < peer->bus->geometry.peers ? record->sender : peer->slot];
-  busq_arena_release(peer->bus, peer->slot, record, mark);
-  busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
-}
-
-void busq_receive_take(busq_peer *peer, bool is_pinned)
+void busq_receive_take(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->found;
   if (found->key.timestamp > peer->delivered)
@@ -230,10 +255,11 @@ void busq_receive_take(busq_peer *peer, bool is_pinned)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  if (is_pinned) {
+  if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
-    busq_store_release(&found->record->destination[found->mark].mark, BUSQ_MARK_TAKEN);
-    peer->pins++;
+    busq_store_release(&found->record->destination[found->mark].mark,
+                       mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+    peer->pins += mode == BUSQ_TAKE_PINNED;
     return;
   }
   /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
@@ -248,7 +274,20 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
   if (!busq_load_relaxed(&peer->is_closed))
     position_done(peer, position);
   else if (!peer->pins)
-    busq_life_finish_close(peer);
+    busq_join_finish_close(peer);
+}
+
+int busq_receive_ack(busq_peer *peer, const busq_message *message)
+{
+  busq_record *record = busq_bus_record(peer->bus, message->record);
+  const uint64_t state = busq_load_acquire(&record->state.lo);
+  if (state != (message->tag | BUSQ_PHASE_COMMITTED) ||
+      busq_load_acquire(&record->destination[message->mark].mark) != BUSQ_MARK_OFFERED)
+    return busq_error(BUSQ_INVALID, "a message that \"%s\" does not have to acknowledge: it was acknowledged before, or was received without ack",
+                      peer->self->name);
+  record_release(peer, record, message->mark);
+  position_done(peer, message->position);
+  return BUSQ_OK;
 }
 
 bool busq_receive_is_drained(const busq_peer *peer)
@@ -258,37 +297,74 @@ bool busq_receive_is_drained(const busq_peer *peer)
 
 /* ---- waiting for somebody who does not come ---- */
 
-void busq_receive_unblock(busq_peer *peer)
+/* What the queue waits for: a reference, or the hole at `scan` (sender BUSQ_RING_NOBODY). */
+static busq_reference blocker_of(const busq_peer *peer)
 {
-  busq_reference reference;
-  if (!busq_ring_look(&peer->ring, peer->scan, &reference)) {
-    if (busq_ring_tail(&peer->ring) != peer->scan)
-      (void)busq_ring_skip(&peer->ring, peer->scan);
-    return;
+  busq_reference reference = {BUSQ_RING_NOBODY, 0, 0};
+  (void)busq_ring_look(&peer->ring, peer->scan, &reference);
+  return reference;
+}
+
+/* The dead are buried while we are at it; for what blocks us it makes no difference whether they are. */
+static bool blocker_help(busq_peer *peer, busq_reference blocker)
+{
+  busq_slot *self = peer->self;
+  if (blocker.sender == BUSQ_RING_NOBODY) {
+    if (busq_ring_tail(&peer->ring) == peer->scan)
+      return false;
+    (void)busq_ring_skip(&peer->ring, peer->scan);
+  } else {
+    busq_record *record = reference_record(peer->bus, blocker);
+    if (!record || !busq_multicast_help(peer->bus, record, blocker.tag))
+      return false;
+    if (blocker.sender < peer->bus->geometry.peers && blocker.sender != peer->slot)
+      (void)busq_life_check(peer->bus, blocker.sender,
+                            (uint32_t)(busq_load_acquire(&peer->bus->slots[blocker.sender].life) >> 32));
   }
-  if (reference.sender < peer->bus->geometry.peers && reference.sender != peer->slot) {
-    const uint64_t life = busq_load_acquire(&peer->bus->slots[reference.sender].life);
-    (void)busq_life_check(peer->bus, reference.sender, (uint32_t)(life >> 32));
+  busq_store_relaxed(&self->helped, self->helped + 1);
+  return true;
+}
+
+bool busq_receive_unblock(busq_peer *peer)
+{
+  return blocker_help(peer, blocker_of(peer));
+}
+
+/* A millisecond is what a sender that was merely preempted needs; one that was put off before gets more, so that a large
+ * multicast of a slow sender comes to its end, and never so much that a stopped one is noticed. */
+static uint64_t patience_ns(busq_reference blocker)
+{
+  const uint64_t first_ns = 1000000;
+  const uint32_t attempt = blocker.sender == BUSQ_RING_NOBODY ? 0 : busq_tag_attempt(blocker.tag);
+  return first_ns << (attempt < 5 ? attempt : 5);
+}
+
+bool busq_receive_help(busq_peer *peer, uint64_t now_ns)
+{
+  busq_blocker *known = &peer->blocker;
+  if (busq_receive_is_drained(peer)) {
+    known->help_in_ns = UINT64_MAX;
+    return false;
   }
+  const busq_reference blocker = blocker_of(peer);
+  if (known->position != peer->scan || known->reference.sender != blocker.sender || known->reference.tag != blocker.tag)
+    *known = (busq_blocker){.reference = blocker, .position = peer->scan, .since_ns = now_ns};
+  const uint64_t waited_ns = now_ns - known->since_ns;
+  const uint64_t patience = patience_ns(blocker);
+  if (waited_ns < patience) {
+    known->help_in_ns = patience - waited_ns;
+    return false;
+  }
+  known->help_in_ns = patience;
+  return blocker_help(peer, blocker);
 }
 
 /* ---- closing ---- */
 
-bool busq_receive_is_pinned(const busq_peer *peer, busq_reference reference)
-{
-  const busq_record *record = reference_record(peer->bus, reference);
-  if (!peer->pins || !record || (busq_load_acquire(&record->state.lo) & ~UINT64_C(3)) != reference.tag)
-    return false;
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
-  const uint32_t mark =
-      destinations <= peer->bus->geometry.peers ? record_mark_of(record, destinations, peer->slot) : NO_MARK;
-  return mark != NO_MARK && busq_load_relaxed(&record->destination[mark].mark) == BUSQ_MARK_TAKEN;
-}
-
 void busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
 {
   busq_record *record = reference.sender == BUSQ_RING_NOBODY ? NULL : reference_record(bus, reference);
-  if (!record || (busq_load_acquire(&record->state.lo) & ~UINT64_C(3)) != reference.tag)
+  if (!record || (busq_load_acquire(&record->state.lo) & ~BUSQ_PHASE_MASK) != reference.tag)
     return;
   const uint32_t destinations = busq_load_relaxed(&record->destinations);
   const uint32_t mark = destinations <= bus->geometry.peers ? record_mark_of(record, destinations, slot) : NO_MARK;

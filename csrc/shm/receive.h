@@ -23,22 +23,33 @@
  * Positions behind `head` are given back to the senders.  A late message, or one that is still being looked at, keeps its
  * position; those behind it that are done are remembered in a bit per slot.
  *
- * Not given: delivery of what is blocked.  Whoever waits for long looks whether the sender lives (busq_receive_unblock).
+ * Nobody waits for long: what blocks the queue is got out of the way after a patience of some milliseconds, whether its sender
+ * is slow, stopped or dead (busq_receive_help).  A timeout chooses who finishes a message, never what happens to it.
+ *
+ * A successor begins where his predecessor's head stood.  What lies between that and the tail he found is judged by the marks
+ * that the predecessor left in the records; the heap is built anew from the ring.
+ *
+ * Not given: protection from a reader that is stopped.  His queue fills up, and senders to it wait for room.
  */
 #include "shm/handle.h"
 
 /* BUSQ_OK: peer->found can be delivered; BUSQ_EMPTY; or damage.  All of these want the receive latch. */
 int busq_receive_peek(busq_peer *peer);
-/* Takes what was found.  Pinned, its memory stays until busq_receive_release; otherwise it is given back at once. */
-void busq_receive_take(busq_peer *peer, bool is_pinned);
+/* Takes what was found, in one of the modes of busq_take.  Pinned, its memory stays until busq_receive_release; offered, until
+ * busq_receive_ack, and if that does not come, a successor finds it again; copied, it is given back at once. */
+void busq_receive_take(busq_peer *peer, uint32_t mode);
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position);
+int busq_receive_ack(busq_peer *peer, const busq_message *message);
 /* Nothing is in the queue, not even something that blocks. */
 bool busq_receive_is_drained(const busq_peer *peer);
-/* After a wait in vain: passes a hole whose sender does not come, and has a dead sender's message finished. */
-void busq_receive_unblock(busq_peer *peer);
+/* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it out of the
+ * way: skips the hole, completes what is sealed, puts off what is not.  True if it is worth looking again.  Otherwise
+ * peer->blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
+bool busq_receive_help(busq_peer *peer, uint64_t now_ns);
+/* The same without patience. */
+bool busq_receive_unblock(busq_peer *peer);
 
-/* For closing: whether a reference is to a message that was taken and not released; and releasing one unread. */
-bool busq_receive_is_pinned(const busq_peer *peer, busq_reference reference);
+/* Releases a message unread, for a reader who is gone. */
 void busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference);
 
 #endif /* BUSQ_SHM_RECEIVE_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/region.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/time.h"
 #include "shm/handle.h"
 #include "shm/life.h"
@@ -128,7 +129,7 @@ void busq_bus_free(busq_bus *bus)
 
 static int region_check_config(const busq_config *config, busq_geometry *geometry)
 {
-  if (config->permissions & ~0660u || (config->permissions & 0600) != 0600)
+  if (config->permissions != 0600 && config->permissions != 0660)
     return busq_error(BUSQ_INVALID, "permissions 0%o: expected 0600 (one user) or 0660 (and a group)", config->permissions);
   if (!busq_geometry_compute(geometry, config->peers, config->capacity, config->arena_bytes))
     return busq_error(BUSQ_INVALID,
@@ -153,6 +154,16 @@ static int region_reserve(busq_bus *bus, const char *directory)
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
+/* Sequence numbers begin anywhere, so that whoever was stopped just before a swap of a record's state, and comes back when its
+ * memory holds something else, does not find there what he expects: neither another sender's record nor a payload of small
+ * numbers. */
+static uint64_t region_first_sequence(const busq_header *header, uint32_t slot)
+{
+  uint64_t random;
+  memcpy(&random, header->generation + 8, sizeof random);
+  return (busq_hash_mix(random + slot) >> 12) + 1;
+}
+
 static int region_fill(busq_bus *bus, const busq_config *config)
 {
   busq_header *header = bus->header;
@@ -171,6 +182,7 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const busq_ring ring = busq_bus_ring(bus, slot);
     busq_ring_init(&ring);
+    bus->slots[slot].sequence_reserved = region_first_sequence(header, slot);
   }
   header->checksum = busq_header_checksum(header);
   busq_store_release(&header->state, BUSQ_HEADER_READY);
@@ -233,6 +245,15 @@ int busq_bus_create(const char *directory, const char *name, const busq_config *
 
 /* ---- opening ---- */
 
+/* May others than its owner use it?  In a directory that is meant for a group, and by that group.  Sharing some group with
+ * whoever was first to take the name in a directory for all (/dev/shm, /tmp) is no reason to trust him. */
+static bool region_is_for_group(int directory_fd, const struct stat *file)
+{
+  struct stat directory;
+  return (file->st_mode & 0060) == 0060 && fstat(directory_fd, &directory) == 0 && (directory.st_mode & S_ISGID) &&
+         directory.st_gid == file->st_gid;
+}
+
 static int region_open_file(busq_bus *bus, struct stat *status)
 {
   bus->fd = openat(bus->directory_fd, bus->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -249,10 +270,9 @@ static int region_open_file(busq_bus *bus, struct stat *status)
     return busq_error_system("can't examine bus \"%s\"", bus->name);
   if (!S_ISREG(status->st_mode))
     return busq_error(BUSQ_CORRUPT, "\"%s\" is not a regular file, so it is not a bus", bus->name);
-  const bool shared = (status->st_mode & 0060) == 0060;
-  if (status->st_uid != geteuid() && !shared)
-    return busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u and is not open to a group; this is user %u", bus->name,
-                      status->st_uid, geteuid());
+  if (status->st_uid != geteuid() && !region_is_for_group(bus->directory_fd, status))
+    return busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u, expected the same, or mode 0660 in a setgid directory of the same group",
+                      bus->name, status->st_uid, geteuid());
   if (status->st_mode & 0007)
     return busq_error(BUSQ_DENIED, "bus \"%s\" has mode %03o: everybody could write into it; expected 0600 or 0660", bus->name,
                       status->st_mode & 0777);
@@ -333,7 +353,7 @@ static void region_tidy(const char *directory, const char *name)
   busq_bus *bus;
   if (busq_bus_open(directory, name, &bus) != BUSQ_OK)
     return;
-  busq_life_reclaim(bus);
+  (void)busq_life_reclaim(bus);
   busq_bus_free(bus);
 }
 
@@ -351,7 +371,7 @@ int busq_bus_unlink(const char *directory, const char *name)
   if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
     result = errno == ENOENT ? busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"", name)
                              : busq_error_system("can't examine bus \"%s\"", name);
-  else if (status.st_uid != geteuid() && geteuid() != 0)
+  else if (status.st_uid != geteuid() && geteuid() != 0 && !region_is_for_group(fd, &status))
     result = busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u", name, status.st_uid, geteuid());
   else if (unlinkat(fd, name, 0) < 0)
     result = busq_error_system("can't remove bus \"%s\"", name);

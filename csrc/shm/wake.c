@@ -8,8 +8,10 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* ---- latches: private memory, a bounded number of steps ---- */
@@ -53,12 +55,13 @@ static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, c
   return snprintf(name, bytes, ".busq-%016llx-%u-%u", (unsigned long long)generation, slot, incarnation);
 }
 
+/* Open for both directions: writing to a FIFO that nobody reads any more would end the process with SIGPIPE. */
 static int fifo_open_writer(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
 {
   char name[80];
   struct stat status;
   fifo_name(bus, slot, incarnation, name, sizeof name);
-  const int fd = openat(bus->directory_fd, name, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = openat(bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   if (fd >= 0 && (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode))) {
     close(fd);
     return -1;
@@ -167,7 +170,6 @@ void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
   wait->deadline_ns = timeout_ns < 0 ? UINT64_MAX : wait->began_ns + (uint64_t)timeout_ns;
   wait->slice_ns = FIRST_SLICE_NS;
   wait->stage = STAGE_SPIN;
-  wait->has_timed_out = false;
 }
 
 bool busq_wait_is_over(const busq_wait *wait)
@@ -201,19 +203,18 @@ bool busq_wait_turn(busq_wait *wait, busq_peer *peer)
   return true;
 }
 
-int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value)
+int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
   if (now_ns >= wait->deadline_ns)
     return BUSQ_EMPTY;
-  uint64_t slice_ns = wait->slice_ns;
+  uint64_t slice_ns = wait->slice_ns < limit_ns ? wait->slice_ns : limit_ns;
   if (slice_ns > wait->deadline_ns - now_ns)
     slice_ns = wait->deadline_ns - now_ns;
   const int number = futex_wait_slice(word, value, slice_ns);
-  wait->has_timed_out = number == ETIMEDOUT;
   if (number == EINTR)
     return BUSQ_INTERRUPTED;
-  if (number != ETIMEDOUT)
+  if (number != ETIMEDOUT || slice_ns == limit_ns)
     return BUSQ_OK;
   /* Twice as long next time, up to a slice: what a killed waker costs is in proportion to what was waited already. */
   if (wait->slice_ns >= BUSQ_SLICE_NS)
@@ -233,31 +234,65 @@ void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
   (void)unlinkat(bus->directory_fd, name, 0);
 }
 
-int busq_fifo_open(busq_peer *peer)
+static int fifo_make(busq_peer *peer)
 {
   char name[80];
-  if (peer->fifo_fd >= 0)
-    return BUSQ_OK;
   fifo_name(peer->bus, peer->slot, peer->incarnation, name, sizeof name);
   const mode_t mode = peer->bus->header->permissions & 0660;
+  /* One of a predecessor that died may be there. */
   if (mkfifoat(peer->bus->directory_fd, name, mode) < 0 && errno != EEXIST)
     return busq_error_system("can't make the FIFO behind fileno()");
   /* Open for both directions, so that it never reads as ended while no sender has it open. */
-  const int fd = openat(peer->bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0)
+  peer->fifo_fd = openat(peer->bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (peer->fifo_fd < 0)
     return busq_error_system("can't open the FIFO behind fileno()");
-  (void)fchmod(fd, mode);
-  peer->fifo_fd = fd;
+  (void)fchmod(peer->fifo_fd, mode);
   return BUSQ_OK;
+}
+
+int busq_fifo_open(busq_peer *peer)
+{
+  if (peer->poll_fd >= 0)
+    return BUSQ_OK;
+  int result = fifo_make(peer);
+  if (!result && (peer->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
+    result = busq_error_system("can't make the timer behind fileno()");
+  if (!result && (peer->poll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
+    result = busq_error_system("can't make the descriptor behind fileno()");
+  const int inner[] = {peer->fifo_fd, peer->timer_fd};
+  for (unsigned i = 0; i < 2 && !result; i++) {
+    struct epoll_event event = {.events = EPOLLIN};
+    if (epoll_ctl(peer->poll_fd, EPOLL_CTL_ADD, inner[i], &event) < 0)
+      result = busq_error_system("can't fill the descriptor behind fileno()");
+  }
+  if (result)
+    busq_fifo_close(peer);
+  return result;
 }
 
 void busq_fifo_close(busq_peer *peer)
 {
-  if (peer->fifo_fd < 0)
+  int *const descriptors[] = {&peer->poll_fd, &peer->timer_fd, &peer->fifo_fd};
+  if (peer->fifo_fd >= 0)
+    busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
+  for (unsigned i = 0; i < 3; i++) {
+    if (*descriptors[i] >= 0)
+      close(*descriptors[i]);
+    *descriptors[i] = -1;
+  }
+}
+
+/* Setting a timer anew also makes it unreadable. */
+void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  const uint64_t due_ns = now_ns + (in_ns < BUSQ_SLICE_NS ? in_ns : BUSQ_SLICE_NS);
+  if (now_ns < peer->timer_due_ns && peer->timer_due_ns <= due_ns)
     return;
-  busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
-  close(peer->fifo_fd);
-  peer->fifo_fd = -1;
+  const struct itimerspec when = {
+      .it_value = {.tv_sec = (time_t)(due_ns / 1000000000u), .tv_nsec = (long)(due_ns % 1000000000u)}};
+  (void)timerfd_settime(peer->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+  peer->timer_due_ns = due_ns;
 }
 
 bool busq_fifo_drain(busq_peer *peer)

@@ -13,7 +13,7 @@
  *
  *      who waits        for what                            flag             sequence      woken by
  *      receiver         a message that can be delivered     wake_flags       wake_seq      every sender, after its commit
- *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit
+ *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit; a timer
  *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
  *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages
  *
@@ -55,19 +55,22 @@ typedef struct {
   uint64_t deadline_ns; /* UINT64_MAX: for ever */
   uint64_t slice_ns;    /* of the next sleep */
   uint32_t stage;
-  bool has_timed_out; /* the last sleep ended with its slice, not with a wake-up */
 } busq_wait;
 
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
 /* One turn of spinning or yielding; false when it is time to sleep. */
 bool busq_wait_turn(busq_wait *wait, busq_peer *peer);
-/* Sleeps on a word while it has the value.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed; BUSQ_INTERRUPTED. */
-int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value);
+/* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed;
+ * BUSQ_INTERRUPTED. */
+int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
 bool busq_wait_is_over(const busq_wait *wait);
 
-/* The FIFO behind peer.fileno(): made when first asked for, readable whenever a message can be received. */
+/* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for when they are
+ * stopped or killed before they do, both behind one epoll descriptor. */
 int busq_fifo_open(busq_peer *peer);
 void busq_fifo_close(busq_peer *peer);
+/* Makes the descriptor readable after a while, a slice at most. */
+void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns);
 /* Both with the receive latch held: empties the FIFO and asks senders to signal (look at the queue once more afterwards); or
  * makes it readable oneself. */
 void busq_fifo_arm(busq_peer *peer);

@@ -108,14 +108,18 @@ static void test_messages_of_one_who_left_still_arrive_with_his_name(void)
   part();
 }
 
-static void test_what_one_who_left_had_not_read_takes_no_memory(void)
+static void test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory(void)
 {
   meet(3, 64, 1 << 16);
   busq_peer *a = join("a"), *b = join("b");
+  uint64_t n_dropped;
   for (int i = 0; i < 60; i++)
     said(a, "b", "unread");
   leave(b);
   leave(a);
+  CHECK(used_bytes() > 0);
+  CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
+  CHECK_EQUAL(n_dropped, 60);
   CHECK_EQUAL(used_bytes(), 0);
   part();
 }
@@ -648,7 +652,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_a_full_bus_takes_nobody_until_somebody_leaves);
   CHECK_RUN(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last);
   CHECK_RUN(test_messages_of_one_who_left_still_arrive_with_his_name);
-  CHECK_RUN(test_what_one_who_left_had_not_read_takes_no_memory);
+  CHECK_RUN(test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory);
   CHECK_RUN(test_many_lives_leave_nothing_behind);
   CHECK_RUN(test_a_message_stays_where_it_is_while_it_is_held);
   CHECK_RUN(test_held_messages_keep_their_places_and_give_them_back_in_any_order);

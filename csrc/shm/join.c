@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/join.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "shm/life.h"
+#include "shm/name.h"
+#include "shm/receive.h"
+#include "shm/region.h"
+#include "shm/wake.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- handles ---- */
+
+static int peer_allocate(busq_peer *peer)
+{
+  const busq_geometry *geometry = &peer->bus->geometry;
+  peer->known = calloc(geometry->peers, sizeof *peer->known);
+  peer->destinations = calloc(geometry->peers, sizeof *peer->destinations);
+  peer->done = calloc((geometry->slot_count + 63) / 64, sizeof *peer->done);
+  if (!peer->known || !peer->destinations || !peer->done)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle (%u peers, %llu slots)", geometry->peers,
+                      (unsigned long long)geometry->slot_count);
+  for (uint32_t slot = 0; slot < geometry->peers; slot++)
+    peer->known[slot].fifo_fd = -1;
+  return BUSQ_OK;
+}
+
+#define SPIN_NS_DEFAULT 1000u
+#define YIELD_NS_DEFAULT 50000u
+
+static busq_peer *peer_new(busq_bus *bus)
+{
+  busq_peer *peer;
+  if (posix_memalign((void **)&peer, BUSQ_LINE_PAIR_BYTES, sizeof *peer) != 0)
+    return NULL;
+  memset(peer, 0, sizeof *peer);
+  peer->bus = bus;
+  peer->lock_fd = peer->poll_fd = peer->fifo_fd = peer->timer_fd = -1;
+  peer->fork_generation = busq_fork_generation;
+  peer->spin_ns = SPIN_NS_DEFAULT;
+  peer->yield_ns = YIELD_NS_DEFAULT;
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+    peer->spin_ns = 0;
+  const char *stale = getenv("BUSQ_STALE_PROPOSALS");
+  peer->proposes_stale = stale && *stale && *stale != '0';
+  busq_bus_retain(bus);
+  return peer;
+}
+
+/* ---- a slot of its own ---- */
+
+/* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
+ * memory, and what is durable waits for its own peer. */
+static bool slot_make_free(busq_bus *bus, uint32_t slot)
+{
+  busq_life_bury(bus, slot);
+  return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_life_leaves_messages(bus, slot) &&
+         busq_arena_reclaim(bus, slot) == 0;
+}
+
+/* Leaves the grave of what it finds entered. */
+static bool slot_find(busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
+{
+  busq_bus *bus = grave->bus;
+  do {
+    *n_held = 0;
+    for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+      if (!busq_grave_enter(grave, slot)) {
+        ++*n_held;
+        continue;
+      }
+      if (slot_make_free(bus, slot)) {
+        *slotp = slot;
+        return true;
+      }
+      busq_grave_leave(grave, slot);
+    }
+    /* What the gone have left is kept for as long as nobody needs the room. */
+  } while (busq_life_discard_oldest(grave));
+  return false;
+}
+
+static void slot_describe(busq_peer *peer)
+{
+  busq_slot *self = peer->self;
+  self->pid = (uint32_t)getpid();
+  self->joined_ns = busq_time_wall_ns();
+  busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
+  busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
+  busq_store_relaxed(&self->wake_flags, 0);
+  busq_store_relaxed(&self->memory_waits, 0);
+  peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
+}
+
+static uint32_t life_flags(const busq_peer *peer)
+{
+  return peer->is_durable ? BUSQ_LIFE_DURABLE : 0;
+}
+
+static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
+{
+  busq_slot *self = peer->self;
+  peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
+  /* Not durable before it lives: who dies on the way has promised nothing, and has no name by which he could be removed. */
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING));
+  busq_fence_full();
+  BUSQ_STEP("join");
+  memcpy(self->name, name, name_bytes);
+  self->name[name_bytes] = '\0';
+  busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
+  slot_describe(peer);
+  self->room_waiters = 0;
+  self->sent = self->late = self->received = self->helped = 0;
+  const uint64_t tail = busq_ring_tail(&peer->ring);
+  busq_store_release(&self->queue.head, tail);
+  peer->scan = peer->head = peer->inherited = tail;
+  BUSQ_STEP("join");
+  busq_ring_open(&peer->ring, peer->incarnation);
+  BUSQ_STEP("join");
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | life_flags(peer)));
+}
+
+static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = peer->bus;
+  uint32_t n_held;
+  if (!slot_find(grave, &peer->slot, &n_held))
+    return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
+                      bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
+  int result = busq_arena_init(&peer->arena, bus, peer->slot);
+  if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)
+    result = busq_error_system("can't lock peer slot %u of bus \"%s\"", peer->slot, bus->name);
+  if (!result) {
+    peer->self = &bus->slots[peer->slot];
+    peer->ring = busq_bus_ring(bus, peer->slot);
+    slot_begin(peer, name, name_bytes);
+  }
+  busq_grave_leave(grave, peer->slot);
+  return result;
+}
+
+/* ---- what a predecessor left ---- */
+
+/* The slot of the last peer of that name; peers where there was none. */
+static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_bytes)
+{
+  uint32_t last = bus->geometry.peers;
+  uint64_t life;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    if (busq_name_is(bus, slot, name, name_bytes, &life) &&
+        (last == bus->geometry.peers || bus->slots[slot].joined_ns > bus->slots[last].joined_ns))
+      last = slot;
+  return last;
+}
+
+/* Somebody else may just be burying the predecessor, which takes a moment, unless he is stopped. */
+static int predecessor_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
+{
+  enum { TRIES = 90 };
+  const struct timespec pause = {0, 1000000};
+  for (int i = 0; i < TRIES; i++) {
+    if (busq_grave_enter(grave, slot))
+      return BUSQ_OK;
+    if (busq_life_is_held(grave->bus, slot))
+      return busq_error(BUSQ_PEER_EXISTS, "\"%.*s\" has closed its handle on bus \"%s\", but still looks at messages that it took; release them first",
+                        (int)name_bytes, name, grave->bus->name);
+    nanosleep(&pause, NULL);
+  }
+  return busq_error(BUSQ_PEER_EXISTS, "another process puts in order what \"%.*s\" left on bus \"%s\", and seems to be stopped; wake it, or try again later",
+                    (int)name_bytes, name, grave->bus->name);
+}
+
+/* Everything is made ready first and the life comes last, so that one who dies on the way leaves his successor the same. */
+static int slot_continue(busq_peer *peer)
+{
+  busq_slot *self = peer->self;
+  const uint64_t head = busq_load_acquire(&self->queue.head);
+  const uint64_t tail = busq_ring_tail(&peer->ring);
+  if (tail - head > peer->ring.slot_count)
+    return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again",
+                      peer->slot, peer->bus->name);
+  peer->scan = peer->head = head;
+  peer->inherited = tail;
+  peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32);
+  peer->sent = busq_load_relaxed(&self->sent);
+  peer->late = busq_load_relaxed(&self->late);
+  peer->received = busq_load_relaxed(&self->received);
+  slot_describe(peer);
+  BUSQ_STEP("resume");
+  busq_ring_open(&peer->ring, peer->incarnation);
+  BUSQ_STEP("resume");
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | life_flags(peer)));
+  return BUSQ_OK;
+}
+
+/* BUSQ_EMPTY where the slot has meanwhile become somebody else's. */
+static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = peer->bus;
+  uint64_t life;
+  int result = predecessor_enter(grave, slot, name, name_bytes);
+  if (result)
+    return result;
+  peer->slot = slot;
+  peer->self = &bus->slots[slot];
+  peer->ring = busq_bus_ring(bus, slot);
+  if (!busq_name_is(bus, slot, name, name_bytes, &life))
+    result = BUSQ_EMPTY;
+  if (!result) {
+    busq_life_bury(bus, slot);
+    result = busq_arena_init(&peer->arena, bus, slot);
+  }
+  if (!result)
+    result = busq_arena_adopt(&peer->arena);
+  if (!result && busq_life_hold(peer->lock_fd, slot) < 0)
+    result = busq_error_system("can't lock peer slot %u of bus \"%s\"", slot, bus->name);
+  if (!result)
+    result = slot_continue(peer);
+  if (result)
+    busq_arena_deinit(&peer->arena);
+  busq_grave_leave(grave, slot);
+  return result;
+}
+
+/* Who joins anew under an old name gives up what is left under it; but not what somebody was promised. */
+static int predecessor_drop(busq_grave *grave, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = grave->bus;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    if (life & BUSQ_LIFE_DURABLE)
+      return busq_error(BUSQ_PEER_EXISTS, "a durable \"%.*s\" waits on bus \"%s\" for its process to come back: join with resume, or remove it first",
+                        (int)name_bytes, name, bus->name);
+    if (!busq_grave_enter(grave, slot))
+      continue;
+    if (busq_name_is(bus, slot, name, name_bytes, &life)) {
+      busq_life_bury(bus, slot);
+      busq_life_discard(bus, slot);
+    }
+    busq_grave_leave(grave, slot);
+  }
+  return BUSQ_OK;
+}
+
+/* ---- joining ---- */
+
+static int name_take(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes)
+{
+  if (busq_lock_try(fd, lock) == 0)
+    return BUSQ_OK;
+  if (errno == EAGAIN || errno == EACCES)
+    return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\"; choose another name", bus->name,
+                      (int)name_bytes, name);
+  return busq_error_system("can't lock the name \"%.*s\" on bus \"%s\"", (int)name_bytes, name, bus->name);
+}
+
+static int peer_join(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
+{
+  busq_bus *bus = peer->bus;
+  int result = BUSQ_EMPTY;
+  while (result == BUSQ_EMPTY && (flags & BUSQ_JOIN_RESUME)) {
+    const uint32_t slot = predecessor_find(bus, name, name_bytes);
+    if (slot == bus->geometry.peers)
+      break;
+    result = peer_join_after(peer, grave, slot, name, name_bytes);
+  }
+  if (result != BUSQ_EMPTY)
+    return result;
+  if (busq_load_acquire(&bus->header->is_shut_down))
+    return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
+  result = predecessor_drop(grave, name, name_bytes);
+  return result ? result : peer_join_new(peer, grave, name, name_bytes);
+}
+
+static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
+{
+  int result = peer_allocate(peer);
+  if (!result && !busq_grave_open(grave, peer->bus))
+    result = busq_error_system("can't open bus \"%s\" once more for its locks", peer->bus->name);
+  if (!result && busq_guard_open(&peer->lock_guard, peer->bus, &peer->lock_fd) < 0) {
+    result = busq_error_system("can't open bus \"%s\" once more for its locks", peer->bus->name);
+    busq_grave_close(grave);
+  }
+  if (result)
+    return result;
+  peer->name_lock = busq_name_lock(name, name_bytes);
+  result = name_take(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
+  if (result)
+    busq_grave_close(grave);
+  return result;
+}
+
+int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
+{
+  busq_grave grave;
+  int result = busq_name_check(name, name_bytes);
+  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE))
+    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME and BUSQ_JOIN_DURABLE", flags);
+  if (result)
+    return result;
+  busq_peer *peer = peer_new(bus);
+  if (!peer)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle");
+  peer->is_durable = (flags & BUSQ_JOIN_DURABLE) != 0;
+  result = peer_prepare(peer, &grave, name, name_bytes);
+  if (!result) {
+    result = peer_join(peer, &grave, name, name_bytes, flags);
+    busq_grave_close(&grave);
+  }
+  if (result) {
+    peer->is_closed = 1;
+    busq_guard_close(&peer->lock_guard);
+    busq_peer_free(peer);
+    return result;
+  }
+  *peerp = peer;
+  return BUSQ_OK;
+}
+
+int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
+{
+  return busq_peer_join_as(bus, name, name_bytes, 0, peerp);
+}
+
+/* ---- leaving ---- */
+
+/* What was not received stays where it is, for a successor. */
+void busq_join_finish_close(busq_peer *peer)
+{
+  BUSQ_STEP("leave");
+  (void)busq_arena_reclaim(peer->bus, peer->slot);
+  busq_store_relaxed(&peer->self->ended_ns, busq_time_now_ns());
+  BUSQ_STEP("leave");
+  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | life_flags(peer)));
+  busq_guard_close(&peer->lock_guard);
+}
+
+static void peer_leave(busq_peer *peer)
+{
+  busq_store_release(&peer->is_closed, 1);
+  BUSQ_STEP("leave");
+  if (!peer->is_durable)
+    (void)busq_ring_close(&peer->ring);
+  BUSQ_STEP("leave");
+  busq_fifo_close(peer);
+  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | life_flags(peer)));
+  if (!peer->pins)
+    busq_join_finish_close(peer);
+  else
+    busq_lock_drop(peer->lock_fd, peer->name_lock);
+  for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++) {
+    if (peer->known[slot].fifo_fd >= 0)
+      close(peer->known[slot].fifo_fd);
+    peer->known[slot].fifo_fd = -1;
+  }
+}
+
+int busq_peer_close(busq_peer *peer)
+{
+  if (peer->fork_generation != busq_fork_generation)
+    return BUSQ_FORKED;
+  busq_latch_acquire(&peer->send_latch);
+  busq_latch_acquire(&peer->receive_latch);
+  const bool was_closed = busq_load_relaxed(&peer->is_closed);
+  if (!was_closed)
+    peer_leave(peer);
+  busq_latch_release(&peer->receive_latch);
+  busq_latch_release(&peer->send_latch);
+  if (!was_closed) {
+    busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
+    busq_wake_self(peer);
+  }
+  return BUSQ_OK;
+}
+
+void busq_peer_free(busq_peer *peer)
+{
+  if (!peer)
+    return;
+  if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
+    (void)busq_peer_close(peer);
+  busq_arena_deinit(&peer->arena);
+  busq_heap_deinit(&peer->heap);
+  free(peer->known);
+  free(peer->destinations);
+  free(peer->done);
+  busq_bus_free(peer->bus);
+  free(peer);
+}
+
+/* ---- removing what somebody left ---- */
+
+static int leftovers_remove(busq_grave *grave, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = grave->bus;
+  bool some = false;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    const int result = predecessor_enter(grave, slot, name, name_bytes);
+    if (result)
+      return result;
+    if (busq_name_is(bus, slot, name, name_bytes, &life)) {
+      busq_life_bury(bus, slot);
+      busq_life_discard(bus, slot);
+      (void)busq_arena_reclaim(bus, slot);
+      some = true;
+    }
+    busq_grave_leave(grave, slot);
+  }
+  if (!some)
+    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has left anything on bus \"%s\"", (int)name_bytes, name, bus->name);
+  return BUSQ_OK;
+}
+
+int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
+{
+  busq_grave grave;
+  int result = busq_name_check(name, name_bytes);
+  if (result)
+    return result;
+  if (!busq_grave_open(&grave, bus))
+    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  result = name_take(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
+  if (!result)
+    result = leftovers_remove(&grave, name, name_bytes);
+  busq_grave_close(&grave);
+  return result;
+}
+
+int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
+{
+  busq_grave grave;
+  *droppedp = 0;
+  if (!busq_grave_open(&grave, bus))
+    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    if (!busq_grave_enter(&grave, slot))
+      continue;
+    busq_life_bury(bus, slot);
+    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot)) {
+      const busq_ring ring = busq_bus_ring(bus, slot);
+      *droppedp += busq_ring_tail(&ring) - busq_load_acquire(&ring.queue->head);
+      busq_life_discard(bus, slot);
+    }
+    busq_grave_leave(&grave, slot);
+  }
+  busq_grave_close(&grave);
+  (void)busq_life_reclaim(bus);
+  return BUSQ_OK;
+}
+
+int busq_bus_repair(busq_bus *bus, uint32_t *buriedp)
+{
+  *buriedp = busq_life_reclaim(bus);
+  return BUSQ_OK;
+}
