@@ -269,7 +269,7 @@ class Bus:
     def remove(self, name: str) -> None:
         """Drop what a dead or closed peer has left, durable or not: nobody can resume it any more.
 
-        Errors: PeerExists while it lives; UnknownPeer if nobody of that name has left anything.
+        Errors: PeerExists while it lives; UnknownPeer if nobody of that name is remembered.
         """
         encoded = _core.encode_peer_name(name)
         _core.check(lib.busq_bus_remove_peer(self._raw(), encoded, len(encoded)))

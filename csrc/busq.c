@@ -107,7 +107,7 @@ void busq_bus_generation(const busq_bus *bus, uint8_t *generation16)
  * end of a slice, is the same wait when the caller goes on with it at once. */
 static void waits_begin(busq_waits *waits, uint64_t *left_ns, uint32_t what, uint32_t for_slot)
 {
-  enum { AT_ONCE_NS = 10000000 };
+  enum { AT_ONCE_NS = 200000000 };
   const bool is_same = busq_load_relaxed(&waits->what) == what && busq_load_relaxed(&waits->for_slot) == for_slot;
   if (!is_same) {
     const uint64_t now_ns = busq_time_now_ns();

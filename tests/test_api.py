@@ -544,12 +544,36 @@ def test_repr_names_what_it_is(bus: busq.Bus) -> None:
         assert "100000" in repr(large)
 
 
-def test_handles_can_not_be_pickled_and_say_what_to_do(bus: busq.Bus) -> None:
+def test_a_bus_can_be_pickled_and_opens_the_same_bus_elsewhere(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     alice = bus.join("alice")
-    with pytest.raises(TypeError, match="open"):
+    pickled = pickle.dumps(bus)
+    monkeypatch.setenv("BUSQ_DIR", "/somewhere/else")  # the directory is part of what is pickled
+    with pickle.loads(pickled) as again, again.join("bob") as bob:
+        assert (again.name, again.peers()) == (bus.name, ["alice", "bob"])
+        bob.send("alice", b"by a handle that was pickled")
+        assert alice.recv(timeout=0).data == b"by a handle that was pickled"
+        assert pickle.loads(pickle.dumps(again)).peers() == ["alice", "bob"]
+    bus.close()
+    with pytest.raises(busq.ShutDown, match="closed"):
         pickle.dumps(bus)
-    with pytest.raises(TypeError, match="join"):
+
+
+def test_a_pickled_bus_is_not_mistaken_for_another_of_its_name(bus: busq.Bus) -> None:
+    pickled = pickle.dumps(bus)
+    busq.Bus.unlink(bus.name)
+    with pytest.raises(FileNotFoundError, match=bus.name):
+        pickle.loads(pickled)
+    with busq.Bus.create(bus.name, peers=2), pytest.raises(FileNotFoundError, match="is another"):
+        pickle.loads(pickled)
+
+
+def test_peers_and_messages_can_not_be_pickled_and_say_what_to_do(bus: busq.Bus) -> None:
+    alice = bus.join("alice")
+    alice.send("alice", b"")
+    with pytest.raises(TypeError, match="open the bus in the other process and join"):
         pickle.dumps(alice)
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(alice.recv())
 
 
 @pytest.mark.parametrize("error", [busq.Empty("e"), busq.UnknownPeer("u"), busq.NoSpace(28, "n"), busq.ShutDown("s")])

@@ -155,7 +155,16 @@ static PyObject *message_repr(Message *self)
   return PyUnicode_FromFormat("<Message of %llu bytes from %R>", size, self->sender);
 }
 
+static PyObject *message_reduce(Message *self, PyObject *unused)
+{
+  (void)self;
+  (void)unused;
+  PyErr_SetString(PyExc_TypeError, "a message can't be pickled; send its data");
+  return NULL;
+}
+
 static PyMethodDef message_methods[] = {
+    {"__reduce__", (PyCFunction)(void (*)(void))message_reduce, METH_NOARGS, NULL},
     {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS,
      "Acknowledge the message: it will not come again.\n\n"
      "Only what was received with ack=True needs it; for others, and the second time, it does nothing.  Raises ShutDown\n"

@@ -89,6 +89,7 @@ static void slot_describe(busq_peer *peer)
   busq_slot *self = peer->self;
   self->pid = (uint32_t)getpid();
   self->joined_ns = busq_time_wall_ns();
+  self->began_ns = busq_time_now_ns();
   busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
   busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
   busq_store_relaxed(&self->wake_flags, 0);
@@ -152,7 +153,7 @@ static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_by
   uint64_t life;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     if (busq_name_is(bus, slot, name, name_bytes, &life) &&
-        (last == bus->geometry.peers || bus->slots[slot].joined_ns > bus->slots[last].joined_ns))
+        (last == bus->geometry.peers || bus->slots[slot].began_ns > bus->slots[last].began_ns))
       last = slot;
   return last;
 }
@@ -241,7 +242,7 @@ static int predecessor_drop(busq_grave *grave, const char *name, size_t name_byt
       continue;
     if (busq_name_is(bus, slot, name, name_bytes, &life)) {
       busq_life_bury(bus, slot);
-      busq_life_discard(bus, slot);
+      (void)busq_life_discard(bus, slot);
     }
     busq_grave_leave(grave, slot);
   }
@@ -409,14 +410,14 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
       return result;
     if (busq_name_is(bus, slot, name, name_bytes, &life)) {
       busq_life_bury(bus, slot);
-      busq_life_discard(bus, slot);
+      (void)busq_life_discard(bus, slot);
       (void)busq_arena_reclaim(bus, slot);
       some = true;
     }
     busq_grave_leave(grave, slot);
   }
   if (!some)
-    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has left anything on bus \"%s\"", (int)name_bytes, name, bus->name);
+    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" is remembered on bus \"%s\"", (int)name_bytes, name, bus->name);
   return BUSQ_OK;
 }
 
@@ -445,11 +446,8 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
     if (!busq_grave_enter(&grave, slot))
       continue;
     busq_life_bury(bus, slot);
-    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot)) {
-      const busq_ring ring = busq_bus_ring(bus, slot);
-      *droppedp += busq_ring_tail(&ring) - busq_load_acquire(&ring.queue->head);
-      busq_life_discard(bus, slot);
-    }
+    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot))
+      *droppedp += busq_life_discard(bus, slot);
     busq_grave_leave(&grave, slot);
   }
   busq_grave_close(&grave);

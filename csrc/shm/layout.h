@@ -108,8 +108,9 @@ typedef struct {
   uint64_t late;
   _Alignas(64) uint64_t received;
   /* Cold. */
-  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns;
-  uint64_t ended_ns;       /* CLOCK_MONOTONIC: when it was closed, or its death was noticed */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
+  uint64_t began_ns; /* the same on CLOCK_MONOTONIC, which nobody sets back */
+  uint64_t ended_ns; /* CLOCK_MONOTONIC: when it was closed, or its death was noticed */
   busq_waits sends; /* what a thread of it waits for that sends */
   busq_waits receives;
   uint64_t helped; /* stalled messages of others that it completed, put off, or passed over */

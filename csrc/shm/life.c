@@ -230,8 +230,9 @@ bool busq_life_leaves_messages(const busq_bus *bus, uint32_t slot)
 }
 
 /* Nobody is there to receive it any more: gives what stands in the queue back to its senders. */
-void busq_life_discard(busq_bus *bus, uint32_t slot)
+uint64_t busq_life_discard(busq_bus *bus, uint32_t slot)
 {
+  uint64_t n_dropped = 0;
   busq_slot *self = &bus->slots[slot];
   const busq_ring ring = busq_bus_ring(bus, slot);
   const uint64_t life = busq_load_acquire(&self->life);
@@ -245,10 +246,11 @@ void busq_life_discard(busq_bus *bus, uint32_t slot)
     busq_reference reference;
     while (!busq_ring_look(&ring, head, &reference))
       (void)busq_ring_skip(&ring, head);
-    busq_receive_discard(bus, slot, reference);
+    n_dropped += busq_receive_discard(bus, slot, reference);
   }
   busq_store_release(&ring.queue->head, tail);
   busq_wake_waiters(&self->room_waiters, &self->room_seq);
+  return n_dropped;
 }
 
 /* The slot whose peer has been gone for longest, of those that leave messages nobody has been promised; the number of slots
@@ -275,7 +277,7 @@ bool busq_life_discard_oldest(busq_grave *grave)
     return false;
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
   if (!life_needs_burial(life) && !(life & BUSQ_LIFE_DURABLE))
-    busq_life_discard(bus, slot);
+    (void)busq_life_discard(bus, slot);
   busq_grave_leave(grave, slot);
   return true;
 }

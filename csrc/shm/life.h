@@ -59,7 +59,8 @@ void busq_grave_leave(busq_grave *grave, uint32_t slot);
 
 /* These want the grave entered.  Burying what is buried does nothing. */
 void busq_life_bury(busq_bus *bus, uint32_t slot);
-void busq_life_discard(busq_bus *bus, uint32_t slot);
+/* Drops what is left in the queue; how many messages that were. */
+uint64_t busq_life_discard(busq_bus *bus, uint32_t slot);
 
 /* ---- for everybody ---- */
 

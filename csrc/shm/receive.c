@@ -361,18 +361,24 @@ bool busq_receive_help(busq_peer *peer, uint64_t now_ns)
 
 /* ---- closing ---- */
 
-void busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
+bool busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
 {
   busq_record *record = reference.sender == BUSQ_RING_NOBODY ? NULL : reference_record(bus, reference);
-  if (!record || (busq_load_acquire(&record->state.lo) & ~BUSQ_PHASE_MASK) != reference.tag)
-    return;
+  if (!record)
+    return false;
+  /* Only what is committed stays what it is until our mark is set.  What is not might be taken back by its sender, and the
+   * record used again, while we are stopped before setting a mark that would then be somebody else's. */
+  (void)busq_multicast_help(bus, record, reference.tag);
+  if (busq_load_acquire(&record->state.lo) != (reference.tag | BUSQ_PHASE_COMMITTED))
+    return false;
   const uint32_t destinations = busq_load_relaxed(&record->destinations);
   const uint32_t mark = destinations <= bus->geometry.peers ? record_mark_of(record, destinations, slot) : NO_MARK;
   if (mark == NO_MARK || (busq_load_relaxed(&record->destination[mark].mark) & BUSQ_MARK_RELEASED))
-    return;
+    return false;
   busq_arena_release(bus, slot, record, mark);
   if (reference.sender < bus->geometry.peers) {
     busq_slot *sender = &bus->slots[reference.sender];
     busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
   }
+  return true;
 }

@@ -49,7 +49,7 @@ bool busq_receive_help(busq_peer *peer, uint64_t now_ns);
 /* The same without patience. */
 bool busq_receive_unblock(busq_peer *peer);
 
-/* Releases a message unread, for a reader who is gone. */
-void busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference);
+/* Releases a message unread, for a reader who is gone; false where there is nothing to release. */
+bool busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference);
 
 #endif /* BUSQ_SHM_RECEIVE_H */
