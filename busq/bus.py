@@ -277,12 +277,16 @@ class Bus:
     def repair(self) -> int:
         """Put in order what dead peers left behind: unfinished messages, memory that nobody needs, files.  Drops nothing.
 
-        Nobody has to call this: whoever meets the remains of a dead peer does it.  Returns of how many peers nobody had
-        noticed the death.
+        Completes or puts off, as well, messages of live senders that stand still.  Nobody has to call this: whoever meets
+        the remains of a dead peer, or is kept waiting, does it.  Returns of how many peers nobody had noticed the death.
         """
-        buried = ffi.new("uint32_t *")
-        _core.check(lib.busq_bus_repair(self._raw(), buried))
-        return int(buried[0])
+        return self._repair()[0]
+
+    def _repair(self) -> tuple[int, int]:
+        """Repair; return how many peers were buried and how many messages of others got out of the way."""
+        buried, helped = ffi.new("uint32_t *"), ffi.new("uint32_t *")
+        _core.check(lib.busq_bus_repair(self._raw(), buried, helped))
+        return int(buried[0]), int(helped[0])
 
     def collect(self) -> int:
         """Put in order what dead peers left behind, and drop messages that wait for peers which are gone and not durable.

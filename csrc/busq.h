@@ -140,8 +140,9 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts);
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 
 /* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that nobody needs.
- * *buriedp says of how many of them nobody had noticed the death. */
-int busq_bus_repair(busq_bus *bus, uint32_t *buriedp);
+ * *buriedp says of how many of them nobody had noticed the death.  Completes or puts off messages of live senders that stand
+ * still as well; *helpedp says how many. */
+int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
 /* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
  * says how many. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);

@@ -53,6 +53,7 @@ typedef struct {
 typedef struct {
   busq_reference reference;
   uint64_t position;
+  uint64_t tail; /* of the queue at since_ns */
   uint64_t since_ns;
   uint64_t help_in_ns;
 } busq_blocker;

@@ -159,7 +159,7 @@ static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_by
 }
 
 /* Somebody else may just be burying the predecessor, which takes a moment, unless he is stopped. */
-static int predecessor_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
+int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   enum { TRIES = 90 };
   const struct timespec pause = {0, 1000000};
@@ -203,7 +203,7 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
 {
   busq_bus *bus = peer->bus;
   uint64_t life;
-  int result = predecessor_enter(grave, slot, name, name_bytes);
+  int result = busq_join_enter(grave, slot, name, name_bytes);
   if (result)
     return result;
   peer->slot = slot;
@@ -251,7 +251,7 @@ static int predecessor_drop(busq_grave *grave, const char *name, size_t name_byt
 
 /* ---- joining ---- */
 
-static int name_take(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes)
+int busq_join_take_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes)
 {
   if (busq_lock_try(fd, lock) == 0)
     return BUSQ_OK;
@@ -291,7 +291,7 @@ static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, si
   if (result)
     return result;
   peer->name_lock = busq_name_lock(name, name_bytes);
-  result = name_take(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
+  result = busq_join_take_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
   if (result)
     busq_grave_close(grave);
   return result;
@@ -393,70 +393,4 @@ void busq_peer_free(busq_peer *peer)
   free(peer->done);
   busq_bus_free(peer->bus);
   free(peer);
-}
-
-/* ---- removing what somebody left ---- */
-
-static int leftovers_remove(busq_grave *grave, const char *name, size_t name_bytes)
-{
-  busq_bus *bus = grave->bus;
-  bool some = false;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    uint64_t life;
-    if (!busq_name_is(bus, slot, name, name_bytes, &life))
-      continue;
-    const int result = predecessor_enter(grave, slot, name, name_bytes);
-    if (result)
-      return result;
-    if (busq_name_is(bus, slot, name, name_bytes, &life)) {
-      busq_life_bury(bus, slot);
-      (void)busq_life_discard(bus, slot);
-      (void)busq_arena_reclaim(bus, slot);
-      some = true;
-    }
-    busq_grave_leave(grave, slot);
-  }
-  if (!some)
-    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" is remembered on bus \"%s\"", (int)name_bytes, name, bus->name);
-  return BUSQ_OK;
-}
-
-int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
-{
-  busq_grave grave;
-  int result = busq_name_check(name, name_bytes);
-  if (result)
-    return result;
-  if (!busq_grave_open(&grave, bus))
-    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
-  result = name_take(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
-  if (!result)
-    result = leftovers_remove(&grave, name, name_bytes);
-  busq_grave_close(&grave);
-  return result;
-}
-
-int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
-{
-  busq_grave grave;
-  *droppedp = 0;
-  if (!busq_grave_open(&grave, bus))
-    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    if (!busq_grave_enter(&grave, slot))
-      continue;
-    busq_life_bury(bus, slot);
-    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot))
-      *droppedp += busq_life_discard(bus, slot);
-    busq_grave_leave(&grave, slot);
-  }
-  busq_grave_close(&grave);
-  (void)busq_life_reclaim(bus);
-  return BUSQ_OK;
-}
-
-int busq_bus_repair(busq_bus *bus, uint32_t *buriedp)
-{
-  *buriedp = busq_life_reclaim(bus);
-  return BUSQ_OK;
 }

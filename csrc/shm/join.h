@@ -15,7 +15,12 @@
  * Not given: what was dropped because its slot or memory was needed (life.h), unless the predecessor was durable.
  */
 #include "shm/handle.h"
+#include "shm/life.h"
 
+/* For whoever follows or removes a peer that is gone: takes its name, or says who has it; enters its slot's grave, or says why
+ * that can't be now. */
+int busq_join_take_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes);
+int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes);
 /* After the last message that was taken from a closed peer has been released. */
 void busq_join_finish_close(busq_peer *peer);
 

@@ -339,6 +339,20 @@ static uint64_t patience_ns(busq_reference blocker)
   return first_ns << (attempt < 5 ? attempt : 5);
 }
 
+/* What stood in the queue when we began to wait has waited as long: however many senders are stopped, we lose patience once. */
+static void blocker_note(busq_peer *peer, busq_reference reference, uint64_t now_ns)
+{
+  busq_blocker *known = &peer->blocker;
+  if (known->position == peer->scan && known->reference.sender == reference.sender && known->reference.tag == reference.tag)
+    return;
+  known->reference = reference;
+  known->position = peer->scan;
+  if (known->position < known->tail)
+    return;
+  known->since_ns = now_ns;
+  known->tail = busq_ring_tail(&peer->ring);
+}
+
 bool busq_receive_help(busq_peer *peer, uint64_t now_ns)
 {
   busq_blocker *known = &peer->blocker;
@@ -346,17 +360,11 @@ bool busq_receive_help(busq_peer *peer, uint64_t now_ns)
     known->help_in_ns = UINT64_MAX;
     return false;
   }
-  const busq_reference blocker = blocker_of(peer);
-  if (known->position != peer->scan || known->reference.sender != blocker.sender || known->reference.tag != blocker.tag)
-    *known = (busq_blocker){.reference = blocker, .position = peer->scan, .since_ns = now_ns};
+  blocker_note(peer, blocker_of(peer), now_ns);
   const uint64_t waited_ns = now_ns - known->since_ns;
-  const uint64_t patience = patience_ns(blocker);
-  if (waited_ns < patience) {
-    known->help_in_ns = patience - waited_ns;
-    return false;
-  }
-  known->help_in_ns = patience;
-  return blocker_help(peer, blocker);
+  const uint64_t patience = patience_ns(known->reference);
+  known->help_in_ns = waited_ns < patience ? patience - waited_ns : patience;
+  return waited_ns >= patience && blocker_help(peer, known->reference);
 }
 
 /* ---- closing ---- */

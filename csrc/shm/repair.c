@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/repair.h"
+#include "base/error.h"
+#include "shm/join.h"
+#include "shm/life.h"
+#include "shm/multicast.h"
+#include "shm/name.h"
+#include <time.h>
+
+/* ---- messages that stand still ---- */
+
+typedef struct {
+  busq_record *record;
+  uint64_t state;
+} stalled;
+
+enum { STALLED_MAX = 256 };
+
+/* What is not final among the references of one queue. */
+static uint32_t queue_look(const busq_bus *bus, uint32_t slot, stalled *found, uint32_t n_found)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head), tail = busq_ring_tail(&ring);
+  if (tail - head > ring.slot_count)
+    return n_found; /* damage, which its reader will report */
+  for (uint64_t at = head; at != tail && n_found < STALLED_MAX; at++) {
+    busq_reference reference;
+    if (!busq_ring_look(&ring, at, &reference) || reference.record >= busq_bus_units(bus))
+      continue;
+    busq_record *record = busq_bus_record(bus, reference.record);
+    const uint64_t state = busq_load_acquire(&record->state.lo);
+    const uint64_t phase = state & BUSQ_PHASE_MASK;
+    if ((state & ~BUSQ_PHASE_MASK) == reference.tag && (phase == BUSQ_PHASE_STAGING || phase == BUSQ_PHASE_SEALED))
+      found[n_found++] = (stalled){record, state};
+  }
+  return n_found;
+}
+
+static uint32_t help_stalled(busq_bus *bus)
+{
+  const struct timespec pause = {0, 5000000};
+  stalled found[STALLED_MAX];
+  uint32_t n_found = 0, n_helped = 0;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    n_found = queue_look(bus, slot, found, n_found);
+  if (n_found)
+    nanosleep(&pause, NULL);
+  for (uint32_t i = 0; i < n_found; i++)
+    if (busq_load_acquire(&found[i].record->state.lo) == found[i].state &&
+        busq_multicast_help(bus, found[i].record, found[i].state & ~BUSQ_PHASE_MASK))
+      n_helped++;
+  return n_helped;
+}
+
+int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp)
+{
+  *buriedp = busq_life_reclaim(bus);
+  *helpedp = help_stalled(bus);
+  return BUSQ_OK;
+}
+
+/* ---- what the gone have left ---- */
+
+static int leftovers_remove(busq_grave *grave, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = grave->bus;
+  bool some = false;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    const int result = busq_join_enter(grave, slot, name, name_bytes);
+    if (result)
+      return result;
+    if (busq_name_is(bus, slot, name, name_bytes, &life)) {
+      busq_life_bury(bus, slot);
+      (void)busq_life_discard(bus, slot);
+      (void)busq_arena_reclaim(bus, slot);
+      some = true;
+    }
+    busq_grave_leave(grave, slot);
+  }
+  if (!some)
+    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" is remembered on bus \"%s\"", (int)name_bytes, name, bus->name);
+  return BUSQ_OK;
+}
+
+int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
+{
+  busq_grave grave;
+  int result = busq_name_check(name, name_bytes);
+  if (result)
+    return result;
+  if (!busq_grave_open(&grave, bus))
+    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  result = busq_join_take_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
+  if (!result)
+    result = leftovers_remove(&grave, name, name_bytes);
+  busq_grave_close(&grave);
+  return result;
+}
+
+int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
+{
+  busq_grave grave;
+  *droppedp = 0;
+  if (!busq_grave_open(&grave, bus))
+    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    if (!busq_grave_enter(&grave, slot))
+      continue;
+    busq_life_bury(bus, slot);
+    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot))
+      *droppedp += busq_life_discard(bus, slot);
+    busq_grave_leave(&grave, slot);
+  }
+  busq_grave_close(&grave);
+  (void)busq_life_reclaim(bus);
+  return BUSQ_OK;
+}
