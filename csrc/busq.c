@@ -141,6 +141,9 @@ static void stay_away(uint64_t duration_ns)
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                      uint64_t *failed_targetp)
 {
+  /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
   busq_latch_acquire(&peer->send_latch);
   int result = busq_peer_check(peer);
   if (BUSQ_LIKELY(result == BUSQ_OK)) {
@@ -420,7 +423,12 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
   const uint32_t value = busq_load_acquire(&peer->self->wake_seq);
   (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
   busq_fence_full();
+#ifdef BUSQ_MUTANT_SLEEP_WITHOUT_LOOKING
+  int result = BUSQ_EMPTY;
+  blocker.help_in_ns = UINT64_MAX;
+#else
   int result = receive_ready(peer, &blocker);
+#endif
   if (result == BUSQ_EMPTY) {
     /* Nothing is on its way: somebody will wake us, and a long slice spares the processor a timer.  Otherwise we come back when
      * our patience ends. */

@@ -114,10 +114,12 @@ class Member:
                     return min([copy, *self.late[:1]], key=lambda each: each.message.key)
                 self.late.add(copy)
             self.scan += 1
-        return self.late[0] if self.late else None
+        first: Copy | None = self.late[0] if self.late else None
+        return first
 
     def take(self) -> Copy:
         copy = self.look()
+        assert copy
         assert copy is self.waiting[0]
         self.waiting.pop(0)
         if copy in self.late:

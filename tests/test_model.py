@@ -304,7 +304,7 @@ class SideBySide(RuleBasedStateMachine):
             return
         with patience.with_bus(self.bus):
             messages = self.peers[name].recv_many(limit, ack=keep == "ack")
-        copies = []
+        copies: list[model.Copy] = []
         while len(copies) < limit and member.look():
             copies.append(self.model.recv(member, ack=keep == "ack"))
         assert [m.sender for m in messages] == [copy.message.sender.name for copy in copies]

@@ -8,8 +8,9 @@
  * compare-and-swap (x86-64 cmpxchg16b, AArch64 casp or an exclusive pair); its two halves may be read one after the
  * other, first half first, because a successful swap of the pair is what decides.
  *
- * BUSQ_STEP() marks the places between two shared accesses at which a test build hands control to a scheduler; in a normal
- * build it is nothing.
+ * In a build with BUSQ_STEPS each call says what it is going to touch before it does (busq_access_hook), so that a test can hand
+ * control to somebody else between any two accesses; nothing has to be marked for it.  Of a busq_pair's load both halves
+ * are announced.  BUSQ_STEP() marks places between plain writes besides.  In a normal build both are nothing.
  *
  * Not given: a full fence unless the name says so.
  */
@@ -21,28 +22,72 @@ typedef struct {
 } busq_pair;
 
 #ifdef BUSQ_STEPS
+typedef enum {
+  BUSQ_ACCESS_LOAD,
+  BUSQ_ACCESS_STORE,
+  BUSQ_ACCESS_EXCHANGE,
+  BUSQ_ACCESS_ADD,
+  BUSQ_ACCESS_OR,
+  BUSQ_ACCESS_AND,
+  BUSQ_ACCESS_SWAP /* if it is what was expected */
+} busq_access;
+
 extern void (*busq_step_hook)(const char *where);
+extern void (*busq_access_hook)(busq_access access, const volatile void *address, size_t bytes);
+
 #define BUSQ_STEP(where)               \
   do {                                 \
     if (busq_step_hook)                \
       busq_step_hook(where);           \
   } while (0)
+
+static inline void busq_access_announce(busq_access access, const volatile void *address, size_t bytes)
+{
+  if (busq_access_hook)
+    busq_access_hook(access, address, bytes);
+}
+#define BUSQ_ACCESS(access, p) busq_access_announce((access), (p), sizeof *(p))
+/* The value first, because finding it may take accesses of its own. */
+#define BUSQ_ACCESS_WITH(access, operation, p, v, order)                                    \
+  __extension__({                                                                           \
+    const __typeof__(*(p)) busq_access_value = (__typeof__(*(p)))(v);                       \
+    BUSQ_ACCESS(access, p);                                                                 \
+    operation((p), busq_access_value, order);                                               \
+  })
+/* For variables of a process: a test that plays several processes in one keeps one of each for each of them. */
+#define BUSQ_PROCESS_STATE __attribute__((section("busq_process")))
 #else
 #define BUSQ_STEP(where) ((void)0)
+#define BUSQ_PROCESS_STATE
+#define BUSQ_ACCESS(access, p) ((void)0)
+#define BUSQ_ACCESS_WITH(access, operation, p, v, order) operation((p), (v), (order))
 #endif
 
-#define busq_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
-#define busq_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
-#define busq_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
-#define busq_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-#define busq_exchange(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
-#define busq_fetch_add(p, v) __atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
-#define busq_fetch_or(p, v) __atomic_fetch_or((p), (v), __ATOMIC_ACQ_REL)
-#define busq_fetch_and(p, v) __atomic_fetch_and((p), (v), __ATOMIC_ACQ_REL)
+#ifdef BUSQ_STEPS
+#define BUSQ_LOAD(p, order) (BUSQ_ACCESS(BUSQ_ACCESS_LOAD, p), __atomic_load_n((p), (order)))
+#else
+#define BUSQ_LOAD(p, order) __atomic_load_n((p), (order))
+#endif
+
+#define busq_load_relaxed(p) BUSQ_LOAD(p, __ATOMIC_RELAXED)
+#define busq_load_acquire(p) BUSQ_LOAD(p, __ATOMIC_ACQUIRE)
+#define busq_store_relaxed(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_STORE, __atomic_store_n, p, v, __ATOMIC_RELAXED)
+#define busq_store_release(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_STORE, __atomic_store_n, p, v, __ATOMIC_RELEASE)
+#define busq_exchange(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_EXCHANGE, __atomic_exchange_n, p, v, __ATOMIC_ACQ_REL)
+#define busq_fetch_add(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_ADD, __atomic_fetch_add, p, v, __ATOMIC_ACQ_REL)
+#define busq_fetch_or(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_OR, __atomic_fetch_or, p, v, __ATOMIC_ACQ_REL)
+#define busq_fetch_and(p, v) BUSQ_ACCESS_WITH(BUSQ_ACCESS_AND, __atomic_fetch_and, p, v, __ATOMIC_ACQ_REL)
 #define busq_fence_full() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+static inline bool busq_cas32(uint32_t *word, uint32_t expected, uint32_t desired)
+{
+  BUSQ_ACCESS(BUSQ_ACCESS_SWAP, word);
+  return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
 
 static inline bool busq_cas64(uint64_t *word, uint64_t expected, uint64_t desired)
 {
+  BUSQ_ACCESS(BUSQ_ACCESS_SWAP, word);
   return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
@@ -64,6 +109,7 @@ static inline bool busq_cas64(uint64_t *word, uint64_t expected, uint64_t desire
 #define busq_fence_after_swap() busq_fence_full()
 static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair desired)
 {
+  BUSQ_ACCESS(BUSQ_ACCESS_SWAP, pair);
   unsigned __int128 old = ((unsigned __int128)expected->hi << 64) | expected->lo;
   unsigned __int128 new = ((unsigned __int128)desired.hi << 64) | desired.lo;
   unsigned __int128 seen = __sync_val_compare_and_swap((unsigned __int128 *)(void *)pair, old, new);
@@ -84,6 +130,7 @@ static inline busq_pair busq_pair_load(busq_pair *pair)
 static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair desired)
 {
   bool done;
+  BUSQ_ACCESS(BUSQ_ACCESS_SWAP, pair);
   __asm__ volatile("lock cmpxchg16b %1"
                    : "=@ccz"(done), "+m"(*pair), "+a"(expected->lo), "+d"(expected->hi)
                    : "b"(desired.lo), "c"(desired.hi)
@@ -101,6 +148,7 @@ static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair
 {
   uint64_t lo, hi;
   uint32_t failed, differs;
+  BUSQ_ACCESS(BUSQ_ACCESS_SWAP, pair);
   __asm__ volatile(
       "1: ldaxp %[lo], %[hi], [%[p]]\n"
       "   cmp %[lo], %[elo]\n"

@@ -51,12 +51,19 @@ static void extent_become(busq_bus *bus, uint64_t extent, uint32_t owner, uint32
   busq_store_release(word, word_make(word_generation(busq_load_relaxed(word)), owner, kind, class));
 }
 
-static void extent_free(busq_bus *bus, uint64_t extent)
+/* A swap: of a dead sender's run that a reader takes apart, the last extents are also given back by who buries the sender, and
+ * either may be stopped just before it while the other one's extent is claimed anew. */
+static void extent_free(busq_bus *bus, uint64_t extent, uint64_t seen)
 {
-  uint64_t *word = &bus->table[extent].word;
   BUSQ_STEP("extent free");
   /* SYNC POINT extent: whoever claims it next finds us done with its memory. */
-  busq_store_release(word, (uint64_t)(word_generation(busq_load_relaxed(word)) + 1) << 32);
+  (void)busq_cas64(&bus->table[extent].word, seen, (uint64_t)(word_generation(seen) + 1) << 32);
+}
+
+/* One that is nobody's but ours. */
+static void extent_give_back(busq_bus *bus, uint64_t extent)
+{
+  extent_free(bus, extent, busq_load_relaxed(&bus->table[extent].word));
 }
 
 /* ---- size classes: 1..8 units, then four steps per doubling ---- */
@@ -284,14 +291,14 @@ static uint64_t run_claim(busq_arena *arena, uint64_t length)
   for (uint64_t at = end; at-- > first;) {
     if (!extent_claim(bus, at, arena->slot)) {
       for (uint64_t back = at + 1; back <= at + have; back++)
-        extent_free(bus, back);
+        extent_give_back(bus, back);
       have = 0;
     } else if (++have == length) {
       return at;
     }
   }
   for (uint64_t back = first; back < first + have; back++)
-    extent_free(bus, back);
+    extent_give_back(bus, back);
   return 0;
 }
 
@@ -323,11 +330,12 @@ static uint64_t run_length(const busq_bus *bus, uint64_t first)
 static void run_free(busq_bus *bus, uint64_t first)
 {
   for (uint64_t length = run_length(bus, first); length > 1; length--) {
+    const uint64_t last = busq_load_acquire(&bus->table[first + length - 1].word);
     BUSQ_STEP("run shrink");
     busq_store_release(&bus->table[first].length, length - 1);
-    extent_free(bus, first + length - 1);
+    extent_free(bus, first + length - 1, last);
   }
-  extent_free(bus, first);
+  extent_give_back(bus, first);
 }
 
 static bool run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t by_slot)
@@ -435,7 +443,7 @@ static void class_give_back(busq_arena *arena, uint32_t index)
     class->carving = BUSQ_ARENA_NONE;
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++)
     if (arena->tally[extent] == BUSQ_ARENA_NONE)
-      extent_free(bus, extent);
+      extent_give_back(bus, extent);
 }
 
 void busq_arena_collect(busq_arena *arena)
@@ -523,7 +531,7 @@ static uint64_t slab_reclaim(busq_bus *bus, uint64_t extent, uint32_t class)
   for (uint64_t i = 0; i < carved; i++)
     needed += record_is_needed(bus, slab_record(bus, extent, class, i));
   if (!needed)
-    extent_free(bus, extent);
+    extent_give_back(bus, extent);
   return needed;
 }
 
@@ -552,9 +560,18 @@ uint64_t busq_arena_reclaim(busq_bus *bus, uint32_t slot)
     else if (kind == BUSQ_EXTENT_FREEING)
       run_free(bus, extent);
     else if (kind == BUSQ_EXTENT_CLAIMED || extent >= covered)
-      extent_free(bus, extent); /* its owner died while he put a run together, or took one apart */
+      extent_free(bus, extent, word); /* its owner died while he put a run together, or took one apart */
   }
   return needed;
+}
+
+/* A run that its sender is through with may be given back and claimed anew by strangers while we look at it; one that he is not
+ * through with stays what it is. */
+static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word)
+{
+  busq_record *record = busq_bus_record(bus, (uint32_t)(extent * extent_units(bus)));
+  const bool is_through = (busq_load_acquire(&record->destination[0].sender_mark) & BUSQ_MARK_RELEASED) != 0;
+  return !is_through && busq_load_acquire(&bus->table[extent].word) == word;
 }
 
 void busq_arena_visit(busq_bus *bus, uint32_t slot, busq_arena_visitor visitor)
@@ -565,7 +582,8 @@ void busq_arena_visit(busq_bus *bus, uint32_t slot, busq_arena_visitor visitor)
     if (word_owner(word) != slot || (word_kind(word) != BUSQ_EXTENT_SLAB && word_kind(word) != BUSQ_EXTENT_LARGE))
       continue;
     if (word_kind(word) == BUSQ_EXTENT_LARGE) {
-      visitor(bus, busq_bus_record(bus, (uint32_t)(extent * extent_units(bus))));
+      if (large_is_in_hand(bus, extent, word))
+        visitor(bus, busq_bus_record(bus, (uint32_t)(extent * extent_units(bus))));
       continue;
     }
     const uint64_t carved = class < BUSQ_ARENA_CLASSES ? slab_carved(bus, extent, class) : 0;

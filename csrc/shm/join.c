@@ -166,7 +166,11 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
   for (int i = 0; i < TRIES; i++) {
     if (busq_grave_enter(grave, slot))
       return BUSQ_OK;
-    if (busq_life_is_held(grave->bus, slot))
+    uint64_t life;
+    /* A new peer may just have taken the slot: it holds the life before the name says so. */
+    if (!busq_name_is(grave->bus, slot, name, name_bytes, &life))
+      return BUSQ_EMPTY;
+    if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LEAVING && busq_life_is_held(grave->bus, slot))
       return busq_error(BUSQ_PEER_EXISTS, "\"%.*s\" has closed its handle on bus \"%s\", but still looks at messages that it took; release them first",
                         (int)name_bytes, name, grave->bus->name);
     nanosleep(&pause, NULL);

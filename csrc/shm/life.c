@@ -52,8 +52,8 @@ int busq_life_hold(int fd, uint32_t slot)
 /* ---- fork ---- */
 
 uint32_t busq_fork_generation = 1;
-static busq_guard *fork_guards;
-static busq_latch fork_latch;
+static BUSQ_PROCESS_STATE busq_guard *fork_guards;
+static BUSQ_PROCESS_STATE busq_latch fork_latch;
 
 static void fork_prepare(void)
 {
@@ -102,12 +102,20 @@ int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
   return *fd;
 }
 
+static void guard_unlock(int fd)
+{
+  struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+  (void)fcntl(fd, F_OFD_SETLK, &all);
+}
+
 void busq_guard_close(busq_guard *guard)
 {
   busq_latch_acquire(&fork_latch);
   for (busq_guard **link = &fork_guards; *link; link = &(*link)->next) {
     if (*link == guard) {
       *link = guard->next;
+      /* Let go of expressly: a child that is just being forked, or about to exec, may still have a copy of the descriptor. */
+      guard_unlock(*guard->fd);
       close(*guard->fd);
       *guard->fd = -1;
       break;
@@ -173,7 +181,6 @@ static void record_release_unpublished(busq_bus *bus, busq_record *record)
   const uint32_t unit = (uint32_t)((uint64_t)((char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
   if ((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED || destinations > bus->geometry.peers)
     return;
-  busq_arena_sender_done(record);
   for (uint32_t i = 0; i < destinations; i++) {
     const uint32_t slot = record->destination[i].slot;
     if ((busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED) || slot >= bus->geometry.peers ||
@@ -182,6 +189,8 @@ static void record_release_unpublished(busq_bus *bus, busq_record *record)
     if (!(busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED))
       busq_arena_release(bus, record->sender < bus->geometry.peers ? record->sender : slot, record, i);
   }
+  /* Last: from here on a large record may be given back, and hold another message. */
+  busq_arena_sender_done(record);
 }
 
 static uint32_t life_state(uint64_t life)
@@ -201,10 +210,12 @@ void busq_life_bury(busq_bus *bus, uint32_t slot)
   const uint64_t life = busq_load_acquire(&self->life);
   const uint32_t incarnation = (uint32_t)(life >> 32);
   const busq_ring ring = busq_bus_ring(bus, slot);
-  if (!life_needs_burial(life))
-    return;
+  /* Also of one who left or was buried: somebody who resumed him may have been killed when he had opened the queue and nothing
+   * else, or somebody who removed a durable one before he closed it. */
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&ring);
+  if (!life_needs_burial(life))
+    return;
   BUSQ_STEP("bury");
   busq_arena_visit(bus, slot, busq_multicast_finish);
   busq_arena_visit(bus, slot, record_release_unpublished);
@@ -253,33 +264,43 @@ uint64_t busq_life_discard(busq_bus *bus, uint32_t slot)
   return n_dropped;
 }
 
-/* The slot whose peer has been gone for longest, of those that leave messages nobody has been promised; the number of slots
- * where there is none. */
-static uint32_t leftovers_oldest(const busq_bus *bus)
+static bool gone_before(const busq_bus *bus, uint32_t a, uint32_t b)
 {
-  uint32_t oldest = bus->geometry.peers;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    const busq_slot *self = &bus->slots[slot];
-    const uint64_t life = busq_load_acquire(&self->life);
+  const uint64_t a_ns = bus->slots[a].ended_ns, b_ns = bus->slots[b].ended_ns;
+  return a_ns != b_ns ? a_ns < b_ns : a < b;
+}
+
+/* The slot whose peer has been gone for longest, of those that leave messages nobody has been promised, and that went after
+ * the one of `last` (the number of slots: of all); the number of slots where there is none. */
+static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
+{
+  const uint32_t none = bus->geometry.peers;
+  uint32_t oldest = none;
+  for (uint32_t slot = 0; slot < none; slot++) {
+    const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
     if (life_needs_burial(life) || (life & BUSQ_LIFE_DURABLE) || !busq_life_leaves_messages(bus, slot))
       continue;
-    if (oldest == bus->geometry.peers || self->ended_ns < bus->slots[oldest].ended_ns)
+    if ((last == none || gone_before(bus, last, slot)) && (oldest == none || gone_before(bus, slot, oldest)))
       oldest = slot;
   }
   return oldest;
 }
 
+/* Where somebody else is at the slot, he may be stopped there: the next one will do. */
 bool busq_life_discard_oldest(busq_grave *grave)
 {
   busq_bus *bus = grave->bus;
-  const uint32_t slot = leftovers_oldest(bus);
-  if (slot == bus->geometry.peers || !busq_grave_enter(grave, slot))
-    return false;
-  const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-  if (!life_needs_burial(life) && !(life & BUSQ_LIFE_DURABLE))
-    (void)busq_life_discard(bus, slot);
-  busq_grave_leave(grave, slot);
-  return true;
+  uint32_t slot = bus->geometry.peers;
+  while ((slot = leftovers_next(bus, slot)) != bus->geometry.peers) {
+    if (!busq_grave_enter(grave, slot))
+      continue;
+    const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
+    if (!life_needs_burial(life) && !(life & BUSQ_LIFE_DURABLE))
+      (void)busq_life_discard(bus, slot);
+    busq_grave_leave(grave, slot);
+    return true;
+  }
+  return false;
 }
 
 /* ---- taking back ---- */

@@ -174,6 +174,18 @@ static uint64_t peer_clock(const busq_peer *peer)
   return busq_timestamp_max(peer->lamport, busq_load_relaxed(&peer->delivered));
 }
 
+/* A ring knows the last bits of its incarnation only: whoever was stopped for long before he took a position may have taken it
+ * from somebody who has the slot now, two thousand lives later.  Publishes nothing there but a hole to be passed; as a reference
+ * would be, by a swap that can't hit a later lap. */
+static bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ring, const busq_ring_claim *claim)
+{
+  if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32) == peer->known[slot].incarnation))
+    return false;
+  const busq_reference nothing = {BUSQ_RING_NOBODY, UINT32_MAX, claim->position};
+  (void)busq_ring_publish(ring, claim, nothing);
+  return true;
+}
+
 static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const uint32_t slot = peer->destinations[0];
@@ -195,6 +207,8 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
       return destination_gone(peer, slot);
     if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
       return queue_damaged(peer, slot);
+    if (BUSQ_UNLIKELY(claim_is_foreign(peer, slot, &ring, &claim)))
+      return destination_gone(peer, slot);
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
   peer->lamport = claim.timestamp;
@@ -254,6 +268,8 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
       return destination_gone(peer, slot);
     if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
       return queue_damaged(peer, slot);
+    if (BUSQ_UNLIKELY(claim_is_foreign(peer, slot, &ring, &claim)))
+      return destination_gone(peer, slot);
     if (outcome == BUSQ_RING_LATE) {
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
@@ -338,6 +354,10 @@ static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicas
 {
   if (BUSQ_UNLIKELY(multicast->is_lost))
     return multicast_seal_and_commit(peer, multicast);
+#ifdef BUSQ_MUTANT_COMMIT_BY_STORE
+  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);
+  return multicast->proposal;
+#endif
   return BUSQ_LIKELY(record_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED,
                                  multicast->proposal))
              ? multicast->proposal
@@ -402,6 +422,10 @@ static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_
 static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
+#ifdef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
+  for (uint32_t i = 0; i < n_targets; i++)
+    busq_wake_reader(peer, peer->destinations[i]);
+#endif
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     busq_arena_cancel(&peer->arena, bytes, record);
@@ -412,8 +436,10 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
   BUSQ_STEP("wake");
   busq_fence_after_swap();
+#ifndef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
+#endif
   return result;
 }
 
@@ -461,8 +487,12 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
 /* Finishes a message whose timestamp is fixed.  The swap fails if anybody, its sender included, was faster. */
 static void multicast_complete(busq_bus *bus, busq_record *record, uint64_t tag, uint64_t timestamp)
 {
+#ifndef BUSQ_MUTANT_COMPLETE_WITHOUT_SYNC
   multicast_sync(bus, record, timestamp);
+#endif
+#ifndef BUSQ_MUTANT_SEALED_LEFT
   (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
+#endif
 }
 
 /* A pair is read in two halves: they belong together if the first, which never comes twice, is the same after the second. */

@@ -94,7 +94,14 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   BUSQ_STEP("read");
   /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
   const uint64_t state = busq_load_acquire(&record->state.lo);
-  if (BUSQ_UNLIKELY((state & ~BUSQ_PHASE_MASK) != reference.tag || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))
+#if defined BUSQ_MUTANT_ATTEMPT_NOT_CHECKED
+  const uint64_t checked = ~(uint64_t)0 << 10;
+#elif defined BUSQ_MUTANT_SEQUENCE_NOT_CHECKED
+  const uint64_t checked = 0;
+#else
+  const uint64_t checked = ~BUSQ_PHASE_MASK;
+#endif
+  if (BUSQ_UNLIKELY(((state ^ reference.tag) & checked) || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))
     return LOOK_PASS;
   found->position = position;
   found->key.sender = reference.sender;
@@ -207,7 +214,11 @@ static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_
     return false;
   if (outcome == LOOK_NOTHING) {
     BUSQ_STEP("tail");
+#ifdef BUSQ_MUTANT_TAIL_NOT_READ
+    return true;
+#else
     return busq_ring_tail(&peer->ring) == peer->scan;
+#endif
   }
   return busq_key_less(least->key, next->key);
 }
@@ -257,14 +268,24 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   busq_store_relaxed(&peer->self->received, ++peer->received);
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
+#ifdef BUSQ_MUTANT_BIT_BEFORE_READ
+    busq_arena_release(peer->bus, peer->slot, found->record, found->mark);
+    peer->pins++;
+    return;
+#endif
     busq_store_release(&found->record->destination[found->mark].mark,
                        mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
     peer->pins += mode == BUSQ_TAKE_PINNED;
     return;
   }
   /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
+#ifdef BUSQ_MUTANT_HEAD_BEFORE_MARK
+  position_done(peer, found->position);
+  record_release(peer, found->record, found->mark);
+#else
   record_release(peer, found->record, found->mark);
   position_done(peer, found->position);
+#endif
 }
 
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position)
@@ -312,7 +333,9 @@ static bool blocker_help(busq_peer *peer, busq_reference blocker)
   if (blocker.sender == BUSQ_RING_NOBODY) {
     if (busq_ring_tail(&peer->ring) == peer->scan)
       return false;
+#ifndef BUSQ_MUTANT_HOLE_NOT_SKIPPED
     (void)busq_ring_skip(&peer->ring, peer->scan);
+#endif
   } else {
     busq_record *record = reference_record(peer->bus, blocker);
     if (!record || !busq_multicast_help(peer->bus, record, blocker.tag))

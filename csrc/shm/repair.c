@@ -70,6 +70,8 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
     const int result = busq_join_enter(grave, slot, name, name_bytes);
+    if (result == BUSQ_EMPTY)
+      continue;
     if (result)
       return result;
     if (busq_name_is(bus, slot, name, name_bytes, &life)) {

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/atomic.h"
+
+#ifdef BUSQ_STEPS
+void (*busq_access_hook)(busq_access access, const volatile void *address, size_t bytes);
+#endif
