@@ -156,7 +156,7 @@ class _PythonMessage:
         sender: str,
         size: int,
         redelivered: bool,
-        offer: tuple[PythonPort, Any] | None = None,
+        offer: tuple[Any, Any] | None = None,
     ) -> None:
         self._data = data
         self._view = view
@@ -200,8 +200,8 @@ class _PythonMessage:
         Errors: ShutDown where the peer was closed meanwhile, ForkedHandle in a forked child: then it will come again.
         """
         if self._offer is not None:
-            port, pinned = self._offer
-            check(lib.busq_peer_ack(port._handle, pinned))
+            handle, pinned = self._offer
+            check(lib.busq_peer_ack(handle, pinned))
             self._offer = None
 
     def view(self) -> memoryview:
@@ -223,12 +223,11 @@ class _PythonMessage:
 
 
 def _view_pinned(
-    port: PythonPort, address: int, size: int, position: int, record: int, sender: int, mark: int
+    handle: Any, address: int, size: int, position: int, record: int, sender: int, mark: int
 ) -> memoryview:
     """Show a payload in place; releasing the view, or dropping it, gives its memory back."""
     pin = ffi.new("busq_message *")
     pin.position, pin.record, pin.sender, pin.mark = position, record, sender, mark
-    handle = port._handle
 
     def release(_: Any) -> None:
         lib.busq_peer_release(handle, pin)
@@ -320,9 +319,6 @@ class PythonPort:
 
     # ---- receiving ----
 
-    def _fail_ack(self, result: int) -> NoReturn:
-        fail(result)
-
     def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Any:
         return self._recv_many_slow(1, timeout, ack=ack)[0]
 
@@ -343,41 +339,35 @@ class PythonPort:
         return [self._message(found[i]) for i in range(count[0])]
 
     def _recv_offered(self, limit: int, deadline: Deadline) -> list[Any]:
-        messages: list[Any] = []
-        while not messages:
-            check(lib.busq_peer_receive_begin(self._handle))
-            try:
-                messages = self._offered(limit)
-            finally:
-                lib.busq_peer_receive_end(self._handle)
-            if not messages:
-                result = lib.busq_peer_wait(self._handle, deadline.left_ns())
-                check(lib.BUSQ_OK if result == lib.BUSQ_INTERRUPTED else result)
+        found = [ffi.new("busq_message *") for _ in range(min(limit, _RECEIVE_BATCH))]
+        room = ffi.new("busq_message[]", len(found))
+        count = ffi.new("uint32_t *")
+        while True:
+            result = lib.busq_peer_recv_as(
+                self._handle, lib.BUSQ_TAKE_OFFERED, room, len(found), count, deadline.left_ns()
+            )
+            if result != lib.BUSQ_INTERRUPTED:
+                break
+        check(result)
+        for i in range(count[0]):
+            found[i][0] = room[i]
+        messages = [self._offered(one) for one in found[: count[0]]]
+        # Closed meanwhile by another thread, a successor may have them by now, and their memory hold something else.
+        if lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
+            fail(lib.BUSQ_CLOSED)
         return messages
 
-    def _offered(self, limit: int) -> list[Any]:
-        """Take what is there, to be acknowledged later; the queue is held."""
-        messages: list[Any] = []
-        while len(messages) < limit:
-            found = ffi.new("busq_message *")
-            result = lib.busq_peer_receive_peek(self._handle, found)
-            if result == lib.BUSQ_EMPTY or (result and messages):
-                break
-            check(result)
-            data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
-            sender = self._name_of(found.sender, found.sender_incarnation)
-            lib.busq_peer_receive_take(self._handle, lib.BUSQ_TAKE_OFFERED)
-            messages.append(
-                _PythonMessage(data, None, sender, len(data), bool(found.is_redelivered), offer=(self, found))
-            )
-        return messages
+    def _offered(self, found: Any) -> _PythonMessage:
+        data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
+        sender = self._name_of(found.sender, found.sender_incarnation)
+        return _PythonMessage(data, None, sender, len(data), bool(found.is_redelivered), offer=(self._handle, found))
 
     def _message(self, found: Any) -> _PythonMessage:
         sender = self._name_of(found.sender, found.sender_incarnation)
         if found.size_bytes > _COPY_BYTES_MAX:
             address = int(ffi.cast("uintptr_t", found.data))
             view = _view_pinned(
-                self, address, found.size_bytes, found.position, found.record, found.sender, found.mark
+                self._handle, address, found.size_bytes, found.position, found.record, found.sender, found.mark
             )
             return _PythonMessage(None, view, sender, found.size_bytes, bool(found.is_redelivered))
         data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
@@ -404,7 +394,7 @@ def _payload(data: Any) -> Any:
 
 
 if _fast is not None:
-    _fast._set_helpers(_view_pinned, errors.Empty, errors.Full)  # type: ignore[attr-defined]
+    _fast._set_helpers(_view_pinned, fail, errors.Empty, errors.Full)  # type: ignore[attr-defined]
 
     class Port(_fast.Port, PythonPort):
         """Sending and receiving by the short way, and through cffi for everything uncommon."""
@@ -417,6 +407,7 @@ if _fast is not None:
         def _open(self, handle: Any) -> None:
             super()._open(handle)
             self._attach(
+                handle,
                 int(ffi.cast("uintptr_t", handle)),
                 int(ffi.cast("uintptr_t", lib.busq_calls_table())),
                 4096,

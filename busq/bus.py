@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from busq import _core
 from busq._native import ffi, lib
@@ -73,7 +73,8 @@ class Peer(_core.Port):
         It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
         and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
         received, and every 50 ms of waiting it is readable for a moment, so that a sender that is killed just before it
-        announces its message keeps nobody waiting.  From the first call on, a send that finds this peer waiting costs its sender a system call.
+        announces its message keeps nobody waiting.  From the first call on, a send that finds this peer waiting costs
+        its sender a system call.
         """
         found = ffi.new("int *")
         _core.check(lib.busq_peer_fileno(self._handle, found))
@@ -82,8 +83,8 @@ class Peer(_core.Port):
     def close(self) -> None:
         """Leave the bus.  What was sent is delivered.  Closing twice is harmless.
 
-        What was not received, or not acknowledged, stays for a successor that joins with `resume=True`: if this peer was
-        durable, until it comes or `Bus.remove` drops it, and the queue goes on filling; otherwise for as long as
+        What was not received, or not acknowledged, stays for a successor that joins with `resume=True`: if this peer
+        was durable, until it comes or `Bus.remove` drops it, and the queue goes on filling; otherwise for as long as
         nobody needs its place or its memory.  Threads that wait on this peer get `ShutDown`.
         """
         lib.busq_peer_close(self._handle)
@@ -108,6 +109,13 @@ class Peer(_core.Port):
 
     def __reduce__(self) -> Any:
         raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
+
+
+class Repairs(NamedTuple):
+    """What `Bus.repair` did."""
+
+    buried: int  # peers of whose death nobody had noticed
+    helped: int  # messages of others that stood still, and were completed or put off
 
 
 class Bus:
@@ -203,8 +211,8 @@ class Bus:
         `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
         `Bus.remove` drops it.
 
-        Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may come
-        back; NoSpace if all peer slots are taken; ShutDown; ValueError.
+        Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
+        come back; NoSpace if all peer slots are taken; ShutDown; ValueError.
 
         >>> import busq
         >>> with busq.Bus.create("doc-join") as bus, bus.join("alice") as alice:
@@ -274,22 +282,18 @@ class Bus:
         encoded = _core.encode_peer_name(name)
         _core.check(lib.busq_bus_remove_peer(self._raw(), encoded, len(encoded)))
 
-    def repair(self) -> int:
-        """Put in order what dead peers left behind: unfinished messages, memory that nobody needs, files.  Drops nothing.
+    def repair(self) -> Repairs:
+        """Put in order what dead peers left behind: unfinished messages, unused memory, files.  Drops nothing.
 
-        Completes or puts off, as well, messages of live senders that stand still.  Nobody has to call this: whoever meets
-        the remains of a dead peer, or is kept waiting, does it.  Returns of how many peers nobody had noticed the death.
+        Completes or puts off, as well, messages of live senders that stand still.  Nobody has to call this: whoever
+        meets the remains of a dead peer, or is kept waiting, does it.
         """
-        return self._repair()[0]
-
-    def _repair(self) -> tuple[int, int]:
-        """Repair; return how many peers were buried and how many messages of others got out of the way."""
         buried, helped = ffi.new("uint32_t *"), ffi.new("uint32_t *")
         _core.check(lib.busq_bus_repair(self._raw(), buried, helped))
-        return int(buried[0]), int(helped[0])
+        return Repairs(int(buried[0]), int(helped[0]))
 
     def collect(self) -> int:
-        """Put in order what dead peers left behind, and drop messages that wait for peers which are gone and not durable.
+        """Repair, and drop messages that wait for peers which are gone and not durable.
 
         Nobody has to call this: it is done for a slot or for memory as soon as somebody needs one.  Returns how many
         messages were dropped.

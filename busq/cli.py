@@ -12,9 +12,11 @@ import base64
 import contextlib
 import importlib
 import json
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -123,6 +125,12 @@ def _check_picture(ctx: click.Context, param: click.Parameter, value: str | None
     fault = picture.fault(value) if value else None
     if fault:
         raise click.BadParameter(fault, ctx, param)
+    return value
+
+
+def _number(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if math.isnan(value):  # is in every range
+        raise click.BadParameter("nan is not a number", ctx, param)
     return value
 
 
@@ -298,6 +306,69 @@ def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {**counts, "verdicts": verdicts}
 
 
+# ---- killing ----
+
+
+@commands.command(
+    epilog=_examples("busq soak", "busq soak --minutes 20 --kill-rate 100 --seed 7", "busq soak --kills 2000 --json")
+)
+@click.option("--minutes", type=float, help="End after so long.  [default: 1, or no limit where --kills is given]")
+@click.option("--kills", type=click.IntRange(min=1), help="End after so many kills.")
+@click.option("--kill-rate", type=float, default=100.0, show_default=True, help="Kills per second, in the mean.")
+@click.option("--stop-rate", type=float, default=0.0, show_default=True, help="Stops (SIGSTOP) per second as well.")
+@click.option("--seed", type=int, help="Of all random choices, though not of the interleaving.  [default: a new one]")
+@click.option("--workers", type=click.IntRange(3, 16), default=7, show_default=True, help="Processes that talk.")
+@click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
+@click.option(
+    "--plot", metavar="FILE", callback=_check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
+)
+@JSON
+def soak(
+    minutes: float | None,
+    kills: int | None,
+    kill_rate: float,
+    stop_rate: float,
+    seed: int | None,
+    workers: int,
+    ledgers: str | None,
+    plot: str | None,
+    as_json: bool,
+) -> int:
+    """Kill processes that talk over a bus, at random, again and again, and compare what they wrote down.
+
+    Workers send to each other and receive, and write both down in ledgers outside the shared memory.  All but
+    one of them are killed with SIGKILL, half of the times in the middle of a call, and start again.  Nothing that
+    was sent may be lost, doubled or reordered, and nobody may be blocked for a second.
+    """
+    from busq import soak as room
+    from busq.soak import show as soak_show
+
+    seconds = 60.0 * minutes if minutes is not None else 60.0 if kills is None else None
+    with _plain_errors(), soak_show.progress(seconds, kills) as progress:
+        try:
+            outcome = room.run(
+                seconds=seconds,
+                kills=kills,
+                kills_per_s=kill_rate,
+                stops_per_s=stop_rate,
+                seed=seed,
+                workers=workers,
+                ledgers=ledgers,
+                progress=progress,
+            )
+        except room.SoakError as error:
+            raise Failure(str(error)) from None
+    if as_json:
+        _print_json(outcome.as_json())
+    else:
+        soak_show.outcome(outcome)
+    if plot:
+        with _plain_errors():
+            soak_show.draw(outcome, plot)
+        click.echo(f"wrote {plot}", err=True)
+    return 0 if outcome.ok else 1
+
+
 # ---- benchmarks ----
 
 
@@ -419,19 +490,102 @@ def list_command(as_json: bool) -> int:
     return 1 if any("error" in facts for facts in found) else 0
 
 
-@commands.command(epilog=_examples("busq info orders", "busq info orders --json"))
+@commands.command(epilog=_examples("busq info orders", "busq info orders --interval 2", "busq info orders --json"))
 @click.argument("name")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 3600),
+    callback=_number,
+    metavar="SECONDS",
+    default=0.2,
+    show_default=True,
+    help="Measure rates over so long; 0: not at all.",
+)
 @JSON
-def info(name: str, as_json: bool) -> None:
-    """Show the sizes and counters of bus NAME, and its peers."""
+def info(name: str, interval: float, as_json: bool) -> None:
+    """Show the sizes and counters of bus NAME, and its peers: state, waits, queues, clocks, rates."""
     from busq import show
 
     with _plain_errors(), busq.Bus.open(name) as bus:
-        facts = bus.stats()
+        facts = _with_rates(bus, interval)
     if as_json:
         _print_json(facts)
     else:
         show.bus(facts)
+
+
+def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:
+    """Return the facts of a bus, and what its peers have sent and received per second between two looks."""
+    before: dict[tuple[int, float], dict[str, Any]] = {}
+    began_s = ended_s = time.monotonic()
+    if interval_s:
+        before = {(peer["slot"], peer["joined_s"]): peer for peer in bus.stats()["peers"]}
+        time.sleep(interval_s)
+        ended_s = time.monotonic()
+    facts = bus.stats()
+    facts["interval_s"] = round(ended_s - began_s, 6)
+    for peer in facts["peers"]:
+        first = before.get((peer["slot"], peer["joined_s"]))
+        for key in ("sent", "received"):
+            peer[f"{key}_per_s"] = (peer[key] - first[key]) / (ended_s - began_s) if first else None
+    return facts
+
+
+@commands.command(epilog=_examples("busq doctor", "busq doctor orders mails", "busq doctor --no-repair --json"))
+@click.argument("names", metavar="[BUS]...", nargs=-1)
+@click.option("--no-repair", is_flag=True, help="Only look: leave to others what the dead were doing.")
+@JSON
+def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
+    """Explain what ails each BUS: who waits for whom, who is stopped, what is left, and what helps.
+
+    Looks at all buses if none is named.  Whoever died unnoticed is buried: what it was sending is completed or
+    undone, and memory that nobody needs is taken back; no message is dropped.  Exit code 1 means that something
+    is wrong and was not repaired.
+    """
+    from busq import doctor as room
+    from busq import show
+
+    with _plain_errors():
+        found = room.examine(names, repair=not no_repair)
+    ok = all(report.ok for report in found)
+    if as_json:
+        _print_json({"ok": ok, "buses": [report.as_json() for report in found]})
+    else:
+        show.reports(found)
+    return 0 if ok else 1
+
+
+@commands.command(
+    epilog=_examples("busq gc --dry-run", "busq gc orders", "busq gc --unused", "busq gc orders --remove bob")
+)
+@click.argument("names", metavar="[BUS]...", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--unused", is_flag=True, help="Remove also buses that nobody has open and that hold nothing.")
+@click.option(
+    "--remove", "peers", metavar="PEER", multiple=True, help="Drop what this dead or closed peer left, durable or not."
+)
+@JSON
+def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ...], as_json: bool) -> int:
+    """Remove what is stale in each BUS, or in all.
+
+    That is: buses of an earlier boot, half-made files, FIFOs of peers that are gone, and messages for peers that
+    are gone and not durable.  With --remove nothing else is done.  Exit code 1 means that something could not be
+    removed or looked at.
+    """
+    from busq import leftovers, show
+
+    if peers and (len(names) != 1 or unused):
+        raise click.UsageError("--remove wants exactly one BUS, and no --unused")
+    with _plain_errors():
+        if peers:
+            found = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
+        else:
+            found = leftovers.collect(names, unused=unused, dry_run=dry_run)
+    if as_json:
+        _print_json(found.as_json())
+    else:
+        show.cleaning(found)
+    return 0 if found.ok else 1
 
 
 @commands.command(epilog=_examples("busq rm orders"))

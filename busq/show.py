@@ -16,28 +16,36 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from busq.doctor import Finding, Report, amount, duration, size, waits_of
 from busq.host import Log
+from busq.leftovers import Cleaning
 from busq.replay import CLAIMS, PERCENTILES, Outcome, percentile
 
-__all__ = ["bus", "buses", "demo", "headline", "outcome", "progress", "steps"]
+__all__ = ["bus", "buses", "cleaning", "demo", "headline", "outcome", "progress", "reports", "steps"]
 
 COMMON_ROWS = 6
 
 
-def _table(title: str, *columns: str, left: Sequence[str] = ()) -> Table:
+def new_table(title: str, *columns: str, left: Sequence[str] = ()) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, justify="left" if column in left else "right", overflow="fold")
     return table
 
 
-def _print(*things: Any) -> None:
+def _narrow(table: Table) -> Table:
+    """For tables that would not fit into 80 columns otherwise."""
+    table.padding = (0, 1, 0, 0)
+    return table
+
+
+def to_stdout(*things: Any) -> None:
     out = Console(highlight=False, emoji=False, markup=False)
     for thing in things:
         out.print(thing)
 
 
-def _yes(ok: bool) -> Text:
+def yes(ok: bool) -> Text:
     return Text("yes", style="green") if ok else Text("NO", style="bold red")
 
 
@@ -55,13 +63,13 @@ def headline(found: Outcome) -> str:
 
 def outcome(found: Outcome) -> None:
     """Print a replay: figures, verdicts, and what it comes to."""
-    _print(headline(found), figures([found]), verdicts(found), *_conclusion([found]))
+    to_stdout(headline(found), figures([found]), verdicts(found), *_conclusion([found]))
 
 
 def figures(found: Sequence[Outcome]) -> Table:
     """Throughput and latency, a column per execution."""
     speeds = ["full speed" if one.pace is None else f"{one.pace:.6g} times its speed" for one in found]
-    table = _table("Throughput and latency", "", *speeds, left=[""])
+    table = new_table("Throughput and latency", "", *speeds, left=[""])
     table.add_row("seconds", *(f"{one.seconds:.3f}" for one in found))
     table.add_row("messages per second", *(_rate(one.messages, one.seconds) for one in found))
     table.add_row("deliveries per second", *(_rate(one.deliveries, one.seconds) for one in found))
@@ -86,7 +94,7 @@ def _rate(count: int, seconds: float) -> str:
 
 def verdicts(found: Outcome) -> Table:
     """What the observers say, a row per property."""
-    table = _table(
+    table = new_table(
         "Verdicts of the observers",
         "property",
         "holds",
@@ -97,7 +105,7 @@ def verdicts(found: Outcome) -> Table:
     for name, verdict in found.verdicts.items():
         is_claimed = name in CLAIMS[found.order]
         text = verdict.text if is_claimed else f"{verdict.text} (not promised)"
-        table.add_row(name, _yes(verdict.ok), f"{verdict.count:,}", text)
+        table.add_row(name, yes(verdict.ok), f"{verdict.count:,}", text)
     return table
 
 
@@ -117,21 +125,21 @@ def demo(found: Sequence[Outcome]) -> None:
     """Print the demonstration: what was done, how fast, what each saw, what the observers say."""
     first = found[0]
     people = ", ".join(first.schedule.participants)
-    _print(
+    to_stdout(
         f"{first.processes} processes, {people}, joined a bus in shared memory and sent {len(first.schedule):,} "
         f"messages to {first.schedule.copies:,} receivers, twice. There was no broker and no lock.",
         figures(found),
         common(first),
     )
     for one in found if not all(one.ok for one in found) else found[:1]:
-        _print(verdicts(one))
-    _print(*_conclusion(found))
+        to_stdout(verdicts(one))
+    to_stdout(*_conclusion(found))
 
 
 def common(found: Outcome) -> Table:
     """Messages that went to everybody, from the middle of the run, as each participant noted them for itself."""
     names = found.schedule.participants
-    table = _table("Messages to all, from the middle, as each process noted them for itself", "place", *names)
+    table = new_table("Messages to all, from the middle, as each process noted them for itself", "place", *names)
     seen = [_to_all(found, found.logs[index]) for index in range(len(names))]
     first = max(0, max(len(places) for places in seen) // 2 - COMMON_ROWS // 2)
     for place in range(first, first + COMMON_ROWS):
@@ -171,29 +179,34 @@ def _duration(time_ns: int) -> str:
 
 def buses(found: Sequence[dict[str, Any]]) -> None:
     """Print the list of buses."""
-    table = _table("", "name", "peers", "order", "memory", "in use", "created", left=["name", "order", "created"])
+    table = new_table("", "name", "peers", "order", "memory", "in use", "created", left=["name", "order", "created"])
     for facts in found:
         if "error" not in facts:
             peers = f"{facts['peers_alive']} of {facts['peer_slots']}"
             memory = [_bytes(facts["segment_bytes"]), _bytes(facts["arena_used_bytes"])]
             table.add_row(facts["name"], peers, facts["order"], *memory, _date(facts["created_s"]))
     if table.row_count:
-        _print(table)
+        to_stdout(table)
     for facts in found:
         if "error" in facts:
-            _print(Text(f"{facts['name']}: {facts['error']}", style="red"))
+            to_stdout(Text(f"{facts['name']}: {facts['error']}", style="red"))
     if not found:
-        _print("no buses")
+        to_stdout("no buses")
 
 
 def bus(facts: dict[str, Any]) -> None:
     """Print one bus and its peers."""
     ended = "; it was shut down" if facts["shut_down"] else ""
-    peers = _table("", "peer", "alive", "pid", "depth", "clock", "sent", "received", "late", "joined", left=["peer"])
+    peers = new_table("", "peer", "alive", "pid", "depth", "clock", "sent", "received", "late", "joined", left=["peer"])
+    columns = ["peer", "state", "waits for", "waited", "helped", "memory", *_rates(facts)]
+    states = _narrow(new_table("", *columns, left=columns[:3]))
+    names = {peer["slot"]: _name(peer) for peer in facts["peers"]}
     for peer in facts["peers"]:
         counts = [f"{peer[key]:,}" for key in ("depth", "clock", "sent", "received", "late")]
-        peers.add_row(peer["name"], _yes(peer["alive"]), str(peer["pid"]), *counts, _age(peer["joined_s"]))
-    _print(
+        peers.add_row(_name(peer), yes(peer["alive"]), str(peer["pid"]), *counts, _age(peer["joined_s"]))
+        cells = [*waits_of(peer, names), f"{peer['helped']:,}", _bytes(peer["memory_bytes"])]
+        states.add_row(_name(peer), _state(peer), *cells, *(_per_s(peer[key]) for key in _rates(facts).values()))
+    to_stdout(
         f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
         f"by process {facts['creator_pid']}{ended}",
         f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
@@ -201,19 +214,112 @@ def bus(facts: dict[str, Any]) -> None:
         f"{_bytes(facts['segment_bytes'])} of shared memory in all",
     )
     if peers.row_count:
-        _print(peers)
+        to_stdout(peers, states)
+    if facts["interval_s"]:
+        to_stdout(f"Rates are those of the last {duration(facts['interval_s'])}.")
+
+
+def _rates(facts: dict[str, Any]) -> dict[str, str]:
+    """The columns of rates, and their keys; none where they were not measured."""
+    return {"sent/s": "sent_per_s", "recv/s": "received_per_s"} if facts["interval_s"] else {}
+
+
+def _per_s(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:,.0f}" if rate == 0 or rate >= 10 else f"{rate:.1f}"
+
+
+def _name(peer: dict[str, Any]) -> str:
+    """A name for a table; what could steer a terminal is spelled out."""
+    name = str(peer["name"])
+    return name if name.isprintable() else repr(name)
+
+
+def _state(peer: dict[str, Any]) -> Text:
+    text = f"{peer['state']}{', durable' if peer['durable'] else ''}"
+    return Text(text, style="" if peer["alive"] else "yellow")
 
 
 def _bytes(count: int) -> str:
-    """A size for people.
+    return size(count)
 
-    >>> _bytes(512), _bytes(65536), _bytes(17_000_000)
-    ('512 B', '64 KiB', '16.2 MiB')
-    """
-    for limit, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if count >= limit:
-            return f"{count / limit:.3g} {unit}"
-    return f"{count} B"
+
+# ---- the doctor ----
+
+_MARKS = {"wrong": ("WRONG", "bold red"), "repaired": ("repaired", "green"), "note": ("note", "cyan")}
+
+
+def _lines(lines: Sequence[Text]) -> None:
+    """A line each: a terminal folds them between words, a file gets them whole."""
+    out = Console(highlight=False, emoji=False, markup=False)
+    for line in lines:
+        out.print(line, soft_wrap=not out.is_terminal)
+
+
+def reports(found: Sequence[Report]) -> None:
+    """Print what the doctor found: a table of peers and a line per finding for each bus, and what it comes to."""
+    for report in found:
+        if report.opened and report.name is not None:
+            _patient(report)
+        elif report.name is not None:
+            _lines([Text(f"{report.name}: can't be opened", style="bold")])
+        _lines([_finding(finding) for finding in report.findings])
+        if report.ok and report.opened:
+            _lines([Text("all is well", style="green")])
+        _lines([Text("")])
+    wrong = sum(finding.level == "wrong" for report in found for finding in report.findings)
+    buses = sum(report.name is not None for report in found)
+    if not found:
+        to_stdout("no buses")
+    elif wrong:
+        _lines([Text(f"{amount(wrong, 'thing')} wrong, {amount(buses, 'bus', 'buses')} looked at", style="bold red")])
+    elif buses > 1:
+        _lines([Text(f"All is well with {buses} buses.", style="green")])
+
+
+def _finding(finding: Finding) -> Text:
+    mark, style = _MARKS[finding.level]
+    text = f"{finding.text}: {finding.remedy}" if finding.remedy else finding.text
+    return Text.assemble((mark, style), "  ", text)
+
+
+def _patient(report: Report) -> None:
+    facts = report.facts
+    memory = facts["memory"]
+    gone = f", {_bytes(memory['gone_bytes'])} of it by peers that are gone" if memory["gone_bytes"] else ""
+    head = Text.assemble((str(report.name), "bold"), f": {len(facts['peers'])} of {facts['peer_slots']} peer slots, ")
+    head.append(f"{_bytes(memory['used_bytes'])} of {_bytes(memory['bytes'])} in use for messages{gone}")
+    columns = ["peer", "state", "process", "waits for", "waited", "queue", "memory"]
+    table = _narrow(new_table("", *columns, left=columns[:4]))
+    names = {peer["slot"]: _name(peer) for peer in facts["peers"]}
+    for peer in facts["peers"]:
+        process = peer["process"]
+        is_halted = process["state"] in ("stopped", "traced")
+        what = Text(f"{peer['pid']} {process['state']}", style="bold red" if is_halted else "")
+        queue = Text(f"{peer['depth']:,} of {facts['capacity']:,}")
+        queue.stylize("yellow" if peer["depth"] >= facts["capacity"] else "")
+        table.add_row(_name(peer), _state(peer), what, *waits_of(peer, names), queue, _bytes(peer["memory_bytes"]))
+    _lines([head])
+    if table.row_count:
+        to_stdout(table)
+
+
+def cleaning(found: Cleaning) -> None:
+    """Print what was removed, or would be, a line each."""
+    would = "would remove" if found.dry_run else "removed"
+    lines = []
+    for one in found.removed:
+        what = f"{one.kind} {one.name}"
+        if one.kind == "messages":
+            freed = f" ({_bytes(one.size_bytes)} freed)" if one.size_bytes else ""
+            what = f"{amount(one.messages, 'message')} for {one.name} on bus {one.bus}{freed}"
+        elif one.kind == "peer":
+            what = f"peer {one.name!r} of bus {one.bus} and {amount(one.messages, 'message')} for it"
+        elif one.kind == "bus":
+            what = f"bus {one.name} ({_bytes(one.size_bytes)})"
+        lines.append(Text(f"{would} {what}: {one.why}"))
+    lines += [Text(f"left alone {left['bus']}: {left['why']}", style="yellow") for left in found.left]
+    lines += [Text(f"FAILED  {failed['bus']}: {failed['why']}", style="bold red") for failed in found.failed]
+    _lines(lines or [Text("nothing to remove")])
 
 
 def _age(time_s: float) -> str:

@@ -316,14 +316,14 @@ void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
   busq_receive_take(peer, mode);
 }
 
-static int receive_available(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp)
+static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp)
 {
   int result = busq_peer_receive_begin(peer);
   *countp = 0;
   if (result != BUSQ_OK)
     return result;
   while (*countp < limit && (result = busq_peer_receive_peek(peer, &messages[*countp])) == BUSQ_OK) {
-    busq_receive_take(peer, BUSQ_TAKE_PINNED);
+    busq_receive_take(peer, mode);
     ++*countp;
   }
   busq_peer_receive_end(peer);
@@ -332,9 +332,15 @@ static int receive_available(busq_peer *peer, busq_message *messages, uint32_t l
 
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns)
 {
+  return busq_peer_recv_as(peer, BUSQ_TAKE_PINNED, messages, limit, countp, timeout_ns);
+}
+
+int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp,
+                      int64_t timeout_ns)
+{
   const uint64_t begin_ns = timeout_ns > 0 ? busq_time_now_ns() : 0;
   for (int64_t left_ns = timeout_ns;;) {
-    int result = receive_available(peer, messages, limit, countp);
+    int result = receive_available(peer, mode, messages, limit, countp);
     if (result != BUSQ_EMPTY)
       return result;
     result = busq_peer_wait(peer, left_ns);
@@ -509,6 +515,7 @@ const busq_calls *busq_calls_table(void)
       .wait = busq_peer_wait,
       .release = busq_peer_release,
       .ack = busq_peer_ack,
+      .slot_name = busq_peer_slot_name,
   };
   return &calls;
 }

@@ -164,6 +164,9 @@ int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, ch
 int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                    int64_t timeout_ns);
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
+/* The same in another mode than BUSQ_TAKE_PINNED. */
+int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp,
+                      int64_t timeout_ns);
 void busq_peer_release(busq_peer *peer, const busq_message *message);
 int busq_peer_ack(busq_peer *peer, const busq_message *message);
 int busq_peer_fileno(busq_peer *peer, int *fdp);
@@ -187,6 +190,7 @@ typedef struct {
   int (*wait)(busq_peer *peer, int64_t timeout_ns);
   void (*release)(busq_peer *peer, const busq_message *message);
   int (*ack)(busq_peer *peer, const busq_message *message);
+  int (*slot_name)(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);

@@ -3,13 +3,17 @@
 
 tests/c/hostile.c does everything that a program can do with a bus, built with AddressSanitizer and
 UndefinedBehaviorSanitizer and with guard areas around the mapping; Hypothesis chooses which bytes are wrong, before it
-is opened or while it is in use.
+is opened or while it is in use.  The inputs of the fuzz targets (tests/c/fuzz_*.c) are run here too; tests/c/fuzz.sh
+looks for new ones.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import platform
+import runpy
 import shutil
 import struct
 import subprocess
@@ -17,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -30,29 +35,52 @@ ROOMS = ("base", "clock", "queue", "shm")
 PARTS = ("header", "peers", "rings", "table", "arena", "end")
 
 
-# ---- the program ----
+FUZZ_WRAPS = "mmap munmap clock_gettime nanosleep sched_yield syscall open openat close"
+CORPUS = TESTS / "c" / "corpus"
+
+# ---- the programs ----
 
 
 @pytest.fixture(scope="session")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of the sanitized program."""
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """sanitized(name, define, wrapped, *sources): the path of a program of these files of tests/c and the core."""
     compiler = shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         pytest.skip("needs gcc or clang")
-    path = tmp_path_factory.mktemp("hostile") / "hostile"
     csrc = ROOT / "csrc"
-    sources = [str(source) for room in ROOMS for source in sorted((csrc / room).glob("*.c"))]
-    command = [
-        compiler, "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer",
-        "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-Wl,--wrap=mmap", f"-I{csrc}",
-        *(["-mcx16"] if platform.machine() == "x86_64" else []),
-        *sources, str(csrc / "busq.c"), str(TESTS / "c" / "hostile.c"), "-o", str(path),
+    if not csrc.exists():
+        pytest.skip("needs the C sources, which are not part of an installation")
+    sources = [source for room in ROOMS for source in sorted((csrc / room).glob("*.c"))] + [csrc / "busq.c"]
+    flags = [
+        "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all", f"-I{csrc}", *(["-mcx16"] if platform.machine() == "x86_64" else []),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if "cannot find" in done.stderr and "asan" in done.stderr:
-        pytest.skip("the compiler comes without the sanitizers' libraries")
-    assert done.returncode == 0, done.stderr
-    return str(path)
+    cores: dict[str, Path] = {}
+
+    def compile_in(directory: Path, *arguments: object) -> None:
+        done = subprocess.run(
+            [compiler, *flags, *map(str, arguments)], cwd=directory, capture_output=True, text=True, check=False
+        )
+        if "cannot find" in done.stderr and "asan" in done.stderr:
+            pytest.skip("the compiler comes without the sanitizers' libraries")
+        assert done.returncode == 0, done.stderr
+
+    def build(name: str, define: str, wrapped: str, *files: str) -> str:
+        if define not in cores:
+            cores[define] = tmp_path_factory.mktemp("core")
+            compile_in(cores[define], define, "-c", *sources)
+        core = cores[define]
+        wraps = "-Wl" + "".join(f",--wrap={function}" for function in wrapped.split())
+        compile_in(core, define, wraps, *core.glob("*.o"), *(TESTS / "c" / file for file in files), "-o", core / name)
+        return str(core / name)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def hostile(sanitized: Callable[..., str]) -> str:
+    """The path of the program that uses a damaged bus."""
+    return sanitized("hostile", "-DNDEBUG", "mmap munmap", "hostile.c")
 
 
 def run(hostile: str, directory: Path, name: str, *arguments: object) -> str:
@@ -100,7 +128,7 @@ def workplace(bus_directory: Path) -> Iterator[Path]:
 def specimen(hostile: str, workplace: Path, bus_directory: Path) -> Specimen:
     name = f"specimen-{os.getpid()}"
     path = bus_directory / name
-    bus = busq.Bus.create(name, peers=4, capacity=16, arena=1 << 16)
+    bus = busq.Bus.create(name, peers=6, capacity=16, arena=1 << 16)
     children = [Child(leave_remains, (name, mine, other)) for mine, other in (("v0", "v1"), ("v1", "v0"))]
     try:
         sent = [0]
@@ -206,6 +234,27 @@ def test_a_file_of_the_wrong_length_is_refused(hostile: str, specimen: Specimen,
     assert run(hostile, workplace, "b", 0, 0).startswith("open 12 ")
 
 
+# ---- what fuzzing began with, and what it has found ----
+
+
+@pytest.mark.parametrize("target", ["attach", "receive"])
+def test_the_inputs_of_the_fuzz_targets_do_no_harm(sanitized: Callable[..., str], target: str) -> None:
+    program = sanitized(f"fuzz_{target}", "-DBUSQ_STEPS", FUZZ_WRAPS, f"fuzz_{target}.c", "fuzz_main.c")
+    inputs = len(list((CORPUS / target).iterdir()))
+    done = subprocess.run([program, str(CORPUS / target)], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert inputs > 20
+    assert f"{inputs} inputs" in done.stdout
+
+
+def test_the_inputs_are_those_that_are_written_down() -> None:
+    seeds = runpy.run_path(str(CORPUS / "seeds.py"))["all_seeds"]()
+    found = {path: path.read_bytes() for target in ("attach", "receive") for path in (CORPUS / target).iterdir()}
+    assert {path: content for path, content in found.items() if not path.name.startswith("found-")} == seeds, (
+        "run tests/c/corpus/seeds.py"
+    )
+
+
 # ---- the same through Python ----
 
 USER = """
@@ -242,6 +291,174 @@ def test_python_gets_errors_from_damaged_files_and_nothing_else(
         place(workplace, "p", bytes(image))
         done = fresh_python(USER, "p", BUSQ_DIR=str(workplace), BUSQ_NO_ACCELERATOR=accelerator, timeout=20)
         assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+
+    check()
+
+
+# ---- one peer's queue is damaged, and the others go on ----
+
+VICTIM_FIELDS = [
+    "queue.clock_tail.lo",
+    "queue.clock_tail.hi",
+    "queue.head",
+    "life",
+    "wake_seq",
+    "wake_flags",
+    "room_seq",
+    "room_waiters",
+    "memory_seq",
+    "memory_waits",
+    "sequence_reserved",
+    "sent",
+    "received",
+    "pid",
+    "name_bytes",
+    "name",
+]
+DEEDS = ("friend sends", "victim sends", "both send", "victim receives", "victim polls", "all look")
+RECORD_BYTES = 48
+CONFIG = {"peers": 4, "capacity": 8, "arena": 1 << 16}
+DOCUMENTED = (busq.BusqError, ValueError, OSError)
+
+words = st.one_of(
+    st.sampled_from([0, 1, 2, 3, 5, 255, 1 << 31, (1 << 32) - 1, 1 << 52, (1 << 62) - 2, 1 << 62, (1 << 64) - 1]),
+    st.integers(0, (1 << 64) - 1),
+)
+
+
+@st.composite
+def words_of_the_victim(draw: st.DrawFn, layout: dict[str, int]) -> tuple[str, int]:
+    """(region, offset in it): a word of its slot, of its ring, or of a record that it or its friend has sent."""
+    region = draw(st.sampled_from(["slot", "ring", "record", "friend"]))
+    if region == "slot":
+        return region, layout["field." + draw(st.sampled_from(VICTIM_FIELDS))] & ~7
+    if region == "ring":
+        return region, draw(st.integers(0, layout["ring"] // 8 - 1)) * 8
+    return region, draw(st.integers(0, 7)) * 64 + draw(st.integers(0, RECORD_BYTES // 8 - 1)) * 8
+
+
+def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """What happens: a word changes (set, or some bits flipped), or somebody does something."""
+    return st.lists(
+        st.one_of(
+            st.tuples(st.just("set"), words_of_the_victim(layout), words),
+            st.tuples(st.just("flip"), words_of_the_victim(layout), st.integers(0, 63).map(lambda bit: 1 << bit)),
+            st.tuples(
+                st.sampled_from(
+                    ["friend sends", "victim sends", "both send", "victim receives", "victim polls", "all look"]
+                ),
+                st.integers(0, 6000),
+            ),
+        ),
+        min_size=3,
+        max_size=25,
+    )
+
+
+class Company:
+    """Ann and Bea, who talk to each other; the victim, whose words are changed, and its friend, who talks to it."""
+
+    def __init__(self, directory: Path, layout: dict[str, int]) -> None:
+        self.bus = busq.Bus.create("company", **CONFIG)
+        self.ann, self.bea, self.victim, self.friend = map(self.bus.join, ("ann", "bea", "victim", "friend"))
+        slots = {peer["name"]: peer["slot"] for peer in self.bus.stats()["peers"]}
+        self.begin = {
+            "slot": layout["peers"] + slots["victim"] * layout["slot"],
+            "ring": layout["rings"] + slots["victim"] * layout["ring"],
+            "record": layout["arena"] + slots["victim"] * layout["extent"],
+            "friend": layout["arena"] + slots["friend"] * layout["extent"],
+        }
+        with (directory / "company").open("r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), 0)
+        self.said = 0
+        self.due: list[bytes] = []
+        self.perhaps: set[bytes] = set()
+
+    def change(self, how: str, place: tuple[str, int], value: int) -> None:
+        region, offset = place
+        at = self.begin[region] + offset
+        if how == "flip":
+            value ^= struct.unpack_from("<Q", self.memory, at)[0]
+        struct.pack_into("<Q", self.memory, at, value)
+
+    def attempt(self, call: Callable[[], Any]) -> None:
+        """Whatever comes is documented: anything else ends this process with a traceback."""
+        with contextlib.suppress(*DOCUMENTED):
+            call()
+
+    def do(self, what: str, size: int) -> None:
+        data = b"x" * size
+        if what == "friend sends":
+            self.attempt(lambda: self.friend.send("victim", data, timeout=0.001))
+        elif what == "victim sends":
+            self.attempt(lambda: self.victim.send("friend", data, timeout=0.001))
+        elif what == "both send":
+            self.attempt(lambda: self.friend.send(["victim", "friend"], data, timeout=0.001))
+        elif what == "victim receives":
+            for peer in (self.victim, self.friend):
+                self.attempt(lambda peer=peer: [(m.sender, m.data) for m in peer.recv_many(4, timeout=0.001)])
+        elif what == "victim polls":
+            self.attempt(self.victim.fileno)
+        else:
+            self.attempt(self.bus.stats)
+            self.attempt(self.bus.peers)
+
+    def the_others_go_on(self) -> None:
+        """Ann speaks to Bea, and to Bea and the victim; Bea hears all that was sent, in order, and nothing twice."""
+        self.said += 1
+        direct, shared = b"direct %d" % self.said, b"shared %d" % self.said
+        self.ann.send("bea", direct, timeout=1)
+        self.due.append(direct)
+        try:
+            self.ann.send(["victim", "bea"], shared, timeout=0)
+            self.due.append(shared)
+        except DOCUMENTED:
+            self.perhaps.add(shared)  # a multicast that finds a damaged queue half-way has reached the others
+        while self.due:
+            heard = self.bea.recv(timeout=1).data
+            if heard in self.perhaps:
+                self.perhaps.remove(heard)
+            else:
+                assert heard == self.due.pop(0)
+        self.bea.send("ann", b"heard", timeout=1)
+        assert self.ann.recv(timeout=1).data == b"heard"
+
+
+def goes_through(directory: str, layout: dict[str, int], steps: list[tuple[Any, ...]]) -> int:
+    os.environ["BUSQ_DIR"] = directory
+    company = Company(Path(directory), layout)
+    for step in steps:
+        if step[0] in ("set", "flip"):
+            company.change(*step)
+        else:
+            company.do(*step)
+        company.the_others_go_on()
+    for peer in (company.victim, company.friend, company.bea):
+        peer.close()
+    return company.said
+
+
+def test_a_peer_whose_words_are_changed_gets_errors_and_the_others_go_on(hostile: str, bus_directory: Path) -> None:
+    directory = bus_directory / "company"
+    directory.mkdir(mode=0o700)
+    monkey = os.environ["BUSQ_DIR"]
+    os.environ["BUSQ_DIR"] = str(directory)
+    try:
+        busq.Bus.create("layout", **CONFIG).close()
+    finally:
+        os.environ["BUSQ_DIR"] = monkey
+    lines = run(hostile, directory, "layout", "layout").split()
+    layout = {word: int(number) for word, number in zip(lines[::2], lines[1::2], strict=True)}
+
+    @settings(max_examples=EXAMPLES)
+    @given(steps=steps_with(layout))
+    def check(steps: list[tuple[Any, ...]]) -> None:
+        (directory / "company").unlink(missing_ok=True)
+        child = Child(goes_through, (str(directory), layout, steps))
+        try:
+            assert child.result(20) == len(steps)
+        finally:
+            child.close()
 
     check()
 

@@ -35,8 +35,10 @@ PYTHON_ROOMS = [
     {"__init__"},  # what "import busq" gives
     {"spark", "workload"},
     {"host"},
-    {"replay"},
+    {"replay", "leftovers"},
+    {"doctor"},
     {"picture", "show"},
+    {"soak"},
     {"bench"},
     {"cli"},
     {"__main__"},
@@ -157,7 +159,7 @@ def package_of(path: Path) -> list[str]:
 
 
 def imported_rooms(path: Path) -> Iterator[str]:
-    modules = {entry.stem for entry in files_in("busq", ".py")} | {"_native", "bench"}
+    modules = {python_room(entry) for entry in files_in("busq", ".py")} | {"bench"}
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):

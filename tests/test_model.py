@@ -189,7 +189,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule()
     def repair(self) -> None:
         """Nobody has died, so it finds nothing, and changes nothing."""
-        assert self.bus.repair() == 0
+        assert self.bus.repair() == (0, 0)
 
     @precondition(lambda self: self.peers and self.bus_is_busy())
     @rule(data=st.data())

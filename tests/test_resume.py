@@ -434,7 +434,7 @@ def test_removing_while_others_send(bus: busq.Bus) -> None:
                 outcomes["sent"] += 1
             except busq.Full:
                 outcomes["full"] += 1
-            except busq.PeerDead:
+            except (busq.PeerDead, busq.UnknownPeer):  # unknown while the next one is just joining in the same slot
                 outcomes["dead"] += 1
 
     bus.join("bob", durable=True).close()

@@ -32,6 +32,7 @@ typedef struct {
   PyObject_HEAD
   busq_peer *peer;
   const busq_calls *calls;
+  PyObject *handle;  /* owns the peer */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   uint32_t slots;
@@ -41,14 +42,18 @@ typedef struct {
   PyObject_HEAD
   PyObject *data;   /* bytes, or NULL while the payload is still in place */
   PyObject *sender; /* str */
-  PyObject *port;   /* keeps the mapping alive while the payload is in place, or while it waits to be acknowledged */
+  PyObject *handle; /* keeps the peer alive while the payload is in place, or while it waits to be acknowledged; not the
+                     * Port, which may hold this message: nobody would ever take such a circle apart */
   PyObject *view;
+  busq_peer *peer;
+  const busq_calls *calls;
   int is_offered; /* not acknowledged so far */
   busq_message pinned;
 } Message;
 
 static PyTypeObject *message_type;
 static PyObject *view_helper; /* busq._core._view_pinned */
+static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *empty_error, *full_error; /* busq.Empty, busq.Full */
 
 /* ---- messages ---- */
@@ -56,11 +61,10 @@ static PyObject *empty_error, *full_error; /* busq.Empty, busq.Full */
 /* What was offered is let go without a word: it comes again, to a successor. */
 static void message_unpin(Message *self)
 {
-  if (self->port) {
-    Port *port = (Port *)self->port;
+  if (self->handle) {
     if (!self->is_offered)
-      port->calls->release(port->peer, &self->pinned);
-    Py_CLEAR(self->port);
+      self->calls->release(self->peer, &self->pinned);
+    Py_CLEAR(self->handle);
   }
 }
 
@@ -118,12 +122,11 @@ static PyObject *message_ack(Message *self, PyObject *unused)
 {
   (void)unused;
   if (self->is_offered) {
-    Port *port = (Port *)self->port;
-    const int result = port->calls->ack(port->peer, &self->pinned);
+    const int result = self->calls->ack(self->peer, &self->pinned);
     if (result != BUSQ_OK)
-      return PyObject_CallMethod(self->port, "_fail_ack", "i", result);
+      return PyObject_CallFunction(fail_helper, "i", result);
     self->is_offered = 0;
-    Py_CLEAR(self->port);
+    Py_CLEAR(self->handle);
   }
   Py_RETURN_NONE;
 }
@@ -136,13 +139,13 @@ static PyObject *message_view(Message *self, PyObject *unused)
     return PyMemoryView_FromObject(self->data);
   if (!self->view) {
     PyObject *view =
-        PyObject_CallFunction(view_helper, "OKKKIHH", self->port, (unsigned long long)(uintptr_t)self->pinned.data,
+        PyObject_CallFunction(view_helper, "OKKKIHH", self->handle, (unsigned long long)(uintptr_t)self->pinned.data,
                               (unsigned long long)self->pinned.size_bytes, (unsigned long long)self->pinned.position,
                               (unsigned)self->pinned.record, self->pinned.sender, self->pinned.mark);
     if (!view)
       return NULL;
     self->view = view;
-    Py_CLEAR(self->port);
+    Py_CLEAR(self->handle);
   }
   Py_INCREF(self->view);
   return self->view;
@@ -200,22 +203,19 @@ static PyType_Spec message_spec = {"busq.Message", sizeof(Message), 0,
 
 /* ---- names ---- */
 
-/* The name of a sender if it is remembered, as a new reference, or NULL. */
-static PyObject *port_known_sender(Port *self, const busq_message *message)
+/* The name of a sender, remembered per slot; a new reference.  NULL with BUSQ_OK in *result: out of memory.  A slot keeps the
+ * name of its peer while messages from it are in a queue, so this comes before such a message is taken. */
+static PyObject *port_sender(Port *self, const busq_message *message, int *result)
 {
+  char text[256];
+  size_t bytes;
   sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
-  if (!known || !known->name || known->incarnation != message->sender_incarnation)
-    return NULL;
-  Py_INCREF(known->name);
-  return known->name;
-}
-
-/* The name of a sender, remembered per slot; a new reference. */
-static PyObject *port_sender(Port *self, const busq_message *message)
-{
-  sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
-  PyObject *name = PyObject_CallMethod((PyObject *)self, "_name_of", "II", (unsigned)message->sender,
-                                       (unsigned)message->sender_incarnation);
+  if (known && known->name && known->incarnation == message->sender_incarnation) {
+    Py_INCREF(known->name);
+    return known->name;
+  }
+  *result = self->calls->slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
+  PyObject *name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
   if (name && known) {
     Py_XDECREF(known->name);
     Py_INCREF(name);
@@ -388,49 +388,54 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
 
 /* ---- receiving ---- */
 
-static Message *message_new(void)
+static Message *message_new(Port *port, const busq_message *found, int is_ack)
 {
   Message *message = PyObject_New(Message, message_type);
-  if (message)
-    message->data = message->sender = message->port = message->view = NULL, message->is_offered = 0;
+  if (message) {
+    message->data = message->sender = message->handle = message->view = NULL;
+    message->peer = port->peer;
+    message->calls = port->calls;
+    message->is_offered = is_ack;
+    message->pinned = *found;
+  }
   return message;
 }
 
-/* Takes the message that was found, between begin and end.  Nothing in here runs Python code. */
-static Message *port_take(Port *self, const busq_message *found, int is_ack)
+/* Everything about a message that was found that may fail; it is taken later.  NULL with what the slow way must report in *result,
+ * or with BUSQ_OK and an exception.  What waits for its acknowledgement is copied: it may outlive our hold on it. */
+static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
-  Message *message = message_new();
+  Message *message = message_new(self, found, is_ack);
+  *result = BUSQ_OK;
   if (!message)
     return NULL;
-  /* A slot keeps the name of its peer only while messages from it are held: so hold one whose sender is not known yet.  What waits
-   * for its acknowledgement is copied: it may outlive our hold on it. */
-  const int is_small = found->size_bytes <= COPY_BYTES_MAX || is_ack;
-  const int is_pinned = !is_small || !(message->sender = port_known_sender(self, found));
-  message->pinned = *found;
-  if (is_small && !(message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes))) {
-    Py_DECREF(message);
-    return NULL;
-  }
-  message->is_offered = is_ack;
-  if (is_pinned || is_ack) {
-    Py_INCREF(self);
-    message->port = (PyObject *)self;
-  }
-  self->calls->receive_take(self->peer, is_ack ? BUSQ_TAKE_OFFERED : is_pinned ? BUSQ_TAKE_PINNED : BUSQ_TAKE_COPIED);
-  return message;
+  message->sender = port_sender(self, found, result);
+  if (message->sender && (found->size_bytes <= COPY_BYTES_MAX || is_ack))
+    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes);
+  if (message->sender && (message->data || (found->size_bytes > COPY_BYTES_MAX && !is_ack)))
+    return message;
+  Py_DECREF(message);
+  return NULL;
 }
 
-/* Asks for the name where it was not known; that may run Python code, so the queue was let go before. */
-static int port_complete(Port *self, Message *message)
+/* Takes what was prepared.  Nothing in here can fail, and nothing between begin and end runs Python code. */
+static void port_take(Port *self, Message *message)
 {
-  if (!message->sender)
-    message->sender = port_sender(self, &message->pinned);
-  if (message->data && !message->is_offered)
-    message_unpin(message);
-  return message->sender ? 0 : -1;
+  const int is_pinned = !message->data;
+  if (is_pinned || message->is_offered) {
+    Py_INCREF(self->handle);
+    message->handle = self->handle;
+  }
+  self->calls->receive_take(self->peer, message->is_offered ? BUSQ_TAKE_OFFERED
+                                        : is_pinned         ? BUSQ_TAKE_PINNED
+                                                            : BUSQ_TAKE_COPIED);
 }
 
-/* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; -1 for an exception. */
+enum {
+  RECEIVE_RAISED = -1
+};
+
+/* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; RECEIVE_RAISED for an exception. */
 static Message *port_recv_fast(Port *self, int is_ack, int *result)
 {
   busq_message found;
@@ -440,16 +445,13 @@ static Message *port_recv_fast(Port *self, int is_ack, int *result)
     return NULL;
   *result = self->calls->receive_peek(self->peer, &found);
   if (*result == BUSQ_OK) {
-    message = port_take(self, &found, is_ack);
-    if (!message)
-      *result = -1;
+    message = port_prepare(self, &found, is_ack, result);
+    if (message)
+      port_take(self, message);
+    else if (*result == BUSQ_OK)
+      *result = RECEIVE_RAISED;
   }
   self->calls->receive_end(self->peer);
-  if (message && port_complete(self, message) < 0) {
-    Py_DECREF(message);
-    *result = -1;
-    return NULL;
-  }
   return message;
 }
 
@@ -502,12 +504,14 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
       return (PyObject *)message;
     if (result == BUSQ_EMPTY)
       result = port_await(self, timeout_ns, &deadline_ns);
-    if (result == -1)
+    if (result == RECEIVE_RAISED)
       return NULL;
   }
   return port_call_slow(self, "_recv_slow", args, n_args, names);
 }
 
+/* A list, empty where *result says why there is nothing; NULL for an exception.  A message stands in the list before it is taken,
+ * so that a list that can't grow loses none. */
 static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, int *result)
 {
   busq_message found;
@@ -518,27 +522,27 @@ static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, i
   if (*result != BUSQ_OK)
     return list;
   while (PyList_Size(list) < limit && (*result = self->calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
-    Message *message = port_take(self, &found, is_ack);
-    const int failed = !message || PyList_Append(list, (PyObject *)message) < 0;
-    Py_XDECREF(message);
-    if (failed) {
-      *result = -1;
+    Message *message = port_prepare(self, &found, is_ack, result);
+    if (!message && *result != BUSQ_OK)
+      break;
+    if (!message || PyList_Append(list, (PyObject *)message) < 0) {
+      Py_XDECREF(message);
+      *result = RECEIVE_RAISED;
       break;
     }
+    port_take(self, message);
+    Py_DECREF(message);
   }
   self->calls->receive_end(self->peer);
-  return list;
-}
-
-/* Names may have to be asked for in Python, so they are filled in after the queue was let go. */
-static int port_fill_senders(Port *self, PyObject *list)
-{
-  for (Py_ssize_t i = 0; i < PyList_Size(list); i++) {
-    Message *message = (Message *)PyList_GetItem(list, i);
-    if (port_complete(self, message) < 0)
-      return -1;
+  if (*result != RECEIVE_RAISED)
+    return list;
+  /* What was taken before is not lost for an exception that the next call would raise as well. */
+  if (PyList_Size(list)) {
+    PyErr_Clear();
+    return list;
   }
-  return 0;
+  Py_DECREF(list);
+  return NULL;
 }
 
 static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
@@ -554,15 +558,12 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
     PyErr_Clear();
   while (limit >= 1 && result == BUSQ_OK) {
     PyObject *list = port_recv_available(self, limit, options.is_ack, &result);
-    if (list && PyList_Size(list) && port_fill_senders(self, list) == 0)
+    if (!list || PyList_Size(list))
       return list;
-    const int is_error = !list || PyList_Size(list) || result == -1;
-    Py_XDECREF(list);
-    if (is_error)
-      return NULL;
+    Py_DECREF(list);
     if (result == BUSQ_EMPTY)
       result = port_await(self, timeout_ns, &deadline_ns);
-    if (result == -1)
+    if (result == RECEIVE_RAISED)
       return NULL;
   }
   return port_call_slow(self, "_recv_many_slow", args, n_args, names);
@@ -574,8 +575,8 @@ static PyObject *port_attach(Port *self, PyObject *args)
 {
   unsigned long long peer, calls;
   unsigned slots;
-  PyObject *targets;
-  if (!PyArg_ParseTuple(args, "KKIO!", &peer, &calls, &slots, &PyDict_Type, &targets))
+  PyObject *targets, *handle;
+  if (!PyArg_ParseTuple(args, "OKKIO!", &handle, &peer, &calls, &slots, &PyDict_Type, &targets))
     return NULL;
   self->names = calloc(slots, sizeof *self->names);
   if (!self->names)
@@ -583,6 +584,8 @@ static PyObject *port_attach(Port *self, PyObject *args)
   self->slots = slots;
   self->peer = (busq_peer *)(uintptr_t)peer;
   self->calls = (const busq_calls *)(uintptr_t)calls;
+  Py_INCREF(handle);
+  self->handle = handle;
   Py_INCREF(targets);
   self->targets = targets;
   Py_RETURN_NONE;
@@ -592,6 +595,7 @@ static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
   Py_XDECREF(self->targets);
+  Py_XDECREF(self->handle);
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
     Py_XDECREF(self->names[slot].name);
   free(self->names);
@@ -620,14 +624,16 @@ static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
 
 static PyObject *set_helpers(PyObject *module, PyObject *args)
 {
-  PyObject *view, *empty, *full;
+  PyObject *view, *fail, *empty, *full;
   (void)module;
-  if (!PyArg_ParseTuple(args, "OOO", &view, &empty, &full))
+  if (!PyArg_ParseTuple(args, "OOOO", &view, &fail, &empty, &full))
     return NULL;
   Py_INCREF(view);
+  Py_INCREF(fail);
   Py_INCREF(empty);
   Py_INCREF(full);
   view_helper = view;
+  fail_helper = fail;
   empty_error = empty;
   full_error = full;
   Py_RETURN_NONE;

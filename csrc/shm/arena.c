@@ -446,8 +446,25 @@ static void class_give_back(busq_arena *arena, uint32_t index)
       extent_give_back(bus, extent);
 }
 
+/* Ends of our runs that a reader was killed with between shrinking the run and giving the extent back.  If he lives and is about
+ * to, his swap fails. */
+static void rest_collect(busq_arena *arena)
+{
+  busq_bus *bus = arena->bus;
+  uint64_t covered = 0;
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++) {
+    const uint64_t word = busq_load_acquire(&bus->table[extent].word);
+    const uint32_t kind = word_kind(word);
+    if (kind == BUSQ_EXTENT_LARGE || kind == BUSQ_EXTENT_FREEING)
+      covered = extent + run_length(bus, extent);
+    else if (kind == BUSQ_EXTENT_REST && word_owner(word) == arena->slot && extent >= covered)
+      extent_free(bus, extent, word);
+  }
+}
+
 void busq_arena_collect(busq_arena *arena)
 {
+  rest_collect(arena);
   for (uint32_t index = 0; index < arena->class_limit; index++) {
     busq_arena_class *class = &arena->classes[index];
     if (class->line_head != class->line_tail)

@@ -30,7 +30,7 @@ struct busq_bus {
   busq_extent *table;
   char *arena;
   uint32_t references; /* handles that use the mapping */
-  int fd;              /* asks the kernel who is alive; holds locks only while burying */
+  int fd;              /* asks the kernel who is alive; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
   uint32_t fork_generation;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -64,7 +64,7 @@ typedef struct {
   uint32_t incarnation;    /* that the message at hand is meant for */
   uint64_t glanced_ns;     /* when the kernel was last asked whether it lives, by the tick */
   int fifo_fd;             /* -1 until it was needed */
-  uint32_t fifo_incarnation;
+  uint64_t fifo_began_ns;  /* whose FIFO that is: a successor has the same incarnation, and a FIFO of its own */
 } busq_acquaintance;
 
 /* A descriptor that holds locks of this process.  A forked child closes its copy, or it would hold them too. */

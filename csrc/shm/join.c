@@ -161,9 +161,9 @@ static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_by
 /* Somebody else may just be burying the predecessor, which takes a moment, unless he is stopped. */
 int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
-  enum { TRIES = 90 };
   const struct timespec pause = {0, 1000000};
-  for (int i = 0; i < TRIES; i++) {
+  const uint64_t end_ns = busq_time_now_ns() + 50000000;
+  do {
     if (busq_grave_enter(grave, slot))
       return BUSQ_OK;
     uint64_t life;
@@ -174,7 +174,7 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
       return busq_error(BUSQ_PEER_EXISTS, "\"%.*s\" has closed its handle on bus \"%s\", but still looks at messages that it took; release them first",
                         (int)name_bytes, name, grave->bus->name);
     nanosleep(&pause, NULL);
-  }
+  } while (busq_time_now_ns() < end_ns);
   return busq_error(BUSQ_PEER_EXISTS, "another process puts in order what \"%.*s\" left on bus \"%s\", and seems to be stopped; wake it, or try again later",
                     (int)name_bytes, name, grave->bus->name);
 }

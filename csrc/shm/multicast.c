@@ -186,29 +186,39 @@ static bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ri
   return true;
 }
 
+/* Takes a position in a destination's queue, or says why there is none. */
+static inline int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring, uint64_t proposed, uint64_t *stamp,
+                                uint64_t limit, busq_ring_claim *claim, bool *is_latep)
+{
+  busq_acquaintance *known = &peer->known[slot];
+  const busq_ring_outcome outcome =
+      busq_ring_place(ring, known->incarnation, proposed, stamp, limit, &known->head_seen, claim);
+  *is_latep = outcome == BUSQ_RING_LATE;
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
+    peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+    return BUSQ_FULL;
+  }
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
+    return queue_damaged(peer, slot);
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || claim_is_foreign(peer, slot, ring, claim)))
+    return destination_gone(peer, slot);
+  return BUSQ_OK;
+}
+
 static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const uint32_t slot = peer->destinations[0];
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   const busq_reference reference = record_reference(peer, record, tag);
-  busq_acquaintance *known = &peer->known[slot];
-  busq_ring_claim claim;
+  busq_ring_claim claim = {0};
+  bool is_late;
   record->proposal = 0; /* one destination: never late */
   record_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
   do {
-    const busq_ring_outcome outcome =
-        busq_ring_place(&ring, known->incarnation, peer_clock(peer) + 1, &record->state.hi, peer->bus->geometry.capacity,
-                        &known->head_seen, &claim);
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
-      peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
-      return BUSQ_FULL;
-    }
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
-      return destination_gone(peer, slot);
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
-      return queue_damaged(peer, slot);
-    if (BUSQ_UNLIKELY(claim_is_foreign(peer, slot, &ring, &claim)))
-      return destination_gone(peer, slot);
+    const int result = position_take(peer, slot, &ring, peer_clock(peer) + 1, &record->state.hi,
+                                     peer->bus->geometry.capacity, &claim, &is_late);
+    if (BUSQ_UNLIKELY(result != BUSQ_OK))
+      return result;
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
   peer->lamport = claim.timestamp;
@@ -254,23 +264,15 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
   const uint32_t slot = peer->destinations[index];
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
-  busq_acquaintance *known = &peer->known[slot];
   uint64_t *const stamp = index == 0 && !peer->proposes_stale ? &multicast->record->proposal : NULL;
-  busq_ring_claim claim;
+  busq_ring_claim claim = {0};
+  bool is_late;
   do {
-    const busq_ring_outcome outcome = busq_ring_place(&ring, known->incarnation, multicast->proposal, stamp,
-                                                      ring.slot_count, &known->head_seen, &claim);
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
-      peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
-      return BUSQ_FULL;
-    }
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
-      return destination_gone(peer, slot);
-    if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
-      return queue_damaged(peer, slot);
-    if (BUSQ_UNLIKELY(claim_is_foreign(peer, slot, &ring, &claim)))
-      return destination_gone(peer, slot);
-    if (outcome == BUSQ_RING_LATE) {
+    const int result =
+        position_take(peer, slot, &ring, multicast->proposal, stamp, ring.slot_count, &claim, &is_late);
+    if (BUSQ_UNLIKELY(result != BUSQ_OK))
+      return result;
+    if (is_late) {
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
     }

@@ -9,8 +9,8 @@
  *                keys; so all receivers see common messages in the same order, and all orders together have no cycle.
  *   Causality    Before a message can be seen anywhere, the clocks of all its destinations have reached its timestamp.  What
  *                is sent by anybody who knows of it, by whatever way he came to know, is placed behind it.
- *   Atomicity    One swap of one word makes it final on all queues at once.  All that can fail fails before the first
- *                queue is touched.
+ *   Atomicity    One swap of one word makes it final on all queues at once.  What can be foreseen to fail fails before the
+ *                first queue is touched; what can't (a receiver that dies meanwhile) takes the message back from all.
  *   Locality     A send touches the queues of its receivers and nothing else.
  *
  * Mechanism (optimistic; rounds as titled in multicast.c).

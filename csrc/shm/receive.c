@@ -66,13 +66,21 @@ static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
   busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
 }
 
+/* Was the record still the same message after all that we have read of it?  What a destination has released may be used again
+ * at any moment, and its mark then be that of another message; what it has not, stays. */
+static bool record_is_still(const busq_record *record, uint64_t state)
+{
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return busq_load_relaxed(&record->state.lo) == state;
+}
+
 /* What a predecessor did with a message before he died: released, it is done; taken and not released, he had it, once; offered
  * and not acknowledged, it comes again. */
-static look_outcome look_inherited(busq_peer *peer, busq_found *found, look_outcome outcome)
+static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state, look_outcome outcome)
 {
   const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
   found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
-  if (mark & BUSQ_MARK_RELEASED)
+  if ((mark & BUSQ_MARK_RELEASED) || !record_is_still(found->record, state))
     return LOOK_PASS;
   if (!(mark & BUSQ_MARK_TAKEN))
     return outcome;
@@ -118,11 +126,11 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   }
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
-    return LOOK_DAMAGED;
+    return position < peer->inherited && !record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
   found->is_late = found->is_redelivered = false;
   const bool in_place = record->destinations == 1 || found->key.timestamp == record->proposal;
   const look_outcome outcome = BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
-  return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, outcome);
+  return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, state, outcome);
 }
 
 static int queue_damaged(const busq_peer *peer)
@@ -398,13 +406,22 @@ bool busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference
   if (!record)
     return false;
   /* Only what is committed stays what it is until our mark is set.  What is not might be taken back by its sender, and the
-   * record used again, while we are stopped before setting a mark that would then be somebody else's. */
-  (void)busq_multicast_help(bus, record, reference.tag);
-  if (busq_load_acquire(&record->state.lo) != (reference.tag | BUSQ_PHASE_COMMITTED))
+   * record used again, while we are stopped before setting a mark that would then be somebody else's.  Again where its sender
+   * was faster: sealed behind our back and left alone, it would be committed and wait for our mark for ever. */
+  enum { TRIES = 8 };
+  uint64_t state = 0;
+  for (int i = 0; i < TRIES; i++) {
+    state = busq_load_acquire(&record->state.lo);
+    if (state != (reference.tag | BUSQ_PHASE_STAGING) && state != (reference.tag | BUSQ_PHASE_SEALED))
+      break;
+    (void)busq_multicast_help(bus, record, reference.tag);
+  }
+  if (state != (reference.tag | BUSQ_PHASE_COMMITTED))
     return false;
   const uint32_t destinations = busq_load_relaxed(&record->destinations);
   const uint32_t mark = destinations <= bus->geometry.peers ? record_mark_of(record, destinations, slot) : NO_MARK;
-  if (mark == NO_MARK || (busq_load_relaxed(&record->destination[mark].mark) & BUSQ_MARK_RELEASED))
+  if (mark == NO_MARK || (busq_load_acquire(&record->destination[mark].mark) & BUSQ_MARK_RELEASED) ||
+      !record_is_still(record, state))
     return false;
   busq_arena_release(bus, slot, record, mark);
   if (reference.sender < bus->geometry.peers) {

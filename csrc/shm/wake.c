@@ -74,7 +74,8 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
 {
   busq_acquaintance *known = &peer->known[slot];
   const uint32_t incarnation = (uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32);
-  if (known->fifo_fd >= 0 && known->fifo_incarnation == incarnation)
+  const uint64_t began_ns = busq_load_acquire(&peer->bus->slots[slot].began_ns);
+  if (known->fifo_fd >= 0 && known->fifo_began_ns == began_ns)
     return known->fifo_fd;
   if (known->fifo_fd >= 0)
     close(known->fifo_fd);
@@ -88,7 +89,7 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
     }
     known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
   }
-  known->fifo_incarnation = incarnation;
+  known->fifo_began_ns = began_ns;
   return known->fifo_fd;
 }
 
