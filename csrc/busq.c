@@ -451,7 +451,8 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
     if (result == BUSQ_EMPTY && !is_over)
       return BUSQ_FULL; /* sleep again */
   }
-  if (busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX)
+  /* Once closed, the flag may be a successor's. */
+  if (result != BUSQ_CLOSED && (busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
     (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
   return result;
 }

@@ -101,10 +101,9 @@ static void fifo_signal(busq_peer *peer, uint32_t slot, uint32_t seen)
   const int fd = fifo_of_reader(peer, slot);
   if (fd < 0 || (write(fd, "", 1) < 0 && errno != EAGAIN))
     return;
-  uint32_t expected = seen;
-  while ((expected & ~1u) == (seen & ~1u) &&
-         !__atomic_compare_exchange_n(flags, &expected, expected & 1u, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-    ;
+  uint32_t now = seen;
+  while ((now & ~1u) == (seen & ~1u) && !busq_cas32(flags, now, now & 1u))
+    now = busq_load_acquire(flags);
 }
 
 void busq_wake_reader_slow(busq_peer *peer, uint32_t slot)
@@ -312,10 +311,10 @@ void busq_fifo_arm(busq_peer *peer)
 {
   (void)busq_fifo_drain(peer);
   peer->fifo_epoch = peer->fifo_epoch % (UINT32_MAX >> 1) + 1;
-  uint32_t seen = busq_load_relaxed(&peer->self->wake_flags);
-  while (!__atomic_compare_exchange_n(&peer->self->wake_flags, &seen, peer->fifo_epoch << 1 | (seen & 1u), false,
-                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-    ;
+  uint32_t seen;
+  do
+    seen = busq_load_relaxed(&peer->self->wake_flags);
+  while (!busq_cas32(&peer->self->wake_flags, seen, peer->fifo_epoch << 1 | (seen & 1u)));
   busq_fence_full();
 }
 
