@@ -145,8 +145,8 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   busq_latch_acquire(&peer->send_latch);
-  int result = busq_peer_check(peer);
-  if (BUSQ_LIKELY(result == BUSQ_OK)) {
+  int result = BUSQ_CLOSED;
+  if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
     *failed_targetp = peer->failed_target;
   }
@@ -234,7 +234,7 @@ static int receive_look(busq_peer *peer)
 {
   enum { TURNS = 64 };
   int result = busq_receive_peek(peer);
-  for (int turn = 0; result == BUSQ_EMPTY && turn < TURNS && busq_receive_help(peer, busq_time_now_ns()); turn++)
+  for (int turn = 0; result == BUSQ_EMPTY && turn < TURNS && busq_receive_help(peer); turn++)
     result = busq_receive_peek(peer);
   return result;
 }

@@ -386,3 +386,37 @@ print(bob.recv(timeout=0, ack=True).data, flush=True)
         finally:
             process.kill()
     assert min(took) < 0.1, took
+
+
+# ---- other pid namespaces ----
+
+IN_A_NAMESPACE = """
+import os, sys, time
+import busq
+
+peer = busq.Bus.open(sys.argv[1]).join("inside", durable=True)
+assert os.getpid() == 1
+peer.send("outside", b"from process 1")
+time.sleep(60)
+"""
+
+
+def test_life_and_death_are_seen_across_pid_namespaces(bus: busq.Bus) -> None:
+    """Inside, the process has a number that is somebody else outside: what counts is what the kernel holds for it."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--pid", "--fork", "true"], check=False).returncode:
+        pytest.skip("needs root and unshare --pid")
+    outside = bus.join("outside")
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", IN_A_NAMESPACE, bus.name]
+    process = subprocess.Popen(command, cwd=TESTS)
+    try:
+        message = outside.recv(timeout=20)
+        assert (message.data, message.sender) == (b"from process 1", "inside")
+        assert bus.peers() == ["outside", "inside"]
+        with pytest.raises(busq.PeerExists):
+            bus.join("inside", resume=True)
+        outside.send("inside", b"unread")
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: bus.peers() == ["outside"], what="the kernel to say that it is dead")
+    assert bus.join("inside", resume=True).recv(timeout=0).data == b"unread"

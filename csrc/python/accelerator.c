@@ -31,7 +31,6 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   busq_peer *peer;
-  const busq_calls *calls;
   PyObject *handle;  /* owns the peer */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
@@ -46,11 +45,12 @@ typedef struct {
                      * Port, which may hold this message: nobody would ever take such a circle apart */
   PyObject *view;
   busq_peer *peer;
-  const busq_calls *calls;
   int is_offered; /* not acknowledged so far */
-  busq_message pinned;
+  int is_redelivered;
+  busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
+static const busq_calls *calls; /* of the one core in this process */
 static PyTypeObject *message_type;
 static PyObject *view_helper; /* busq._core._view_pinned */
 static PyObject *fail_helper; /* busq._core.fail */
@@ -63,7 +63,7 @@ static void message_unpin(Message *self)
 {
   if (self->handle) {
     if (!self->is_offered)
-      self->calls->release(self->peer, &self->pinned);
+      calls->release(self->peer, &self->pinned);
     Py_CLEAR(self->handle);
   }
 }
@@ -114,7 +114,7 @@ static PyObject *message_get_kind(Message *self, void *closure)
 static PyObject *message_get_redelivered(Message *self, void *closure)
 {
   (void)closure;
-  return PyBool_FromLong((long)self->pinned.is_redelivered);
+  return PyBool_FromLong(self->is_redelivered);
 }
 
 /* Acknowledging twice is harmless. */
@@ -122,7 +122,7 @@ static PyObject *message_ack(Message *self, PyObject *unused)
 {
   (void)unused;
   if (self->is_offered) {
-    const int result = self->calls->ack(self->peer, &self->pinned);
+    const int result = calls->ack(self->peer, &self->pinned);
     if (result != BUSQ_OK)
       return PyObject_CallFunction(fail_helper, "i", result);
     self->is_offered = 0;
@@ -214,7 +214,7 @@ static PyObject *port_sender(Port *self, const busq_message *message, int *resul
     Py_INCREF(known->name);
     return known->name;
   }
-  *result = self->calls->slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
+  *result = calls->slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
   PyObject *name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
   if (name && known) {
     Py_XDECREF(known->name);
@@ -276,7 +276,7 @@ static int port_send_fast(Port *self, PyObject *to, PyObject *data)
   const Py_ssize_t count = port_targets(self, to, targets);
   if (count <= 0)
     return count ? SEND_RAISED : SEND_SLOWLY;
-  return self->calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0);
+  return calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0);
 }
 
 /* The timeout of a call whose other arguments are all there: -1 for ever, 0 or more nanoseconds, TIMEOUT_SLOWLY for whatever is
@@ -307,6 +307,8 @@ static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObj
 {
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   call_options options = {-1, 0};
+  if (n_args == before && !named)
+    return options;
   if (n_args < before || n_args > before + is_receive)
     options.timeout_ns = TIMEOUT_SLOWLY;
   else if (n_args > before)
@@ -394,9 +396,10 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
   if (message) {
     message->data = message->sender = message->handle = message->view = NULL;
     message->peer = port->peer;
-    message->calls = port->calls;
     message->is_offered = is_ack;
-    message->pinned = *found;
+    message->is_redelivered = (int)found->is_redelivered;
+    if (is_ack || found->size_bytes > COPY_BYTES_MAX)
+      message->pinned = *found;
   }
   return message;
 }
@@ -426,7 +429,7 @@ static void port_take(Port *self, Message *message)
     Py_INCREF(self->handle);
     message->handle = self->handle;
   }
-  self->calls->receive_take(self->peer, message->is_offered ? BUSQ_TAKE_OFFERED
+  calls->receive_take(self->peer, message->is_offered ? BUSQ_TAKE_OFFERED
                                         : is_pinned         ? BUSQ_TAKE_PINNED
                                                             : BUSQ_TAKE_COPIED);
 }
@@ -440,10 +443,10 @@ static Message *port_recv_fast(Port *self, int is_ack, int *result)
 {
   busq_message found;
   Message *message = NULL;
-  *result = self->peer ? self->calls->receive_begin(self->peer) : BUSQ_CLOSED;
+  *result = self->peer ? calls->receive_begin(self->peer) : BUSQ_CLOSED;
   if (*result != BUSQ_OK)
     return NULL;
-  *result = self->calls->receive_peek(self->peer, &found);
+  *result = calls->receive_peek(self->peer, &found);
   if (*result == BUSQ_OK) {
     message = port_prepare(self, &found, is_ack, result);
     if (message)
@@ -451,7 +454,7 @@ static Message *port_recv_fast(Port *self, int is_ack, int *result)
     else if (*result == BUSQ_OK)
       *result = RECEIVE_RAISED;
   }
-  self->calls->receive_end(self->peer);
+  calls->receive_end(self->peer);
   return message;
 }
 
@@ -472,7 +475,7 @@ static int port_wait(Port *self, int64_t deadline_ns)
     if (deadline_ns >= 0 && left_ns < 0)
       left_ns = 0;
     Py_BEGIN_ALLOW_THREADS
-    result = self->calls->wait(self->peer, left_ns);
+    result = calls->wait(self->peer, left_ns);
     Py_END_ALLOW_THREADS
     if (result == BUSQ_INTERRUPTED && PyErr_CheckSignals() < 0)
       return -1;
@@ -518,10 +521,10 @@ static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, i
   PyObject *list = PyList_New(0);
   if (!list)
     return NULL;
-  *result = self->calls->receive_begin(self->peer);
+  *result = calls->receive_begin(self->peer);
   if (*result != BUSQ_OK)
     return list;
-  while (PyList_Size(list) < limit && (*result = self->calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
+  while (PyList_Size(list) < limit && (*result = calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
     Message *message = port_prepare(self, &found, is_ack, result);
     if (!message && *result != BUSQ_OK)
       break;
@@ -533,7 +536,7 @@ static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, i
     port_take(self, message);
     Py_DECREF(message);
   }
-  self->calls->receive_end(self->peer);
+  calls->receive_end(self->peer);
   if (*result != RECEIVE_RAISED)
     return list;
   /* What was taken before is not lost for an exception that the next call would raise as well. */
@@ -573,17 +576,17 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
 
 static PyObject *port_attach(Port *self, PyObject *args)
 {
-  unsigned long long peer, calls;
+  unsigned long long peer, table;
   unsigned slots;
   PyObject *targets, *handle;
-  if (!PyArg_ParseTuple(args, "OKKIO!", &handle, &peer, &calls, &slots, &PyDict_Type, &targets))
+  if (!PyArg_ParseTuple(args, "OKKIO!", &handle, &peer, &table, &slots, &PyDict_Type, &targets))
     return NULL;
   self->names = calloc(slots, sizeof *self->names);
   if (!self->names)
     return PyErr_NoMemory();
   self->slots = slots;
   self->peer = (busq_peer *)(uintptr_t)peer;
-  self->calls = (const busq_calls *)(uintptr_t)calls;
+  calls = (const busq_calls *)(uintptr_t)table;
   Py_INCREF(handle);
   self->handle = handle;
   Py_INCREF(targets);

@@ -77,18 +77,14 @@ static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
   return busq_life_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
 }
 
-/* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
- * the ring has a slot to spare for every peer: so staging never finds a ring full. */
-static int destination_room(busq_peer *peer, uint32_t slot)
+/* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so busy
+ * that it never does makes room faster than we can look: full, try again. */
+static int destination_room_slow(busq_peer *peer, uint32_t slot)
 {
+  enum { LOOKS = 16 };
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   busq_acquaintance *known = &peer->known[slot];
-  const uint64_t tail = busq_ring_tail(&ring);
-  if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
-    return BUSQ_OK;
-  /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so
-   * busy that it never does makes room faster than we can look: full, try again. */
-  for (int look = 0; look < 16; look++) {
+  for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
     const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
     if (depth < peer->bus->geometry.capacity)
@@ -100,6 +96,18 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   }
   peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
   return BUSQ_FULL;
+}
+
+/* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
+ * the ring has a slot to spare for every peer: so staging never finds a ring full. */
+static int destination_room(busq_peer *peer, uint32_t slot)
+{
+  busq_queue *queue = &peer->bus->slots[slot].queue;
+  busq_acquaintance *known = &peer->known[slot];
+  const uint64_t tail = busq_ring_position(busq_load_acquire(&queue->clock_tail.hi));
+  if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
+    return BUSQ_OK;
+  return destination_room_slow(peer, slot);
 }
 
 static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)
@@ -177,7 +185,7 @@ static uint64_t peer_clock(const busq_peer *peer)
 /* A ring knows the last bits of its incarnation only: whoever was stopped for long before he took a position may have taken it
  * from somebody who has the slot now, two thousand lives later.  Publishes nothing there but a hole to be passed; as a reference
  * would be, by a swap that can't hit a later lap. */
-static bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ring, const busq_ring_claim *claim)
+static inline bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ring, const busq_ring_claim *claim)
 {
   if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32) == peer->known[slot].incarnation))
     return false;
@@ -187,8 +195,9 @@ static bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ri
 }
 
 /* Takes a position in a destination's queue, or says why there is none. */
-static inline int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring, uint64_t proposed, uint64_t *stamp,
-                                uint64_t limit, busq_ring_claim *claim, bool *is_latep)
+__attribute__((always_inline)) static inline int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring,
+                                                               uint64_t proposed, uint64_t *stamp, uint64_t limit,
+                                                               busq_ring_claim *claim, bool *is_latep)
 {
   busq_acquaintance *known = &peer->known[slot];
   const busq_ring_outcome outcome =
@@ -198,10 +207,14 @@ static inline int position_take(busq_peer *peer, uint32_t slot, const busq_ring 
     peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
     return BUSQ_FULL;
   }
-  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED))
-    return queue_damaged(peer, slot);
-  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || claim_is_foreign(peer, slot, ring, claim)))
-    return destination_gone(peer, slot);
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED)) {
+    (void)queue_damaged(peer, slot);
+    return BUSQ_CORRUPT;
+  }
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || claim_is_foreign(peer, slot, ring, claim))) {
+    (void)destination_gone(peer, slot);
+    return BUSQ_PEER_DEAD;
+  }
   return BUSQ_OK;
 }
 
@@ -210,7 +223,7 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
   const uint32_t slot = peer->destinations[0];
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   const busq_reference reference = record_reference(peer, record, tag);
-  busq_ring_claim claim = {0};
+  busq_ring_claim claim;
   bool is_late;
   record->proposal = 0; /* one destination: never late */
   record_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
@@ -265,7 +278,7 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
   uint64_t *const stamp = index == 0 && !peer->proposes_stale ? &multicast->record->proposal : NULL;
-  busq_ring_claim claim = {0};
+  busq_ring_claim claim;
   bool is_late;
   do {
     const int result =

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/receive.h"
 #include "base/error.h"
+#include "base/time.h"
 #include "shm/join.h"
 #include "shm/life.h"
 #include "shm/multicast.h"
@@ -76,7 +77,8 @@ static bool record_is_still(const busq_record *record, uint64_t state)
 
 /* What a predecessor did with a message before he died: released, it is done; taken and not released, he had it, once; offered
  * and not acknowledged, it comes again. */
-static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state, look_outcome outcome)
+__attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state,
+                                                             look_outcome outcome)
 {
   const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
   found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
@@ -384,13 +386,14 @@ static void blocker_note(busq_peer *peer, busq_reference reference, uint64_t now
   known->tail = busq_ring_tail(&peer->ring);
 }
 
-bool busq_receive_help(busq_peer *peer, uint64_t now_ns)
+bool busq_receive_help(busq_peer *peer)
 {
   busq_blocker *known = &peer->blocker;
   if (busq_receive_is_drained(peer)) {
     known->help_in_ns = UINT64_MAX;
     return false;
   }
+  const uint64_t now_ns = busq_time_now_ns();
   blocker_note(peer, blocker_of(peer), now_ns);
   const uint64_t waited_ns = now_ns - known->since_ns;
   const uint64_t patience = patience_ns(known->reference);

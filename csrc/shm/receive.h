@@ -45,7 +45,7 @@ bool busq_receive_is_drained(const busq_peer *peer);
 /* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it out of the
  * way: skips the hole, completes what is sealed, puts off what is not.  True if it is worth looking again.  Otherwise
  * peer->blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
-bool busq_receive_help(busq_peer *peer, uint64_t now_ns);
+bool busq_receive_help(busq_peer *peer);
 /* The same without patience. */
 bool busq_receive_unblock(busq_peer *peer);
 
