@@ -11,9 +11,12 @@
  *
  * The mechanism stands in shm/multicast.h (sending), shm/receive.h (receiving) and queue/ring.h (the queue between them).
  *
+ * A process may be killed, stopped or forked at any instruction: nobody else waits for it, and a peer can take over what a dead
+ * one of its name had not finished (busq_peer_join_as; shm/join.h).
+ *
  * What it does not give: order between messages that share no receiver and no cause, delivery to a process that has
- * died, protection from a process of the same user that writes into the file on purpose (damage is found and reported,
- * not prevented), or anything between machines.
+ * died and that nobody resumes, protection from a process of the same user that writes into the file on purpose (damage is
+ * found and reported, not prevented), or anything between machines.
  *
  * Calls return a busq_result.  BUSQ_OK is 0; everything else leaves bus and peer as they were, and busq_error_text() says in
  * words what was found, what was expected and what to do.  Times are nanoseconds of CLOCK_MONOTONIC; a timeout of -1 waits

@@ -304,6 +304,8 @@ def test_an_ended_replay_leaves_nothing(
     code: int,
     to_all: bool,
 ) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip(f"whoever started the tests has them ignore {number.name}, and so would the replay")
     process = start(*slow_replay(tmp_path), start_new_session=True)
     peers = wait_for_traffic(buses)["peers"]
     if to_all:
