@@ -233,3 +233,21 @@ def wait_until(condition: Callable[[], bool], timeout: float = 10, what: str = "
     while not condition():
         assert time.monotonic() < end, f"{what} did not come true within {timeout} s"
         time.sleep(0.001)
+
+
+# ---- building the C tests ----
+
+
+def cmake_command() -> list[str]:
+    """How to call CMake on csrc/; skips where something that building takes is not there."""
+    found = [["cmake"]] if shutil.which("cmake") else []
+    module = [sys.executable, "-m", "cmake"]
+    if not found and subprocess.run([*module, "--version"], capture_output=True, check=False).returncode == 0:
+        found = [module]
+    if not found:
+        pytest.skip("needs cmake, on the PATH or as the Python package of that name")
+    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
+        pytest.skip("needs a C compiler")
+    if not (ROOT / "csrc" / "CMakeLists.txt").exists():
+        pytest.skip("needs the C sources, which are not part of an installation")
+    return found[0]

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import cmake_command
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "csrc"
@@ -33,23 +32,10 @@ def run(command: list[str], seconds: int = 110, **environment: str) -> subproces
     )
 
 
-def find_cmake() -> list[str] | None:
-    if shutil.which("cmake"):
-        return ["cmake"]
-    found = run([sys.executable, "-m", "cmake", "--version"])
-    return [sys.executable, "-m", "cmake"] if found.returncode == 0 else None
-
-
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Build the core and some targets; answer with the directory where they are."""
-    cmake = find_cmake()
-    if cmake is None:
-        pytest.skip("needs cmake, on the PATH or as the Python package of that name")
-    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
-    if not (SOURCES / "CMakeLists.txt").exists():
-        pytest.skip("needs the C sources, which are not part of an installation")
+    cmake = cmake_command()
     root = tmp_path_factory.mktemp("c")
 
     def build_targets(*targets: str, mutant: str = "") -> Path:

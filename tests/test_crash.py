@@ -8,11 +8,11 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import cmake_command
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "csrc"
@@ -30,21 +30,10 @@ def run(command: list[str], seconds: int = 110) -> subprocess.CompletedProcess[s
     return done
 
 
-def find_cmake() -> list[str]:
-    for cmake in (["cmake"], [sys.executable, "-m", "cmake"]):
-        if shutil.which(cmake[0]) and run([*cmake, "--version"]).returncode == 0:
-            return cmake
-    pytest.skip("needs cmake, on the PATH or as the Python package of that name")
-
-
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Build the program with the core as it is, or with some text of it replaced; answer with its path."""
-    cmake = find_cmake()
-    if not any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))):
-        pytest.skip("needs a C compiler")
-    if not (SOURCES / "CMakeLists.txt").exists():
-        pytest.skip("needs the C sources, which are not part of an installation")
+    cmake = cmake_command()
 
     def build_crash(file: str = "", text: str = "", instead: str = "") -> Path:
         root = tmp_path_factory.mktemp("crash")

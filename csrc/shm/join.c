@@ -286,16 +286,14 @@ static int peer_join(busq_peer *peer, busq_grave *grave, const char *name, size_
 static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
 {
   int result = peer_allocate(peer);
-  if (!result && !busq_grave_open(grave, peer->bus))
-    result = busq_error_system("can't open bus \"%s\" once more for its locks", peer->bus->name);
-  if (!result && busq_guard_open(&peer->lock_guard, peer->bus, &peer->lock_fd) < 0) {
-    result = busq_error_system("can't open bus \"%s\" once more for its locks", peer->bus->name);
-    busq_grave_close(grave);
-  }
+  if (!result)
+    result = busq_grave_open(grave, peer->bus);
   if (result)
     return result;
   peer->name_lock = busq_name_lock(name, name_bytes);
-  result = busq_join_take_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
+  result = busq_guard_open(&peer->lock_guard, peer->bus, &peer->lock_fd);
+  if (!result)
+    result = busq_join_take_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
   if (result)
     busq_grave_close(grave);
   return result;

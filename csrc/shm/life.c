@@ -98,8 +98,10 @@ int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
     guard->next = fork_guards;
     fork_guards = guard;
   }
+  const int number = errno;
   busq_latch_release(&fork_latch);
-  return *fd;
+  errno = number;
+  return *fd >= 0 ? BUSQ_OK : busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
 }
 
 static void guard_unlock(int fd)
@@ -126,10 +128,10 @@ void busq_guard_close(busq_guard *guard)
 
 /* ---- graves ---- */
 
-bool busq_grave_open(busq_grave *grave, busq_bus *bus)
+int busq_grave_open(busq_grave *grave, busq_bus *bus)
 {
   grave->bus = bus;
-  return busq_guard_open(&grave->guard, bus, &grave->fd) >= 0;
+  return busq_guard_open(&grave->guard, bus, &grave->fd);
 }
 
 void busq_grave_close(busq_grave *grave)
@@ -309,7 +311,7 @@ uint32_t busq_life_reclaim(busq_bus *bus)
 {
   busq_grave grave;
   uint32_t n_buried = 0;
-  if (!busq_grave_open(&grave, bus))
+  if (busq_grave_open(&grave, bus) != BUSQ_OK)
     return 0;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     if (life_state(busq_load_acquire(&bus->slots[slot].life)) == BUSQ_LIFE_FREE || !busq_grave_enter(&grave, slot))
@@ -326,7 +328,7 @@ uint32_t busq_life_reclaim(busq_bus *bus)
 bool busq_life_make_room(busq_bus *bus)
 {
   busq_grave grave;
-  if (!busq_grave_open(&grave, bus))
+  if (busq_grave_open(&grave, bus) != BUSQ_OK)
     return false;
   const bool done = busq_life_discard_oldest(&grave);
   busq_grave_close(&grave);
@@ -344,7 +346,7 @@ bool busq_life_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)
     return false;
   if (life_state(life) != BUSQ_LIFE_LIVE || busq_life_is_held(bus, slot))
     return is_durable || life_state(life) == BUSQ_LIFE_LIVE;
-  if (busq_grave_open(&grave, bus)) {
+  if (busq_grave_open(&grave, bus) == BUSQ_OK) {
     if (busq_grave_enter(&grave, slot)) {
       if (busq_load_acquire(&bus->slots[slot].life) == life)
         busq_life_bury(bus, slot);

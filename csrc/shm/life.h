@@ -34,7 +34,7 @@
 /* 0, or -1 with errno: EAGAIN where somebody else holds the byte. */
 int busq_lock_try(int fd, int64_t byte);
 void busq_lock_drop(int fd, int64_t byte);
-/* A descriptor for locks, closed in forked children; -1 with errno. */
+/* A descriptor for locks, closed in forked children. */
 int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd);
 void busq_guard_close(busq_guard *guard);
 
@@ -51,7 +51,7 @@ typedef struct {
   busq_guard guard;
 } busq_grave;
 
-bool busq_grave_open(busq_grave *grave, busq_bus *bus);
+int busq_grave_open(busq_grave *grave, busq_bus *bus);
 void busq_grave_close(busq_grave *grave);
 /* False where the peer lives, or somebody else is at it. */
 bool busq_grave_enter(busq_grave *grave, uint32_t slot);

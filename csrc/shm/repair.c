@@ -93,8 +93,9 @@ int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
   int result = busq_name_check(name, name_bytes);
   if (result)
     return result;
-  if (!busq_grave_open(&grave, bus))
-    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  result = busq_grave_open(&grave, bus);
+  if (result)
+    return result;
   result = busq_join_take_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
   if (!result)
     result = leftovers_remove(&grave, name, name_bytes);
@@ -106,8 +107,9 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
 {
   busq_grave grave;
   *droppedp = 0;
-  if (!busq_grave_open(&grave, bus))
-    return busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
+  const int result = busq_grave_open(&grave, bus);
+  if (result)
+    return result;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     if (!busq_grave_enter(&grave, slot))
       continue;

@@ -220,34 +220,31 @@ static int verb_probe(const char *rest)
   return actor_sends(rest, actor.box->patience_ns);
 }
 
-/* Until there is no memory. */
-static int verb_glut(const char *rest)
+static int until_full(int (*verb)(const char *rest), const char *rest)
 {
   int result;
   do
-    result = verb_large(rest);
+    result = verb(rest);
   while (result == BUSQ_OK);
   return result == BUSQ_FULL ? BUSQ_OK : result;
+}
+
+/* Until there is no memory. */
+static int verb_glut(const char *rest)
+{
+  return until_full(verb_large, rest);
 }
 
 /* The same with smaller ones. */
 static int verb_stuff(const char *rest)
 {
-  int result;
-  do
-    result = verb_middle(rest);
-  while (result == BUSQ_OK);
-  return result == BUSQ_FULL ? BUSQ_OK : result;
+  return until_full(verb_middle, rest);
 }
 
 /* Until there is no room. */
 static int verb_fill(const char *rest)
 {
-  int result;
-  do
-    result = verb_send(rest);
-  while (result == BUSQ_OK);
-  return result == BUSQ_FULL ? BUSQ_OK : result;
+  return until_full(verb_send, rest);
 }
 
 static void actor_has_heard(const busq_message *message)
