@@ -10,6 +10,11 @@
 >>> busq.Bus.unlink("doc")
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 from busq._core import Message
 from busq.bus import Bus, Peer
 from busq.errors import (
@@ -45,3 +50,12 @@ __all__ = [
     "VersionMismatch",
     "__version__",
 ]
+
+_LABORATORY = ("execution", "orders", "sim", "spec", "stage")
+
+
+def __getattr__(name: str) -> Any:
+    """Give the laboratory's modules, imported when they are asked for: most who send messages need none of them."""
+    if name in _LABORATORY:
+        return importlib.import_module(f"busq.{name}")
+    raise AttributeError(f"module 'busq' has no attribute {name!r}")

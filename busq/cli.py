@@ -12,146 +12,46 @@ import base64
 import contextlib
 import importlib
 import json
-import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import busq
 from busq.bus import ORDERS
+from busq.commands.base import (
+    JSON,
+    TIMEOUT,
+    Commands,
+    Failure,
+    Refusal,
+    Size,
+    check_number,
+    check_picture,
+    examples,
+    one_line,
+    os_error,
+    plain_errors,
+    print_json,
+    split,
+)
 
 # The rest is imported by the commands that need it: `busq ls` should not wait for what only `busq replay` uses.
 if TYPE_CHECKING:
     from busq.replay import Outcome
     from busq.workload import Schedule
 
-EXAMPLE_MARK = "\b\n"  # tells Click to leave the lines of a paragraph alone
 
-
-class Failure(click.ClickException):
-    """The command ran and found something wrong."""
-
-    exit_code = 1
-
-
-class Refusal(click.ClickException):
-    """The command was asked for something that cannot be."""
-
-    exit_code = 2
-
-
-class Commands(click.Group):
-    """A group whose errors are one line on stderr, and whose exit codes are those that the module promises."""
-
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run, and leave with an exit code (or, not standalone, return or raise as Click does)."""
-        run: Any = super().main
-        if not standalone_mode:
-            return run(*args, standalone_mode=False, **extra)
-        try:
-            code = run(*args, standalone_mode=False, **extra)
-        except click.Abort:
-            code = 130
-        except click.UsageError as error:
-            path = error.ctx.command_path if error.ctx else "busq"
-            click.echo(f"{path}: {_one_line(error)} (try {path} --help)", err=True)
-            code = error.exit_code
-        except click.ClickException as error:
-            click.echo(f"busq: {_one_line(error)}", err=True)
-            code = error.exit_code
-        except BrokenPipeError:
-            # Whoever read our output has seen enough.  What is still buffered must not fail again when Python ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
-        sys.exit(code)
-
-
-def _one_line(error: click.ClickException) -> str:
-    return " ".join(error.format_message().split())
-
-
-@contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Turn what may go wrong with a bus into a line and an exit code."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise Failure(_os_error(error)) from None
-    except busq.BusqError as error:
-        raise Failure(str(error)) from None
-    except ValueError as error:
-        raise Refusal(str(error)) from None
-
-
-if TYPE_CHECKING:
-    IntType = click.ParamType[int]
-else:
-    IntType = click.ParamType  # in older versions of Click it has no parameter
-
-
-def _os_error(error: OSError) -> str:
-    """What the system says, and about which file."""
-    text = error.strerror or str(error)
-    return f"{error.filename}: {text}" if error.filename else text
-
-
-class Size(IntType):
-    """A number of bytes: 65536, 64K, 16M, 1G."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number, or fail as Click's types do."""
-        if isinstance(value, int):
-            return value
-        text = value.strip().upper()
-        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-        digits = text if factor == 1 else text[:-1]
-        if not digits.isascii() or not digits.isdigit():
-            self.fail(f"{value!r}: expected bytes, like 65536, 64K, 16M or 1G", param, ctx)
-        return int(digits) * factor
-
-
-def _check_picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    from busq import picture
-
-    fault = picture.fault(value) if value else None
-    if fault:
-        raise click.BadParameter(fault, ctx, param)
-    return value
-
-
-def _number(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    if math.isnan(value):  # is in every range
-        raise click.BadParameter("nan is not a number", ctx, param)
-    return value
-
-
-def _split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
-    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
-
-
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-TIMEOUT = click.FloatRange(min=0)
-
-
-def _examples(*lines: str) -> str:
-    return EXAMPLE_MARK + "Examples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def _print_json(found: Any) -> None:
-    click.echo(json.dumps(found, ensure_ascii=False))
+ELSEWHERE: dict[str, str] = {}
 
 
 @click.group(
     cls=Commands,
+    elsewhere=ELSEWHERE,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -175,17 +75,17 @@ def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Ou
     from busq import replay, show
 
     try:
-        with _plain_errors(), show.progress(title, schedule.copies) as progress:
+        with plain_errors(), show.progress(title, schedule.copies) as progress:
             return replay.run(schedule, progress=progress, **options)
     except replay.ReplayError as error:
         if as_json:
             counts = {"messages": error.messages, "deliveries": error.deliveries}
-            _print_json({"ok": False, **counts, "verdicts": {}, "faults": [str(error)]})
+            print_json({"ok": False, **counts, "verdicts": {}, "faults": [str(error)]})
         raise Failure(str(error)) from None
 
 
 @commands.command(
-    "replay", epilog=_examples("busq replay mails.csv.gz", "busq replay mails.csv --pace 1e6 --plot latency.png")
+    "replay", epilog=examples("busq replay mails.csv.gz", "busq replay mails.csv --pace 1e6 --plot latency.png")
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
 @click.option(
@@ -215,7 +115,7 @@ def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Ou
 )
 @click.option("--pace", type=float, help="Keep the times of FILE, so many times faster.  [default: as fast as it goes]")
 @click.option(
-    "--plot", metavar="FILE", callback=_check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
+    "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
 )
 @JSON
 def replay_command(
@@ -237,7 +137,7 @@ def replay_command(
     """
     from busq import show, workload
 
-    with _plain_errors():
+    with plain_errors():
         try:
             schedule = workload.read(file, size_bytes=size)
         except workload.ScheduleError as error:
@@ -245,7 +145,7 @@ def replay_command(
     options = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace, "order": order}
     outcome = _judged(schedule, os.path.basename(file), as_json, **options)
     if as_json:
-        _print_json(outcome.as_json())
+        print_json(outcome.as_json())
     else:
         show.outcome(outcome)
     if plot:
@@ -258,12 +158,12 @@ def _plot(outcome: Outcome, path: str) -> None:
 
     if not outcome.latencies_ns:
         raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
-    with _plain_errors():
+    with plain_errors():
         picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
     click.echo(f"wrote {path}", err=True)
 
 
-@commands.command(epilog=_examples("busq demo", "busq demo --json"))
+@commands.command(epilog=examples("busq demo", "busq demo --json"))
 @click.option("--messages", type=click.IntRange(min=1), default=40_000, show_default=True, help="Messages of each run.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Another number makes another workload.")
 @JSON
@@ -283,9 +183,7 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
     ]
     ok = all(outcome.ok for outcome in outcomes)
     if as_json:
-        _print_json(
-            {"ok": ok, "seed": seed, **_together(outcomes), "runs": [outcome.as_json() for outcome in outcomes]}
-        )
+        print_json({"ok": ok, "seed": seed, **_together(outcomes), "runs": [outcome.as_json() for outcome in outcomes]})
     else:
         show.demo(outcomes)
     return 0 if ok else 1
@@ -310,7 +208,7 @@ def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 @commands.command(
-    epilog=_examples("busq soak", "busq soak --minutes 20 --kill-rate 100 --seed 7", "busq soak --kills 2000 --json")
+    epilog=examples("busq soak", "busq soak --minutes 20 --kill-rate 100 --seed 7", "busq soak --kills 2000 --json")
 )
 @click.option("--minutes", type=float, help="End after so long.  [default: 1, or no limit where --kills is given]")
 @click.option("--kills", type=click.IntRange(min=1), help="End after so many kills.")
@@ -320,7 +218,7 @@ def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 @click.option("--workers", type=click.IntRange(3, 16), default=7, show_default=True, help="Processes that talk.")
 @click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
 @click.option(
-    "--plot", metavar="FILE", callback=_check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
+    "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
 )
 @JSON
 def soak(
@@ -344,7 +242,7 @@ def soak(
     from busq.soak import show as soak_show
 
     seconds = 60.0 * minutes if minutes is not None else 60.0 if kills is None else None
-    with _plain_errors(), soak_show.progress(seconds, kills) as progress:
+    with plain_errors(), soak_show.progress(seconds, kills) as progress:
         try:
             outcome = room.run(
                 seconds=seconds,
@@ -359,11 +257,11 @@ def soak(
         except room.SoakError as error:
             raise Failure(str(error)) from None
     if as_json:
-        _print_json(outcome.as_json())
+        print_json(outcome.as_json())
     else:
         soak_show.outcome(outcome)
     if plot:
-        with _plain_errors():
+        with plain_errors():
             soak_show.draw(outcome, plot)
         click.echo(f"wrote {plot}", err=True)
     return 0 if outcome.ok else 1
@@ -373,7 +271,7 @@ def soak(
 
 
 @commands.command(
-    epilog=_examples("busq bench", "busq bench --peers", "busq bench --peers busq,mp.Queue --workloads one_to_one")
+    epilog=examples("busq bench", "busq bench --peers", "busq bench --peers busq,mp.Queue --workloads one_to_one")
 )
 @click.option(
     "--peers",
@@ -382,8 +280,8 @@ def soak(
     metavar="[NAMES]",
     help="Measure others in the same run too: all, or these, separated by commas.",
 )
-@click.option("--workloads", callback=_split, metavar="NAMES", help="Only these, separated by commas.")
-@click.option("--sizes", callback=_split, metavar="BYTES", help="Message sizes, separated by commas.")
+@click.option("--workloads", callback=split, metavar="NAMES", help="Only these, separated by commas.")
+@click.option("--sizes", callback=split, metavar="BYTES", help="Message sizes, separated by commas.")
 @click.option(
     "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="How often each case is measured."
 )
@@ -396,7 +294,7 @@ def soak(
     help="Where --peers writes busq-bench.json and busq-bench.png.",
 )
 @click.option(
-    "--plot", metavar="FILE", callback=_check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
+    "--plot", metavar="FILE", callback=check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
 )
 @JSON
 def bench(
@@ -427,12 +325,12 @@ def bench(
     except ValueError as error:
         raise Refusal(str(error)) from None
     if as_json:
-        _print_json(result)
+        print_json(result)
     else:
         report.print_report(result)
     if peers is not None:
         path = os.path.join(output, "busq-bench.json")
-        with _plain_errors(), open(path, "w", encoding="utf-8") as file:
+        with plain_errors(), open(path, "w", encoding="utf-8") as file:
             json.dump(result, file, indent=1)
         click.echo(f"wrote {path}", err=True)
     wanted = plot or (os.path.join(output, "busq-bench.png") if peers is not None else None)
@@ -448,7 +346,7 @@ def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
     fault = picture.fault(path)
     if fault is None:
         try:
-            with _plain_errors():
+            with plain_errors():
                 ratios.draw(result, path)
             click.echo(f"wrote {path}", err=True)
             return
@@ -462,7 +360,7 @@ def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
 # ---- buses ----
 
 
-@commands.command("ls", epilog=_examples("busq ls", "busq ls --json"))
+@commands.command("ls", epilog=examples("busq ls", "busq ls --json"))
 @JSON
 def list_command(as_json: bool) -> int:
     """List the buses of this user."""
@@ -470,7 +368,7 @@ def list_command(as_json: bool) -> int:
     from busq.bus import bus_names
 
     found: list[dict[str, Any]] = []
-    with _plain_errors():
+    with plain_errors():
         names = bus_names()
     for name in names:
         try:
@@ -479,23 +377,23 @@ def list_command(as_json: bool) -> int:
         except FileNotFoundError:
             continue  # removed meanwhile
         except (OSError, busq.BusqError) as error:
-            found.append({"name": name, "error": _os_error(error) if isinstance(error, OSError) else str(error)})
+            found.append({"name": name, "error": os_error(error) if isinstance(error, OSError) else str(error)})
             continue
         facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
         found.append(facts)
     if as_json:
-        _print_json({"buses": found})
+        print_json({"buses": found})
     else:
         show.buses(found)
     return 1 if any("error" in facts for facts in found) else 0
 
 
-@commands.command(epilog=_examples("busq info orders", "busq info orders --interval 2", "busq info orders --json"))
+@commands.command(epilog=examples("busq info orders", "busq info orders --interval 2", "busq info orders --json"))
 @click.argument("name")
 @click.option(
     "--interval",
     type=click.FloatRange(0, 3600),
-    callback=_number,
+    callback=check_number,
     metavar="SECONDS",
     default=0.2,
     show_default=True,
@@ -506,10 +404,10 @@ def info(name: str, interval: float, as_json: bool) -> None:
     """Show the sizes and counters of bus NAME, and its peers: state, waits, queues, clocks, rates."""
     from busq import show
 
-    with _plain_errors(), busq.Bus.open(name) as bus:
+    with plain_errors(), busq.Bus.open(name) as bus:
         facts = _with_rates(bus, interval)
     if as_json:
-        _print_json(facts)
+        print_json(facts)
     else:
         show.bus(facts)
 
@@ -531,7 +429,7 @@ def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:
     return facts
 
 
-@commands.command(epilog=_examples("busq doctor", "busq doctor orders mails", "busq doctor --no-repair --json"))
+@commands.command(epilog=examples("busq doctor", "busq doctor orders mails", "busq doctor --no-repair --json"))
 @click.argument("names", metavar="[BUS]...", nargs=-1)
 @click.option("--no-repair", is_flag=True, help="Only look: leave to others what the dead were doing.")
 @JSON
@@ -545,18 +443,18 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     from busq import doctor as room
     from busq import show
 
-    with _plain_errors():
+    with plain_errors():
         found = room.examine(names, repair=not no_repair)
     ok = all(report.ok for report in found)
     if as_json:
-        _print_json({"ok": ok, "buses": [report.as_json() for report in found]})
+        print_json({"ok": ok, "buses": [report.as_json() for report in found]})
     else:
         show.reports(found)
     return 0 if ok else 1
 
 
 @commands.command(
-    epilog=_examples("busq gc --dry-run", "busq gc orders", "busq gc --unused", "busq gc orders --remove bob")
+    epilog=examples("busq gc --dry-run", "busq gc orders", "busq gc --unused", "busq gc orders --remove bob")
 )
 @click.argument("names", metavar="[BUS]...", nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
@@ -576,19 +474,19 @@ def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ..
 
     if peers and (len(names) != 1 or unused):
         raise click.UsageError("--remove wants exactly one BUS, and no --unused")
-    with _plain_errors():
+    with plain_errors():
         if peers:
             found = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
         else:
             found = leftovers.collect(names, unused=unused, dry_run=dry_run)
     if as_json:
-        _print_json(found.as_json())
+        print_json(found.as_json())
     else:
         show.cleaning(found)
     return 0 if found.ok else 1
 
 
-@commands.command(epilog=_examples("busq rm orders"))
+@commands.command(epilog=examples("busq rm orders"))
 @click.argument("names", nargs=-1, required=True)
 def rm(names: tuple[str, ...]) -> int:
     """Remove the buses NAMES.
@@ -598,10 +496,10 @@ def rm(names: tuple[str, ...]) -> int:
     code = 0
     for name in names:
         try:
-            with _plain_errors():
+            with plain_errors():
                 busq.Bus.unlink(name)
         except click.ClickException as error:
-            click.echo(f"busq: {_one_line(error)}", err=True)
+            click.echo(f"busq: {one_line(error)}", err=True)
             code = max(code, error.exit_code)
     return code
 
@@ -609,7 +507,7 @@ def rm(names: tuple[str, ...]) -> int:
 # ---- messages ----
 
 
-@commands.command(epilog=_examples("busq send orders bob --data hello", "date | busq send orders bob cleo"))
+@commands.command(epilog=examples("busq send orders bob --data hello", "date | busq send orders bob cleo"))
 @click.argument("bus_name", metavar="BUS")
 @click.argument("to", nargs=-1, required=True)
 @click.option("--data", help="The message.  [default: all of stdin]")
@@ -617,13 +515,13 @@ def rm(names: tuple[str, ...]) -> int:
 @click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long to wait for room.  [default: for ever]")
 def send(bus_name: str, to: tuple[str, ...], data: str | None, name: str | None, timeout: float | None) -> None:
     """Send one message over BUS to the peers TO, at once to all of them."""
-    with _plain_errors(), busq.Bus.open(bus_name) as bus, bus.join(name or f"send-{os.getpid()}") as peer:
+    with plain_errors(), busq.Bus.open(bus_name) as bus, bus.join(name or f"send-{os.getpid()}") as peer:
         payload = sys.stdin.buffer.read() if data is None else data.encode("utf-8", "surrogateescape")
         peer.send(to, payload, timeout=timeout)
 
 
 @commands.command(
-    epilog=_examples("busq recv orders --name bob --create", "busq recv orders --name bob --count 1 --timeout 5")
+    epilog=examples("busq recv orders --name bob --create", "busq recv orders --name bob --count 1 --timeout 5")
 )
 @click.argument("bus_name", metavar="BUS")
 @click.option("--name", required=True, help="The name to receive under.")
@@ -637,10 +535,10 @@ def recv(bus_name: str, name: str, count: int | None, timeout: float | None, cre
     Ends after COUNT messages, after SECONDS without one, when the bus is shut down, or with Ctrl-C.  Exit code
     1 means that fewer than COUNT came, or none.
     """
-    with _plain_errors():
+    with plain_errors():
         opened = busq.Bus.create(bus_name, exist_ok=True) if create else busq.Bus.open(bus_name)
     received = 0
-    with _plain_errors(), opened as bus, bus.join(name) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
+    with plain_errors(), opened as bus, bus.join(name) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
         while count is None or received < count:
             _print_message(peer.recv(timeout), as_json)
             received += 1
@@ -654,9 +552,9 @@ def _print_message(message: Any, as_json: bool) -> None:
         return
     facts = {"sender": message.sender, "kind": message.kind, "size_bytes": len(data)}
     try:
-        _print_json({**facts, "data": data.decode("utf-8")})
+        print_json({**facts, "data": data.decode("utf-8")})
     except UnicodeDecodeError:
-        _print_json({**facts, "data_base64": base64.b64encode(data).decode("ascii")})
+        print_json({**facts, "data_base64": base64.b64encode(data).decode("ascii")})
 
 
 def _end(number: int, _: Any) -> NoReturn:

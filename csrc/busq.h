@@ -202,6 +202,49 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns);
 
 /* cffi: begin */
 /*
+ * Orders: the protocols that a bus or a simulation can use (order/order.h), numbered from 0, the weakest first.
+ */
+
+/* What an order promises; what every order promises (nothing lost, doubled, invented) has no bit. */
+typedef enum {
+  BUSQ_CLAIMS_FIFO = 1,
+  BUSQ_CLAIMS_CAUSAL = 2,
+  BUSQ_CLAIMS_CONSISTENT = 4,
+  BUSQ_CLAIMS_TOTAL = 8,
+  BUSQ_CLAIMS_SYNCHRONOUS = 16
+} busq_order_claim;
+
+typedef enum {
+  BUSQ_ORDER_POINT_TO_POINT = 1, /* a multicast is submitted as one message per destination */
+  BUSQ_ORDER_FIFO_CHANNELS = 2,  /* it needs channels that keep the order */
+  BUSQ_ORDER_WHOLE_GROUP = 4,    /* every process of the group takes part in every message */
+  BUSQ_ORDER_RENDEZVOUS = 8,     /* a send returns when its receiver has delivered, not at once */
+  BUSQ_ORDER_LABORATORY = 16     /* known to break, or to get stuck: not for use */
+} busq_order_trait;
+
+typedef enum { BUSQ_CLOCK_NONE = 0, BUSQ_CLOCK_VECTOR = 1, BUSQ_CLOCK_MATRIX = 2 } busq_order_clock_shape;
+
+typedef struct {
+  const char *name;
+  const char *promise; /* a line for people */
+  const char *source;
+  uint32_t claims; /* of busq_order_claim */
+  uint32_t traits; /* of busq_order_trait */
+  uint32_t clock;  /* a busq_order_clock_shape: what travels with each message */
+  uint32_t n_kinds;
+} busq_order_facts;
+
+/* BUSQ_EMPTY where there is no order of that number. */
+int busq_order_examine(uint32_t number, busq_order_facts *facts);
+/* The name of a kind of packet, or of an option; NULL beyond the last one. */
+const char *busq_order_kind_name(uint32_t number, uint32_t kind);
+const char *busq_order_option_text(uint32_t number, uint32_t place);
+/* Reads "lamport" or "lamport:ack=all". */
+int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);
+/* cffi: end */
+
+/* cffi: begin */
+/*
  * Observers: judge a history, that is, what every process sent and delivered in its own order (spec/spec.h says exactly
  * what each property means and counts).  A history belongs to one thread at a time.
  */

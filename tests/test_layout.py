@@ -24,22 +24,28 @@ C_ROOMS = [
     {"trace", "spec"},
     {"shm", "sim", "check"},
     {"busq.c"},
+    {"live"},
     {"python"},
 ]
 
 PYTHON_ROOMS = [
     {"errors", "_native"},
-    {"_core"},
+    {"_core", "orders"},
+    {"ordered"},
     {"bus"},
-    {"queues", "aio", "sim", "check", "trace", "spec"},
+    {"spec", "workload"},
+    {"execution"},
+    {"queues", "aio", "sim", "stage", "check", "trace"},
     {"__init__"},  # what "import busq" gives
-    {"spark", "workload"},
+    {"spark", "scenario"},
     {"host"},
     {"replay", "leftovers"},
     {"doctor"},
     {"picture", "show"},
-    {"soak"},
+    {"diagram", "figures"},
+    {"soak", "examples"},
     {"bench"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ordering protocols: what each promises and what it needs, as the C core knows it.
+
+>>> ORDERS["mfss"].claims >= {"fifo", "causal"}
+True
+>>> order, options = parse("fifo:on_gap=skip")
+>>> order.name, options != 0
+('fifo', True)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from busq._native import ffi, lib
+
+__all__ = ["ORDERS", "Order", "parse"]
+
+_CLAIMS = {
+    "fifo": lib.BUSQ_CLAIMS_FIFO,
+    "causal": lib.BUSQ_CLAIMS_CAUSAL,
+    "consistent": lib.BUSQ_CLAIMS_CONSISTENT,
+    "total": lib.BUSQ_CLAIMS_TOTAL,
+    "synchronous": lib.BUSQ_CLAIMS_SYNCHRONOUS,
+}
+_ALWAYS = ("lost", "duplicated", "phantom")
+_CLOCKS = {lib.BUSQ_CLOCK_NONE: "none", lib.BUSQ_CLOCK_VECTOR: "vector", lib.BUSQ_CLOCK_MATRIX: "matrix"}
+
+
+@dataclass(frozen=True)
+class Order:
+    """An ordering protocol.
+
+    `claims` are the properties of `busq.spec` that it promises; `clock` is what travels with each message ("none",
+    "vector", "matrix").  `point_to_point`: a multicast is sent as one message per destination.  `fifo_channels`: it
+    needs channels that keep the order.  `whole_group`: every process takes part in every message.  `rendezvous`: a
+    send returns when the receiver has delivered.  `laboratory`: known to break or to get stuck, not for use.
+    `options` are what may follow the name after a colon, `kinds` the names of its packets.
+    """
+
+    number: int
+    name: str
+    promise: str
+    source: str
+    claims: frozenset[str]
+    clock: str
+    point_to_point: bool
+    fifo_channels: bool
+    whole_group: bool
+    rendezvous: bool
+    laboratory: bool
+    options: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+def _text(found: Any) -> str:
+    return ffi.string(found).decode() if found != ffi.NULL else ""  # type: ignore[union-attr]
+
+
+def _texts(ask: Callable[[int, int], Any], number: int) -> Iterator[str]:
+    return itertools.takewhile(bool, (_text(ask(number, place)) for place in itertools.count()))
+
+
+def _table() -> Iterator[Order]:
+    facts = ffi.new("busq_order_facts *")
+    for number in itertools.count():
+        if lib.busq_order_examine(number, facts) != lib.BUSQ_OK:
+            return
+        yield Order(
+            number=number,
+            name=_text(facts.name),
+            promise=_text(facts.promise),
+            source=_text(facts.source),
+            claims=frozenset(_ALWAYS) | {name for name, bit in _CLAIMS.items() if facts.claims & bit},
+            clock=_CLOCKS[facts.clock],
+            point_to_point=bool(facts.traits & lib.BUSQ_ORDER_POINT_TO_POINT),
+            fifo_channels=bool(facts.traits & lib.BUSQ_ORDER_FIFO_CHANNELS),
+            whole_group=bool(facts.traits & lib.BUSQ_ORDER_WHOLE_GROUP),
+            rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
+            laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),
+            options=tuple(_texts(lib.busq_order_option_text, number)),
+            kinds=tuple(_texts(lib.busq_order_kind_name, number)),
+        )
+
+
+ORDERS: dict[str, Order] = {order.name: order for order in _table()}
+
+
+def parse(text: str) -> tuple[Order, int]:
+    """Read an order with its options, "lamport" or "lamport:ack=all"; ValueError names what is known.
+
+    >>> parse("fifo")[0].name
+    'fifo'
+    """
+    number, options = ffi.new("uint32_t *"), ffi.new("uint32_t *")
+    if lib.busq_order_read(text.encode("utf-8", "replace").replace(b"\0", b"?"), number, options) != lib.BUSQ_OK:
+        raise ValueError(_text(lib.busq_error_text()))
+    return next(order for order in ORDERS.values() if order.number == number[0]), int(options[0])

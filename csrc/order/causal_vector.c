@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "causal-vector": causal broadcast with vector clocks in which only sends count (lecture notes, "Implementing Causal
+ * Broadcast").
+ *
+ *   submit (m):               VC[self] += 1; send DATA(m, VC) to everybody; deliver m here if it is for us
+ *   receive DATA(m, W) of k:  m is deliverable when W[k] = VC[k] + 1 and W[j] <= VC[j] for every other j;
+ *                             otherwise hold it back, and look again after each delivery
+ *   deliver m of k:           VC = max(VC, W), which comes to VC[k] += 1
+ *
+ * Guarantee: causal order.  W counts the broadcasts in m's past; all of them have been delivered here before m is.
+ *
+ * Why everybody must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  Who is not a
+ * destination takes part and ignores the contents.  Packets: n - 1 per message, each with n clock entries.
+ */
+#include "order/order.h"
+#include "queue/causal_buffer.h"
+
+enum { DATA };
+
+static const busq_order_kind kinds[] = {{"data", true}};
+
+/* Behind it: the hold-back buffer, keyed by (sender, its number). */
+typedef struct {
+  busq_order_group group;
+  uint32_t clock[]; /* n: broadcasts of each process that were delivered here, or sent */
+} vector_state;
+
+typedef struct {
+  const vector_state *self;
+  const busq_order_world *world;
+} vector_context;
+
+static size_t clock_size(const busq_order_group *group)
+{
+  return BUSQ_ALIGN_UP(sizeof(vector_state) + sizeof(uint32_t) * group->n_processes, 8);
+}
+
+static busq_holdback *held_of(const vector_state *self)
+{
+  return (busq_holdback *)((char *)self + clock_size(&self->group));
+}
+
+static size_t vector_state_size(const busq_order_group *group)
+{
+  return clock_size(group) + busq_holdback_size(group->held_max);
+}
+
+static void vector_init(void *state, const busq_order_group *group)
+{
+  vector_state *self = state;
+  self->group = *group;
+  busq_holdback_init(held_of(self), group->held_max);
+}
+
+static uint32_t blocker(const void *context, const busq_held_entry *entry)
+{
+  const vector_context *c = context;
+  const vector_state *self = c->self;
+  const uint32_t *clock = c->world->vector(c->world, entry->message);
+  if (clock[entry->from] != self->clock[entry->from] + 1)
+    return entry->from;
+  for (uint32_t process = 0; process < self->group.n_processes; process++)
+    if (clock[process] > self->clock[process] && process != entry->from)
+      return process;
+  return BUSQ_BLOCKER_NONE;
+}
+
+static void submit(vector_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  self->clock[self->group.self]++;
+  busq_do_sent(effects, message, self->clock);
+  if (event->is_for_me)
+    busq_do_deliver(effects, message);
+  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.message = message, .kind = DATA});
+  busq_do_done(effects, message);
+}
+
+/* Bit 0 of a key says that the message is for us. */
+static int receive(vector_state *self, const busq_order_event *event)
+{
+  const busq_order_packet *packet = &event->packet;
+  busq_holdback *held = held_of(self);
+  if (busq_holdback_is_full(held))
+    return BUSQ_FULL;
+  const vector_context context = {self, event->world};
+  const uint64_t number = event->world->vector(event->world, packet->message)[packet->from];
+  if (number <= self->clock[packet->from])
+    return BUSQ_CORRUPT;
+  busq_held_entry entry = {.message = packet->message, .from = packet->from};
+  entry.key = (uint64_t)packet->from << 33 | number << 1 | event->is_for_me;
+  entry.note = blocker(&context, &entry) + 1;
+  busq_holdback_insert(held, entry);
+  return BUSQ_OK;
+}
+
+static void pump(vector_state *self, const busq_order_world *world, busq_order_effects *effects)
+{
+  busq_holdback *held = held_of(self);
+  const vector_context context = {self, world};
+  for (;;) {
+    const uint32_t place = busq_causal_ready(held);
+    if (place == held->count || !busq_effects_have_room(effects, 1))
+      return;
+    const busq_held_entry next = busq_holdback_remove(held, place);
+    self->clock[next.from]++;
+    if (next.key & 1)
+      busq_do_deliver(effects, next.message);
+    else
+      busq_do_drop(effects, next.message);
+    busq_causal_wake(held, next.from, blocker, &context);
+  }
+}
+
+static int vector_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  vector_state *self = state;
+  if (event->kind == BUSQ_ON_SUBMIT) {
+    submit(self, event, effects);
+    return BUSQ_OK;
+  }
+  const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event) : BUSQ_OK;
+  if (result == BUSQ_OK)
+    pump(self, event->world, effects);
+  return result;
+}
+
+static bool vector_verify(const void *state)
+{
+  return busq_holdback_verify(held_of(state));
+}
+
+static void vector_gauge(const void *state, busq_order_gauge *gauge)
+{
+  *gauge = (busq_order_gauge){.held = held_of(state)->count};
+}
+
+const busq_order busq_order_causal_vector = {
+    .name = "causal-vector",
+    .promise = "causal, broadcasts, by vector clocks",
+    .source = "lecture notes, causal broadcast; Birman, Schiper, Stephenson 1991",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
+    .traits = BUSQ_ORDER_WHOLE_GROUP,
+    .clock = BUSQ_CLOCK_VECTOR,
+    .kinds = kinds,
+    .n_kinds = 1,
+    .state_size = vector_state_size,
+    .init = vector_init,
+    .step = vector_step,
+    .verify = vector_verify,
+    .gauge = vector_gauge,
+};

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Orders "cykas" and "cykas-telling": can you keep a secret? (Cykas paper, section 2.)
+ *
+ *   submit (m -> j):              append to the output buffer OB; pump
+ *   pump:                         while OB is not empty, with head (m -> j):
+ *                                   stop if MODE > 0 or j is in UNACK
+ *                                   if UNACK is empty: send NORMAL(m) to j
+ *                                   otherwise: append UNACK + {j} to EAGER_SENT[j], send EAGER(m) to j
+ *                                   add j to UNACK; remove the head
+ *   receive NORMAL/EAGER(m), s:   if EAGER: MODE += 1; deliver m; send ACK to s
+ *   receive ACK from j:           remove j from UNACK and from every set in EAGER_SENT;
+ *                                 for each k, while the first set of EAGER_SENT[k] is empty: remove it, send YCT to k; pump
+ *   receive YCT:                  MODE -= 1; pump
+ *
+ * Guarantee: causal order.  A message that is sent while an earlier one is unacknowledged makes its receiver keep silent, from
+ * the delivery until the earlier one has arrived; so nobody can hear of the later message and reach the receiver of the earlier
+ * one before it.  The receiver may work meanwhile.  ACK and YCT are sent even in secret mode.
+ *
+ * Mechanism: how this file keeps UNACK and EAGER_SENT.  At most one message to each destination is unacknowledged, so UNACK is
+ * the set of destinations of unacknowledged messages, and when message number s goes out eagerly, UNACK + {j} are the
+ * destinations of the unacknowledged messages up to and including s.  An ACK takes a destination out of UNACK and out of all
+ * sets at once, and a later message to the same destination enters none of the older sets.  Hence at all times
+ *
+ *   the set of eager message s = the destinations of the unacknowledged messages up to and including s,
+ *
+ * and it is empty exactly when all messages up to s are acknowledged.  So one window is enough, from the oldest unacknowledged
+ * message to the newest that was sent: when its front is acknowledged, the acknowledged ones there leave it, and each of them
+ * that went out eagerly gets its YCT.  The window and OB are one ring: first what was sent, then what waits.  The sets would
+ * cost n bits per eager message; the window costs nothing beside the messages themselves.  The set includes j itself, so
+ * that a YCT can't overtake its own EAGER.
+ *
+ * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager message.  That is
+ * not causal; the paper's figure 3 is the counterexample.
+ *
+ * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager message.
+ */
+#include "order/order.h"
+#include "queue/outbox.h"
+
+enum { NORMAL, EAGER, ACK, YCT };
+
+static const busq_order_kind kinds[] = {{"normal", true}, {"eager", true}, {"ack", false}, {"yct", false}};
+
+/* Notes of entries in the window. */
+enum { WAS_EAGER = 1, IS_ACKED = 2 };
+
+/* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged. */
+typedef struct {
+  busq_order_group group;
+  uint32_t n_sent; /* the window: the first n_sent entries of the ring; the others are OB */
+  uint32_t mode;   /* YCTs that are awaited; 0 is normal mode */
+  uint32_t may_tell;
+  uint32_t secret_from; /* may_tell: the sender of the eager message delivered last */
+  busq_outbox ring;
+} cykas_state;
+
+static size_t cykas_state_size(const busq_order_group *group)
+{
+  return offsetof(cykas_state, ring) + busq_outbox_size(group->waiting_max);
+}
+
+static void cykas_init(void *state, const busq_order_group *group)
+{
+  cykas_state *self = state;
+  self->group = *group;
+  busq_outbox_init(&self->ring, group->waiting_max);
+}
+
+static void telling_init(void *state, const busq_order_group *group)
+{
+  cykas_init(state, group);
+  ((cykas_state *)state)->may_tell = 1;
+}
+
+/* The unacknowledged message to this process, or NULL. */
+static busq_outbox_entry *unacked_to(cykas_state *self, uint32_t process)
+{
+  for (uint32_t place = 0; place < self->n_sent; place++) {
+    busq_outbox_entry *entry = busq_outbox_at(&self->ring, place);
+    if (entry->to == process && !(entry->note & IS_ACKED))
+      return entry;
+  }
+  return NULL;
+}
+
+static bool may_send(cykas_state *self, uint32_t to)
+{
+  const bool is_silent = self->mode > 0 && !(self->may_tell && to == self->secret_from);
+  return !is_silent && !unacked_to(self, to);
+}
+
+static void pump(cykas_state *self, busq_order_effects *effects)
+{
+  while (self->n_sent < self->ring.count) {
+    busq_outbox_entry *head = busq_outbox_at(&self->ring, self->n_sent);
+    if (!may_send(self, head->to) || !busq_effects_have_room(effects, 2))
+      return;
+    const bool is_eager = self->n_sent > 0; /* UNACK is not empty: the window begins with an unacknowledged message */
+    head->note = is_eager ? WAS_EAGER : 0;
+    self->n_sent++;
+    busq_do_sent(effects, head->message, NULL);
+    busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = is_eager ? EAGER : NORMAL});
+  }
+}
+
+/* What is acknowledged at the front of the window leaves it, and may be told if it was a secret. */
+static void tell(cykas_state *self, busq_order_effects *effects)
+{
+  while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && busq_effects_have_room(effects, 1)) {
+    const busq_outbox_entry first = busq_outbox_pop(&self->ring);
+    self->n_sent--;
+    if (first.note & WAS_EAGER)
+      busq_do_send(effects, first.to, (busq_order_packet){.message = first.message, .kind = YCT});
+  }
+}
+
+static int submit(cykas_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->is_for_me) {
+    busq_do_deliver_own(effects, event->packet.message);
+    return BUSQ_OK;
+  }
+  if (busq_outbox_is_full(&self->ring))
+    return BUSQ_FULL;
+  busq_outbox_push(&self->ring, (busq_outbox_entry){.message = event->packet.message, .to = event->to});
+  return BUSQ_OK;
+}
+
+static int receive_ack(cykas_state *self, uint32_t from, busq_order_effects *effects)
+{
+  busq_outbox_entry *entry = unacked_to(self, from);
+  if (!entry)
+    return BUSQ_CORRUPT;
+  entry->note |= IS_ACKED;
+  busq_do_done(effects, entry->message);
+  return BUSQ_OK;
+}
+
+static int receive(cykas_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  if (packet->kind == ACK)
+    return receive_ack(self, packet->from, effects);
+  if (packet->kind == YCT) {
+    if (self->mode == 0)
+      return BUSQ_CORRUPT;
+    self->mode--;
+    return BUSQ_OK;
+  }
+  if (packet->kind == EAGER) {
+    self->mode++;
+    self->secret_from = self->may_tell ? packet->from : 0;
+  }
+  busq_do_deliver(effects, packet->message);
+  busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+  return BUSQ_OK;
+}
+
+static int cykas_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  cykas_state *self = state;
+  int result = BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUBMIT)
+    result = submit(self, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    result = receive(self, &event->packet, effects);
+  if (result == BUSQ_OK)
+    tell(self, effects);
+  if (result == BUSQ_OK && !effects->is_cut)
+    pump(self, effects);
+  return result;
+}
+
+static bool cykas_verify(const void *state)
+{
+  cykas_state *self = (cykas_state *)state;
+  if (!busq_outbox_verify(&self->ring) || self->n_sent > self->ring.count )
+    return false;
+  if (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED)
+    return false;
+  for (uint32_t place = 0; place < self->n_sent; place++) {
+    busq_outbox_entry *entry = busq_outbox_at(&self->ring, place);
+    const bool is_second = !(entry->note & IS_ACKED) && unacked_to(self, entry->to) != entry;
+    if (is_second)
+      return false;
+  }
+  return true;
+}
+
+static void cykas_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const cykas_state *self = state;
+  *gauge = (busq_order_gauge){.waiting = self->ring.count - self->n_sent, .is_secret = self->mode > 0};
+}
+
+const busq_order busq_order_cykas = {
+    .name = "cykas",
+    .promise = "causal, by keeping secrets",
+    .source = "Cykas paper, section 2.2",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
+    .traits = BUSQ_ORDER_POINT_TO_POINT,
+    .kinds = kinds,
+    .n_kinds = 4,
+    .state_size = cykas_state_size,
+    .init = cykas_init,
+    .step = cykas_step,
+    .verify = cykas_verify,
+    .gauge = cykas_gauge,
+};
+
+const busq_order busq_order_cykas_telling = {
+    .name = "cykas-telling",
+    .promise = "claims to be causal, and is not: in secret mode it tells the teller",
+    .source = "Cykas paper, section 2.3",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
+    .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_LABORATORY,
+    .kinds = kinds,
+    .n_kinds = 4,
+    .state_size = cykas_state_size,
+    .init = telling_init,
+    .step = cykas_step,
+    .verify = cykas_verify,
+    .gauge = cykas_gauge,
+};

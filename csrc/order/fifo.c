@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "fifo": sequence numbers per sender and receiver (lecture notes on FIFO delivery, "Sequence Numbers").
+ *
+ *   submit (m -> j):       number m with the next number for j; send DATA(m, number)
+ *   receive DATA(m, q):    deliver m if q follows the last number delivered from its sender, and then what was held back
+ *                          behind it; otherwise hold m back
+ *
+ * Guarantee: FIFO.  Messages of one sender are delivered at each receiver in the order of sending.
+ *
+ * With the option on_gap=skip a message that does not come is not waited for longer than once or twice the patience of the
+ * group: what is held back behind the gap is delivered, and the missing message is dropped if it comes after all.  FIFO holds
+ * then too, but what was dropped is lost.  Why once or twice: one alarm serves all gaps, and a gap must have been seen by one
+ * alarm before the next one closes it.
+ */
+#include "order/order.h"
+#include "queue/holdback.h"
+
+enum { DATA };
+
+static const busq_order_kind kinds[] = {{"data", true}};
+static const busq_order_option_name option_names[] = {{"on_gap=skip", BUSQ_OPTION_SKIP_GAPS}, {NULL, 0}};
+
+/* Behind it: the hold-back buffer, keyed by (sender, number). */
+typedef struct {
+  busq_order_group group;
+  uint64_t n_dropped;
+  uint32_t is_alarm_set;
+  uint32_t unused;
+  uint32_t numbers[]; /* n: the last one sent to each; n: the last one delivered of each */
+} fifo_state;
+
+static size_t numbers_size(const busq_order_group *group)
+{
+  return BUSQ_ALIGN_UP(sizeof(fifo_state) + 2 * sizeof(uint32_t) * group->n_processes, 8);
+}
+
+static busq_holdback *held_of(const fifo_state *self)
+{
+  return (busq_holdback *)((char *)self + numbers_size(&self->group));
+}
+
+static uint32_t *sent_to(fifo_state *self, uint32_t process)
+{
+  return &self->numbers[process];
+}
+
+static uint32_t *delivered_from(fifo_state *self, uint32_t process)
+{
+  return &self->numbers[self->group.n_processes + process];
+}
+
+static uint64_t key_of(uint32_t from, uint32_t number)
+{
+  return (uint64_t)from << 32 | number;
+}
+
+static size_t fifo_state_size(const busq_order_group *group)
+{
+  return numbers_size(group) + busq_holdback_size(group->held_max);
+}
+
+static void fifo_init(void *state, const busq_order_group *group)
+{
+  fifo_state *self = state;
+  self->group = *group;
+  busq_holdback_init(held_of(self), group->held_max);
+}
+
+static void submit(fifo_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  if (event->is_for_me) {
+    busq_do_deliver_own(effects, message);
+    return;
+  }
+  const uint32_t number = ++*sent_to(self, event->to);
+  busq_do_sent(effects, message, NULL);
+  busq_do_send(effects, event->to, (busq_order_packet){.message = message, .stamp = number, .kind = DATA});
+  busq_do_done(effects, message);
+}
+
+/* Delivers what is held back at this place if it is the next of its sender, and what follows it. */
+static void deliver_from(fifo_state *self, uint32_t place, busq_order_effects *effects)
+{
+  busq_holdback *held = held_of(self);
+  while (place < held->count) {
+    const busq_held_entry *next = &held->entries[place];
+    if ((uint32_t)next->key != *delivered_from(self, next->from) + 1 || !busq_effects_have_room(effects, 1))
+      return;
+    ++*delivered_from(self, next->from);
+    busq_do_deliver(effects, busq_holdback_remove(held, place).message);
+  }
+}
+
+static void set_alarm(fifo_state *self, busq_order_effects *effects)
+{
+  if (!(self->group.options & BUSQ_OPTION_SKIP_GAPS) || self->is_alarm_set || !held_of(self)->count)
+    return;
+  self->is_alarm_set = 1;
+  busq_do_alarm(effects, self->group.patience_ns);
+}
+
+static int receive(fifo_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  busq_holdback *held = held_of(self);
+  const uint32_t number = (uint32_t)packet->stamp;
+  uint32_t *last = delivered_from(self, packet->from);
+  if (number <= *last) {
+    self->n_dropped++;
+    busq_do_drop(effects, packet->message);
+    return BUSQ_OK;
+  }
+  if (number == *last + 1) {
+    *last = number;
+    busq_do_deliver(effects, packet->message);
+    deliver_from(self, busq_holdback_place(held, key_of(packet->from, number), 0), effects);
+    return BUSQ_OK;
+  }
+  if (busq_holdback_is_full(held))
+    return BUSQ_FULL;
+  busq_holdback_insert(
+      held, (busq_held_entry){.key = key_of(packet->from, number), .message = packet->message, .from = packet->from});
+  set_alarm(self, effects);
+  return BUSQ_OK;
+}
+
+/* Everything held back that is deliverable, of all senders: after an alarm, or where a step was cut. */
+static void deliver_all(fifo_state *self, busq_order_effects *effects)
+{
+  busq_holdback *held = held_of(self);
+  uint32_t place = 0;
+  while (place < held->count && !effects->is_cut) {
+    const uint32_t from = held->entries[place].from;
+    deliver_from(self, place, effects);
+    place = busq_holdback_place(held, key_of(from + 1, 0), 0);
+  }
+}
+
+/* Gaps that the last alarm has seen are skipped; the others are seen now. */
+static void tick(fifo_state *self, busq_order_effects *effects)
+{
+  busq_holdback *held = held_of(self);
+  self->is_alarm_set = 0;
+  for (uint32_t place = 0; place < held->count; place = busq_holdback_place(held, key_of(held->entries[place].from + 1, 0), 0)) {
+    busq_held_entry *first = &held->entries[place];
+    if (first->note)
+      *delivered_from(self, first->from) = (uint32_t)first->key - 1;
+    first->note = 1;
+  }
+  set_alarm(self, effects);
+  deliver_all(self, effects);
+}
+
+static int fifo_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  fifo_state *self = state;
+  switch (event->kind) {
+  case BUSQ_ON_SUBMIT:
+    submit(self, event, effects);
+    return BUSQ_OK;
+  case BUSQ_ON_RECEIVE:
+    return receive(self, &event->packet, effects);
+  case BUSQ_ON_TICK:
+    tick(self, effects);
+    return BUSQ_OK;
+  default:
+    deliver_all(self, effects);
+    return BUSQ_OK;
+  }
+}
+
+static bool fifo_verify(const void *state)
+{
+  const fifo_state *self = state;
+  const busq_holdback *held = held_of(self);
+  if (!busq_holdback_verify(held))
+    return false;
+  for (uint32_t place = 0; place < held->count; place++)
+    if ((uint32_t)held->entries[place].key <= self->numbers[self->group.n_processes + held->entries[place].from])
+      return false;
+  return true;
+}
+
+static void fifo_gauge(const void *state, busq_order_gauge *gauge)
+{
+  *gauge = (busq_order_gauge){.held = held_of(state)->count};
+}
+
+const busq_order busq_order_fifo = {
+    .name = "fifo",
+    .promise = "FIFO, by sequence numbers",
+    .source = "lecture notes, FIFO delivery: sequence numbers",
+    .claims = BUSQ_CLAIMS_FIFO,
+    .traits = BUSQ_ORDER_POINT_TO_POINT,
+    .kinds = kinds,
+    .n_kinds = 1,
+    .options = option_names,
+    .state_size = fifo_state_size,
+    .init = fifo_init,
+    .step = fifo_step,
+    .verify = fifo_verify,
+    .gauge = fifo_gauge,
+};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "fifo-ack": the next message to a receiver leaves when the last one to it is acknowledged (lecture notes on FIFO
+ * delivery, "ACK").
+ *
+ *   submit (m -> j):    append to what waits for j; send DATA(m) to j if nothing to j is unacknowledged
+ *   receive DATA(m):    deliver m; send ACK to its sender
+ *   receive ACK from j: the message is done; send the next one for j, if any
+ *
+ * Guarantee: FIFO, without numbers and without holding back.  Not given: anything between different receivers.
+ *
+ * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on its way.
+ * Packets: 2 per message, and a round trip between two messages to the same receiver.
+ */
+#include "order/order.h"
+#include "queue/holdback.h"
+
+enum { DATA, ACK };
+
+static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
+
+/* Invariant: of each destination the first entry of `mine`, and no other, has the note 1: it was sent. */
+typedef struct {
+  busq_order_group group;
+  uint32_t n_unacked;
+  uint32_t unused;
+  busq_holdback mine;
+} ack_state;
+
+static size_t ack_state_size(const busq_order_group *group)
+{
+  return offsetof(ack_state, mine) + busq_holdback_size(group->waiting_max);
+}
+
+static void ack_init(void *state, const busq_order_group *group)
+{
+  ack_state *self = state;
+  self->group = *group;
+  busq_holdback_init(&self->mine, group->waiting_max);
+}
+
+/* Sends the first message for this process, if there is one and it was not sent. */
+static void send_next(ack_state *self, uint32_t to, busq_order_effects *effects)
+{
+  const uint32_t place = busq_holdback_place(&self->mine, to, 0);
+  busq_held_entry *first = &self->mine.entries[place];
+  if (place == self->mine.count || first->key != to || first->note)
+    return;
+  first->note = 1;
+  self->n_unacked++;
+  busq_do_sent(effects, first->message, NULL);
+  busq_do_send(effects, to, (busq_order_packet){.message = first->message, .kind = DATA});
+}
+
+static int submit(ack_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->is_for_me) {
+    busq_do_deliver_own(effects, event->packet.message);
+    return BUSQ_OK;
+  }
+  if (busq_holdback_is_full(&self->mine))
+    return BUSQ_FULL;
+  busq_holdback_insert(&self->mine, (busq_held_entry){.key = event->to, .message = event->packet.message});
+  send_next(self, event->to, effects);
+  return BUSQ_OK;
+}
+
+static int receive(ack_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  if (packet->kind == DATA) {
+    busq_do_deliver(effects, packet->message);
+    busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+    return BUSQ_OK;
+  }
+  const uint32_t place = busq_holdback_place(&self->mine, packet->from, 0);
+  if (place == self->mine.count || self->mine.entries[place].key != packet->from)
+    return BUSQ_CORRUPT;
+  self->n_unacked--;
+  busq_do_done(effects, busq_holdback_remove(&self->mine, place).message);
+  send_next(self, packet->from, effects);
+  return BUSQ_OK;
+}
+
+static int ack_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->kind == BUSQ_ON_SUBMIT)
+    return submit(state, event, effects);
+  if (event->kind == BUSQ_ON_RECEIVE)
+    return receive(state, &event->packet, effects);
+  return BUSQ_OK;
+}
+
+static bool ack_verify(const void *state)
+{
+  const ack_state *self = state;
+  if (!busq_holdback_verify(&self->mine))
+    return false;
+  uint32_t n_unacked = 0;
+  for (uint32_t place = 0; place < self->mine.count; place++) {
+    const busq_held_entry *entry = &self->mine.entries[place];
+    const bool is_first = place == 0 || self->mine.entries[place - 1].key != entry->key;
+    if (entry->note != is_first)
+      return false;
+    n_unacked += entry->note;
+  }
+  return n_unacked == self->n_unacked;
+}
+
+static void ack_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const ack_state *self = state;
+  *gauge = (busq_order_gauge){.waiting = self->mine.count - self->n_unacked};
+}
+
+const busq_order busq_order_fifo_ack = {
+    .name = "fifo-ack",
+    .promise = "FIFO, by waiting for acknowledgements",
+    .source = "lecture notes, FIFO delivery: ACK",
+    .claims = BUSQ_CLAIMS_FIFO,
+    .traits = BUSQ_ORDER_POINT_TO_POINT,
+    .kinds = kinds,
+    .n_kinds = 2,
+    .state_size = ack_state_size,
+    .init = ack_init,
+    .step = ack_step,
+    .verify = ack_verify,
+    .gauge = ack_gauge,
+};

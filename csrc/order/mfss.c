@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "mfss": the sender waits (Mattern and Fuenfrocken, as told in the Cykas paper, section 2.1, and in the post on
+ * sender-side causal delivery).
+ *
+ *   submit (m -> j):       append to the output buffer; pump
+ *   pump:                  while the buffer is not empty and nothing is unacknowledged: send DATA(m) to j, the head's destination
+ *   receive DATA(m):       deliver m; send ACK to its sender, past the output buffer
+ *   receive ACK:           nothing is unacknowledged any more; pump
+ *
+ * Guarantee: causal order.  Whatever a process sends after m, it sends when m has been delivered: so does everybody who learns
+ * of it, and nothing that depends on m can overtake it.  It is stronger than that: of two messages of a process the second
+ * leaves when the first has arrived, whether or not they have anything to do with each other.
+ *
+ * Why acknowledgements pass the output buffer: two processes that send to each other would both wait behind their own messages
+ * for the acknowledgement that stands in the other's buffer.
+ *
+ * Packets: 2 per message.
+ */
+#include "order/order.h"
+#include "queue/outbox.h"
+
+enum { DATA, ACK };
+
+static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
+
+/* Invariant: is_unacked implies that outbox holds the unacknowledged message at its head. */
+typedef struct {
+  busq_order_group group;
+  uint64_t is_unacked;
+  busq_outbox outbox;
+} mfss_state;
+
+static size_t mfss_state_size(const busq_order_group *group)
+{
+  return offsetof(mfss_state, outbox) + busq_outbox_size(group->waiting_max);
+}
+
+static void mfss_init(void *state, const busq_order_group *group)
+{
+  mfss_state *self = state;
+  self->group = *group;
+  busq_outbox_init(&self->outbox, group->waiting_max);
+}
+
+static void pump(mfss_state *self, busq_order_effects *effects)
+{
+  if (self->is_unacked || !self->outbox.count || !busq_effects_have_room(effects, 2))
+    return;
+  const busq_outbox_entry *head = busq_outbox_at(&self->outbox, 0);
+  self->is_unacked = 1;
+  busq_do_sent(effects, head->message, NULL);
+  busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = DATA});
+}
+
+static int submit(mfss_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->is_for_me) {
+    busq_do_deliver_own(effects, event->packet.message);
+    return BUSQ_OK;
+  }
+  if (busq_outbox_is_full(&self->outbox))
+    return BUSQ_FULL;
+  busq_outbox_push(&self->outbox, (busq_outbox_entry){.message = event->packet.message, .to = event->to});
+  return BUSQ_OK;
+}
+
+static int receive(mfss_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  if (packet->kind == DATA) {
+    busq_do_deliver(effects, packet->message);
+    busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+    return BUSQ_OK;
+  }
+  if (!self->is_unacked || busq_outbox_at(&self->outbox, 0)->to != packet->from)
+    return BUSQ_CORRUPT;
+  self->is_unacked = 0;
+  busq_do_done(effects, busq_outbox_pop(&self->outbox).message);
+  return BUSQ_OK;
+}
+
+static int mfss_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  mfss_state *self = state;
+  int result = BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUBMIT)
+    result = submit(self, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    result = receive(self, &event->packet, effects);
+  if (result == BUSQ_OK)
+    pump(self, effects);
+  return result;
+}
+
+static bool mfss_verify(const void *state)
+{
+  const mfss_state *self = state;
+  return busq_outbox_verify(&self->outbox) && self->is_unacked <= 1 && self->is_unacked <= self->outbox.count;
+}
+
+static void mfss_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const mfss_state *self = state;
+  *gauge = (busq_order_gauge){.waiting = self->outbox.count - (uint32_t)self->is_unacked};
+}
+
+const busq_order busq_order_mfss = {
+    .name = "mfss",
+    .promise = "causal, by sending one message at a time",
+    .source = "Mattern and Fuenfrocken 1995; Cykas paper, section 2.1",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
+    .traits = BUSQ_ORDER_POINT_TO_POINT,
+    .kinds = kinds,
+    .n_kinds = 2,
+    .state_size = mfss_state_size,
+    .init = mfss_init,
+    .step = mfss_step,
+    .verify = mfss_verify,
+    .gauge = mfss_gauge,
+};

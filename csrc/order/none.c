@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "none": what the network gives.
+ *
+ *   submit:        send DATA to all destinations
+ *   receive DATA:  deliver
+ *
+ * Guarantee: none, beyond that everything arrives once.  The others are measured against it.
+ */
+#include "order/order.h"
+
+enum { DATA };
+
+static const busq_order_kind kinds[] = {{"data", true}};
+
+static size_t none_state_size(const busq_order_group *group)
+{
+  (void)group;
+  return sizeof(busq_order_group);
+}
+
+static void none_init(void *state, const busq_order_group *group)
+{
+  *(busq_order_group *)state = *group;
+}
+
+static int none_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  (void)state;
+  const busq_order_packet *packet = &event->packet;
+  if (event->kind == BUSQ_ON_RECEIVE)
+    busq_do_deliver(effects, packet->message);
+  if (event->kind != BUSQ_ON_SUBMIT)
+    return BUSQ_OK;
+  busq_do_sent(effects, packet->message, NULL);
+  if (event->is_for_me)
+    busq_do_deliver(effects, packet->message);
+  if (event->n_others)
+    busq_do_send(effects, BUSQ_TO_DESTINATIONS, (busq_order_packet){.message = packet->message, .kind = DATA});
+  busq_do_done(effects, packet->message);
+  return BUSQ_OK;
+}
+
+static bool none_verify(const void *state)
+{
+  const busq_order_group *group = state;
+  return group->self < group->n_processes;
+}
+
+static void none_gauge(const void *state, busq_order_gauge *gauge)
+{
+  (void)state;
+  *gauge = (busq_order_gauge){0};
+}
+
+const busq_order busq_order_none = {
+    .name = "none",
+    .promise = "nothing: delivered as it comes",
+    .source = "",
+    .kinds = kinds,
+    .n_kinds = 1,
+    .state_size = none_state_size,
+    .init = none_init,
+    .step = none_step,
+    .verify = none_verify,
+    .gauge = none_gauge,
+};

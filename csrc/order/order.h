@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_ORDER_ORDER_H
+#define BUSQ_ORDER_ORDER_H
+/*
+ * The waist: an ordering protocol as a machine that takes events and gives effects.
+ *
+ * Guarantee.  A protocol is one constant struct.  Its step function sees its own state, one event and, of a message, only what
+ * never changes; it has no clock, no randomness, no memory of its own and does no I/O.  So the same state and the same event
+ * always give the same state and the same effects, wherever it runs: the simulator moves its packets through a heap of times,
+ * the live driver through mailboxes of a bus, the checker through every interleaving, the stage as somebody decides.
+ *
+ * Mechanism.  A group is n processes, numbered from 0.  The state of a process is one block of busq_order.state_size bytes
+ * without pointers, which a driver may copy, compare and hash: what is not in use is zero.  A driver
+ *   1. calls init once, with a block of zeros;
+ *   2. calls step for every event, and performs the effects in their order;
+ *   3. while effects.is_cut says that there was more to do than room to say it, calls step again with BUSQ_ON_MORE, before
+ *      any other event.
+ * Whatever a step refuses has changed nothing: BUSQ_FULL, no room to keep the message; BUSQ_CORRUPT, a packet that no process of
+ * this order sends.  Drivers call busq_order_step, which refuses what makes no sense under any order.
+ *
+ * Messages and packets.  A message is what an application submits; its name is (origin << 32 | number), numbers counting from 1
+ * at every origin.  A packet is what travels.  Payload, destinations and clock belong to the message and never change; they
+ * stay with the driver, and a packet whose kind `has_payload` brings all three along.  A driver keeps them
+ *   at the origin         from the submit until BUSQ_DO_DONE;
+ *   at a destination      from the packet with the payload until BUSQ_DO_DELIVER or BUSQ_DO_DROP;
+ *   at anybody else       while the packet with the payload is received, that is until the step has returned; but where the order
+ *                         has a clock, until BUSQ_DO_DROP.
+ * Sending to BUSQ_TO_DESTINATIONS or BUSQ_TO_ALL is one effect; the driver knows the destinations.
+ *
+ * Orders whose traits say POINT_TO_POINT see one destination per message: the driver submits a multicast as several messages, in
+ * the order given.  A message to oneself is one whose `is_for_me` is set at the submit.
+ *
+ * Not given: delivery when processes crash, and, but for what `fifo` says about gaps, when the network loses or doubles packets.
+ * Packets may overtake each other unless the traits say FIFO_CHANNELS.
+ */
+#include "base/types.h"
+#include "busq.h"
+
+/* ---- events ---- */
+
+typedef enum {
+  BUSQ_ON_SUBMIT = 0,  /* the application sends packet.message */
+  BUSQ_ON_RECEIVE = 1, /* a packet has come */
+  BUSQ_ON_TICK = 2,    /* the time of a BUSQ_DO_ALARM is over */
+  BUSQ_ON_MORE = 3     /* go on: the last step had more effects than room */
+} busq_order_event_kind;
+
+typedef struct {
+  uint64_t message; /* 0: it is about none */
+  uint64_t stamp;   /* a sequence number, a Lamport timestamp: what the kind says */
+  uint32_t note;    /* the same */
+  uint32_t kind;    /* a place in busq_order.kinds */
+  uint32_t from;    /* who sent the packet; the driver writes it */
+  uint32_t unused;
+} busq_order_packet;
+
+/* What a driver knows about a message and what never changes.  To be asked about messages that it keeps (see above) only. */
+typedef struct busq_order_world busq_order_world;
+struct busq_order_world {
+  /* The vector clock that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v says how many
+   * messages k had sent to whom when it had sent v messages; it never changes, so a driver needs to keep it only once. */
+  const uint32_t *(*vector)(const busq_order_world *world, uint64_t message);
+  /* One row of its matrix clock. */
+  const uint32_t *(*row)(const busq_order_world *world, uint64_t message, uint32_t row);
+};
+
+typedef struct {
+  uint32_t kind;     /* a busq_order_event_kind */
+  uint32_t to;       /* submit, POINT_TO_POINT: the destination, perhaps oneself */
+  uint32_t n_others; /* submit: destinations other than oneself */
+  const uint32_t *others; /* submit: who they are, each once */
+  bool is_for_me;    /* the process is one of the message's destinations */
+  busq_order_packet packet;
+  const busq_order_world *world;
+} busq_order_event;
+
+/* ---- effects ---- */
+
+typedef enum {
+  BUSQ_DO_SEND = 0,    /* packet travels to `to` */
+  BUSQ_DO_DELIVER = 1, /* packet.message goes to the application */
+  BUSQ_DO_DROP = 2,    /* packet.message will not be delivered here: it is for others, or came late after a gap was skipped */
+  BUSQ_DO_SENT = 3,    /* packet.message is sent now: its send event, and `clock` is its clock.  Comes before its first packet. */
+  BUSQ_DO_DONE = 4,    /* nobody will ask the origin for packet.message again; a rendezvous is over */
+  BUSQ_DO_ALARM = 5    /* a BUSQ_ON_TICK is wanted after packet.stamp nanoseconds */
+} busq_order_effect_kind;
+
+#define BUSQ_TO_DESTINATIONS (UINT32_MAX - 1) /* all destinations of the message, but not to whoever sends this packet */
+#define BUSQ_TO_ALL (UINT32_MAX - 2)          /* all processes of the group, but not to whoever sends this packet */
+
+typedef struct {
+  uint32_t kind; /* a busq_order_effect_kind */
+  uint32_t to;
+  busq_order_packet packet;
+  const uint32_t *clock; /* points into the state, for the driver to copy: n words, or of a matrix n versions and n x n words */
+} busq_order_effect;
+
+enum { BUSQ_ORDER_EFFECTS_MIN = 8 };
+
+/* Invariant: n <= max, and max >= BUSQ_ORDER_EFFECTS_MIN. */
+typedef struct {
+  busq_order_effect *items;
+  uint32_t n;
+  uint32_t max;
+  bool is_cut;
+} busq_order_effects;
+
+/* ---- protocols ---- */
+
+/* Options of single orders; an order takes those that it lists. */
+typedef enum {
+  BUSQ_OPTION_ACK_ALL = 1,  /* lamport: acknowledge to everybody, no release */
+  BUSQ_OPTION_SKIP_GAPS = 2 /* fifo: after patience_ns go on without what is missing */
+} busq_order_option;
+
+typedef struct {
+  const char *name; /* as people write it: "ack=all" */
+  uint32_t option;
+} busq_order_option_name;
+
+/* Every state begins with its group.  Invariant: self < n_processes. */
+typedef struct {
+  uint32_t n_processes;
+  uint32_t self;
+  uint32_t waiting_max; /* messages of one's own that may wait to be sent, or for their end */
+  uint32_t held_max;    /* messages of others that may be held back */
+  uint32_t options;     /* busq_order_option */
+  uint32_t unused;
+  uint64_t patience_ns; /* before a gap is skipped */
+} busq_order_group;
+
+typedef struct {
+  const char *name; /* in transcripts and pictures: "eager", "ack" */
+  bool has_payload;
+} busq_order_kind;
+
+/* How a state looks from outside, for measurements and pictures. */
+typedef struct {
+  uint32_t waiting; /* messages of one's own that wait to be sent */
+  uint32_t held;    /* messages of others that came and were not delivered so far */
+  bool is_secret;   /* it may receive and work, but not send */
+} busq_order_gauge;
+
+typedef struct {
+  const char *name;
+  const char *promise; /* a line for people */
+  const char *source;
+  uint32_t claims;
+  uint32_t traits;
+  busq_order_clock_shape clock;
+  const busq_order_kind *kinds;
+  uint32_t n_kinds;
+  const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
+  size_t (*state_size)(const busq_order_group *group);
+  void (*init)(void *state, const busq_order_group *group);
+  int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
+  bool (*verify)(const void *state);
+  void (*gauge)(const void *state, busq_order_gauge *gauge);
+} busq_order;
+
+extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, busq_order_sync, busq_order_sync_naive,
+    busq_order_causal_vector, busq_order_causal_matrix, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
+    busq_order_sequencer, busq_order_token, busq_order_lamport, busq_order_lamport_literal, busq_order_skeen, busq_order_bus1;
+
+/* All orders, the weakest first; ends with NULL. */
+extern const busq_order *const busq_orders[];
+
+const busq_order *busq_order_find(const char *name);
+/* Reads "lamport" or "lamport:ack=all"; NULL with an error text where there is no such order or option. */
+const busq_order *busq_order_parse(const char *text, uint32_t *optionsp);
+
+static inline int busq_order_step(const busq_order *order, void *state, const busq_order_event *event,
+                                  busq_order_effects *effects)
+{
+  const busq_order_group *group = (const busq_order_group *)state;
+  const busq_order_packet *packet = &event->packet;
+  if (event->kind == BUSQ_ON_RECEIVE &&
+      BUSQ_UNLIKELY(packet->kind >= order->n_kinds || packet->from >= group->n_processes || packet->from == group->self))
+    return BUSQ_CORRUPT;
+  return order->step(state, event, effects);
+}
+
+static inline uint64_t busq_message_name(uint32_t origin, uint32_t number)
+{
+  return (uint64_t)origin << 32 | number;
+}
+
+static inline uint32_t busq_message_origin(uint64_t message)
+{
+  return (uint32_t)(message >> 32);
+}
+
+static inline uint32_t busq_message_number(uint64_t message)
+{
+  return (uint32_t)message;
+}
+
+/* ---- for protocols: saying effects ---- */
+
+/* Whether n more effects fit.  If not, the step ends, and goes on with BUSQ_ON_MORE. */
+static inline bool busq_effects_have_room(busq_order_effects *effects, uint32_t n)
+{
+  const bool has_room = effects->max - effects->n >= n;
+  effects->is_cut |= !has_room;
+  return has_room;
+}
+
+static inline busq_order_effect *busq_effects_add(busq_order_effects *effects, uint32_t kind, uint64_t message)
+{
+  busq_order_effect *effect = &effects->items[effects->n++];
+  *effect = (busq_order_effect){.kind = kind, .packet = {.message = message}};
+  return effect;
+}
+
+static inline void busq_do_send(busq_order_effects *effects, uint32_t to, busq_order_packet packet)
+{
+  busq_effects_add(effects, BUSQ_DO_SEND, 0)->packet = packet;
+  effects->items[effects->n - 1].to = to;
+}
+
+static inline void busq_do_deliver(busq_order_effects *effects, uint64_t message)
+{
+  busq_effects_add(effects, BUSQ_DO_DELIVER, message);
+}
+
+static inline void busq_do_drop(busq_order_effects *effects, uint64_t message)
+{
+  busq_effects_add(effects, BUSQ_DO_DROP, message);
+}
+
+static inline void busq_do_sent(busq_order_effects *effects, uint64_t message, const uint32_t *clock)
+{
+  busq_effects_add(effects, BUSQ_DO_SENT, message)->clock = clock;
+}
+
+static inline void busq_do_done(busq_order_effects *effects, uint64_t message)
+{
+  busq_effects_add(effects, BUSQ_DO_DONE, message);
+}
+
+static inline void busq_do_alarm(busq_order_effects *effects, uint64_t delay_ns)
+{
+  busq_effects_add(effects, BUSQ_DO_ALARM, 0)->packet.stamp = delay_ns;
+}
+
+/* A message to oneself alone, where the order's promise asks for nothing more than to deliver it at once. */
+static inline void busq_do_deliver_own(busq_order_effects *effects, uint64_t message)
+{
+  busq_do_sent(effects, message, NULL);
+  busq_do_deliver(effects, message);
+  busq_do_done(effects, message);
+}
+
+#endif /* BUSQ_ORDER_ORDER_H */

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_QUEUE_CAUSAL_BUFFER_H
+#define BUSQ_QUEUE_CAUSAL_BUFFER_H
+/*
+ * Holding back for causal orders: each held message knows the one process that it waits for.
+ *
+ * Guarantee: after each delivery only the messages that waited for just that sender are looked at again.
+ *
+ * Mechanism: a message may be delivered when no process blocks it: when enough messages of every process have been delivered here.
+ * What was delivered only grows, so a message whose first blocker is process k can't become deliverable before something
+ * of k is delivered; its entry's note is k + 1.  A message that nothing blocks has the note 0, and stays ready.
+ *
+ * Not given: which process blocks a message.  That is the order's own rule.
+ */
+#include "queue/holdback.h"
+
+#define BUSQ_BLOCKER_NONE UINT32_MAX
+
+/* Says who blocks this entry now, the rule of the order; `context` is what the rule needs to know. */
+typedef uint32_t busq_causal_rule(const void *context, const busq_held_entry *entry);
+
+/* The place of the first entry that nothing blocks, or held->count. */
+static inline uint32_t busq_causal_ready(const busq_holdback *held)
+{
+  uint32_t place = 0;
+  while (place < held->count && held->entries[place].note)
+    place++;
+  return place;
+}
+
+/* Something of `from` was delivered: whoever waited for that is looked at again. */
+static inline void busq_causal_wake(busq_holdback *held, uint32_t from, busq_causal_rule *rule, const void *context)
+{
+  for (uint32_t place = 0; place < held->count; place++) {
+    busq_held_entry *entry = &held->entries[place];
+    if (entry->note == from + 1)
+      entry->note = rule(context, entry) + 1;
+  }
+}
+
+#endif /* BUSQ_QUEUE_CAUSAL_BUFFER_H */
