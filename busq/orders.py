@@ -38,7 +38,8 @@ class Order:
     "vector", "matrix").  `point_to_point`: a multicast is sent as one message per destination.  `fifo_channels`: it
     needs channels that keep the order.  `whole_group`: every process takes part in every message.  `rendezvous`: a
     send returns when the receiver has delivered.  `laboratory`: known to break or to get stuck, not for use.
-    `options` are what may follow the name after a colon, `kinds` the names of its packets.
+    `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
+    that carry the message.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Order:
     laboratory: bool
     options: tuple[str, ...]
     kinds: tuple[str, ...]
+    payload_kinds: frozenset[str]
 
 
 def _text(found: Any) -> str:
@@ -67,6 +69,7 @@ def _texts(ask: Callable[[int, int], Any], number: int) -> Iterator[str]:
 def _table() -> Iterator[Order]:
     facts = ffi.new("busq_order_facts *")
     for number in itertools.count():
+        kinds = tuple(_texts(lib.busq_order_kind_name, number))
         if lib.busq_order_examine(number, facts) != lib.BUSQ_OK:
             return
         yield Order(
@@ -82,7 +85,10 @@ def _table() -> Iterator[Order]:
             rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
             laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),
             options=tuple(_texts(lib.busq_order_option_text, number)),
-            kinds=tuple(_texts(lib.busq_order_kind_name, number)),
+            kinds=kinds,
+            payload_kinds=frozenset(
+                kind for place, kind in enumerate(kinds) if lib.busq_order_kind_has_payload(number, place)
+            ),
         )
 
 

@@ -238,6 +238,7 @@ typedef struct {
 int busq_order_examine(uint32_t number, busq_order_facts *facts);
 /* The name of a kind of packet, or of an option; NULL beyond the last one. */
 const char *busq_order_kind_name(uint32_t number, uint32_t kind);
+int busq_order_kind_has_payload(uint32_t number, uint32_t kind); /* 1: packets of this kind carry the message */
 const char *busq_order_option_text(uint32_t number, uint32_t place);
 /* Reads "lamport" or "lamport:ack=all". */
 int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);

@@ -14,6 +14,14 @@ const busq_order *const busq_orders[] = {
     &busq_order_mfss,
     &busq_order_cykas,
     &busq_order_cykas_telling,
+    &busq_order_sync,
+    &busq_order_sync_naive,
+    &busq_order_sequencer,
+    &busq_order_token,
+    &busq_order_lamport,
+    &busq_order_lamport_literal,
+    &busq_order_skeen,
+    &busq_order_bus1,
     NULL,
 };
 
@@ -108,6 +116,12 @@ const char *busq_order_kind_name(uint32_t number, uint32_t kind)
 {
   const busq_order *order = numbered(number);
   return order && kind < order->n_kinds ? order->kinds[kind].name : NULL;
+}
+
+int busq_order_kind_has_payload(uint32_t number, uint32_t kind)
+{
+  const busq_order *order = numbered(number);
+  return order && kind < order->n_kinds && order->kinds[kind].has_payload;
 }
 
 const char *busq_order_option_text(uint32_t number, uint32_t place)

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Orders "lamport" and "lamport-literal": timestamps and acknowledgements (Garg 12.3.2).  Everything is a broadcast; what is
+ * not meant for a process is ordered there like the rest, and ignored when its turn comes.
+ *
+ *   submit m:               tick the clock; queue m under (clock, self); send DATA(m, clock) to all
+ *   receive DATA(m, t):     clock = max(clock, t) + 1; queue m under (t, sender); send ACK(m, clock) to the sender
+ *   all ACKs of m are in and m is the first of the queue, at its sender:   send RELEASE(m) to all; deliver m
+ *   receive RELEASE(m):     mark m
+ *   the first of the queue is marked:   deliver it
+ *
+ * Guarantee: causal total order, that of (timestamp, sender); needs channels that keep the order.
+ *
+ * Why a marked message may go when it is the first.  Let m, of s, be marked at r, and m' be smaller.  (1) s had received m' when
+ * it released m: an ACK of m' s sender says that its clock has passed m, so whatever it sent with a smaller timestamp was sent
+ * before the ACK and came before it.  (2) m' was no longer in the queue of s, or m would not have been the first; so m' was
+ * released, which takes an ACK of r: r had received m' before.  (3) So at r, too, m' is in the queue, and m is not the first of
+ * it, or delivered.  That is why the mark alone does not do: the two RELEASEs come from different processes, over different
+ * channels, and the one of m may come first.
+ *
+ * The order is causal since clocks follow causality: a process that has delivered m, or sent it, has a clock not below m's.
+ *
+ * Packets: 3 (n - 1) per message.
+ *
+ * With the option ack=all an ACK goes to everybody and there is no RELEASE: the first of the queue, with timestamp t, is
+ * delivered when something with a timestamp of t or more was heard from every process; what that process sends from then on
+ * sorts behind.  Packets: n (n - 1) per message, one hop less.
+ *
+ * "lamport-literal" takes the chapter's fourth rule to the letter: "On receiving this notification, the corresponding message is
+ * delivered", whatever stands before it in the queue.  It claims what the chapter claims, and breaks it from three processes on.
+ *
+ * Not given: anything without FIFO channels, or silence of those who are not concerned: every process works for every message.
+ */
+#include "order/order.h"
+#include "queue/holdback.h"
+#include "queue/outbox.h"
+
+enum { DATA, ACK, RELEASE };
+enum { FOR_ME = 1, RELEASED = 2 }; /* the note of what is queued */
+
+static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"release", false}};
+static const busq_order_option_name option_names[] = {{"ack=all", BUSQ_OPTION_ACK_ALL}, {NULL, 0}};
+
+/* Behind it, one after the other:
+ *   heard, with ack=all: by process, the last timestamp that came from it;
+ *   mine, an outbox: one's own messages in the queue, oldest first; `stamp` is the timestamp, `to` how many ACKs are missing;
+ *   queue, a hold-back buffer keyed by timestamp, all messages; names begin with the sender, so they settle ties. */
+typedef struct {
+  busq_order_group group;
+  uint64_t clock;
+  uint32_t is_literal;
+  uint32_t unused;
+  uint64_t heard[];
+} lamport_state;
+
+static bool is_ack_all(const busq_order_group *group)
+{
+  return group->options & BUSQ_OPTION_ACK_ALL;
+}
+
+static size_t mine_offset(const busq_order_group *group)
+{
+  return sizeof(lamport_state) + (is_ack_all(group) ? group->n_processes * sizeof(uint64_t) : 0);
+}
+
+static size_t queue_offset(const busq_order_group *group)
+{
+  return mine_offset(group) + busq_outbox_size(group->waiting_max);
+}
+
+static uint32_t queue_max(const busq_order_group *group)
+{
+  return group->held_max + group->waiting_max;
+}
+
+static busq_outbox *mine_of(const lamport_state *self)
+{
+  return (busq_outbox *)((char *)self + mine_offset(&self->group));
+}
+
+static busq_holdback *queue_of(const lamport_state *self)
+{
+  return (busq_holdback *)((char *)self + queue_offset(&self->group));
+}
+
+static size_t lamport_state_size(const busq_order_group *group)
+{
+  return queue_offset(group) + busq_holdback_size(queue_max(group));
+}
+
+static void lamport_init(void *state, const busq_order_group *group)
+{
+  lamport_state *self = state;
+  self->group = *group;
+  busq_outbox_init(mine_of(self), group->waiting_max);
+  busq_holdback_init(queue_of(self), queue_max(group));
+}
+
+static void literal_init(void *state, const busq_order_group *group)
+{
+  lamport_init(state, group);
+  ((lamport_state *)state)->is_literal = 1;
+}
+
+static bool is_heard_from_all(const lamport_state *self, uint64_t timestamp)
+{
+  for (uint32_t process = 0; process < self->group.n_processes; process++)
+    if (process != self->group.self && self->heard[process] < timestamp)
+      return false;
+  return true;
+}
+
+static bool is_deliverable(const lamport_state *self, const busq_held_entry *first)
+{
+  if (is_ack_all(&self->group))
+    return is_heard_from_all(self, first->key);
+  /* One's own messages have ascending timestamps: the first in the queue is the oldest of mine. */
+  return first->from == self->group.self ? busq_outbox_at(mine_of(self), 0)->to == 0 : first->note & RELEASED;
+}
+
+static void deliver_from_place(lamport_state *self, uint32_t place, busq_order_effects *effects)
+{
+  const busq_held_entry entry = busq_holdback_remove(queue_of(self), place);
+  if (entry.note & FOR_ME)
+    busq_do_deliver(effects, entry.message);
+  if (entry.from != self->group.self)
+    return;
+  busq_outbox_pop(mine_of(self));
+  busq_do_done(effects, entry.message);
+}
+
+static void advance(lamport_state *self, busq_order_effects *effects)
+{
+  const busq_holdback *queue = queue_of(self);
+  while (queue->count && is_deliverable(self, &queue->entries[0]) && busq_effects_have_room(effects, 3)) {
+    const busq_held_entry *first = &queue->entries[0];
+    if (first->from == self->group.self && !is_ack_all(&self->group) && self->group.n_processes > 1)
+      busq_do_send(effects, BUSQ_TO_ALL,
+                   (busq_order_packet){.message = first->message, .stamp = first->key, .kind = RELEASE});
+    deliver_from_place(self, 0, effects);
+  }
+}
+
+static int submit(lamport_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  if (busq_outbox_is_full(mine_of(self)))
+    return BUSQ_FULL;
+  self->clock++;
+  busq_outbox_push(mine_of(self),
+                   (busq_outbox_entry){.message = message, .stamp = self->clock, .to = self->group.n_processes - 1});
+  busq_holdback_insert(queue_of(self), (busq_held_entry){.key = self->clock,
+                                                         .message = message,
+                                                         .from = self->group.self,
+                                                         .note = event->is_for_me ? FOR_ME : 0});
+  busq_do_sent(effects, message, NULL);
+  if (self->group.n_processes > 1)
+    busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.message = message, .stamp = self->clock, .kind = DATA});
+  return BUSQ_OK;
+}
+
+static void hear(lamport_state *self, const busq_order_packet *packet)
+{
+  self->clock = (packet->stamp > self->clock ? packet->stamp : self->clock) + 1;
+  if (is_ack_all(&self->group) && packet->stamp > self->heard[packet->from])
+    self->heard[packet->from] = packet->stamp;
+}
+
+static int receive_data(lamport_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const busq_order_packet *packet = &event->packet;
+  busq_holdback *queue = queue_of(self);
+  if (queue->count - mine_of(self)->count >= self->group.held_max)
+    return BUSQ_FULL;
+  hear(self, packet);
+  busq_holdback_insert(queue, (busq_held_entry){.key = packet->stamp,
+                                                .message = packet->message,
+                                                .from = packet->from,
+                                                .note = event->is_for_me ? FOR_ME : 0});
+  busq_do_send(effects, is_ack_all(&self->group) ? BUSQ_TO_ALL : packet->from,
+               (busq_order_packet){.message = packet->message, .stamp = self->clock, .kind = ACK});
+  return BUSQ_OK;
+}
+
+static void receive_ack(lamport_state *self, const busq_order_packet *packet)
+{
+  busq_outbox *mine = mine_of(self);
+  hear(self, packet);
+  for (uint32_t place = 0; place < mine->count; place++) {
+    busq_outbox_entry *entry = busq_outbox_at(mine, place);
+    if (entry->message == packet->message) {
+      entry->to -= entry->to > 0;
+      return;
+    }
+  }
+}
+
+/* Its stamp is the message's own, so that the message is found. */
+static void receive_release(lamport_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  busq_holdback *queue = queue_of(self);
+  const uint32_t place = busq_holdback_find(queue, packet->stamp, packet->message);
+  if (place == queue->count || queue->entries[place].from != packet->from)
+    return;
+  queue->entries[place].note |= RELEASED;
+  if (self->is_literal)
+    deliver_from_place(self, place, effects);
+}
+
+static int lamport_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  lamport_state *self = state;
+  int result = BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUBMIT)
+    result = submit(self, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == DATA)
+    result = receive_data(self, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == ACK)
+    receive_ack(self, &event->packet);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    receive_release(self, &event->packet, effects);
+  if (result == BUSQ_OK)
+    advance(self, effects);
+  return result;
+}
+
+/* Every message of one's own stands in both buffers, and in the same order; the clock has passed everything seen. */
+static bool lamport_verify(const void *state)
+{
+  const lamport_state *self = state;
+  busq_outbox *mine = mine_of(self);
+  const busq_holdback *queue = queue_of(self);
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine) || !busq_holdback_verify(queue) ||
+      queue->count < mine->count || queue->count - mine->count > self->group.held_max)
+    return false;
+  uint32_t n_mine = 0;
+  for (uint32_t place = 0; place < queue->count; place++) {
+    const busq_held_entry *entry = &queue->entries[place];
+    if (entry->key > self->clock)
+      return false;
+    if (entry->from != self->group.self)
+      continue;
+    if (n_mine == mine->count || busq_outbox_at(mine, n_mine)->message != entry->message ||
+        busq_outbox_at(mine, n_mine)->stamp != entry->key ||
+        busq_outbox_at(mine, n_mine)->to >= self->group.n_processes)
+      return false;
+    n_mine++;
+  }
+  for (uint32_t process = 0; is_ack_all(&self->group) && process < self->group.n_processes; process++)
+    if (self->heard[process] > self->clock)
+      return false;
+  return n_mine == mine->count;
+}
+
+static void lamport_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const lamport_state *self = state;
+  const uint32_t waiting = mine_of(self)->count;
+  *gauge = (busq_order_gauge){.waiting = waiting, .held = queue_of(self)->count - waiting};
+}
+
+const busq_order busq_order_lamport = {
+    .name = "lamport",
+    .promise = "causal total order, by timestamps and acknowledgements",
+    .source = "Garg, section 12.3.2",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_WHOLE_GROUP,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .options = option_names,
+    .state_size = lamport_state_size,
+    .init = lamport_init,
+    .step = lamport_step,
+    .verify = lamport_verify,
+    .gauge = lamport_gauge,
+};
+
+const busq_order busq_order_lamport_literal = {
+    .name = "lamport-literal",
+    .promise = "causal total order, says the chapter: delivered on release, whatever stands before",
+    .source = "Garg, section 12.3.2, the fourth rule to the letter",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_LABORATORY,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .state_size = lamport_state_size,
+    .init = literal_init,
+    .step = lamport_step,
+    .verify = lamport_verify,
+    .gauge = lamport_gauge,
+};

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "sequencer": a coordinator (Garg 12.3.1, "Centralized Algorithm").  Process 0 is the coordinator.
+ *
+ *   submit m, at process 0:      multicast m
+ *   submit m, at another:        send REQUEST(m) to process 0
+ *   process 0 receives REQUEST:  multicast m
+ *   multicast m:                 send DATA(m) to all destinations of m; deliver it here if this process is one
+ *   receive DATA(m):             deliver m
+ *
+ * Guarantee: causal total order.  The total order is the one in which process 0 multicasts: its channels keep the order, so
+ * every process delivers in it, and numbers are not needed.  It is causal: what a process sends later reaches process 0 later,
+ * for that channel keeps the order too; and what a process has delivered was multicast before anything it sends afterwards
+ * can reach process 0.
+ *
+ * A message to oneself takes the same way, for it has a place in the total order as well.
+ *
+ * Packets: one to each destination that is not process 0, and a REQUEST where the sender is not process 0.
+ *
+ * Not given: anything without FIFO channels to and from process 0, or balance: process 0 carries all messages.
+ */
+#include "order/order.h"
+
+enum { DATA, REQUEST };
+enum { COORDINATOR = 0 };
+
+static const busq_order_kind kinds[] = {{"data", true}, {"request", true}};
+
+static size_t sequencer_state_size(const busq_order_group *group)
+{
+  (void)group;
+  return sizeof(busq_order_group);
+}
+
+static void sequencer_init(void *state, const busq_order_group *group)
+{
+  *(busq_order_group *)state = *group;
+}
+
+/* Sends before it delivers: a driver keeps the payload no longer than it must. */
+static void multicast(uint64_t message, bool is_for_me, busq_order_effects *effects)
+{
+  busq_do_send(effects, BUSQ_TO_DESTINATIONS, (busq_order_packet){.message = message, .kind = DATA});
+  if (is_for_me)
+    busq_do_deliver(effects, message);
+}
+
+static void submit(const busq_order_group *group, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  busq_do_sent(effects, message, NULL);
+  if (group->self == COORDINATOR)
+    multicast(message, event->is_for_me, effects);
+  else
+    busq_do_send(effects, COORDINATOR, (busq_order_packet){.message = message, .kind = REQUEST});
+  busq_do_done(effects, message);
+}
+
+static int sequencer_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->kind == BUSQ_ON_SUBMIT)
+    submit(state, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == REQUEST)
+    multicast(event->packet.message, event->is_for_me, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    busq_do_deliver(effects, event->packet.message);
+  return BUSQ_OK;
+}
+
+static bool sequencer_verify(const void *state)
+{
+  const busq_order_group *group = state;
+  return group->self < group->n_processes;
+}
+
+static void sequencer_gauge(const void *state, busq_order_gauge *gauge)
+{
+  (void)state;
+  *gauge = (busq_order_gauge){0};
+}
+
+const busq_order busq_order_sequencer = {
+    .name = "sequencer",
+    .promise = "causal total order, by a coordinator",
+    .source = "Garg, section 12.3.1",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .traits = BUSQ_ORDER_FIFO_CHANNELS,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .state_size = sequencer_state_size,
+    .init = sequencer_init,
+    .step = sequencer_step,
+    .verify = sequencer_verify,
+    .gauge = sequencer_gauge,
+};

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "skeen": proposed timestamps (Garg 12.3.3).  Genuine: a message is the business of its sender and its destinations.
+ *
+ *   submit m:                  tick the clock; send DATA(m, clock) to the destinations; if this process is one, queue m under
+ *                              the clock, which is its own proposal
+ *   receive DATA(m, t):        clock = max(clock, t) + 1; queue m under the clock, open; send PROPOSAL(m, clock) to the sender
+ *   receive PROPOSAL(m, p):    when all are in, the final timestamp is their maximum: send FINAL(m, maximum) to the destinations
+ *   receive FINAL(m, t):       clock = max(clock, t); queue m under t, settled
+ *   the first of the queue is settled:   deliver it
+ *
+ * Guarantee: total order, that of (final timestamp, name), over any network.  Final timestamps are nowhere below proposals, so
+ * what is open sorts behind its place in the queue; what comes later is proposed a timestamp above the clock, which has passed
+ * everything settled.  So nothing smaller comes after the first of the queue.  Names begin with the sender; they settle ties
+ * the same way everywhere.
+ *
+ * Packets: 3 per destination other than the sender; a message to oneself takes none.
+ *
+ * Not given: FIFO, and so no causality either: a second message, or its effect, may be settled where the first one has not
+ * arrived.  What a process has *delivered*, though, comes before all that this causes: whoever delivers m has passed its final
+ * timestamp, and DATA hands that on; and the destinations of m knew of it before anybody delivered it.
+ */
+#include "order/order.h"
+#include "queue/holdback.h"
+#include "queue/outbox.h"
+
+enum { DATA, PROPOSAL, FINAL };
+enum { FOR_ME = 1, ENDED = 2 }; /* the note of mine */
+enum { SETTLED = 1 };           /* the note of what is queued */
+
+static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}};
+
+/* Behind it:
+ *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing.  They end in
+ *   any order; what has ended stays until everything older has;
+ *   queue, a hold-back buffer keyed by timestamp: all messages that are for this process. */
+typedef struct {
+  busq_order_group group;
+  uint64_t clock;
+  uint32_t n_queued_own; /* Invariant: the messages in the queue that this process sent */
+  uint32_t unused;
+} skeen_state;
+
+static size_t queue_offset(const busq_order_group *group)
+{
+  return sizeof(skeen_state) + busq_outbox_size(group->waiting_max);
+}
+
+static uint32_t queue_max(const busq_order_group *group)
+{
+  return group->held_max + group->waiting_max;
+}
+
+static busq_outbox *mine_of(const skeen_state *self)
+{
+  return (busq_outbox *)(self + 1);
+}
+
+static busq_holdback *queue_of(const skeen_state *self)
+{
+  return (busq_holdback *)((char *)self + queue_offset(&self->group));
+}
+
+static size_t skeen_state_size(const busq_order_group *group)
+{
+  return queue_offset(group) + busq_holdback_size(queue_max(group));
+}
+
+static void skeen_init(void *state, const busq_order_group *group)
+{
+  skeen_state *self = state;
+  self->group = *group;
+  busq_outbox_init(mine_of(self), group->waiting_max);
+  busq_holdback_init(queue_of(self), queue_max(group));
+}
+
+static void pass(skeen_state *self, uint64_t timestamp)
+{
+  if (timestamp > self->clock)
+    self->clock = timestamp;
+}
+
+static busq_outbox_entry *find_mine(skeen_state *self, uint64_t message)
+{
+  busq_outbox *mine = mine_of(self);
+  for (uint32_t place = 0; place < mine->count; place++)
+    if (busq_outbox_at(mine, place)->message == message)
+      return busq_outbox_at(mine, place);
+  return NULL;
+}
+
+static void end(skeen_state *self, busq_outbox_entry *entry, busq_order_effects *effects)
+{
+  busq_outbox *mine = mine_of(self);
+  busq_do_done(effects, entry->message);
+  entry->note |= ENDED;
+  while (mine->count && busq_outbox_at(mine, 0)->note & ENDED)
+    busq_outbox_pop(mine);
+}
+
+static bool is_open(const busq_held_entry *entry, uint64_t message, uint32_t from)
+{
+  return entry->message == message && entry->from == from && !(entry->note & SETTLED);
+}
+
+/* What is to be settled mostly stands near the beginning: the queue is in the order of timestamps. */
+static void settle(skeen_state *self, uint64_t message, uint32_t from, uint64_t timestamp)
+{
+  busq_holdback *queue = queue_of(self);
+  uint32_t place = 0;
+  while (place < queue->count && !is_open(&queue->entries[place], message, from))
+    place++;
+  if (place == queue->count)
+    return;
+  busq_held_entry entry = busq_holdback_remove(queue, place);
+  entry.key = timestamp;
+  entry.note = SETTLED;
+  busq_holdback_insert(queue, entry);
+}
+
+static void advance(skeen_state *self, busq_order_effects *effects)
+{
+  busq_holdback *queue = queue_of(self);
+  while (queue->count && queue->entries[0].note & SETTLED && busq_effects_have_room(effects, 2)) {
+    const busq_held_entry first = busq_holdback_remove(queue, 0);
+    busq_do_deliver(effects, first.message);
+    if (first.from != self->group.self)
+      continue;
+    self->n_queued_own--;
+    end(self, find_mine(self, first.message), effects);
+  }
+}
+
+/* All proposals are in. */
+static void decide(skeen_state *self, busq_outbox_entry *entry, busq_order_effects *effects)
+{
+  pass(self, entry->stamp);
+  if (entry->note & FOR_ME)
+    settle(self, entry->message, self->group.self, entry->stamp);
+  else
+    end(self, entry, effects);
+}
+
+static int submit(skeen_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  busq_outbox *mine = mine_of(self);
+  if (busq_outbox_is_full(mine))
+    return BUSQ_FULL;
+  self->clock++;
+  busq_outbox_push(mine, (busq_outbox_entry){.message = message,
+                                             .stamp = self->clock,
+                                             .to = event->n_others,
+                                             .note = event->is_for_me ? FOR_ME : 0});
+  busq_do_sent(effects, message, NULL);
+  if (event->is_for_me) {
+    busq_holdback_insert(queue_of(self),
+                         (busq_held_entry){.key = self->clock, .message = message, .from = self->group.self});
+    self->n_queued_own++;
+  }
+  if (event->n_others)
+    busq_do_send(effects, BUSQ_TO_DESTINATIONS,
+                 (busq_order_packet){.message = message, .stamp = self->clock, .kind = DATA});
+  else
+    decide(self, busq_outbox_at(mine, mine->count - 1), effects);
+  return BUSQ_OK;
+}
+
+static int receive_data(skeen_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  busq_holdback *queue = queue_of(self);
+  if (queue->count - self->n_queued_own >= self->group.held_max)
+    return BUSQ_FULL;
+  pass(self, packet->stamp);
+  self->clock++;
+  busq_holdback_insert(queue,
+                       (busq_held_entry){.key = self->clock, .message = packet->message, .from = packet->from});
+  busq_do_send(effects, packet->from,
+               (busq_order_packet){.message = packet->message, .stamp = self->clock, .kind = PROPOSAL});
+  return BUSQ_OK;
+}
+
+static void receive_proposal(skeen_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  busq_outbox_entry *entry = find_mine(self, packet->message);
+  if (!entry || !entry->to)
+    return;
+  if (packet->stamp > entry->stamp)
+    entry->stamp = packet->stamp;
+  if (--entry->to)
+    return;
+  busq_do_send(effects, BUSQ_TO_DESTINATIONS,
+               (busq_order_packet){.message = packet->message, .stamp = entry->stamp, .kind = FINAL});
+  decide(self, entry, effects);
+}
+
+static int skeen_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  skeen_state *self = state;
+  const busq_order_packet *packet = &event->packet;
+  int result = BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUBMIT) {
+    result = submit(self, event, effects);
+  } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind == DATA) {
+    result = receive_data(self, packet, effects);
+  } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind == PROPOSAL) {
+    receive_proposal(self, packet, effects);
+  } else if (event->kind == BUSQ_ON_RECEIVE) {
+    pass(self, packet->stamp);
+    settle(self, packet->message, packet->from, packet->stamp);
+  }
+  if (result == BUSQ_OK)
+    advance(self, effects);
+  return result;
+}
+
+static bool skeen_verify(const void *state)
+{
+  const skeen_state *self = state;
+  busq_outbox *mine = mine_of(self);
+  const busq_holdback *queue = queue_of(self);
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine) || !busq_holdback_verify(queue))
+    return false;
+  uint32_t n_queued_own = 0;
+  for (uint32_t place = 0; place < queue->count; place++) {
+    n_queued_own += queue->entries[place].from == self->group.self;
+    if (queue->entries[place].key > self->clock)
+      return false;
+  }
+  uint32_t n_for_me = 0;
+  for (uint32_t place = 0; place < mine->count; place++) {
+    const busq_outbox_entry *entry = busq_outbox_at(mine, place);
+    const bool has_ended = entry->note & ENDED;
+    n_for_me += entry->note & FOR_ME && !has_ended;
+    if (entry->to >= self->group.n_processes || (has_ended && (entry->to || !place)))
+      return false;
+  }
+  return n_queued_own == self->n_queued_own && n_for_me == n_queued_own &&
+         queue->count - n_queued_own <= self->group.held_max;
+}
+
+static void skeen_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const skeen_state *self = state;
+  *gauge = (busq_order_gauge){.held = queue_of(self)->count - self->n_queued_own};
+  for (uint32_t place = 0; place < mine_of(self)->count; place++)
+    gauge->waiting += !(busq_outbox_at(mine_of(self), place)->note & ENDED);
+}
+
+const busq_order busq_order_skeen = {
+    .name = "skeen",
+    .promise = "total order, by proposed timestamps; only sender and destinations take part",
+    .source = "Garg, section 12.3.3",
+    .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .state_size = skeen_state_size,
+    .init = skeen_init,
+    .step = skeen_step,
+    .verify = skeen_verify,
+    .gauge = skeen_gauge,
+};

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Order "sync-naive": blocking sends, and acknowledgements that queue behind them (blog post on sender-side causal delivery, "The
+ * sender-side protocol").
+ *
+ *   submit m to j:        refused while an ACK is awaited; otherwise send DATA(m), await the ACK
+ *   receive DATA(m):      while an ACK is awaited, m waits in line; otherwise deliver m, send ACK
+ *   receive ACK:          the send is over; deliver what waits in line, and send its ACKs
+ *
+ * Guarantee: synchronous (no crown), hence causal and FIFO, as far as it goes: a process neither sends nor delivers between
+ * a send and its ACK, so the message can be drawn as a point in time, where it was delivered.
+ *
+ * Packets: 2.
+ *
+ * Not given: that it goes on.  Two processes that send to each other at the same time wait for each other for ever, and so does
+ * any circle of processes.  It is here to be caught.
+ */
+#include "order/order.h"
+#include "queue/outbox.h"
+
+enum { DATA, ACK };
+
+static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
+
+/* Behind it: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Everybody waits for the
+ * end of his send, so of every process there is one at most. */
+typedef struct {
+  busq_order_group group;
+  uint64_t awaited; /* the message whose ACK is awaited; 0: none */
+} sync_naive_state;
+
+static busq_outbox *line_of(const sync_naive_state *self)
+{
+  return (busq_outbox *)(self + 1);
+}
+
+static size_t sync_naive_state_size(const busq_order_group *group)
+{
+  return sizeof(sync_naive_state) + busq_outbox_size(group->n_processes - 1);
+}
+
+static void sync_naive_init(void *state, const busq_order_group *group)
+{
+  sync_naive_state *self = state;
+  self->group = *group;
+  busq_outbox_init(line_of(self), group->n_processes - 1);
+}
+
+static void serve_line(sync_naive_state *self, busq_order_effects *effects)
+{
+  busq_outbox *line = line_of(self);
+  while (!self->awaited && line->count && busq_effects_have_room(effects, 2)) {
+    const busq_outbox_entry first = busq_outbox_pop(line);
+    busq_do_deliver(effects, first.message);
+    busq_do_send(effects, first.to, (busq_order_packet){.message = first.message, .kind = ACK});
+  }
+}
+
+static int submit(sync_naive_state *self, const busq_order_event *event, busq_order_effects *effects)
+{
+  const uint64_t message = event->packet.message;
+  if (self->awaited)
+    return BUSQ_FULL;
+  if (event->is_for_me) {
+    busq_do_deliver_own(effects, message);
+    return BUSQ_OK;
+  }
+  self->awaited = message;
+  busq_do_sent(effects, message, NULL);
+  busq_do_send(effects, event->to, (busq_order_packet){.message = message, .kind = DATA});
+  return BUSQ_OK;
+}
+
+static int receive(sync_naive_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  busq_outbox *line = line_of(self);
+  if (packet->kind == ACK) {
+    if (packet->message != self->awaited)
+      return BUSQ_OK;
+    busq_do_done(effects, self->awaited);
+    self->awaited = 0;
+    return BUSQ_OK;
+  }
+  if (busq_outbox_is_full(line))
+    return BUSQ_FULL;
+  busq_outbox_push(line, (busq_outbox_entry){.message = packet->message, .to = packet->from});
+  return BUSQ_OK;
+}
+
+static int sync_naive_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  sync_naive_state *self = state;
+  int result = BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUBMIT)
+    result = submit(self, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    result = receive(self, &event->packet, effects);
+  if (result == BUSQ_OK)
+    serve_line(self, effects);
+  return result;
+}
+
+static bool sync_naive_verify(const void *state)
+{
+  const sync_naive_state *self = state;
+  busq_outbox *line = line_of(self);
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(line))
+    return false;
+  for (uint32_t place = 0; place < line->count; place++)
+    for (uint32_t before = 0; before < place; before++)
+      if (busq_outbox_at(line, before)->to == busq_outbox_at(line, place)->to)
+        return false;
+  return !self->awaited || busq_message_origin(self->awaited) == self->group.self;
+}
+
+static void sync_naive_gauge(const void *state, busq_order_gauge *gauge)
+{
+  const sync_naive_state *self = state;
+  *gauge = (busq_order_gauge){.waiting = self->awaited != 0, .held = line_of(self)->count};
+}
+
+const busq_order busq_order_sync_naive = {
+    .name = "sync-naive",
+    .promise = "synchronous, until two processes send to each other",
+    .source = "blog post on sender-side causal delivery: the deadlock",
+    .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_SYNCHRONOUS,
+    .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS | BUSQ_ORDER_LABORATORY,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .state_size = sync_naive_state_size,
+    .init = sync_naive_init,
+    .step = sync_naive_step,
+    .verify = sync_naive_verify,
+    .gauge = sync_naive_gauge,
+};

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The buffers of the protocols: output, hold-back, causal hold-back. */
+#include "check.h"
+#include "queue/causal_buffer.h"
+#include "queue/outbox.h"
+
+#define ROOM 12
+
+typedef struct {
+  _Alignas(8) char bytes[1024];
+} block;
+
+static busq_outbox *new_outbox(block *room)
+{
+  memset(room, 0, sizeof *room);
+  CHECK(busq_outbox_size(ROOM) <= sizeof *room);
+  busq_outbox_init((busq_outbox *)room->bytes, ROOM);
+  return (busq_outbox *)room->bytes;
+}
+
+static busq_holdback *new_holdback(block *room)
+{
+  memset(room, 0, sizeof *room);
+  CHECK(busq_holdback_size(ROOM) <= sizeof *room);
+  busq_holdback_init((busq_holdback *)room->bytes, ROOM);
+  return (busq_holdback *)room->bytes;
+}
+
+static void test_what_is_pushed_first_is_popped_first(void)
+{
+  block room;
+  busq_outbox *outbox = new_outbox(&room);
+  uint64_t pushed = 0;
+  uint64_t popped = 0;
+  for (int round = 0; round < 100; round++) {
+    while (!busq_outbox_is_full(outbox))
+      busq_outbox_push(outbox, (busq_outbox_entry){.message = ++pushed, .to = 3});
+    CHECK_EQUAL(busq_outbox_at(outbox, ROOM - 1)->message, pushed);
+    for (int i = 0; i < 5; i++)
+      CHECK_EQUAL(busq_outbox_pop(outbox).message, ++popped);
+    CHECK(busq_outbox_verify(outbox));
+  }
+}
+
+static void test_an_output_buffer_that_is_empty_again_looks_like_a_new_one(void)
+{
+  block used;
+  block fresh;
+  busq_outbox *outbox = new_outbox(&used);
+  for (uint64_t i = 1; i <= 7; i++)
+    busq_outbox_push(outbox, (busq_outbox_entry){.message = i, .stamp = i, .to = 1, .note = 2});
+  while (outbox->count)
+    busq_outbox_pop(outbox);
+  new_outbox(&fresh);
+  CHECK(memcmp(&used, &fresh, sizeof used) == 0);
+}
+
+static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in(uint64_t seed)
+{
+  check_chance chance = {seed};
+  block rooms[2];
+  for (int round = 0; round < 1000; round++) {
+    busq_held_entry entries[ROOM];
+    for (uint32_t i = 0; i < ROOM; i++)
+      entries[i] = (busq_held_entry){.key = check_below(&chance, 4), .message = i, .from = i};
+    for (int which = 0; which < 2; which++) {
+      busq_holdback *held = new_holdback(&rooms[which]);
+      for (uint32_t i = ROOM - 1; i > 0; i--) {
+        const uint32_t other = (uint32_t)(check_below(&chance, i + 1));
+        const busq_held_entry moved = entries[i];
+        entries[i] = entries[other];
+        entries[other] = moved;
+      }
+      for (uint32_t i = 0; i < ROOM; i++)
+        busq_holdback_insert(held, entries[i]);
+      CHECK(busq_holdback_is_full(held));
+      CHECK(busq_holdback_verify(held));
+      for (uint32_t i = 0; i < ROOM; i += 2)
+        busq_holdback_remove(held, busq_holdback_find(held, held->entries[0].key, held->entries[0].message));
+    }
+    CHECK(memcmp(&rooms[0], &rooms[1], sizeof rooms[0]) == 0);
+  }
+}
+
+static void test_what_is_not_held_is_not_found(void)
+{
+  block room;
+  busq_holdback *held = new_holdback(&room);
+  busq_holdback_insert(held, (busq_held_entry){.key = 5, .message = 2});
+  CHECK_EQUAL(busq_holdback_find(held, 5, 2), 0);
+  CHECK_EQUAL(busq_holdback_find(held, 5, 1), 1);
+  CHECK_EQUAL(busq_holdback_find(held, 5, 3), 1);
+  CHECK_EQUAL(busq_holdback_find(held, 6, 2), 1);
+}
+
+static void test_verify_notices_disorder_and_what_was_left_behind(void)
+{
+  block room;
+  busq_holdback *held = new_holdback(&room);
+  for (uint64_t key = 1; key <= 4; key++)
+    busq_holdback_insert(held, (busq_held_entry){.key = key, .message = key});
+  held->entries[2].key = 9;
+  CHECK(!busq_holdback_verify(held));
+  held->entries[2].key = 3;
+  CHECK(busq_holdback_verify(held));
+  held->count = 3;
+  CHECK(!busq_holdback_verify(held));
+}
+
+/* Everything of process 1 is deliverable once `open` is set; nothing else ever is. */
+static uint32_t rule(const void *context, const busq_held_entry *entry)
+{
+  const bool *open = context;
+  return entry->from == 1 && *open ? BUSQ_BLOCKER_NONE : 0;
+}
+
+static void test_only_those_who_waited_for_the_sender_are_looked_at_again(void)
+{
+  block room;
+  bool open = false;
+  busq_holdback *held = new_holdback(&room);
+  for (uint32_t from = 1; from <= 2; from++) {
+    busq_held_entry entry = {.key = from, .message = from, .from = from};
+    entry.note = rule(&open, &entry) + 1;
+    busq_holdback_insert(held, entry);
+  }
+  CHECK_EQUAL(busq_causal_ready(held), held->count);
+  open = true;
+  busq_causal_wake(held, 2, rule, &open);
+  CHECK_EQUAL(busq_causal_ready(held), held->count);
+  busq_causal_wake(held, 0, rule, &open);
+  CHECK_EQUAL(busq_causal_ready(held), 0);
+}
+
+int main(int n_arguments, char **arguments)
+{
+  check_begin();
+  const uint64_t seed = check_seed(n_arguments, arguments);
+  CHECK_RUN(test_what_is_pushed_first_is_popped_first);
+  CHECK_RUN(test_an_output_buffer_that_is_empty_again_looks_like_a_new_one);
+  CHECK_RUN(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in, seed);
+  CHECK_RUN(test_what_is_not_held_is_not_found);
+  CHECK_RUN(test_verify_notices_disorder_and_what_was_left_behind);
+  CHECK_RUN(test_only_those_who_waited_for_the_sender_are_looked_at_again);
+  return 0;
+}
