@@ -17,6 +17,6 @@ One file per question:
 
 from .lines import passed
 from .plan import WORKLOADS
-from .runner import available, run
+from .runner import available, run, run_orders
 
-__all__ = ["WORKLOADS", "available", "passed", "run"]
+__all__ = ["WORKLOADS", "available", "passed", "run", "run_orders"]

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
+from busq.ordered import Member, OrderedPeer
+from busq.orders import ORDERS as PROTOCOLS
 
-ORDERS = ("bus1",)
+ORDERS = ("bus1", *(name for name in PROTOCOLS if name != "bus1"))
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -32,7 +34,7 @@ _WAITS = {
 _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
-class Peer(_core.Port):
+class Peer(_core.Port, Member):
     """One member of a bus, with one queue.  Made by `Bus.join`.
 
     Any number of threads may send and receive on one peer.  A peer is a context manager that closes itself.
@@ -57,16 +59,6 @@ class Peer(_core.Port):
         if spin is not None:
             lib.busq_peer_set_spin(self._handle, *spin)
 
-    @property
-    def name(self) -> str:
-        """The name under which this peer joined."""
-        return self._name
-
-    @property
-    def bus(self) -> Bus:
-        """The bus that it joined."""
-        return self._bus
-
     def fileno(self) -> int:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
 
@@ -89,27 +81,6 @@ class Peer(_core.Port):
         """
         lib.busq_peer_close(self._handle)
 
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            try:
-                yield self.recv()
-            except ShutDown:
-                return
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<Peer {self._name!r} of bus {self._bus.name!r}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
-
 
 class Repairs(NamedTuple):
     """What `Bus.repair` did."""
@@ -128,6 +99,9 @@ class Bus:
         self._handle: Any = ffi.gc(handle, lib.busq_bus_free)
         self._name = name
         self._directory = os.path.abspath(directory)
+        facts = ffi.new("busq_bus_facts *")
+        _core.check(lib.busq_bus_examine(self._handle, facts))
+        self._order: str = ffi.string(facts.order).decode("utf-8", "replace")
 
     @classmethod
     def create(
@@ -143,10 +117,11 @@ class Bus:
     ) -> Bus:
         """Create a bus; its memory is reserved now.
 
-        Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol; `peers`, how many may be joined
-        at once; `capacity`, messages a queue holds before senders wait; `arena`, bytes for messages on their way, all
-        peers together, and the largest message; `permissions`, 0o600 or, for a group, 0o660; `exist_ok`, open the bus
-        if there is one of that name.
+        Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol, perhaps with options, as in
+        "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
+        bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, messages a
+        queue holds before senders wait; `arena`, bytes for messages on their way, all peers together, and the largest
+        message; `permissions`, 0o600 or, for a group, 0o660; `exist_ok`, open the bus if there is one of that name.
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError.  Cost: some milliseconds; arena + 16 bytes x
         peers x capacity of shared memory, and a little more.
@@ -157,10 +132,9 @@ class Bus:
         'doc-create'
         >>> busq.Bus.unlink("doc-create")
         """
-        if order not in ORDERS:
-            raise ValueError(f"order {order!r}: expected one of {', '.join(ORDERS)}")
         encoded = _core.encode_bus_name(name)
-        config = ffi.new("busq_config *")
+        order_text = ffi.new("char[]", _core.encode_bus_name(order))
+        config = ffi.new("busq_config *", {"order": order_text})
         try:
             config.peers, config.capacity, config.arena_bytes, config.permissions = peers, capacity, arena, permissions
         except OverflowError as error:
@@ -202,8 +176,13 @@ class Bus:
         """The name of the bus."""
         return self._name
 
+    @property
+    def order(self) -> str:
+        """The order that the bus was created with, and its options: "bus1", "lamport:ack=all"."""
+        return self._order
+
     def join(self, name: str, *, resume: bool = False, durable: bool = False) -> Peer:
-        """Join as a peer.
+        """Join as a peer.  On a bus of another order than bus1 that is an `OrderedPeer`, with the same methods.
 
         Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer
         that a dead or closed one of that name was: what it had not received comes now, what it had received with
@@ -212,7 +191,8 @@ class Bus:
         `Bus.remove` drops it.
 
         Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
-        come back; NoSpace if all peer slots are taken; ShutDown; ValueError.
+        come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume` or `durable` are asked
+        of another order than bus1.
 
         >>> import busq
         >>> with busq.Bus.create("doc-join") as bus, bus.join("alice") as alice:
@@ -223,7 +203,11 @@ class Bus:
         b'for later'
         >>> busq.Bus.unlink("doc-join")
         """
-        return Peer(self, name, resume=resume, durable=durable)
+        if self._order == "bus1":
+            return Peer(self, name, resume=resume, durable=durable)
+        if resume or durable:
+            raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
+        return cast(Peer, OrderedPeer(self, name, self._order))  # which it is but for its class
 
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it."""
@@ -235,7 +219,7 @@ class Bus:
         _core.check(lib.busq_bus_examine(self._raw(), facts))
         return {
             "name": self._name,
-            "order": "bus1",
+            "order": self._order,
             "capacity": facts.capacity,
             "peer_slots": facts.peers,
             "arena_bytes": facts.arena_bytes,

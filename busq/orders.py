@@ -38,6 +38,7 @@ class Order:
     "vector", "matrix").  `point_to_point`: a multicast is sent as one message per destination.  `fifo_channels`: it
     needs channels that keep the order.  `whole_group`: every process takes part in every message.  `rendezvous`: a
     send returns when the receiver has delivered.  `laboratory`: known to break or to get stuck, not for use.
+    `coordinated`: process 0 takes part in every message.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
     that carry the message.
     """
@@ -53,13 +54,14 @@ class Order:
     whole_group: bool
     rendezvous: bool
     laboratory: bool
+    coordinated: bool
     options: tuple[str, ...]
     kinds: tuple[str, ...]
     payload_kinds: frozenset[str]
 
 
 def _text(found: Any) -> str:
-    return ffi.string(found).decode() if found != ffi.NULL else ""  # type: ignore[union-attr]
+    return ffi.string(found).decode() if found != ffi.NULL else ""
 
 
 def _texts(ask: Callable[[int, int], Any], number: int) -> Iterator[str]:
@@ -84,6 +86,7 @@ def _table() -> Iterator[Order]:
             whole_group=bool(facts.traits & lib.BUSQ_ORDER_WHOLE_GROUP),
             rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
             laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),
+            coordinated=bool(facts.traits & lib.BUSQ_ORDER_COORDINATED),
             options=tuple(_texts(lib.busq_order_option_text, number)),
             kinds=kinds,
             payload_kinds=frozenset(

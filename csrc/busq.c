@@ -23,6 +23,11 @@ int busq_bus_shutdown(busq_bus *bus)
   return BUSQ_OK;
 }
 
+int busq_bus_is_shut_down(const busq_bus *bus)
+{
+  return busq_load_acquire(&bus->header->is_shut_down) != 0;
+}
+
 int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
 {
   *facts = (busq_bus_facts){
@@ -35,6 +40,7 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
   };
+  memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;
 }
 
@@ -83,6 +89,7 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
   facts->pid = self->pid;
   facts->incarnation = (uint32_t)(life >> 32);
+  facts->target = (uint64_t)facts->incarnation << 16 | slot;
   facts->joined_ns = self->joined_ns;
   facts->clock = busq_ring_clock(&ring);
   const uint64_t head = busq_load_acquire(&self->queue.head);

@@ -61,6 +61,7 @@ typedef struct {
   uint32_t capacity;    /* messages a queue holds before its senders wait */
   uint64_t arena_bytes; /* memory for messages on their way, all peers together; the largest payload */
   uint32_t permissions; /* mode bits of the file */
+  const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
 } busq_config;
 
 typedef struct {
@@ -72,6 +73,7 @@ typedef struct {
   uint64_t created_ns; /* CLOCK_REALTIME */
   uint32_t creator_pid;
   uint32_t is_shut_down;
+  char order[64]; /* "bus1", or what busq_order_read reads */
 } busq_bus_facts;
 
 typedef struct {
@@ -93,6 +95,7 @@ typedef struct {
   uint32_t waits_for;    /* the slot whose room or whose message it waits for */
   uint32_t state;        /* a busq_peer_state */
   uint32_t is_durable;
+  uint64_t target; /* what busq_peer_send takes */
 } busq_peer_facts;
 
 typedef enum {
@@ -139,6 +142,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
 void busq_bus_free(busq_bus *bus);
 int busq_bus_shutdown(busq_bus *bus);
+int busq_bus_is_shut_down(const busq_bus *bus);
 int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts);
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 
@@ -219,7 +223,8 @@ typedef enum {
   BUSQ_ORDER_FIFO_CHANNELS = 2,  /* it needs channels that keep the order */
   BUSQ_ORDER_WHOLE_GROUP = 4,    /* every process of the group takes part in every message */
   BUSQ_ORDER_RENDEZVOUS = 8,     /* a send returns when its receiver has delivered, not at once */
-  BUSQ_ORDER_LABORATORY = 16     /* known to break, or to get stuck: not for use */
+  BUSQ_ORDER_LABORATORY = 16,    /* known to break, or to get stuck: not for use */
+  BUSQ_ORDER_COORDINATED = 32    /* process 0 takes part in every message */
 } busq_order_trait;
 
 typedef enum { BUSQ_CLOCK_NONE = 0, BUSQ_CLOCK_VECTOR = 1, BUSQ_CLOCK_MATRIX = 2 } busq_order_clock_shape;
@@ -260,17 +265,26 @@ typedef enum {
   BUSQ_PROPERTY_CONSISTENT = 5, /* pairs of receivers that deliver two common messages in opposite orders */
   BUSQ_PROPERTY_TOTAL = 6,      /* messages on a cycle of the union of all receivers' orders */
   BUSQ_PROPERTY_RESENT = 7,     /* remark on the history: sends of a message beyond the one that counts */
-  BUSQ_PROPERTY_IMPOSSIBLE = 8  /* remark on the history: deliveries whose send could only have come after them */
+  BUSQ_PROPERTY_IMPOSSIBLE = 8, /* remark on the history: deliveries whose send could only have come after them */
+  BUSQ_PROPERTY_SYNCHRONOUS = 9, /* messages on a crown */
+  BUSQ_PROPERTY_C2 = 10,         /* deliveries that come causally after that of one which the same sender sent later */
+  BUSQ_PROPERTY_MYSTERIOUS = 11  /* messages on a crown of two */
 } busq_property;
 
-enum { BUSQ_N_PROPERTIES = 9, BUSQ_ALL_PROPERTIES = 511, BUSQ_WITNESS_STEPS = 64 };
+enum {
+  BUSQ_N_PROPERTIES = 12,
+  BUSQ_ALL_PROPERTIES = 4095,
+  BUSQ_BUS1_PROPERTIES = 511, /* the first nine: what bus1 promises, and the remarks */
+  BUSQ_WITNESS_MESSAGES = 8,
+  BUSQ_WITNESS_STEPS = 64
+};
 
 typedef enum { BUSQ_EVENT_DELIVER = 0, BUSQ_EVENT_SEND = 1 } busq_event_kind;
 
 typedef struct {
   uint64_t message;
   uint32_t process;
-  uint32_t unused;
+  uint32_t kind; /* a busq_event_kind: whether the process sent the message or delivered it */
 } busq_witness_step;
 
 /*
@@ -287,11 +301,16 @@ typedef struct {
  *               of the first
  *   resent      p[0] sent m[0], and the send that counts is another one, by p[1]
  *   impossible  p[0] delivered m[0], and p[1] could send it only after that
+ *   synchronous the send of each m[] comes before a delivery of the next one, that of the last before one of the first.
+ *               The steps show it: two and two, they are events of one process, the first before the second; each
+ *               second one has the same message as the first one of the next two
+ *   mysterious  the same, for m[0] and m[1]
+ *   c2          as causal, and the first step's message, if there are steps, is not m[0]
  */
 typedef struct {
-  uint64_t messages[2];
+  uint64_t messages[8];
   uint32_t processes[3];
-  uint32_t n_messages;
+  uint32_t n_messages; /* may exceed BUSQ_WITNESS_MESSAGES: then the rest was left out */
   uint32_t n_processes;
   uint32_t n_steps; /* may exceed BUSQ_WITNESS_STEPS: then the rest was left out */
   busq_witness_step steps[64];
@@ -308,7 +327,8 @@ typedef struct {
   uint64_t n_messages; /* distinct ones that were sent */
   uint64_t n_copies;   /* (message, destination) pairs */
   uint64_t n_deliveries;
-  busq_verdict verdicts[9]; /* by busq_property */
+  uint64_t n_shared; /* messages that more than one process delivered */
+  busq_verdict verdicts[12]; /* by busq_property */
 } busq_judgement;
 
 int busq_history_new(uint32_t n_processes, busq_history **historyp);
@@ -324,8 +344,352 @@ int busq_history_deliver(busq_history *history, uint32_t process, uint64_t messa
 int busq_history_append(busq_history *history, uint32_t process, size_t n_events, const uint8_t *kinds,
                         const uint64_t *messages, const uint32_t *destination_counts, const uint32_t *destinations,
                         size_t n_destinations);
+/* Reads a log back: its first `max` events at most; *countp says how many it has. */
+int busq_history_read(const busq_history *history, uint32_t process, size_t max, uint8_t *kinds, uint64_t *messages,
+                      size_t *countp);
+/* To whom a message was sent, ascending; none where it was not.  The memory belongs to the history, until it changes. */
+int busq_history_read_destinations(const busq_history *history, uint64_t message, const uint32_t **destinationsp,
+                                   uint32_t *countp);
+/* Its name in Python and on the command line; NULL for what is no property. */
+const char *busq_property_name(busq_property property);
 /* `properties` is a set of bits, 1 << property. */
 int busq_history_judge(const busq_history *history, uint32_t properties, busq_judgement *judgement);
+/* cffi: end */
+
+/* cffi: begin */
+/*
+ * A stage: the processes of one order, and a network on which somebody decides what arrives next (sim/stage.h).  A stage
+ * belongs to one thread at a time.
+ */
+typedef struct busq_stage busq_stage;
+
+enum { BUSQ_STAGE_NOTHING = 0xffffffff };
+
+typedef enum {
+  BUSQ_STAGE_SUBMIT = 0, /* the application asks for a message to be sent; peer: to whom, where that is one process */
+  BUSQ_STAGE_SENT = 1,
+  BUSQ_STAGE_SEND = 2,    /* a packet to peer */
+  BUSQ_STAGE_RECEIVE = 3, /* a packet from peer */
+  BUSQ_STAGE_DELIVER = 4,
+  BUSQ_STAGE_DROP = 5,
+  BUSQ_STAGE_DONE = 6,
+  BUSQ_STAGE_SECRET = 7, /* from now on the process may not send */
+  BUSQ_STAGE_OPEN = 8    /* and now it may again */
+} busq_stage_event_kind;
+
+/* Where there is no packet, kind of packet or peer, the field is BUSQ_STAGE_NOTHING; without a message that is 0. */
+typedef struct {
+  uint64_t message;
+  uint32_t step; /* the number of the call that caused it, from 1 */
+  uint32_t process;
+  uint32_t kind; /* a busq_stage_event_kind */
+  uint32_t packet;
+  uint32_t what; /* kind of packet */
+  uint32_t peer;
+} busq_stage_event;
+
+typedef struct {
+  uint64_t message;
+  uint64_t stamp;
+  uint32_t note;
+  uint32_t packet; /* its number */
+  uint32_t what;
+  uint32_t from;
+  uint32_t to;
+  uint32_t unused;
+} busq_stage_packet;
+
+typedef struct {
+  uint32_t processes;
+  uint32_t waiting_max; /* messages of its own that a process may keep waiting; more wait outside */
+  uint32_t held_max;    /* messages of others that it may hold back; more stay in flight */
+} busq_stage_config;
+
+typedef struct {
+  uint32_t is_point_to_point;
+  uint32_t is_fifo; /* only the oldest packet of each channel may arrive */
+  uint32_t n_kinds; /* of packets */
+  uint32_t n_calls; /* that decided something */
+  uint32_t n_events;
+  uint32_t n_packets;     /* in flight */
+  uint64_t n_alarms;      /* that have not gone off */
+  uint64_t n_undelivered; /* (message, destination) pairs */
+  uint64_t n_waiting;     /* submits that the order has not taken so far */
+} busq_stage_facts;
+
+typedef struct {
+  uint64_t n_alarms;
+  uint32_t n_submits; /* that the order has not taken so far */
+  uint32_t waiting;   /* messages of its own that wait to be sent */
+  uint32_t held;      /* messages of others that came and were not delivered so far */
+  uint32_t is_secret;
+} busq_stage_gauge;
+
+/* `order` as in "lamport:ack=all". */
+int busq_stage_new(const char *order, const busq_stage_config *config, busq_stage **stagep);
+void busq_stage_free(busq_stage *stage);
+/* *namep is the name of the message; where the order is point to point, each destination has a message of its own, and their
+ * names count up from it. */
+int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *destinations, uint32_t n_destinations,
+                      uint64_t *namep);
+/* BUSQ_FULL: the receiver has no room to hold the message back, and the packet stays in flight. */
+int busq_stage_receive(busq_stage *stage, uint32_t packet);
+/* The network loses a packet. */
+int busq_stage_lose(busq_stage *stage, uint32_t packet);
+/* An alarm of this process goes off. */
+int busq_stage_tick(busq_stage *stage, uint32_t process);
+/* Lets packets arrive in an order drawn from the seed until none is left, or none finds room, but not more than `limit`;
+ * *countp says how many.  Alarms go off when nothing else can happen and something is undelivered, or, if the stage is hasty,
+ * at any moment. */
+int busq_stage_run(busq_stage *stage, uint64_t seed, uint64_t limit, uint32_t is_hasty, uint64_t *countp);
+void busq_stage_examine(const busq_stage *stage, busq_stage_facts *facts);
+int busq_stage_examine_process(const busq_stage *stage, uint32_t process, busq_stage_gauge *gauge);
+/* "eager", "ack": what a kind of packet is called; NULL where there is none. */
+const char *busq_stage_kind_name(const busq_stage *stage, uint32_t what);
+/* Whether packets of this kind bring the message itself. */
+uint32_t busq_stage_kind_has_payload(const busq_stage *stage, uint32_t what);
+/* Both belong to the stage, until the next call that changes it. */
+const busq_stage_event *busq_stage_events(const busq_stage *stage);
+const busq_stage_packet *busq_stage_packets(const busq_stage *stage);
+/* Appends what was sent and delivered so far to a history of as many processes.  With is_whole, the copies of a multicast are
+ * one message, of the name of the first, sent when the first of them is. */
+int busq_stage_tell(const busq_stage *stage, uint32_t is_whole, busq_history *history);
+/* cffi: end */
+
+/* cffi: begin */
+/*
+ * The simulator: the processes of one order on a simulated network, driven by programs (sim/simulator.h, sim/network.h,
+ * sim/workload.h).  A simulation belongs to one thread at a time.  Shares are from 0 to 1.
+ */
+typedef struct busq_sim busq_sim;
+
+typedef enum {
+  BUSQ_SIM_RANDOM = 0,
+  BUSQ_SIM_HOTSPOT = 1,
+  BUSQ_SIM_RING = 2,
+  BUSQ_SIM_CLIENT_SERVER = 3,
+  BUSQ_SIM_TRACE = 4
+} busq_sim_workload;
+
+/* From begin to end no packet gets from one side to the other; what leaves meanwhile gets through at the end. */
+typedef struct {
+  uint64_t begin_ns;
+  uint64_t end_ns;
+  const uint32_t *side; /* the processes of one side */
+  uint32_t n_side;
+  uint32_t unused;
+} busq_sim_partition;
+
+/* What may go wrong on the network.  All zero: nothing does. */
+typedef struct {
+  uint64_t jitter_ns;     /* every packet takes up to so much longer, each time as likely as the others */
+  double reordered_share; /* of the packets are held up, so that later ones overtake them, */
+  uint64_t reordered_ns;  /* for up to so long */
+  double doubled_share;   /* of the packets come twice, */
+  uint64_t doubled_ns;    /* the second time up to so much later */
+  double lost_share;      /* of the packets never come; for orders that go on without them */
+  const busq_sim_partition *partitions;
+  uint32_t n_partitions;
+  uint32_t lets_copies_pass; /* the receiver does not throw away what comes twice: the order gets it twice */
+} busq_sim_faults;
+
+typedef struct {
+  const char *order; /* as in "lamport:ack=all" */
+  uint32_t processes;
+  uint32_t messages_per_process;
+  uint64_t interval_ns; /* between sends of a process */
+  uint32_t is_staggered; /* processes begin at random times within the first interval, not all at 0 */
+  uint32_t workload;     /* a busq_sim_workload */
+  double bandwidth_bytes_per_s; /* of the uplink that each process has */
+  uint64_t propagation_delay_ns;
+  uint32_t payload_bytes;
+  uint32_t header_bytes;  /* of packets with a payload */
+  uint32_t control_bytes; /* of packets without */
+  uint32_t clock_entry_bytes;
+  uint32_t fan_out;      /* destinations of each send */
+  uint32_t job_blocks_sends; /* a process sends nothing while a job of its own runs */
+  double hotspot_share;
+  double hotspot_draw;
+  double job_share; /* of the sends cause a job at whoever they are delivered to */
+  double job_mean_ns;
+  double job_spread_ns; /* 0: all take the mean; otherwise the standard deviation */
+  uint64_t patience_ns; /* of fifo:on_gap=skip, with a gap */
+  uint64_t seed;
+  busq_sim_faults faults;
+  /* A trace: send i leaves trace_senders[i] at trace_times_s[i], ascending and counted from the first, for
+   * trace_recipients[trace_starts[i] .. trace_starts[i + 1]).  They stay with the caller, unchanged, until the simulation is
+   * freed. */
+  uint64_t n_trace;
+  const double *trace_times_s;
+  const uint32_t *trace_senders;
+  const uint64_t *trace_starts;
+  const uint32_t *trace_recipients;
+  const uint64_t *trace_sizes_bytes;
+  /* Where not NULL: they are told what was sent and delivered; they outlive the simulation, and have as many processes. */
+  busq_history *copies; /* messages as the order knows them */
+  busq_history *wholes; /* multicasts: copies of one send have one name, (process << 32 | number of the send, from 1) */
+  uint32_t is_recorded; /* events are kept for busq_sim_events */
+  uint32_t unused;
+} busq_sim_config;
+
+typedef enum {
+  BUSQ_SIM_SUBMIT = 0,
+  BUSQ_SIM_SENT = 1,
+  BUSQ_SIM_SEND = 2,    /* a packet to peer */
+  BUSQ_SIM_RECEIVE = 3, /* a packet from peer */
+  BUSQ_SIM_DELIVER = 4,
+  BUSQ_SIM_DROP = 5,
+  BUSQ_SIM_DONE = 6,
+  BUSQ_SIM_SECRET = 7,
+  BUSQ_SIM_OPEN = 8,
+  BUSQ_SIM_JOB = 9,  /* begins; its time may lie ahead */
+  BUSQ_SIM_REST = 10 /* and ends, likewise */
+} busq_sim_event_kind;
+
+/* Where there is no packet, kind of packet or peer, the field is 0xffffffff; without a message that is 0. */
+typedef struct {
+  uint64_t time_ns;
+  uint64_t message;
+  uint64_t send; /* the multicast that the message is, or is a copy of: as in `wholes` */
+  uint32_t process;
+  uint32_t kind; /* a busq_sim_event_kind */
+  uint32_t packet;
+  uint32_t what; /* kind of packet */
+  uint32_t peer;
+  uint32_t unused;
+} busq_sim_event;
+
+typedef struct {
+  uint64_t events;     /* submits, arrivals, ticks, ends of jobs */
+  uint64_t now_ns;     /* of the last event */
+  uint64_t execution_ns; /* of the last event that was not an idle tick */
+  uint64_t sends;      /* of the programs, so far */
+  uint64_t messages;   /* that the order was given: with one destination each, where it is point to point */
+  uint64_t copies;     /* (message, destination) pairs */
+  uint64_t unsent;     /* messages that were submitted and never sent, and sends of programs that were not submitted */
+  uint64_t deliveries;
+  uint64_t dropped;
+  double latency_mean_ns; /* from the time of the send in its program to the delivery */
+  uint64_t latency_p50_ns;
+  uint64_t latency_p99_ns;
+  uint64_t latency_max_ns;
+  uint64_t jobs;
+  double job_start_mean_ns; /* of the times at which jobs began, from the beginning of the simulation */
+  double job_wait_mean_ns;  /* from the time of the send to the beginning of the job */
+  uint64_t secret_ns;        /* in which some process could not send; of all processes together */
+  uint64_t packets_lost;
+  uint64_t packets_doubled;
+  uint64_t packets_refused; /* copies that the order could not take */
+  uint32_t waiting_max;
+  uint32_t held_max;
+  uint32_t n_kinds; /* of packets */
+  uint32_t is_finished;
+} busq_sim_facts;
+
+/* `config` is copied, what it points to is not. */
+int busq_sim_new(const busq_sim_config *config, busq_sim **simp);
+void busq_sim_free(busq_sim *sim);
+/* Goes on for about so long; BUSQ_INTERRUPTED: call again, there is more to do. */
+int busq_sim_advance(busq_sim *sim, uint64_t slice_ns);
+void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts);
+/* Traffic by kind of packet: its name, and how much there was; BUSQ_EMPTY where there is no such kind. */
+int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep, uint64_t *packetsp, uint64_t *bytesp);
+/* What was recorded; belongs to the simulation, until it goes on. */
+const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp);
+/* To whom a message went, in the order given; belongs to the simulation. */
+int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t **destinationsp, uint32_t *countp);
+/* cffi: end */
+
+/* cffi: begin */
+/*
+ * Other orders, live (live/live.h): a member of the group of a bus that was created with an order.  What is said above about
+ * results, timeouts and threads holds here too.  Members are numbered by their slots.
+ */
+typedef struct busq_live busq_live;
+
+enum { BUSQ_LIVE_KINDS_MAX = 16 };
+
+typedef struct {
+  uint64_t shuffle_ns; /* packets are held back for up to so long, to reorder them; 0: not at all */
+  uint64_t shuffle_seed;
+} busq_live_options;
+
+typedef struct {
+  const void *data;
+  uint64_t size_bytes;
+  uint64_t name;      /* origin << 32 | number; where the order is point to point, each copy has its own */
+  uint64_t multicast; /* the same of the send that it belongs to */
+  void *entry;
+  uint32_t sender; /* the member that sent it */
+  uint32_t unused;
+} busq_live_message;
+
+/* The numbers of the messages that a send became. */
+typedef struct {
+  uint32_t first;
+  uint32_t last;
+} busq_live_ticket;
+
+typedef struct {
+  uint64_t multicasts_sent; /* sends of the application */
+  uint64_t messages_sent;   /* what the order sent for them */
+  uint64_t delivered;
+  uint64_t taken;    /* by the application */
+  uint64_t sent[16]; /* packets, by kind */
+  uint64_t received[16];
+  uint64_t credits_sent;
+  uint64_t credits_received;
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t dropped;      /* packets to members that are gone */
+  uint64_t dropped_late; /* messages that the order gave up */
+  uint64_t malformed;
+  uint64_t refused;        /* packets that waited for room in the order */
+  uint64_t thread_wakeups; /* of the progress thread: it slept, and was woken */
+  uint64_t recv_wakeups;   /* the same of threads that waited in a call */
+  uint64_t secret_ns;      /* in which it might receive, but not send */
+  uint32_t waiting_max;
+  uint32_t held_max;
+  uint32_t self;
+  uint32_t n_processes;
+} busq_live_facts;
+
+typedef enum { BUSQ_LIVE_SENT = 0, BUSQ_LIVE_DELIVERED = 1 } busq_live_event_kind;
+
+/* What the order did, in its own order. */
+typedef struct {
+  uint64_t message;
+  uint64_t multicast;
+  uint32_t kind;    /* a busq_live_event_kind */
+  uint32_t process; /* sent: to whom, one event for each; delivered: whose */
+} busq_live_event;
+
+/* `options` may be NULL. */
+int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const busq_live_options *options, busq_live **livep);
+/* Lingers for a second at most, until what is its own is on its way. */
+int busq_live_close(busq_live *live);
+void busq_live_free(busq_live *live);
+int busq_live_lookup(busq_live *live, const char *name, size_t name_bytes, uint32_t *processp);
+int busq_live_member_name(busq_live *live, uint32_t process, char *name, size_t *name_bytesp);
+/* Waits until everybody has joined without whom the order can do nothing; BUSQ_UNKNOWN_PEER says who is missing. */
+int busq_live_assemble(busq_live *live, int64_t timeout_ns);
+/* `ticket` may be NULL where the order is no rendezvous. */
+int busq_live_send(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data, size_t size_bytes,
+                   int64_t timeout_ns, busq_live_ticket *ticket);
+/* The second half of a send: where the order is a rendezvous, waits for its end.  BUSQ_FULL: the message is on its way. */
+int busq_live_finish(busq_live *live, const busq_live_ticket *ticket, int64_t timeout_ns);
+/* Each message that was received belongs to the caller until it is released, also when the member is gone by then. */
+int busq_live_recv(busq_live *live, busq_live_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
+void busq_live_release(const busq_live_message *message);
+int busq_live_fileno(busq_live *live, int *fdp);
+void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns);
+int busq_live_examine(busq_live *live, busq_live_facts *facts);
+/* From now on, what the order does is kept. */
+int busq_live_journal_start(busq_live *live);
+/* Events from that place on; *countp says how many there are, which may be more than `limit`. */
+int busq_live_journal(busq_live *live, uint64_t from, busq_live_event *events, uint64_t limit, uint64_t *countp);
+/* For demonstrations: what is sent to this member from now on is so long on its way. */
+int busq_live_delay(busq_live *live, uint32_t process, uint64_t delay_ns);
 /* cffi: end */
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-from busq.spec import PROPERTIES, REMARKS, History, Witness
+from busq.spec import CONDITIONS, PROPERTIES, REMARKS, History, Witness
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,19 @@ class Oracle:
     first: dict[tuple[int, int], int] = field(default_factory=dict)  # (receiver, message) -> index
     impossible: set[Place] = field(default_factory=set)
     after: dict[Place, set[Place]] = field(default_factory=dict)  # what each event happened before
+    claimed_after: dict[Place, set[Place]] = field(default_factory=dict)  # the same, impossible deliveries included
     counts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Judge at once."""
-        self.counts = dict.fromkeys(PROPERTIES + REMARKS, 0)
+        self.counts = dict.fromkeys(PROPERTIES + REMARKS + CONDITIONS, 0)
         for p, i, event in self.events():
             if event.to is not None and event.message in self.sends:
                 self.counts["resent"] += 1
             elif event.to is not None:
                 self.sends[event.message] = (p, i)
         self._judge_who_got_what()
+        self.claimed_after = self._closure()
         self.impossible = self._find_impossible()
         self.counts["impossible"] = len(self.impossible)
         self.after = self._closure()
@@ -103,6 +105,11 @@ class Oracle:
         self.counts["causal"] = len({(r, late) for r, late, _ in self.causal_faults()})
         self.counts["consistent"] = len({(p, q) for p, q, _, _ in self.disagreements()})
         self.counts["total"] = sum(len(component) for component in self.components())
+        self.counts["synchronous"] = sum(len(component) for component in self.crown_components())
+        self.counts["c1"] = len({(r, late) for r, late, _ in self.c1_faults()})
+        self.counts["c2"] = len({(r, late) for r, late, _ in self.c2_faults()})
+        self.counts["c3"] = self.counts["causal"]
+        self.counts["mysterious"] = len({m for m, _ in self.mysterious_faults()})
 
     def events(self) -> Iterator[tuple[int, int, Event]]:
         """Every event with its process and index."""
@@ -205,6 +212,61 @@ class Oracle:
             and self.sends[other] in self.after[self.sends[late]]
         }
 
+    def _faults_after_a_delivery(self) -> set[tuple[int, int, int]]:
+        """All (receiver, late message, other) where some delivery of the other happened before the late one's."""
+        return {
+            (r, late, other)
+            for r, late in self.first
+            if r in self.destinations(late)
+            for q, other in self.first
+            if other != late
+            and self._edge_to(q, self.first[q, other]) is not None
+            and (r, self.first[r, late]) in self.after[q, self.first[q, other]]
+        }
+
+    def c1_faults(self) -> set[tuple[int, int, int]]:
+        """s1 -> s2 and r2 -> r1: all (receiver, late message, the other one)."""
+        return self.fifo_faults() | {
+            (r, late, other)
+            for r, late, other in self._faults_after_a_delivery()
+            if self.sends[other] in self.after[self.sends[late]]
+        }
+
+    def c2_faults(self) -> set[tuple[int, int, int]]:
+        """s1 < s2 in one process and r2 -> r1: all (receiver, late message, the other one)."""
+        return self.fifo_faults() | {
+            (r, late, other)
+            for r, late, other in self._faults_after_a_delivery()
+            if self.sends[other][0] == self.sends[late][0] and self.sends[other][1] > self.sends[late][1]
+        }
+
+    def sent_before_delivery(self, *, are_logs_believed: bool = True) -> dict[int, set[int]]:
+        """Message -> the other messages of which some delivery happened after its send.
+
+        Where logs contradict each other, they are believed, or impossible deliveries left out.
+        """
+        after = self.claimed_after if are_logs_believed else self.after
+        places = {(q, i): m for (q, m), i in self.first.items() if m in self.sends}
+        return {
+            m: {
+                n
+                for place, n in places.items()
+                if n != m and place in after[self.sends[m]] and (are_logs_believed or place not in self.impossible)
+            }
+            for m in self.sends
+        }
+
+    def mysterious_faults(self) -> set[tuple[int, int]]:
+        """All (m, n) that were each sent before a delivery of the other."""
+        following = self.sent_before_delivery(are_logs_believed=False)
+        return {(m, n) for m in following for n in following[m] if m in following[n]}
+
+    def crown_components(self) -> list[frozenset[int]]:
+        """The sets of messages that lie on common crowns."""
+        following = self.sent_before_delivery()
+        reached = {m: _reach(following, m) for m in following}
+        return list({frozenset(n for n in reached[m] if m in reached[n]) for m in following if m in reached[m]})
+
     def disagreements(self) -> set[tuple[int, int, int, int]]:
         """All (p, q, m, n): p < q, p delivers m before n, q the other way around."""
         orders = [set(combinations(self.deliveries(r), 2)) for r in range(len(self.logs))]
@@ -266,7 +328,7 @@ def _distance(following: dict, start: object, goal: object) -> int:  # type: ign
 # ---- is a witness a real one? ----
 
 
-# How many messages and processes a witness names; who has steps.
+# How many messages and processes a witness names.
 _SHAPES = {
     "lost": (1, {2}),
     "duplicated": (1, {1}),
@@ -277,19 +339,28 @@ _SHAPES = {
     "total": (0, {0}),
     "resent": (1, {2}),
     "impossible": (1, {2}),
+    "c1": (2, {3}),
+    "c2": (2, {3}),
+    "c3": (2, {3}),
+    "mysterious": (2, {0}),
 }
+_HAVE_STEPS = ("causal", "total", "synchronous", "c1", "c2", "c3", "mysterious")
 
 
 def check_witness(oracle: Oracle, name: str, witness: Witness) -> None:
     """Assert that the witness says something that is true of the history, and a fault of this property."""
-    n_messages, n_processes = _SHAPES[name]
+    n_messages, n_processes = _SHAPES.get(name, (len(witness.messages), {0}))
     assert len(witness.messages) == n_messages
     assert len(witness.processes) in n_processes
-    assert name in ("causal", "total") or not witness.steps
+    assert name in _HAVE_STEPS or not witness.steps
     assert witness.steps_left_out == 0
+    assert witness.messages_left_out == 0
+    if name in ("synchronous", "mysterious"):
+        return _check_crown(oracle, name, witness)
     processes = [int(process.removeprefix("p")) for process in witness.processes]
     steps = [(message, int(process.removeprefix("p"))) for message, process in witness.steps]
     _CHECKS[name](oracle, list(witness.messages), processes, steps)
+    return None
 
 
 Steps = list[tuple[int, int]]
@@ -338,6 +409,45 @@ def _check_causal(oracle: Oracle, messages: list[int], processes: list[int], ste
         assert place not in oracle.impossible
     assert oracle.sends[other][0] == place[0]
     assert oracle.sends[other][1] > place[1]
+
+
+def _check_c2(oracle: Oracle, messages: list[int], processes: list[int], steps: Steps) -> None:
+    late = messages[0]
+    later = steps[0][0] if steps else messages[1]
+    assert (processes[0], late, later) in oracle.c2_faults()
+    assert processes[1:] == [oracle.sends[late][0], oracle.sends[messages[1]][0]]
+    place = oracle.sends[late]
+    for message, process in [*steps, (messages[1], processes[0])]:
+        assert message != late
+        assert oracle.sends[message][0] == place[0]
+        assert oracle.sends[message][1] > place[1]
+        place = (process, oracle.first[process, message])
+    assert place[1] < oracle.first[processes[0], late]
+
+
+def _check_crown(oracle: Oracle, name: str, witness: Witness) -> None:
+    crown = list(witness.messages)
+    following = oracle.sent_before_delivery(are_logs_believed=name == "synchronous")
+    assert len(set(crown)) == len(crown) >= 2
+    for message, other in zip(crown, crown[1:] + crown[:1], strict=True):
+        assert other in following[message]
+    if name == "synchronous":
+        components = oracle.crown_components()
+        mine = next(component for component in components if crown[0] in component)
+        assert len(mine) == min(map(len, components))
+        assert len(crown) == min(_distance(following, m, m) for m in mine)
+    # The steps lead around it, from one event to a later one of the same log, then to another event of that message.
+    assert len(witness.steps) == len(witness.kinds)
+    places = []
+    for kind, (message, process) in zip(witness.kinds, witness.steps, strict=True):
+        p = int(process.removeprefix("p"))
+        places.append(oracle.sends[message] if kind == "send" else (p, oracle.first[p, message]))
+        assert places[-1][0] == p
+    assert len(places) % 2 == 0
+    assert all(p == q and i < j for (p, i), (q, j) in zip(places[::2], places[1::2], strict=True))
+    met = [message for message, _ in witness.steps]
+    assert met[1::2] == met[2::2] + met[:1]
+    assert set(crown) <= set(met)
 
 
 def _check_consistent(oracle: Oracle, messages: list[int], processes: list[int], _: Steps) -> None:
@@ -395,19 +505,22 @@ _CHECKS = {
     "total": _check_total,
     "resent": _check_resent,
     "impossible": _check_impossible,
+    "c1": _check_causal,
+    "c2": _check_c2,
+    "c3": _check_causal,
 }
 
 
 # ---- histories at random ----
 
 
-def random_logs(rng: random.Random, *, is_honest: bool) -> list[Log]:
-    """A history of up to 5 processes and some 30 events.
+def random_logs(rng: random.Random, *, is_honest: bool, processes_max: int = 5) -> list[Log]:
+    """A history of some processes and some 30 events.
 
     An honest one could happen: messages arrive after they were sent, late, out of order, lost, twice or where they
     should not.  Otherwise the events are thrown together, and logs contradict each other.
     """
-    n = rng.randint(1, 5)
+    n = rng.randint(1, processes_max)
     return _play(rng, n) if is_honest else _throw(rng, n)
 
 

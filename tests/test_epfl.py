@@ -121,6 +121,19 @@ def components(following: dict[Message, set[Message]]) -> list[set[Message]]:
     return found
 
 
+def count_on_crowns(logs: Logs) -> int:
+    """How many messages lie on crowns: all events of a message are one point, and lead to the next event of the log."""
+    delivered = {message for log in logs.values() for message in deliveries(log)}
+    sent = {(process, int(line[2:])) for process, log in logs.items() for line in log.splitlines() if line[0] == "b"}
+    following: dict[Message, set[Message]] = {message: set() for message in delivered & sent}
+    for process, log in logs.items():
+        events = [tuple(map(int, line.split()[1:])) for line in log.splitlines()]
+        messages = [(process, event[0]) if len(event) == 1 else (event[0], event[1]) for event in events]
+        for message, successor in pairwise(m for m in messages if m in following):
+            following[message].add(successor)
+    return sum(len(component) for component in components(following) if len(component) > 1)
+
+
 def count_causal(logs: Logs) -> int:
     """Late deliveries, by vector clocks that are handed from log to log until all logs are read."""
     clock = {process: dict.fromkeys(logs, 0) for process in logs}
@@ -148,27 +161,34 @@ def count_causal(logs: Logs) -> int:
     return late
 
 
+def crowns(logs: Logs) -> dict[str, int]:
+    """Whoever broadcasts many messages at once crosses those of the others: nearly all of them are on crowns."""
+    count = count_on_crowns(logs)
+    assert count > 0
+    return {"synchronous": count}
+
+
 # ---- what is known about each run ----
 
 
 def test_dm_20201124_is_causal_and_nobody_agrees() -> None:
     logs = read("dm-20201124", "proc")
-    assert counts(logs) == {**CLEAN, "consistent": 45, "total": count_on_cycles(logs)}
+    assert counts(logs) == {**CLEAN, "consistent": 45, "total": count_on_cycles(logs), **crowns(logs)}
 
 
 def test_gi_20211114_is_causal_and_nobody_agrees() -> None:
     logs = read("gi-20211114", "proc")
-    assert counts(logs) == {**CLEAN, "consistent": 36, "total": count_on_cycles(logs)}
+    assert counts(logs) == {**CLEAN, "consistent": 36, "total": count_on_cycles(logs), **crowns(logs)}
 
 
 def test_sd_20211212_is_causal_and_nobody_agrees() -> None:
     logs = read("sd-20211212")
-    assert counts(logs) == {**CLEAN, "consistent": 3, "total": count_on_cycles(logs)}
+    assert counts(logs) == {**CLEAN, "consistent": 3, "total": count_on_cycles(logs), **crowns(logs)}
 
 
 def test_sd_20211211_was_cut_short() -> None:
     logs = read("sd-20211211")
-    assert counts(logs) == {**CLEAN, "lost": 4143, "consistent": 3, "total": count_on_cycles(logs)}
+    assert counts(logs) == {**CLEAN, "lost": 4143, "consistent": 3, "total": count_on_cycles(logs), **crowns(logs)}
     assert count_causal(logs) == 0
 
 
@@ -176,7 +196,7 @@ def test_dm_20201111_is_fifo_and_not_causal() -> None:
     logs = without_empty(read("dm-20201111", "proc"))
     assert len(logs) == 7
     assert count_causal(logs) == 3278
-    assert counts(logs) == {**CLEAN, "causal": 3278, "consistent": 21, "total": count_on_cycles(logs)}
+    assert counts(logs) == {**CLEAN, "causal": 3278, "consistent": 21, "total": count_on_cycles(logs), **crowns(logs)}
 
 
 def test_dm_20201111_lost_everything_for_three_that_wrote_no_log() -> None:
@@ -215,10 +235,11 @@ def test_mg_20211121_holds_two_runs() -> None:
         "causal": count_causal(first),
         "consistent": 10,
         "total": count_on_cycles(first),
+        **crowns(first),
     }
     second = read("mg-20211121", "proc")
     assert len(second) == 10
-    assert counts(second) == {**CLEAN, "lost": 566, "consistent": 40, "total": 150}
+    assert counts(second) == {**CLEAN, "lost": 566, "consistent": 40, "total": 150, **crowns(second)}
     assert count_causal(second) == 0
     assert count_on_cycles(second) == 150
 
@@ -233,4 +254,4 @@ def test_mg_20211121_mixed_is_found_out() -> None:
         len(set(deliveries(first[process])) & set(deliveries(second[process]))) for process in mixed
     )
     found = {name for name, verdict in verdicts.items() if not verdict.ok}
-    assert found == {"lost", "duplicated", "causal", "consistent", "total", "resent"}
+    assert found == {"lost", "duplicated", "causal", "consistent", "total", "synchronous", "resent"}

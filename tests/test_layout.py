@@ -40,7 +40,7 @@ PYTHON_ROOMS = [
     {"spark", "scenario"},
     {"host"},
     {"replay", "leftovers"},
-    {"doctor"},
+    {"doctor", "compare"},
     {"picture", "show"},
     {"diagram", "figures"},
     {"soak", "examples"},

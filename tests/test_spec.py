@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spec_oracle import Event, Log, Oracle, check_witness, parse, random_logs, to_history, transcribe
 
-from busq.spec import PROPERTIES, REMARKS, Facts, History, Verdict
+from busq.spec import CONDITIONS, PROPERTIES, REMARKS, Facts, History, Verdict
 
-EVERYTHING = PROPERTIES + REMARKS
+EVERYTHING = PROPERTIES + REMARKS + CONDITIONS
+STRICT = ("synchronous", *CONDITIONS)  # what most of these histories are not meant to show
 
 
 def judge(transcript: str) -> dict[str, Verdict]:
@@ -35,7 +36,7 @@ def judge_logs(logs: list[Log]) -> dict[str, Verdict]:
 
 
 def faults(verdicts: dict[str, Verdict]) -> dict[str, int]:
-    return {name: verdict.count for name, verdict in verdicts.items() if not verdict.ok}
+    return {name: verdict.count for name, verdict in verdicts.items() if not verdict.ok and name not in STRICT}
 
 
 # ---- good histories ----
@@ -262,8 +263,8 @@ def test_histories_at_random(seed: int) -> None:
     rng = random.Random(seed)
     seen = dict.fromkeys(EVERYTHING, 0)
     for i in range(3000):
-        for name in faults(judge_logs(random_logs(rng, is_honest=i % 2 == 0))):
-            seen[name] += 1
+        for name, verdict in judge_logs(random_logs(rng, is_honest=i % 2 == 0)).items():
+            seen[name] += not verdict.ok
     assert min(seen.values()) > 20, f"some faults hardly came up: {seen}"
 
 
@@ -397,6 +398,7 @@ def test_a_history_can_be_judged_while_it_grows() -> None:
 def test_only_what_is_asked_for() -> None:
     history = to_history(parse("p0: send 1 to p0; send 2 to p0; deliver 2; deliver 1"))
     assert list(history.judge(["total", "causal"])) == ["causal", "total"]
+    assert list(history.judge(["mysterious", "c2", "c1"])) == ["c1", "c2", "mysterious"]
     assert list(history.judge("fifo")) == ["fifo"]
     assert tuple(history.judge()) == PROPERTIES
     assert tuple(history.judge(REMARKS)) == REMARKS

@@ -26,7 +26,8 @@ enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
 
-/* Behind it: the hold-back buffer, keyed by (sender, how many of its messages for us there are up to this one).
+/* Behind it: the hold-back buffer, keyed by (sender, how many of its messages for us there are up to this one), with a place to spare
+ * for what nothing blocks, since others may wait for it.
  * Invariant: M[k][self] is the number of messages of k that were delivered here. */
 typedef struct {
   busq_order_group group;
@@ -57,14 +58,14 @@ static uint32_t *row_of(const matrix_state *self, uint32_t process)
 
 static size_t matrix_state_size(const busq_order_group *group)
 {
-  return clock_size(group) + busq_holdback_size(group->held_max);
+  return clock_size(group) + busq_holdback_size(group->held_max + 1);
 }
 
 static void matrix_init(void *state, const busq_order_group *group)
 {
   matrix_state *self = state;
   self->group = *group;
-  busq_holdback_init(held_of(self), group->held_max);
+  busq_holdback_init(held_of(self), group->held_max + 1);
 }
 
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
@@ -103,8 +104,6 @@ static int receive(matrix_state *self, const busq_order_event *event)
 {
   const busq_order_packet *packet = &event->packet;
   busq_holdback *held = held_of(self);
-  if (busq_holdback_is_full(held))
-    return BUSQ_FULL;
   const uint32_t number = event->world->row(event->world, packet->message, packet->from)[self->group.self];
   if (number <= row_of(self, packet->from)[self->group.self])
     return BUSQ_CORRUPT;
@@ -112,6 +111,8 @@ static int receive(matrix_state *self, const busq_order_event *event)
   busq_held_entry entry = {.message = packet->message, .from = packet->from};
   entry.key = (uint64_t)packet->from << 32 | number;
   entry.note = blocker(&context, &entry) + 1;
+  if (held->count >= self->group.held_max && entry.note)
+    return BUSQ_FULL;
   busq_holdback_insert(held, entry);
   return BUSQ_OK;
 }

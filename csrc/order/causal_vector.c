@@ -20,7 +20,8 @@ enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
 
-/* Behind it: the hold-back buffer, keyed by (sender, its number). */
+/* Behind it: the hold-back buffer, keyed by (sender, its number), with a place to spare for what nothing blocks, since others may wait
+ * for it. */
 typedef struct {
   busq_order_group group;
   uint32_t clock[]; /* n: broadcasts of each process that were delivered here, or sent */
@@ -43,14 +44,14 @@ static busq_holdback *held_of(const vector_state *self)
 
 static size_t vector_state_size(const busq_order_group *group)
 {
-  return clock_size(group) + busq_holdback_size(group->held_max);
+  return clock_size(group) + busq_holdback_size(group->held_max + 1);
 }
 
 static void vector_init(void *state, const busq_order_group *group)
 {
   vector_state *self = state;
   self->group = *group;
-  busq_holdback_init(held_of(self), group->held_max);
+  busq_holdback_init(held_of(self), group->held_max + 1);
 }
 
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
@@ -82,8 +83,6 @@ static int receive(vector_state *self, const busq_order_event *event)
 {
   const busq_order_packet *packet = &event->packet;
   busq_holdback *held = held_of(self);
-  if (busq_holdback_is_full(held))
-    return BUSQ_FULL;
   const vector_context context = {self, event->world};
   const uint64_t number = event->world->vector(event->world, packet->message)[packet->from];
   if (number <= self->clock[packet->from])
@@ -91,6 +90,8 @@ static int receive(vector_state *self, const busq_order_event *event)
   busq_held_entry entry = {.message = packet->message, .from = packet->from};
   entry.key = (uint64_t)packet->from << 33 | number << 1 | event->is_for_me;
   entry.note = blocker(&context, &entry) + 1;
+  if (held->count >= self->group.held_max && entry.note)
+    return BUSQ_FULL;
   busq_holdback_insert(held, entry);
   return BUSQ_OK;
 }

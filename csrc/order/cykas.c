@@ -104,12 +104,14 @@ static void pump(cykas_state *self, busq_order_effects *effects)
   }
 }
 
-/* What is acknowledged at the front of the window leaves it, and may be told if it was a secret. */
+/* What is acknowledged at the front of the window leaves it, and may be told if it was a secret.  It is done only now, so that
+ * there is room for as many messages as are not done. */
 static void tell(cykas_state *self, busq_order_effects *effects)
 {
-  while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && busq_effects_have_room(effects, 1)) {
+  while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(&self->ring);
     self->n_sent--;
+    busq_do_done(effects, first.message);
     if (first.note & WAS_EAGER)
       busq_do_send(effects, first.to, (busq_order_packet){.message = first.message, .kind = YCT});
   }
@@ -127,20 +129,19 @@ static int submit(cykas_state *self, const busq_order_event *event, busq_order_e
   return BUSQ_OK;
 }
 
-static int receive_ack(cykas_state *self, uint32_t from, busq_order_effects *effects)
+static int receive_ack(cykas_state *self, uint32_t from)
 {
   busq_outbox_entry *entry = unacked_to(self, from);
   if (!entry)
     return BUSQ_CORRUPT;
   entry->note |= IS_ACKED;
-  busq_do_done(effects, entry->message);
   return BUSQ_OK;
 }
 
 static int receive(cykas_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   if (packet->kind == ACK)
-    return receive_ack(self, packet->from, effects);
+    return receive_ack(self, packet->from);
   if (packet->kind == YCT) {
     if (self->mode == 0)
       return BUSQ_CORRUPT;

@@ -117,6 +117,8 @@ static int receive(fifo_state *self, const busq_order_packet *packet, busq_order
     deliver_from(self, busq_holdback_place(held, key_of(packet->from, number), 0), effects);
     return BUSQ_OK;
   }
+  if (busq_holdback_find(held, key_of(packet->from, number), packet->message) < held->count)
+    return BUSQ_CORRUPT; /* a copy of what is held back: it would stay for ever */
   if (busq_holdback_is_full(held))
     return BUSQ_FULL;
   busq_holdback_insert(
@@ -142,11 +144,13 @@ static void tick(fifo_state *self, busq_order_effects *effects)
 {
   busq_holdback *held = held_of(self);
   self->is_alarm_set = 0;
-  for (uint32_t place = 0; place < held->count; place = busq_holdback_place(held, key_of(held->entries[place].from + 1, 0), 0)) {
+  uint32_t place = 0;
+  while (place < held->count) {
     busq_held_entry *first = &held->entries[place];
     if (first->note)
       *delivered_from(self, first->from) = (uint32_t)first->key - 1;
     first->note = 1;
+    place = busq_holdback_place(held, key_of(first->from + 1, 0), 0);
   }
   set_alarm(self, effects);
   deliver_all(self, effects);

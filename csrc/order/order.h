@@ -15,7 +15,8 @@
  *   2. calls step for every event, and performs the effects in their order;
  *   3. while effects.is_cut says that there was more to do than room to say it, calls step again with BUSQ_ON_MORE, before
  *      any other event.
- * Whatever a step refuses has changed nothing: BUSQ_FULL, no room to keep the message; BUSQ_CORRUPT, a packet that no process of
+ * Whatever a step refuses has changed nothing: BUSQ_FULL, no room to keep the message (at a submit, while waiting_max messages are
+ * not done; under a rendezvous perhaps while one is not); BUSQ_CORRUPT, a packet that no process of
  * this order sends.  Drivers call busq_order_step, which refuses what makes no sense under any order.
  *
  * Messages and packets.  A message is what an application submits; its name is (origin << 32 | number), numbers counting from 1
@@ -118,12 +119,14 @@ typedef struct {
   uint32_t option;
 } busq_order_option_name;
 
-/* Every state begins with its group.  Invariant: self < n_processes. */
+/* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this process, or what
+ * is refused may be what everything else waits for; fifo, causal-vector and causal-matrix get on with 1.
+ * Invariant: self < n_processes. */
 typedef struct {
   uint32_t n_processes;
   uint32_t self;
-  uint32_t waiting_max; /* messages of one's own that may wait to be sent, or for their end */
-  uint32_t held_max;    /* messages of others that may be held back */
+  uint32_t waiting_max; /* messages of one's own that may be between their submit and BUSQ_DO_DONE */
+  uint32_t held_max;    /* messages of others that may be held back; see below */
   uint32_t options;     /* busq_order_option */
   uint32_t unused;
   uint64_t patience_ns; /* before a gap is skipped */
@@ -136,7 +139,7 @@ typedef struct {
 
 /* How a state looks from outside, for measurements and pictures. */
 typedef struct {
-  uint32_t waiting; /* messages of one's own that wait to be sent */
+  uint32_t waiting; /* messages of one's own that wait to be sent, or for their end */
   uint32_t held;    /* messages of others that came and were not delivered so far */
   bool is_secret;   /* it may receive and work, but not send */
 } busq_order_gauge;
@@ -154,7 +157,7 @@ typedef struct {
   size_t (*state_size)(const busq_order_group *group);
   void (*init)(void *state, const busq_order_group *group);
   int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
-  bool (*verify)(const void *state);
+  bool (*verify)(const void *state); /* whether the state is sound; to be asked between events, not before a BUSQ_ON_MORE */
   void (*gauge)(const void *state, busq_order_gauge *gauge);
 } busq_order;
 

@@ -25,14 +25,13 @@
 #include "queue/outbox.h"
 
 enum { DATA, PROPOSAL, FINAL };
-enum { FOR_ME = 1, ENDED = 2 }; /* the note of mine */
-enum { SETTLED = 1 };           /* the note of what is queued */
+enum { SETTLED = 1 }; /* the note of what is queued */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}};
 
 /* Behind it:
- *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing.  They end in
- *   any order; what has ended stays until everything older has;
+ *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing, `note` whether
+ *   it is for this process too;
  *   queue, a hold-back buffer keyed by timestamp: all messages that are for this process. */
 typedef struct {
   busq_order_group group;
@@ -80,22 +79,19 @@ static void pass(skeen_state *self, uint64_t timestamp)
     self->clock = timestamp;
 }
 
-static busq_outbox_entry *find_mine(skeen_state *self, uint64_t message)
+/* Its place in mine, or beyond the last one. */
+static uint32_t find_mine(const skeen_state *self, uint64_t message)
 {
   busq_outbox *mine = mine_of(self);
-  for (uint32_t place = 0; place < mine->count; place++)
-    if (busq_outbox_at(mine, place)->message == message)
-      return busq_outbox_at(mine, place);
-  return NULL;
+  uint32_t place = 0;
+  while (place < mine->count && busq_outbox_at(mine, place)->message != message)
+    place++;
+  return place;
 }
 
-static void end(skeen_state *self, busq_outbox_entry *entry, busq_order_effects *effects)
+static void end(skeen_state *self, uint32_t place, busq_order_effects *effects)
 {
-  busq_outbox *mine = mine_of(self);
-  busq_do_done(effects, entry->message);
-  entry->note |= ENDED;
-  while (mine->count && busq_outbox_at(mine, 0)->note & ENDED)
-    busq_outbox_pop(mine);
+  busq_do_done(effects, busq_outbox_remove(mine_of(self), place).message);
 }
 
 static bool is_open(const busq_held_entry *entry, uint64_t message, uint32_t from)
@@ -132,13 +128,14 @@ static void advance(skeen_state *self, busq_order_effects *effects)
 }
 
 /* All proposals are in. */
-static void decide(skeen_state *self, busq_outbox_entry *entry, busq_order_effects *effects)
+static void decide(skeen_state *self, uint32_t place, busq_order_effects *effects)
 {
+  const busq_outbox_entry *entry = busq_outbox_at(mine_of(self), place);
   pass(self, entry->stamp);
-  if (entry->note & FOR_ME)
+  if (entry->note)
     settle(self, entry->message, self->group.self, entry->stamp);
   else
-    end(self, entry, effects);
+    end(self, place, effects);
 }
 
 static int submit(skeen_state *self, const busq_order_event *event, busq_order_effects *effects)
@@ -151,7 +148,7 @@ static int submit(skeen_state *self, const busq_order_event *event, busq_order_e
   busq_outbox_push(mine, (busq_outbox_entry){.message = message,
                                              .stamp = self->clock,
                                              .to = event->n_others,
-                                             .note = event->is_for_me ? FOR_ME : 0});
+                                             .note = event->is_for_me});
   busq_do_sent(effects, message, NULL);
   if (event->is_for_me) {
     busq_holdback_insert(queue_of(self),
@@ -162,7 +159,7 @@ static int submit(skeen_state *self, const busq_order_event *event, busq_order_e
     busq_do_send(effects, BUSQ_TO_DESTINATIONS,
                  (busq_order_packet){.message = message, .stamp = self->clock, .kind = DATA});
   else
-    decide(self, busq_outbox_at(mine, mine->count - 1), effects);
+    decide(self, mine->count - 1, effects);
   return BUSQ_OK;
 }
 
@@ -182,8 +179,9 @@ static int receive_data(skeen_state *self, const busq_order_packet *packet, busq
 
 static void receive_proposal(skeen_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
-  busq_outbox_entry *entry = find_mine(self, packet->message);
-  if (!entry || !entry->to)
+  const uint32_t place = find_mine(self, packet->message);
+  busq_outbox_entry *entry = busq_outbox_at(mine_of(self), place);
+  if (place == mine_of(self)->count || !entry->to)
     return;
   if (packet->stamp > entry->stamp)
     entry->stamp = packet->stamp;
@@ -191,7 +189,7 @@ static void receive_proposal(skeen_state *self, const busq_order_packet *packet,
     return;
   busq_do_send(effects, BUSQ_TO_DESTINATIONS,
                (busq_order_packet){.message = packet->message, .stamp = entry->stamp, .kind = FINAL});
-  decide(self, entry, effects);
+  decide(self, place, effects);
 }
 
 static int skeen_step(void *state, const busq_order_event *event, busq_order_effects *effects)
@@ -230,9 +228,8 @@ static bool skeen_verify(const void *state)
   uint32_t n_for_me = 0;
   for (uint32_t place = 0; place < mine->count; place++) {
     const busq_outbox_entry *entry = busq_outbox_at(mine, place);
-    const bool has_ended = entry->note & ENDED;
-    n_for_me += entry->note & FOR_ME && !has_ended;
-    if (entry->to >= self->group.n_processes || (has_ended && (entry->to || !place)))
+    n_for_me += entry->note;
+    if (entry->to >= self->group.n_processes || (!entry->to && !entry->note))
       return false;
   }
   return n_queued_own == self->n_queued_own && n_for_me == n_queued_own &&
@@ -242,9 +239,7 @@ static bool skeen_verify(const void *state)
 static void skeen_gauge(const void *state, busq_order_gauge *gauge)
 {
   const skeen_state *self = state;
-  *gauge = (busq_order_gauge){.held = queue_of(self)->count - self->n_queued_own};
-  for (uint32_t place = 0; place < mine_of(self)->count; place++)
-    gauge->waiting += !(busq_outbox_at(mine_of(self), place)->note & ENDED);
+  *gauge = (busq_order_gauge){.waiting = mine_of(self)->count, .held = queue_of(self)->count - self->n_queued_own};
 }
 
 const busq_order busq_order_skeen = {

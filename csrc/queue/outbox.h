@@ -67,6 +67,16 @@ static inline busq_outbox_entry busq_outbox_pop(busq_outbox *outbox)
   return entry;
 }
 
+/* Takes an entry out of the middle; those before it move up.  O(place). */
+static inline busq_outbox_entry busq_outbox_remove(busq_outbox *outbox, uint32_t place)
+{
+  const busq_outbox_entry entry = *busq_outbox_at(outbox, place);
+  for (; place > 0; place--)
+    *busq_outbox_at(outbox, place) = *busq_outbox_at(outbox, place - 1);
+  busq_outbox_pop(outbox);
+  return entry;
+}
+
 static inline bool busq_outbox_verify(const busq_outbox *outbox)
 {
   if (outbox->count > outbox->max || (outbox->head >= outbox->max && outbox->max) || (!outbox->count && outbox->head))

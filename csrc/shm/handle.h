@@ -34,6 +34,7 @@ struct busq_bus {
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
   uint32_t fork_generation;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
 };
 
 /* A message that can be delivered now; sizes and pointers were checked. */

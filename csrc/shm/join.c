@@ -53,11 +53,19 @@ static busq_peer *peer_new(busq_bus *bus)
 
 /* ---- a slot of its own ---- */
 
+/* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
+static bool slot_is_spent(const busq_bus *bus, uint32_t slot)
+{
+  return strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0;
+}
+
 /* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
  * memory, and what is durable waits for its own peer. */
 static bool slot_make_free(busq_bus *bus, uint32_t slot)
 {
   busq_life_bury(bus, slot);
+  if (slot_is_spent(bus, slot))
+    return false;
   return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_life_leaves_messages(bus, slot) &&
          busq_arena_reclaim(bus, slot) == 0;
 }
@@ -129,7 +137,11 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
 {
   busq_bus *bus = peer->bus;
   uint32_t n_held;
-  if (!slot_find(grave, &peer->slot, &n_held))
+  const bool is_found = slot_find(grave, &peer->slot, &n_held);
+  if (!is_found && strcmp(bus->order, "bus1") != 0)
+    return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots, and with order %s each of them is given once; create the bus with more peers",
+                      bus->name, bus->geometry.peers, bus->order);
+  if (!is_found)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
                       bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
   int result = busq_arena_init(&peer->arena, bus, peer->slot);

@@ -15,8 +15,9 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 2u
+#define BUSQ_LAYOUT_VERSION 3u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
+#define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
 #define BUSQ_LAYOUT_CAPACITY_MAX (UINT32_C(1) << 26)
 #define BUSQ_LAYOUT_ARENA_BYTES_MIN UINT64_C(4096)
@@ -50,6 +51,7 @@ typedef struct {
   uint64_t created_ns;
   uint32_t creator_pid;
   uint32_t permissions;
+  char order[BUSQ_LAYOUT_ORDER_BYTES]; /* ends with NUL; "bus1", or an order of order/order.h with its options */
   uint64_t checksum; /* of everything above but `state` */
   /* Read by everybody at every call, written almost never. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/time.h"
+#include "order/order.h"
 #include "shm/handle.h"
 #include "shm/life.h"
 #include <errno.h>
@@ -127,6 +128,17 @@ void busq_bus_free(busq_bus *bus)
 
 /* ---- creating ---- */
 
+/* The order's name, with options, is kept as it was written. */
+static int region_check_order(const char *order)
+{
+  uint32_t options;
+  if (!order || strcmp(order, "bus1") == 0)
+    return BUSQ_OK;
+  if (strlen(order) >= BUSQ_LAYOUT_ORDER_BYTES)
+    return busq_error(BUSQ_INVALID, "order \"%.80s\": expected less than %u bytes", order, BUSQ_LAYOUT_ORDER_BYTES);
+  return busq_order_parse(order, &options) ? BUSQ_OK : BUSQ_INVALID;
+}
+
 static int region_check_config(const busq_config *config, busq_geometry *geometry)
 {
   if (config->permissions != 0600 && config->permissions != 0660)
@@ -137,7 +149,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
                       config->peers, config->capacity, (unsigned long long)config->arena_bytes, BUSQ_LAYOUT_PEERS_MAX,
                       BUSQ_LAYOUT_CAPACITY_MAX, (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MIN,
                       (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MAX);
-  return BUSQ_OK;
+  return region_check_order(config->order);
 }
 
 static int region_reserve(busq_bus *bus, const char *directory)
@@ -177,6 +189,7 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   header->created_ns = busq_time_wall_ns();
   header->creator_pid = (uint32_t)getpid();
   header->permissions = config->permissions;
+  memcpy(header->order, bus->order, sizeof header->order);
   if (getrandom(header->generation, sizeof header->generation, 0) != sizeof header->generation)
     return busq_error_system("can't draw the generation of bus \"%s\"", bus->name);
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
@@ -228,6 +241,7 @@ int busq_bus_create(const char *directory, const char *name, const busq_config *
   if (!bus)
     return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
   bus->geometry = geometry;
+  snprintf(bus->order, sizeof bus->order, "%s", config->order ? config->order : "bus1");
   result = region_open_directory(directory, &bus->directory_fd);
   /* A name that is taken is the likeliest failure, and need not cost a reservation; the link below decides. */
   if (!result && faccessat(bus->directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
@@ -295,6 +309,9 @@ static int region_check_header(const busq_bus *bus, const busq_header *header, u
                       header->state);
   if (header->checksum != busq_header_checksum(header))
     return busq_error(BUSQ_CORRUPT, "the header of bus \"%s\" is damaged: remove it and create it again", bus->name);
+  if (!memchr(header->order, '\0', sizeof header->order))
+    return busq_error(BUSQ_CORRUPT, "the order in the header of bus \"%s\" does not end: remove it and create it again",
+                      bus->name);
   const busq_geometry *found = &header->geometry;
   if (!busq_geometry_compute(&expected, found->peers, found->capacity, found->arena_bytes) ||
       memcmp(&expected, found, sizeof expected) != 0)
@@ -336,6 +353,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
     result = region_read_header(bus, &header, (uint64_t)status.st_size);
   if (!result) {
     bus->geometry = header.geometry;
+    memcpy(bus->order, header.order, sizeof bus->order);
     result = bus_map(bus);
   }
   if (result)

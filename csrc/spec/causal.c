@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Causal order, by vector clocks.
+ * Causal order (and the chapter's C2), by vector clocks.
  *
  * A delivery of m is late exactly when the receiver's clock, joined from the clocks of what it delivered before,
  * already covers the send of m.  The clock's own component counts only what came back by deliveries, not what the
  * process itself has sent since: having sent a message is no reason why its arrival at oneself should be late.
+ *
+ * C2 asks for less: the late message must have been overtaken by a later one of its own sender, of which news came
+ * from anywhere.  A process's component of the clock is its latest send that was delivered in the past of the clock's
+ * owner, because every chain that leaves a process leaves it by a message.  So C2 is broken exactly when that send is a
+ * later one than m's, and the only difference is where m itself brought the news, to another of its receivers.
  *
  * The events are visited in a linear extension of "happened before", without timestamps: a process advances until it
  * meets a delivery whose message was not sent yet, then the sender is advanced to that send first, and so on down a
@@ -37,13 +42,22 @@ typedef struct {
   uint32_t goal; /* the place in its log before which it has to arrive */
 } errand;
 
+/* What counts as late. */
+typedef struct {
+  busq_property property;
+  uint32_t first_news;  /* who may have brought the news: 0, the message itself too; 1, only later ones of its sender */
+  uint32_t *first_late; /* by process: place of its first late delivery that is no FIFO fault */
+} lateness;
+
+enum { LATE_CAUSAL, LATE_C2, N_LATE };
+
 typedef struct {
   busq_spec_case *c;
   uint32_t n_processes;
+  lateness late[N_LATE];
   size_t stride;           /* of the clocks, a multiple of 8: short loops without a rest */
   uint32_t *clocks;        /* by process */
   uint32_t *cursors;       /* by process: the next event */
-  uint32_t *first_late;    /* by process: place of its first late delivery that is no FIFO fault */
   uint32_t *stack_heights; /* by process: 1 + where it stands on the stack */
   errand *stack;
   uint32_t stack_size;
@@ -60,14 +74,18 @@ static int walk_init(walk *w, busq_spec_case *c)
   *w = (walk){.c = c, .n_processes = n, .stride = BUSQ_ALIGN_UP((size_t)n, (size_t)8)};
   w->clocks = calloc(n * w->stride + 1, sizeof *w->clocks);
   w->cursors = calloc(n + (size_t)1, sizeof *w->cursors);
-  w->first_late = malloc((n + (size_t)1) * sizeof *w->first_late);
+  w->late[LATE_CAUSAL] = (lateness){.property = BUSQ_PROPERTY_CAUSAL, .first_news = 0};
+  w->late[LATE_C2] = (lateness){.property = BUSQ_PROPERTY_C2, .first_news = 1};
+  for (int kind = 0; kind < N_LATE; kind++)
+    w->late[kind].first_late = malloc((n + (size_t)1) * sizeof *w->late[kind].first_late);
   w->stack_heights = calloc(n + (size_t)1, sizeof *w->stack_heights);
   w->stack = malloc((n + (size_t)1) * sizeof *w->stack);
   w->flights = malloc((c->n_messages + (size_t)1) * sizeof *w->flights);
-  if (!w->clocks || !w->cursors || !w->first_late || !w->stack_heights || !w->stack || !w->flights)
+  if (!w->clocks || !w->cursors || !w->stack_heights || !w->stack || !w->flights ||
+      !w->late[LATE_CAUSAL].first_late || !w->late[LATE_C2].first_late)
     return busq_spec_out_of_memory();
   for (uint32_t process = 0; process < n; process++)
-    w->first_late[process] = NO_PLACE;
+    w->late[LATE_CAUSAL].first_late[process] = w->late[LATE_C2].first_late[process] = NO_PLACE;
   for (uint32_t message = 0; message < c->n_messages; message++)
     w->flights[message] = (flight){.deliveries = c->tallies[message].receivers};
   return BUSQ_OK;
@@ -77,7 +95,8 @@ static void walk_deinit(walk *w)
 {
   free(w->clocks);
   free(w->cursors);
-  free(w->first_late);
+  for (int kind = 0; kind < N_LATE; kind++)
+    free(w->late[kind].first_late);
   free(w->stack_heights);
   free(w->stack);
   free(w->flights);
@@ -129,11 +148,11 @@ static bool visit_send(walk *w, uint32_t process, uint32_t place, uint32_t messa
   return true;
 }
 
-static void count_late(walk *w, uint32_t receiver, uint32_t place, uint8_t marks)
+static void count_late(walk *w, const lateness *late, uint32_t receiver, uint32_t place, uint8_t marks)
 {
-  busq_spec_verdict(w->c, BUSQ_PROPERTY_CAUSAL)->count++;
-  if (!(marks & BUSQ_SPEC_FIFO_LATE) && w->first_late[receiver] == NO_PLACE)
-    w->first_late[receiver] = place;
+  busq_spec_verdict(w->c, late->property)->count++;
+  if (!(marks & BUSQ_SPEC_FIFO_LATE) && late->first_late[receiver] == NO_PLACE)
+    late->first_late[receiver] = place;
 }
 
 static void visit_delivery(walk *w, uint32_t receiver, uint32_t place, uint32_t message)
@@ -142,8 +161,11 @@ static void visit_delivery(walk *w, uint32_t receiver, uint32_t place, uint32_t 
   const uint8_t marks = busq_spec_marks(w->c, receiver)[place];
   uint32_t *clock = walk_clock(w, receiver);
   const bool is_late = marks & BUSQ_SPEC_FIFO_LATE || busq_vector_covers(clock, m->sender, m->sent_at + 1);
-  if (BUSQ_UNLIKELY(is_late && !(marks & BUSQ_SPEC_STRAY)))
-    count_late(w, receiver, place, marks);
+  if (BUSQ_UNLIKELY(is_late && !(marks & BUSQ_SPEC_STRAY))) {
+    count_late(w, &w->late[LATE_CAUSAL], receiver, place, marks);
+    if (marks & BUSQ_SPEC_FIFO_LATE || busq_vector_covers(clock, m->sender, m->sent_at + 2))
+      count_late(w, &w->late[LATE_C2], receiver, place, marks);
+  }
   busq_vector_join(clock, walk_flight_clock(w, message), w->stride);
   if (!--w->flights[message].deliveries)
     w->free_clocks[w->n_free++] = w->flights[message].clock;
@@ -156,8 +178,8 @@ static void visit_impossible(walk *w, uint32_t receiver)
   const uint32_t message = w->c->history->logs[receiver].events[place];
   uint8_t *marks = busq_spec_marks(w->c, receiver) + place;
   *marks |= BUSQ_SPEC_IMPOSSIBLE;
-  if (*marks & BUSQ_SPEC_FIFO_LATE)
-    count_late(w, receiver, place, *marks);
+  for (int kind = 0; kind < N_LATE && *marks & BUSQ_SPEC_FIFO_LATE; kind++)
+    count_late(w, &w->late[kind], receiver, place, *marks);
   w->flights[message].deliveries--;
   busq_verdict *verdict = busq_spec_verdict(w->c, BUSQ_PROPERTY_IMPOSSIBLE);
   /* The circles are met in no particular order: the lowest receiver's first one is the witness. */
@@ -256,6 +278,7 @@ static bool walk_all(walk *w)
  */
 typedef struct {
   busq_spec_case *c;
+  const lateness *late;
   uint32_t *arrivals; /* by round and process: that place, or the log's length */
   uint32_t n_rounds;
   uint32_t capacity;
@@ -311,7 +334,7 @@ static bool flood_begin(flood *f, uint32_t message)
   for (uint32_t process = 0; process < history->n_processes; process++)
     arrivals[process] = history->logs[process].n_events;
   const busq_spec_message *m = &history->messages[message];
-  flood_mark(f, m->sender, m->sent_at, arrivals[m->sender]);
+  flood_mark(f, m->sender, m->sent_at + f->late->first_news, arrivals[m->sender]);
   arrivals[m->sender] = m->sent_at;
   return true;
 }
@@ -377,7 +400,7 @@ static bool flood_examine(flood *f, uint32_t receiver, uint32_t place, uint32_t 
   *best_rounds = f->n_rounds;
   *best_distance = distance;
   const uint32_t other = history->logs[receiver].events[place - distance];
-  busq_witness *witness = &busq_spec_verdict(f->c, BUSQ_PROPERTY_CAUSAL)->witness;
+  busq_witness *witness = &busq_spec_verdict(f->c, f->late->property)->witness;
   *witness = (busq_witness){
       .n_messages = 2,
       .messages = {busq_spec_name(f->c, message), busq_spec_name(f->c, other)},
@@ -397,19 +420,19 @@ static uint32_t candidates_earliest(const uint32_t *first_late, uint32_t n_proce
   return earliest;
 }
 
-static bool witness_find(walk *w)
+static bool witness_search(walk *w, const lateness *late)
 {
-  flood f = {.c = w->c};
+  flood f = {.c = w->c, .late = late};
   f.marked = malloc((w->c->n_messages + (size_t)1) * sizeof *f.marked);
   uint32_t best_rounds = w->n_processes + 1; /* a shortest chain visits no process twice */
   uint32_t best_distance = 0;
   bool went_well = f.marked;
   for (uint32_t i = 0; went_well && i < CAUSAL_CANDIDATES; i++) {
-    const uint32_t receiver = candidates_earliest(w->first_late, w->n_processes);
-    const uint32_t place = w->first_late[receiver];
+    const uint32_t receiver = candidates_earliest(late->first_late, w->n_processes);
+    const uint32_t place = late->first_late[receiver];
     if (place == NO_PLACE)
       break;
-    w->first_late[receiver] = NO_PLACE;
+    late->first_late[receiver] = NO_PLACE;
     went_well = flood_examine(&f, receiver, place, &best_rounds, &best_distance);
   }
   free(f.arrivals);
@@ -418,12 +441,22 @@ static bool witness_find(walk *w)
 }
 
 /* All late deliveries are FIFO faults: the chain is empty, for both messages have one sender. */
-static void witness_take_over(busq_spec_case *c)
+static void witness_take_over(busq_spec_case *c, busq_property property)
 {
-  busq_witness *witness = &busq_spec_verdict(c, BUSQ_PROPERTY_CAUSAL)->witness;
+  busq_witness *witness = &busq_spec_verdict(c, property)->witness;
   *witness = busq_spec_verdict(c, BUSQ_PROPERTY_FIFO)->witness;
   witness->n_processes = 3;
   witness->processes[2] = witness->processes[1];
+}
+
+static int witness_find(walk *w, const lateness *late)
+{
+  const busq_verdict *verdict = busq_spec_verdict(w->c, late->property);
+  if (verdict->count > busq_spec_verdict(w->c, BUSQ_PROPERTY_FIFO)->count)
+    return witness_search(w, late) ? BUSQ_OK : busq_spec_out_of_memory();
+  if (verdict->count)
+    witness_take_over(w->c, late->property);
+  return BUSQ_OK;
 }
 
 int busq_spec_judge_causal(busq_spec_case *c)
@@ -432,13 +465,8 @@ int busq_spec_judge_causal(busq_spec_case *c)
   int result = walk_init(&w, c);
   if (result == BUSQ_OK && !walk_all(&w))
     result = busq_spec_out_of_memory();
-  const busq_verdict *verdict = busq_spec_verdict(c, BUSQ_PROPERTY_CAUSAL);
-  if (result == BUSQ_OK && verdict->count == busq_spec_verdict(c, BUSQ_PROPERTY_FIFO)->count) {
-    if (verdict->count)
-      witness_take_over(c);
-  } else if (result == BUSQ_OK && !witness_find(&w)) {
-    result = busq_spec_out_of_memory();
-  }
+  for (int kind = 0; kind < N_LATE && result == BUSQ_OK; kind++)
+    result = witness_find(&w, &w.late[kind]);
   walk_deinit(&w);
   return result;
 }

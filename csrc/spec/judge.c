@@ -4,10 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(BUSQ_PROPERTY_IMPOSSIBLE + 1 == BUSQ_N_PROPERTIES, "a verdict for every property");
+_Static_assert(BUSQ_PROPERTY_MYSTERIOUS + 1 == BUSQ_N_PROPERTIES, "a verdict for every property");
 _Static_assert((1 << BUSQ_N_PROPERTIES) - 1 == BUSQ_ALL_PROPERTIES, "a bit for every property");
+_Static_assert((1 << (BUSQ_PROPERTY_IMPOSSIBLE + 1)) - 1 == BUSQ_BUS1_PROPERTIES, "the first nine");
+_Static_assert(sizeof((busq_witness *)0)->messages == BUSQ_WITNESS_MESSAGES * sizeof(uint64_t), "busq.h agrees");
 _Static_assert(sizeof((busq_judgement *)0)->verdicts == BUSQ_N_PROPERTIES * sizeof(busq_verdict), "busq.h agrees");
 _Static_assert(sizeof((busq_witness *)0)->steps == BUSQ_WITNESS_STEPS * sizeof(busq_witness_step), "busq.h agrees");
+
+const char *busq_property_name(busq_property property)
+{
+  static const char *const names[] = {"lost",  "duplicated", "phantom",    "fifo",        "causal", "consistent",
+                                      "total", "resent",     "impossible", "synchronous", "c2",     "mysterious"};
+  _Static_assert(sizeof names == BUSQ_N_PROPERTIES * sizeof *names, "a name for every property");
+  return (unsigned)property < BUSQ_N_PROPERTIES ? names[property] : NULL;
+}
 
 int busq_spec_out_of_memory(void)
 {
@@ -56,10 +66,16 @@ int busq_history_judge(const busq_history *history, uint32_t properties, busq_ju
   if (result != BUSQ_OK)
     return result;
   result = busq_spec_judge_ledger(&c);
-  if (result == BUSQ_OK && judge_asks_for(properties, 1u << BUSQ_PROPERTY_CAUSAL | 1u << BUSQ_PROPERTY_IMPOSSIBLE))
+  const bool is_mysterious_asked = judge_asks_for(properties, 1u << BUSQ_PROPERTY_MYSTERIOUS);
+  /* Crowns of two need to know which deliveries are impossible. */
+  if (result == BUSQ_OK && (is_mysterious_asked || judge_asks_for(properties, 1u << BUSQ_PROPERTY_CAUSAL |
+                                                                                  1u << BUSQ_PROPERTY_C2 |
+                                                                                  1u << BUSQ_PROPERTY_IMPOSSIBLE)))
     result = busq_spec_judge_causal(&c);
   if (result == BUSQ_OK && judge_asks_for(properties, 1u << BUSQ_PROPERTY_CONSISTENT | 1u << BUSQ_PROPERTY_TOTAL))
     result = busq_spec_judge_orders(&c);
+  if (result == BUSQ_OK && (is_mysterious_asked || judge_asks_for(properties, 1u << BUSQ_PROPERTY_SYNCHRONOUS)))
+    result = busq_spec_judge_crowns(&c, is_mysterious_asked);
   busq_spec_case_deinit(&c);
   for (uint32_t property = 0; property < BUSQ_N_PROPERTIES; property++)
     if (properties & 1u << property)

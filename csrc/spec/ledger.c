@@ -171,8 +171,10 @@ static void lost_find_witness(ledger *l)
 static void ledger_count_lost(ledger *l)
 {
   uint64_t reached = 0;
-  for (uint32_t message = 0; message < l->c->n_messages; message++)
+  for (uint32_t message = 0; message < l->c->n_messages; message++) {
     reached += l->c->tallies[message].reached;
+    l->c->judgement->n_shared += l->c->tallies[message].receivers > 1;
+  }
   busq_verdict *verdict = busq_spec_verdict(l->c, BUSQ_PROPERTY_LOST);
   verdict->count = l->c->judgement->n_copies - reached;
   if (verdict->count)

@@ -109,7 +109,21 @@ void busq_spec_orders_deinit(busq_spec_orders *orders)
   free(orders->place_starts);
   free(orders->places);
   free(orders->receivers);
+  free(orders->sends);
   *orders = (busq_spec_orders){0};
+}
+
+static bool orders_keep(const busq_spec_orders *orders, const busq_spec_case *c, const uint8_t *chosen,
+                        uint32_t process, uint32_t place)
+{
+  const uint32_t event = c->history->logs[process].events[place];
+  const uint32_t message = busq_spec_event_message(event);
+  if (!chosen[message])
+    return false;
+  if (busq_spec_event_is_send(event))
+    return orders->selection.with_sends &&
+           busq_spec_message_was_sent_at(&c->history->messages[message], process, place);
+  return !(busq_spec_marks(c, process)[place] & orders->selection.marks_omitted);
 }
 
 /* Numbers the chosen messages, says where their places start, and returns how many places there are. */
@@ -117,40 +131,47 @@ static uint32_t orders_number(busq_spec_orders *orders, const busq_spec_case *c,
 {
   uint32_t n = 0;
   memset(local, 0xff, c->n_messages * sizeof *local); /* BUSQ_INDEX_NONE */
-  for (uint32_t receiver = 0; receiver < orders->n_receivers; receiver++) {
-    const busq_spec_log *log = &c->history->logs[receiver];
+  for (uint32_t process = 0; process < orders->n_receivers; process++) {
+    const busq_spec_log *log = &c->history->logs[process];
     for (uint32_t place = 0; place < log->n_events; place++) {
-      const uint32_t event = log->events[place];
-      if (busq_spec_event_is_send(event) || !chosen[event] || local[event] != BUSQ_INDEX_NONE)
+      if (!orders_keep(orders, c, chosen, process, place))
         continue;
-      local[event] = n;
-      orders->numbers[n++] = event;
+      const uint32_t message = busq_spec_event_message(log->events[place]);
+      if (local[message] == BUSQ_INDEX_NONE) {
+        local[message] = n;
+        orders->place_starts[n] = 0;
+        orders->numbers[n++] = message;
+      }
+      orders->place_starts[local[message]]++;
     }
   }
   uint32_t n_places = 0;
   for (uint32_t message = 0; message < n; message++) {
+    const uint32_t count = orders->place_starts[message];
     orders->place_starts[message] = n_places;
-    n_places += c->tallies[orders->numbers[message]].receivers;
+    n_places += count;
   }
   orders->place_starts[n] = n_places;
+  orders->n_messages = n;
   return n_places;
 }
 
 static void orders_fill(busq_spec_orders *orders, const busq_spec_case *c, const uint8_t *chosen, const uint32_t *local)
 {
   uint32_t end = 0;
-  for (uint32_t receiver = 0; receiver < orders->n_receivers; receiver++) {
-    const busq_spec_log *log = &c->history->logs[receiver];
-    const uint8_t *marks = busq_spec_marks(c, receiver);
-    orders->starts[receiver] = end;
+  for (uint32_t process = 0; process < orders->n_receivers; process++) {
+    const busq_spec_log *log = &c->history->logs[process];
+    orders->starts[process] = end;
     for (uint32_t place = 0; place < log->n_events; place++) {
-      const uint32_t event = log->events[place];
-      if (!busq_spec_is_first_delivery(event, marks[place]) || !chosen[event])
+      if (!orders_keep(orders, c, chosen, process, place))
         continue;
-      const uint32_t slot = orders->place_starts[local[event]]++;
+      const uint32_t message = local[busq_spec_event_message(log->events[place])];
+      const uint32_t slot = orders->place_starts[message]++;
       orders->places[slot] = end;
-      orders->receivers[slot] = (uint16_t)receiver;
-      orders->sequence[end++] = local[event];
+      orders->receivers[slot] = (uint16_t)process;
+      if (busq_spec_event_is_send(log->events[place]))
+        orders->sends[message] = end;
+      orders->sequence[end++] = message;
     }
     orders->sequence[end++] = BUSQ_SPEC_END;
   }
@@ -160,16 +181,20 @@ static void orders_fill(busq_spec_orders *orders, const busq_spec_case *c, const
   orders->place_starts[0] = 0;
 }
 
-int busq_spec_orders_init(busq_spec_orders *orders, const busq_spec_case *c, const uint8_t *chosen)
+int busq_spec_orders_init(busq_spec_orders *orders, const busq_spec_case *c, const uint8_t *chosen,
+                          busq_spec_selection selection)
 {
-  *orders = (busq_spec_orders){.n_receivers = c->history->n_processes};
+  *orders = (busq_spec_orders){.selection = selection, .n_receivers = c->history->n_processes};
   for (uint32_t message = 0; message < c->n_messages; message++)
     orders->n_messages += chosen[message] != 0;
   uint32_t *local = malloc((c->n_messages + (size_t)1) * sizeof *local);
   orders->starts = malloc((orders->n_receivers + (size_t)1) * sizeof *orders->starts);
   orders->numbers = malloc((orders->n_messages + (size_t)1) * sizeof *orders->numbers);
   orders->place_starts = malloc((orders->n_messages + (size_t)1) * sizeof *orders->place_starts);
-  bool went_well = local && orders->starts && orders->numbers && orders->place_starts;
+  if (selection.with_sends)
+    orders->sends = malloc((orders->n_messages + (size_t)1) * sizeof *orders->sends);
+  bool went_well = local && orders->starts && orders->numbers && orders->place_starts &&
+                   (orders->sends || !selection.with_sends);
   if (went_well) {
     const size_t n_places = orders_number(orders, c, chosen, local);
     orders->sequence = malloc((n_places + orders->n_receivers + 1) * sizeof *orders->sequence);
@@ -190,13 +215,13 @@ int busq_spec_orders_init(busq_spec_orders *orders, const busq_spec_case *c, con
 static int judge_total(busq_spec_case *c, uint8_t *chosen, uint8_t *smallest)
 {
   busq_spec_orders orders;
-  int result = busq_spec_orders_init(&orders, c, chosen);
+  int result = busq_spec_orders_init(&orders, c, chosen, BUSQ_SPEC_DELIVERIES);
   if (result != BUSQ_OK)
     return result;
   result = busq_spec_find_cycles(&orders, chosen, smallest, &busq_spec_verdict(c, BUSQ_PROPERTY_TOTAL)->count);
   busq_spec_orders_deinit(&orders);
   if (result == BUSQ_OK)
-    result = busq_spec_orders_init(&orders, c, smallest);
+    result = busq_spec_orders_init(&orders, c, smallest, BUSQ_SPEC_DELIVERIES);
   if (result == BUSQ_OK)
     result = busq_spec_find_shortest_cycle(c, &orders);
   busq_spec_orders_deinit(&orders);
@@ -207,7 +232,7 @@ static int judge_total(busq_spec_case *c, uint8_t *chosen, uint8_t *smallest)
 static int judge_consistent(busq_spec_case *c, const uint8_t *chosen)
 {
   busq_spec_orders orders;
-  int result = busq_spec_orders_init(&orders, c, chosen);
+  int result = busq_spec_orders_init(&orders, c, chosen, BUSQ_SPEC_DELIVERIES);
   if (result == BUSQ_OK)
     result = busq_spec_compare_receivers(c, &orders);
   busq_spec_orders_deinit(&orders);

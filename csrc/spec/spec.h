@@ -15,6 +15,10 @@
  *               FIFO fault is one too
  *   consistent  unordered pairs of receivers that deliver some two common messages in opposite orders
  *   total       messages on a cycle of the union of all receivers' delivery orders
+ *   synchronous messages on a crown, a cycle of the relation "the send of m comes before a delivery of n" between
+ *               different messages; without crowns, every message could have taken no time
+ *   c2          deliveries that come causally after that of a message which the same sender sent later
+ *   mysterious  messages on a crown of two
  *
  * What takes part in what:
  *   - Only the first delivery of a message at a receiver says when it was delivered.  A repetition counts as duplicated
@@ -23,11 +27,24 @@
  *     though not to this receiver, its contents did arrive: it carries causality on, and others may be late behind it.
  *   - Two receivers of phantoms may disagree about them, so phantoms do take part in consistent and total.
  *   - Sent causally before: earlier in the same log, or sent before a delivery there of a message that was, and so on.
+ *   - A multicast has one send and several deliveries: it is on a crown where its send comes before any delivery of the
+ *     next message, and any of its own deliveries after the send of the one before.  So without crowns there is one
+ *     instant for its send and all its deliveries; copies that are sent one after the other are messages of their own.
+ *   - On crowns are only messages that were sent, and delivered somewhere; there a phantom counts as a delivery.
  *   - Of several sends of one message only the first counts (spec/history.h); the others are remarked as "resent".
  *   - Logs may contradict each other: a delivery whose send could only come after it.  Such a circle of waiting
  *     processes is broken at its lowest process; that delivery is remarked as "impossible" and hands no causality on
  *     (it still counts for FIFO, which needs the sender's log alone).  Which deliveries these are depends on the
- *     history alone.
+ *     history alone.  Synchronous takes contradictory logs at their word; they have crowns anyway.  Mysterious leaves
+ *     impossible deliveries out.
+ *
+ * How they follow from each other, in a history without phantoms and contradictions: synchronous is mysterious, causal
+ * and total; mysterious is causal and consistent; causal is c2, c2 is FIFO; total is consistent.  Where every message
+ * has one receiver, c2 is causal.  Nothing else follows (tests/test_classes.py has a counterexample to each).
+ *
+ * The chapter of the conditions C1, C2 and C3 (Garg, problem 12.3) has a third one, s1 -> s2 and r2 -> r1, that needs no
+ * judge: a delivery breaks it exactly when it is causally late.  For if the news of r2 comes from another process to
+ * where r1 is, it comes by a message that was sent causally after s2 and is delivered here before r1.
  *
  * Mechanism, one file each, in this order:
  *   ledger.c      one pass over each log: who got what; marks repetitions and phantoms for the others; FIFO by one
@@ -37,16 +54,22 @@
  *                 comes out, that is a total order and consistent is settled as well.
  *   total.c       strongly connected components of what did not come out; the shortest cycle in the smallest one.
  *   consistent.c  pairs of receivers, comparing only messages that lie on cycles.
+ *   crown.c       the same components, of points that are a message's send and deliveries together; the shortest crown in
+ *                 the smallest one.
+ *   mysterious.c  crowns of two among the messages on crowns, by vectors that run through the history both ways.
  *
  * Witnesses are the smallest of their kind, within bounds: lost, the first message that was sent and misses somebody;
  * duplicated and phantom, the first one of the lowest receiver; fifo, the overtaker nearest to the late message (of all
  * faults, as long as the looking back stays below 4 steps per event); causal, the fewest messages from send to send,
  * then the nearest overtaker (of the earliest faults of 8 receivers, no FIFO fault if there is another); consistent,
  * the closest neighbours; total, the shortest cycle in the smallest component (of all cycles, as long as the search
- * stays below 2^26 steps).  They depend on the history alone.
+ * stays below 2^26 steps); synchronous, the shortest crown in the smallest component, within the same bounds; c2, as
+ * causal; mysterious, the crown that takes the fewest steps to show, of those looked at.  They depend on the history
+ * alone.
  *
- * Cost: time O(events + deliveries x processes), the latter for vector clocks and, where orders disagree, for pairs;
- * memory O(events + messages + processes^2 + processes x messages in flight).  Nothing recurses.
+ * Cost: time O(events + deliveries x processes), the latter for vector clocks, for mysterious where there are crowns, and,
+ * where orders disagree, for pairs; synchronous alone is O(events).  Memory O(events + messages + processes^2 + processes
+ * x messages in flight).  Nothing recurses.
  *
  * Not given: an opinion on histories that are still going on (a message on its way is lost so far), or on time.
  */
@@ -82,6 +105,8 @@ void busq_spec_case_deinit(busq_spec_case *c);
 int busq_spec_judge_ledger(busq_spec_case *c);
 int busq_spec_judge_causal(busq_spec_case *c);
 int busq_spec_judge_orders(busq_spec_case *c);
+/* Synchronous; and mysterious if that is asked for, after causal. */
+int busq_spec_judge_crowns(busq_spec_case *c, bool is_mysterious_asked);
 
 int busq_spec_out_of_memory(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cycles of the union of delivery orders.
+ * Cycles of the union of delivery orders, or of orders that hold sends as well (crown.c).
  *
- * For reachability it is enough that each delivery leads to the next one of its receiver; the messages on cycles are
+ * For reachability it is enough that each event leads to the next one of its process; the messages on cycles are
  * those of the strongly connected components with more than one member (Tarjan's algorithm on a stack of our own).
  *
  * For the shortest cycle every delivery leads to *all* later ones of its receiver.  A breadth-first search need not
@@ -14,12 +14,17 @@
 
 /* ---- components ---- */
 
+/* Together, for they are needed together, and messages are met in no order. */
+typedef struct {
+  uint32_t arrival;   /* when it was reached, from 1; 0: not yet */
+  uint32_t lowest;    /* the earliest arrival still open that it leads back to */
+  uint32_t cursor;    /* its next place to follow */
+  uint32_t component; /* which one, from 1; 0: not closed */
+} tarjan_message;
+
 typedef struct {
   const busq_spec_orders *orders;
-  uint32_t *arrivals; /* by message: when it was reached, from 1; 0: not yet */
-  uint32_t *lowest;   /* by message: the earliest arrival still open that it leads back to */
-  uint32_t *cursors;  /* by message: its next place to follow */
-  uint32_t *components; /* by message: which one, from 1; 0: not closed */
+  tarjan_message *messages;
   uint32_t *sizes;      /* by component */
   uint32_t *path;       /* from the root to where we are */
   uint32_t *open;       /* reached, component not closed */
@@ -33,22 +38,16 @@ static bool tarjan_init(tarjan *t, const busq_spec_orders *orders)
 {
   const size_t n = orders->n_messages;
   *t = (tarjan){.orders = orders};
-  t->arrivals = calloc(n + 1, sizeof *t->arrivals);
-  t->lowest = malloc((n + 1) * sizeof *t->lowest);
-  t->cursors = malloc((n + 1) * sizeof *t->cursors);
-  t->components = calloc(n + 1, sizeof *t->components);
+  t->messages = calloc(n + 1, sizeof *t->messages);
   t->sizes = calloc(n + 1, sizeof *t->sizes);
   t->path = malloc((n + 1) * sizeof *t->path);
   t->open = malloc((n + 1) * sizeof *t->open);
-  return t->arrivals && t->lowest && t->cursors && t->components && t->sizes && t->path && t->open;
+  return t->messages && t->sizes && t->path && t->open;
 }
 
 static void tarjan_deinit(tarjan *t)
 {
-  free(t->arrivals);
-  free(t->lowest);
-  free(t->cursors);
-  free(t->components);
+  free(t->messages);
   free(t->sizes);
   free(t->path);
   free(t->open);
@@ -56,9 +55,8 @@ static void tarjan_deinit(tarjan *t)
 
 static void tarjan_enter(tarjan *t, uint32_t message)
 {
-  t->arrivals[message] = ++t->n_reached;
-  t->lowest[message] = t->n_reached;
-  t->cursors[message] = t->orders->place_starts[message];
+  t->n_reached++;
+  t->messages[message] = (tarjan_message){t->n_reached, t->n_reached, t->orders->place_starts[message], 0};
   t->path[t->n_path++] = message;
   t->open[t->n_open++] = message;
 }
@@ -66,20 +64,21 @@ static void tarjan_enter(tarjan *t, uint32_t message)
 /* Closes the component whose root the message is, if it is one, and goes back to where we came from. */
 static void tarjan_leave(tarjan *t, uint32_t message)
 {
-  if (t->lowest[message] == t->arrivals[message]) {
+  const tarjan_message *m = &t->messages[message];
+  if (m->lowest == m->arrival) {
     const uint32_t component = ++t->n_components;
     uint32_t member;
     do {
       member = t->open[--t->n_open];
-      t->components[member] = component;
+      t->messages[member].component = component;
       t->sizes[component]++;
     } while (member != message);
   }
   t->n_path--;
   if (t->n_path) {
-    const uint32_t parent = t->path[t->n_path - 1];
-    if (t->lowest[message] < t->lowest[parent])
-      t->lowest[parent] = t->lowest[message];
+    tarjan_message *parent = &t->messages[t->path[t->n_path - 1]];
+    if (m->lowest < parent->lowest)
+      parent->lowest = m->lowest;
   }
 }
 
@@ -87,17 +86,18 @@ static void tarjan_step(tarjan *t)
 {
   const busq_spec_orders *orders = t->orders;
   const uint32_t message = t->path[t->n_path - 1];
-  if (t->cursors[message] == orders->place_starts[message + 1]) {
+  tarjan_message *m = &t->messages[message];
+  if (m->cursor == orders->place_starts[message + 1]) {
     tarjan_leave(t, message);
     return;
   }
-  const uint32_t next = orders->sequence[orders->places[t->cursors[message]++] + 1];
+  const uint32_t next = orders->sequence[orders->places[m->cursor++] + 1];
   if (next == BUSQ_SPEC_END)
     return;
-  if (!t->arrivals[next])
+  if (!t->messages[next].arrival)
     tarjan_enter(t, next);
-  else if (!t->components[next] && t->arrivals[next] < t->lowest[message])
-    t->lowest[message] = t->arrivals[next];
+  else if (!t->messages[next].component && t->messages[next].arrival < m->lowest)
+    m->lowest = t->messages[next].arrival;
 }
 
 /* Of the smallest components the one that holds the message with the lowest number; 0: there are no cycles. */
@@ -105,7 +105,7 @@ static uint32_t tarjan_smallest(const tarjan *t)
 {
   uint32_t smallest = 0;
   for (uint32_t message = 0; message < t->orders->n_messages; message++) {
-    const uint32_t component = t->components[message];
+    const uint32_t component = t->messages[message].component;
     if (t->sizes[component] > 1 && (!smallest || t->sizes[component] < t->sizes[smallest]))
       smallest = component;
   }
@@ -117,14 +117,14 @@ int busq_spec_find_cycles(const busq_spec_orders *orders, uint8_t *chosen, uint8
   tarjan t;
   const bool went_well = tarjan_init(&t, orders);
   for (uint32_t root = 0; went_well && root < orders->n_messages; root++) {
-    if (!t.arrivals[root])
+    if (!t.messages[root].arrival)
       tarjan_enter(&t, root);
     while (t.n_path)
       tarjan_step(&t);
   }
   const uint32_t least = went_well ? tarjan_smallest(&t) : 0;
   for (uint32_t message = 0; went_well && message < orders->n_messages; message++) {
-    const uint32_t component = t.components[message];
+    const uint32_t component = t.messages[message].component;
     *countp += t.sizes[component] > 1;
     chosen[orders->numbers[message]] = t.sizes[component] > 1;
     smallest[orders->numbers[message]] = component == least;

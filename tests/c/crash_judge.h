@@ -190,8 +190,6 @@ static void judge_heard(crash_judging *judging, unsigned role, const crash_event
 
 static void judge_order(const crash_outcome *outcome, bool is_one, crash_verdict *verdict)
 {
-  static const char *const names[] = {"lost",   "duplicated", "phantom", "fifo",      "causal",
-                                      "consistent", "total",  "resent",  "impossible"};
   static const crash_role order[ROLES] = {ROLE_PRIOR, ROLE_VICTIM, ROLE_NEXT,   ROLE_BOB,
                                           ROLE_CAROL, ROLE_DAN,    ROLE_SECOND, ROLE_THIRD};
   crash_judging judging = {.outcome = outcome, .verdict = verdict, .one = who_was_one(), .is_one = is_one};
@@ -205,12 +203,13 @@ static void judge_order(const crash_outcome *outcome, bool is_one, crash_verdict
       else if (event->kind == EVENT_HEARD)
         judge_heard(&judging, order[i], event);
     }
-  CHECK_EQUAL(busq_history_judge(judging.history, BUSQ_ALL_PROPERTIES, &judgement), BUSQ_OK);
+  CHECK_EQUAL(busq_history_judge(judging.history, BUSQ_BUS1_PROPERTIES, &judgement), BUSQ_OK);
   for (unsigned property = 0; property < BUSQ_N_PROPERTIES; property++) {
     const busq_verdict *found = &judgement.verdicts[property];
     if (found->count)
-      verdict_fault(verdict, "%s: %" PRIu64 " (message %" PRIu64 ", %" PRIu64 "; %s)", names[property], found->count,
-                    found->witness.messages[0], found->witness.messages[1],
+      verdict_fault(verdict, "%s: %" PRIu64 " (message %" PRIu64 ", %" PRIu64 "; %s)",
+                    busq_property_name((busq_property)property), found->count, found->witness.messages[0],
+                    found->witness.messages[1],
                     found->witness.n_processes ? role_titles[found->witness.processes[0]] : "");
   }
   busq_history_free(judging.history);

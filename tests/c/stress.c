@@ -459,19 +459,18 @@ static void history_add(busq_history *history, uint32_t process)
 
 static bool judge(void)
 {
-  static const char *const names[] = {"lost",       "duplicated", "phantom", "fifo",      "causal",
-                                      "consistent", "total",      "resent",  "impossible"};
   busq_history *history;
   busq_judgement judgement;
   bool is_good = true;
   CHECK_EQUAL(busq_history_new(asked.processes, &history), BUSQ_OK);
   for (uint32_t i = 0; i < asked.processes; i++)
     history_add(history, i);
-  CHECK_EQUAL(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement), BUSQ_OK);
+  CHECK_EQUAL(busq_history_judge(history, BUSQ_BUS1_PROPERTIES, &judgement), BUSQ_OK);
   busq_history_free(history);
   printf("judged %" PRIu64 " messages, %" PRIu64 " deliveries:", judgement.n_messages, judgement.n_deliveries);
   for (uint32_t i = 0; i < BUSQ_N_PROPERTIES; i++) {
-    printf(" %s %" PRIu64, names[i], judgement.verdicts[i].count);
+    if (judgement.verdicts[i].was_judged)
+      printf(" %s %" PRIu64, busq_property_name((busq_property)i), judgement.verdicts[i].count);
     is_good &= judgement.verdicts[i].count == 0;
   }
   printf("\n");
@@ -479,7 +478,7 @@ static bool judge(void)
     const busq_witness *witness = &judgement.verdicts[i].witness;
     if (!judgement.verdicts[i].count)
       continue;
-    printf("  %s:", names[i]);
+    printf("  %s:", busq_property_name((busq_property)i));
     for (uint32_t m = 0; m < witness->n_messages; m++)
       printf(" message %#" PRIx64, witness->messages[m]);
     for (uint32_t p = 0; p < witness->n_processes; p++)

@@ -55,6 +55,30 @@ static void test_an_output_buffer_that_is_empty_again_looks_like_a_new_one(void)
   CHECK(memcmp(&used, &fresh, sizeof used) == 0);
 }
 
+static void test_what_is_removed_leaves_the_others_in_their_order(uint64_t seed)
+{
+  check_chance chance = {seed};
+  block room;
+  busq_outbox *outbox = new_outbox(&room);
+  uint64_t expected[ROOM];
+  uint32_t count = 0;
+  uint64_t pushed = 0;
+  for (int step = 0; step < 10000; step++) {
+    if (count < ROOM && check_below(&chance, 2)) {
+      busq_outbox_push(outbox, (busq_outbox_entry){.message = ++pushed});
+      expected[count++] = pushed;
+    } else if (count) {
+      const uint32_t place = (uint32_t)check_below(&chance, count);
+      CHECK_EQUAL(busq_outbox_remove(outbox, place).message, expected[place]);
+      memmove(&expected[place], &expected[place + 1], (--count - place) * sizeof *expected);
+    }
+    CHECK(busq_outbox_verify(outbox));
+    CHECK_EQUAL(outbox->count, count);
+    for (uint32_t place = 0; place < count; place++)
+      CHECK_EQUAL(busq_outbox_at(outbox, place)->message, expected[place]);
+  }
+}
+
 static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in(uint64_t seed)
 {
   check_chance chance = {seed};
@@ -138,6 +162,7 @@ int main(int n_arguments, char **arguments)
   const uint64_t seed = check_seed(n_arguments, arguments);
   CHECK_RUN(test_what_is_pushed_first_is_popped_first);
   CHECK_RUN(test_an_output_buffer_that_is_empty_again_looks_like_a_new_one);
+  CHECK_RUN(test_what_is_removed_leaves_the_others_in_their_order, seed);
   CHECK_RUN(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in, seed);
   CHECK_RUN(test_what_is_not_held_is_not_found);
   CHECK_RUN(test_verify_notices_disorder_and_what_was_left_behind);

@@ -93,6 +93,7 @@ enum { N_JUDGED = sizeof judged / sizeof *judged };
 static uint32_t claims_broken(const network *net)
 {
   uint32_t broken = network_has_crown(net) ? BUSQ_CLAIMS_SYNCHRONOUS : 0;
+  CHECK_EQUAL(network_faults(net, BUSQ_PROPERTY_SYNCHRONOUS) != 0, broken != 0);
   for (uint32_t i = 0; i < N_JUDGED; i++)
     if (network_faults(net, judged[i].property))
       broken |= judged[i].claim;

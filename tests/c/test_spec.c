@@ -26,20 +26,22 @@ static const busq_witness *witness_of(busq_property property)
   return &judgement.verdicts[property].witness;
 }
 
-/* Asserts the nine counts, in the order of busq_property. */
-static void expect(const uint64_t *counts)
+/* Asserts counts, in the order of busq_property. */
+static void expect(int first, int n, const uint64_t *counts)
 {
-  for (int property = 0; property < BUSQ_N_PROPERTIES; property++) {
+  for (int property = first; property < first + n; property++) {
     assert(judgement.verdicts[property].was_judged);
-    if (judgement.verdicts[property].count == counts[property])
+    if (judgement.verdicts[property].count == counts[property - first])
       continue;
-    printf("property %d: %llu faults found, %llu expected\n", property,
-           (unsigned long long)judgement.verdicts[property].count, (unsigned long long)counts[property]);
+    printf("%s: %llu faults found, %llu expected\n", busq_property_name((busq_property)property),
+           (unsigned long long)judgement.verdicts[property].count, (unsigned long long)counts[property - first]);
     abort();
   }
 }
 
-#define EXPECT(...) expect((const uint64_t[BUSQ_N_PROPERTIES]){__VA_ARGS__})
+#define EXPECT(...) expect(BUSQ_PROPERTY_LOST, 9, (const uint64_t[9]){__VA_ARGS__})
+/* synchronous, c2, mysterious */
+#define EXPECT_STRICT(...) expect(BUSQ_PROPERTY_SYNCHRONOUS, 3, (const uint64_t[3]){__VA_ARGS__})
 
 static void expect_pair(busq_property property, uint64_t m0, uint64_t m1, uint32_t p0, uint32_t p1)
 {
@@ -230,6 +232,109 @@ static void test_phantoms_can_be_out_of_order(void)
 {
   JUDGE("deliver 1; deliver 2", "deliver 2; deliver 1");
   EXPECT(0, 0, 4, 0, 0, 1, 2, 0, 0);
+}
+
+/* ---- crowns ---- */
+
+static void expect_crown_step(busq_property property, uint32_t step, busq_event_kind kind, uint64_t message,
+                              uint32_t process)
+{
+  expect_step(property, step, message, process);
+  assert(witness_of(property)->steps[step].kind == kind);
+}
+
+static void test_two_messages_cross(void)
+{
+  JUDGE("send 1 to p1; deliver 2", "send 2 to p0; deliver 1");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  EXPECT_STRICT(2, 0, 2);
+  const busq_property both[] = {BUSQ_PROPERTY_SYNCHRONOUS, BUSQ_PROPERTY_MYSTERIOUS};
+  for (int i = 0; i < 2; i++) {
+    assert(witness_of(both[i])->n_messages == 2);
+    assert(witness_of(both[i])->messages[0] == 1 && witness_of(both[i])->messages[1] == 2);
+    assert(witness_of(both[i])->n_steps == 4);
+    expect_crown_step(both[i], 0, BUSQ_EVENT_SEND, 1, 0);
+    expect_crown_step(both[i], 1, BUSQ_EVENT_DELIVER, 2, 0);
+    expect_crown_step(both[i], 2, BUSQ_EVENT_SEND, 2, 1);
+    expect_crown_step(both[i], 3, BUSQ_EVENT_DELIVER, 1, 1);
+  }
+}
+
+static void test_a_crown_of_three_is_mysteriously_ordered(void)
+{
+  JUDGE("send 1 to p1; deliver 3", "send 2 to p2; deliver 1", "send 3 to p0; deliver 2");
+  EXPECT(0, 0, 0, 0, 0, 0, 0, 0, 0);
+  EXPECT_STRICT(3, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_SYNCHRONOUS)->n_messages == 3);
+  assert(witness_of(BUSQ_PROPERTY_SYNCHRONOUS)->n_steps == 6);
+}
+
+/* More messages than a witness names, more steps than it tells. */
+static void test_a_crown_of_a_hundred(void)
+{
+  enum { N = 100 };
+  busq_history *history = NULL;
+  assert(busq_history_new(N, &history) == BUSQ_OK);
+  for (uint32_t process = 0; process < N; process++) {
+    const uint32_t next = (process + 1) % N;
+    assert(busq_history_send(history, process, process, &next, 1) == BUSQ_OK);
+    assert(busq_history_deliver(history, process, (process + N - 1) % N) == BUSQ_OK);
+  }
+  assert(busq_history_judge(history, BUSQ_ALL_PROPERTIES, &judgement) == BUSQ_OK);
+  EXPECT_STRICT(N, 0, 0);
+  assert(witness_of(BUSQ_PROPERTY_SYNCHRONOUS)->n_messages == N);
+  assert(witness_of(BUSQ_PROPERTY_SYNCHRONOUS)->n_steps == 2 * N);
+  busq_history_free(history);
+}
+
+static void test_a_rendezvous_has_no_crown(void)
+{
+  JUDGE("send 1 to p1; deliver 2; send 3 to p2", "deliver 1; send 2 to p0; deliver 4", "deliver 3; send 4 to p1");
+  EXPECT_STRICT(0, 0, 0);
+}
+
+/* Its send and its deliveries are one point, or the multicast was not instantaneous. */
+static void test_a_multicast_takes_no_time_at_any_receiver(void)
+{
+  JUDGE("send 1 to p1 p2; deliver 2", "deliver 1; send 2 to p0 p2", "deliver 1; deliver 2");
+  EXPECT_STRICT(0, 0, 0);
+  JUDGE("send 1 to p1 p2; deliver 2", "deliver 1; send 2 to p0 p2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 0, 1, 0, 0, 0, 0);
+  EXPECT_STRICT(2, 0, 2);
+}
+
+static void test_a_message_to_oneself_is_a_crown_with_what_comes_between(void)
+{
+  JUDGE("send 1 to p0; deliver 1; send 2 to p1", "deliver 2");
+  EXPECT_STRICT(0, 0, 0);
+  JUDGE("send 1 to p0; send 2 to p1; deliver 1", "deliver 2");
+  EXPECT_STRICT(2, 0, 2);
+  /* What was never delivered is on no crown, and neither is what was never sent. */
+  JUDGE("send 1 to p0; send 2 to p1; deliver 1", "");
+  EXPECT_STRICT(0, 0, 0);
+  JUDGE("send 1 to p0; deliver 9; deliver 1");
+  EXPECT_STRICT(0, 0, 0);
+}
+
+/* C2 asks for a later message of the same sender; p1 only passes on what it was told. */
+static void test_c2_is_weaker_where_messages_have_two_receivers(void)
+{
+  JUDGE("send 1 to p1 p2", "deliver 1; send 2 to p2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 0, 1, 0, 0, 0, 0);
+  EXPECT_STRICT(2, 0, 2);
+  JUDGE("send 1 to p1 p2; send 3 to p1", "deliver 1; deliver 3; send 2 to p2", "deliver 2; deliver 1");
+  EXPECT(0, 0, 0, 0, 1, 0, 0, 0, 0);
+  EXPECT_STRICT(3, 1, 3);
+  expect_step(BUSQ_PROPERTY_CAUSAL, 0, 1, 1);
+  expect_step(BUSQ_PROPERTY_C2, 0, 3, 1);
+  expect_pair(BUSQ_PROPERTY_C2, 1, 2, 2, 0);
+}
+
+static void test_every_property_has_a_name(void)
+{
+  assert(!strcmp(busq_property_name(BUSQ_PROPERTY_LOST), "lost"));
+  assert(!strcmp(busq_property_name(BUSQ_PROPERTY_MYSTERIOUS), "mysterious"));
+  assert(!busq_property_name((busq_property)BUSQ_N_PROPERTIES));
 }
 
 /* ---- histories that cannot be right ---- */
@@ -507,6 +612,14 @@ int main(void)
   RUN(test_three_agree_in_pairs_and_not_together);
   RUN(test_a_message_between_two_cycles_is_on_none);
   RUN(test_phantoms_can_be_out_of_order);
+  RUN(test_two_messages_cross);
+  RUN(test_a_crown_of_three_is_mysteriously_ordered);
+  RUN(test_a_crown_of_a_hundred);
+  RUN(test_a_rendezvous_has_no_crown);
+  RUN(test_a_multicast_takes_no_time_at_any_receiver);
+  RUN(test_a_message_to_oneself_is_a_crown_with_what_comes_between);
+  RUN(test_c2_is_weaker_where_messages_have_two_receivers);
+  RUN(test_every_property_has_a_name);
   RUN(test_delivered_before_it_was_sent);
   RUN(test_two_processes_wait_for_each_other);
   RUN(test_circles_and_who_hangs_on_them);

@@ -52,10 +52,13 @@ static void counted_free(void *memory)
 #define free counted_free
 #include "spec/causal.c"
 #include "spec/consistent.c"
+#include "spec/crown.c"
 #include "spec/history.c"
 #include "spec/judge.c"
 #include "spec/ledger.c"
+#include "spec/mysterious.c"
 #include "spec/order.c"
+#include "spec/read.c"
 #include "spec/total.c"
 #include "spec_transcript.h"
 
@@ -88,10 +91,13 @@ static void test_every_request_fails_once(void)
   long n = 0;
   while (fails_at(n))
     n++;
-  assert(n > 40);
+  assert(n > 90);
   assert(judgement.verdicts[BUSQ_PROPERTY_TOTAL].count == 2);
   assert(judgement.verdicts[BUSQ_PROPERTY_DUPLICATED].count == 1);
   assert(judgement.verdicts[BUSQ_PROPERTY_CAUSAL].count == 1);
+  assert(judgement.verdicts[BUSQ_PROPERTY_C2].count == 1);
+  assert(judgement.verdicts[BUSQ_PROPERTY_SYNCHRONOUS].count > 2);
+  assert(judgement.verdicts[BUSQ_PROPERTY_MYSTERIOUS].count > 2);
 }
 
 /* Appends to a history that has something in it; enough for every array to grow. */

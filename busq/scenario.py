@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios: executions written down, to be followed with a paper in hand, played again and drawn.
+
+A scenario is a text of commands and of what each of them causes:
+
+| line                                    | what it is                                                              |
+|-----------------------------------------|-------------------------------------------------------------------------|
+| ``# ...``                               | a comment, or nothing                                                   |
+| ``order cykas: alice bob carol``        | the first command: the order, with its options, and its processes       |
+| ``> alice sends m1 to carol, bob``      | an application sends; ``to everybody``: to all others                   |
+| ``> carol receives normal m1``          | the oldest packet like this arrives; kind, message and ``from alice``   |
+|                                         | may each be left out                                                    |
+| ``> everything arrives``                | packets arrive, oldest first, until none is left                        |
+| ``> everything arrives, seed 7``        | in an order drawn from a seed                                           |
+| ``> the network loses data m1 to bob``  | a packet will never arrive                                              |
+| ``> bob's alarm goes off``              | the time is over that he wanted to wait                                 |
+| ``> bob begins a job``, ``ends``        | for pictures: ``bob begins a job for m1`` names what caused it          |
+| ``> what is stuck``                     | lists what was not delivered so far, and where it is                    |
+| ``> verdict``                           | what the observers say; ``> verdict causal fifo`` asks for some of them |
+| two spaces and more                     | what the command above caused                                           |
+
+Packets are shown as ``alice -> bob: data m1 #4``: what they are, of which message, and the number they carry (a
+sequence number, a timestamp), if they carry one.
+
+>>> scenario = play('''
+... order none: alice bob
+... > alice sends m1 to bob
+... > alice sends m2 to bob
+... > bob receives data m2
+... > everything arrives
+... > verdict fifo
+... ''')
+>>> print(scenario.text.strip())
+order none: alice bob
+> alice sends m1 to bob
+  alice -> bob: data m1
+> alice sends m2 to bob
+  alice -> bob: data m2
+> bob receives data m2
+  bob delivers m2
+> everything arrives
+  bob receives data m1 from alice
+  bob delivers m1
+> verdict fifo
+  fifo is broken, 1 time: bob delivered m2 before m1, but alice sent m1 before m2
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from busq.execution import Event, Execution
+from busq.orders import ORDERS, parse
+from busq.spec import PROPERTIES
+from busq.stage import Packet, Stage
+
+__all__ = ["Scenario", "load", "play"]
+
+_STEPS_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario that was played: its text with what every command caused, the comment at its head, its execution."""
+
+    text: str
+    title: str
+    execution: Execution
+
+
+def load(path: str | Path) -> Scenario:
+    """Play the scenario in a file: as play; OSError where there is none."""
+    return play(Path(path).read_text(encoding="utf-8"), name=str(path))
+
+
+def play(text: str, *, name: str = "scenario") -> Scenario:
+    """Play a scenario; what it says about what commands cause is not read, but written anew.
+
+    Raises ValueError, with the number of the line, for what is no command or can't be done.
+
+    >>> play("order none: p q\\n> p sends m1 to q").execution.events[0].kind
+    'submit'
+    """
+    stage: Stage | None = None
+    lines: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("  "):
+            continue
+        lines.append(line)
+        try:
+            if stage is not None and line.startswith(">"):
+                lines.extend(f"  {caused}" for caused in _Player(stage).play(line[1:].strip()))
+            elif stage is None and line.startswith("order "):
+                stage = _set_up(line)
+            elif line and not line.startswith("#"):
+                raise ValueError("expected a comment, a command, or (once, and first) an order")
+        except (ValueError, LookupError) as error:
+            raise ValueError(f"{name}, line {number}: {line!r}: {error}") from error
+    if stage is None:
+        raise ValueError(f"{name}: expected a line like 'order cykas: alice bob carol'")
+    title = " ".join(line[1:].strip() for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
+    return Scenario("\n".join(lines) + "\n", title, stage.execution())
+
+
+def _set_up(line: str) -> Stage:
+    order, separator, processes = line.removeprefix("order ").rpartition(":")
+    if not separator or not processes.split():
+        raise ValueError("expected the order, a colon, and its processes")
+    return Stage(order.strip(), processes.split())
+
+
+class _Player:
+    """One command: finds what it means, does it, and says what it caused."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._order = parse(stage.order)[0]
+
+    def play(self, command: str) -> list[str]:
+        for pattern, act in _COMMANDS:
+            match = re.fullmatch(pattern, command)
+            if match:
+                return list(act(self, match))
+        raise ValueError("no such command; busq.scenario lists them")
+
+    # ---- commands ----
+
+    def sends(self, match: re.Match[str]) -> Iterator[str]:
+        sender, label, to = match.groups()
+        others = [name for name in self._stage.processes if name != sender]
+        targets = others if to == "everybody" else [name.strip() for name in to.split(",")]
+        if label in self._labels():
+            raise ValueError(f"there is a message {label} already")
+        return self._told(lambda: self._stage.submit(sender, label, targets))
+
+    def receives(self, match: re.Match[str]) -> Iterator[str]:
+        packet = self._packet(match["words"] or "", match["process"], match["sender"])
+        return self._told(lambda: self._stage.receive(packet.packet))
+
+    def everything_arrives(self, match: re.Match[str]) -> Iterator[str]:
+        seed = match["seed"]
+        if seed is not None:
+            yield from self._told(lambda: self._stage.run(int(seed)), is_shown=True)
+            return
+        for _ in range(_STEPS_MAX):
+            if not self._stage.packets:
+                return
+            yield from self._told(lambda: self._stage.receive(self._stage.packets[0].packet), is_shown=True)
+        raise ValueError(f"it does not come to rest within {_STEPS_MAX} packets")
+
+    def is_lost(self, match: re.Match[str]) -> Iterator[str]:
+        self._stage.lose(self._packet(match["words"], match["process"], None).packet)
+        return iter(())
+
+    def alarm(self, match: re.Match[str]) -> Iterator[str]:
+        return self._told(lambda: self._stage.tick(match["process"]))
+
+    def job(self, match: re.Match[str]) -> Iterator[str]:
+        label = match["label"]
+        message = self._labels()[label] if label else 0
+        (self._stage.work if match["verb"] == "begins a" else self._stage.rest)(match["process"], message)
+        return iter(())
+
+    def stuck(self, match: re.Match[str]) -> Iterator[str]:
+        names = self._stage.processes
+        found = self._stage.stuck
+        yield from (f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in found)
+        if not found:
+            yield "nothing"
+
+    def verdict(self, match: re.Match[str]) -> Iterator[str]:
+        verdicts = self._stage.judge(match["names"].split() or PROPERTIES)
+        for name, verdict in verdicts.items():
+            if not verdict.ok:
+                yield f"{name} is broken, {verdict.count} {'time' if verdict.count == 1 else 'times'}: {verdict.text}"
+        good = [name for name, verdict in verdicts.items() if verdict.ok]
+        if good:
+            yield f"in order: {', '.join(good)}"
+
+    # ---- saying what happened ----
+
+    def _told(self, act: Callable[[], Sequence[Event]], *, is_shown: bool = False) -> Iterator[str]:
+        """Do something, and say what it caused; `is_shown`: also what arrived, where the command does not say it."""
+        alarms = self._alarms()
+        events = act()
+        numbers = {packet.packet: packet.stamp for packet in self._stage.packets}
+        for _, step in itertools.groupby(events, key=lambda event: event.time_s):
+            yield from self._tell_step(list(step), numbers, is_shown)
+        for name, count in self._alarms().items():
+            if count > alarms[name]:
+                yield f"{name} sets an alarm"
+
+    def _tell_step(self, events: list[Event], numbers: dict[int, int], is_shown: bool) -> Iterator[str]:
+        names = self._stage.processes
+        for (kind, process, what, message), group in itertools.groupby(events, key=_alike):
+            name, some = names[process], list(group)
+            label = self._stage.label(message) if message else ""
+            content = f"{what} {label}".strip()
+            if kind == "send":
+                number = numbers.get(some[0].packet, 0)
+                receivers = ", ".join(names[event.peer] for event in some)
+                yield f"{name} -> {receivers}: {content}" + (f" #{number}" if number else "")
+            elif kind == "receive" and is_shown:
+                yield f"{name} receives {content} from {names[some[0].peer]}"
+            elif kind == "done" and self._order.rendezvous:
+                yield f"{name}'s send of {label} returns"
+            elif kind in _SENTENCES:
+                yield f"{name} {_SENTENCES[kind]} {label}".rstrip()
+        yield from self._tell_what_waits(events)
+
+    def _tell_what_waits(self, events: list[Event]) -> Iterator[str]:
+        """What was asked for, or came, and stays where it is for now."""
+        names = self._stage.processes
+        sent = {event.message for event in events if event.kind == "sent"}
+        ended = {event.message for event in events if event.kind in ("deliver", "drop")}
+        asked = [event for event in events if event.kind == "submit" and event.message not in sent]
+        for event in asked:
+            to = f" to {names[event.peer]}" if event.peer >= 0 else ""
+            yield f"{names[event.process]} keeps {self._stage.label(event.message)}{to} waiting"
+        for event in events:
+            if event.kind == "receive" and event.message not in ended and self._is_new(event):
+                yield f"{names[event.process]} holds {self._stage.label(event.message)} back"
+
+    def _is_new(self, event: Event) -> bool:
+        """Whether the packet brought a message that this process has to deliver."""
+        return self._stage.brings_payload(event.what) and any(
+            (one.message, one.to) == (event.message, event.process) for one in self._stage.stuck
+        )
+
+    # ---- looking things up ----
+
+    def _labels(self) -> dict[str, int]:
+        return {label: message for message, label in reversed(tuple(self._stage.execution().labels.items()))}
+
+    def _alarms(self) -> dict[str, int]:
+        return {name: self._stage.gauge(name)["alarms"] for name in self._stage.processes}
+
+    def _packet(self, words: str, to: str, sender: str | None) -> Packet:
+        """The oldest packet that these words (a kind, a message) describe."""
+        what = label = ""
+        for word in words.split():
+            if word in ORDERS[self._order.name].kinds and not what:
+                what = word
+            elif word in self._labels() and not label:
+                label = word
+            else:
+                raise ValueError(f"{word!r} is neither a kind of packet of this order nor a message")
+        return self._stage.find(to, what, label, sender)
+
+
+def _alike(event: Event) -> tuple[str, int, str, int]:
+    """Events that make one line."""
+    return event.kind, event.process, event.what, event.message
+
+
+_SENTENCES = {
+    "deliver": "delivers",
+    "drop": "drops",
+    "secret": "enters secret mode",
+    "open": "leaves secret mode",
+}
+
+_COMMANDS: tuple[tuple[str, Callable[[_Player, re.Match[str]], Iterator[str]]], ...] = (
+    (r"(\S+) sends (\S+) to (.+)", _Player.sends),
+    (r"(?P<process>\S+) receives(?P<words>( (?!from\b)\S+){0,2})( from (?P<sender>\S+))?", _Player.receives),
+    (r"everything arrives(, seed (?P<seed>\d+))?", _Player.everything_arrives),
+    (r"the network loses (?P<words>.+) to (?P<process>\S+)", _Player.is_lost),
+    (r"(?P<process>\S+)'s alarm goes off", _Player.alarm),
+    (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", _Player.job),
+    (r"what is stuck", _Player.stuck),
+    (r"verdict(?P<names>( \w+)*)", _Player.verdict),
+)

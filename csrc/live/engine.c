@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "live/engine.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "live/group.h"
+#include "live/link.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- for observers ---- */
+
+static void journal_add(busq_live *live, uint32_t kind, busq_live_entry *entry, uint32_t process)
+{
+  if (live->n_journal == live->journal_room) {
+    const uint64_t room = live->journal_room ? 2 * live->journal_room : 1024;
+    busq_live_event *grown = realloc(live->journal, room * sizeof *grown);
+    if (!grown) {
+      live->failure = BUSQ_NO_SPACE;
+      return;
+    }
+    live->journal = grown;
+    live->journal_room = room;
+  }
+  live->journal[live->n_journal++] = (busq_live_event){
+      .message = entry->name, .multicast = busq_entry_header(entry)->multicast, .kind = kind, .process = process};
+}
+
+static void gauge(busq_live *live)
+{
+  busq_order_gauge seen;
+  busq_live_facts *facts = &live->facts;
+  live->order->gauge(live->state, &seen);
+  facts->waiting_max = seen.waiting > facts->waiting_max ? seen.waiting : facts->waiting_max;
+  facts->held_max = seen.held > facts->held_max ? seen.held : facts->held_max;
+  if (seen.is_secret == (live->secret_since_ns != 0))
+    return;
+  const uint64_t now_ns = busq_time_now_ns();
+  if (!seen.is_secret)
+    facts->secret_ns += now_ns - live->secret_since_ns;
+  live->secret_since_ns = seen.is_secret ? now_ns : 0;
+}
+
+void busq_engine_settle_event(busq_live *live)
+{
+  uint64_t count = 1;
+  if (live->event_fd < 0)
+    return;
+  const bool is_ready = live->inbox_first || live->is_drained || live->is_closed ||
+                        (live->failure && live->failure != BUSQ_SHUTDOWN) || busq_group_check_wait(live, true) != BUSQ_OK;
+  if (live->event_is_raised == is_ready)
+    return;
+  live->event_is_raised = is_ready;
+  if (is_ready)
+    (void)!write(live->event_fd, &count, sizeof count);
+  else
+    (void)!read(live->event_fd, &count, sizeof count);
+}
+
+/* ---- effects ---- */
+
+static void do_send(busq_live *live, const busq_order_effect *effect)
+{
+  const busq_order_packet *said = &effect->packet;
+  const busq_wire_packet packet = {
+      .message = said->message, .stamp = said->stamp, .note = said->note, .kind = (uint16_t)said->kind};
+  const bool needs_entry = live->order->kinds[said->kind].has_payload || effect->to == BUSQ_TO_DESTINATIONS;
+  busq_live_entry *entry = needs_entry ? busq_table_find(&live->messages, said->message) : NULL;
+  if (needs_entry && !entry) {
+    live->failure = BUSQ_CORRUPT;
+    return;
+  }
+  busq_live_entry *sent = live->order->kinds[said->kind].has_payload ? entry : NULL;
+  if (effect->to < live->n) {
+    busq_link_send(live, effect->to, packet, sent);
+    return;
+  }
+  const uint32_t count = effect->to == BUSQ_TO_ALL ? live->n : entry->n_destinations;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t to = effect->to == BUSQ_TO_ALL ? i : busq_entry_destinations(entry)[i];
+    if (to != live->self)
+      busq_link_send(live, to, packet, sent);
+  }
+}
+
+static void do_deliver(busq_live *live, busq_live_entry *entry)
+{
+  if (live->has_journal)
+    journal_add(live, BUSQ_LIVE_DELIVERED, entry, busq_message_origin(entry->name));
+  live->facts.delivered++;
+  if (live->is_lingering) {
+    busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
+    busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME);
+    return;
+  }
+  busq_entry_retain(entry);
+  entry->next = NULL;
+  if (live->inbox_first)
+    live->inbox_last->next = entry;
+  else
+    live->inbox_first = entry;
+  live->inbox_last = entry;
+  busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME);
+  busq_engine_settle_event(live);
+  busq_link_announce(live, &live->came);
+}
+
+static void do_drop(busq_live *live, busq_live_entry *entry)
+{
+  if (entry->kept & BUSQ_KEPT_MINE) {
+    live->facts.dropped_late++;
+    busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
+  }
+  busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME | BUSQ_KEPT_PASSING);
+}
+
+static void do_sent(busq_live *live, busq_live_entry *entry, const uint32_t *clock)
+{
+  if (clock)
+    memcpy(busq_entry_clock(entry), clock, live->order->clock == BUSQ_CLOCK_VECTOR
+                                               ? live->n * sizeof(uint32_t)
+                                               : (live->n + (size_t)live->n * live->n) * sizeof(uint32_t));
+  live->facts.messages_sent++;
+  for (uint32_t i = 0; live->has_journal && i < entry->n_destinations; i++)
+    journal_add(live, BUSQ_LIVE_SENT, entry, busq_entry_destinations(entry)[i]);
+}
+
+static void do_done(busq_live *live, busq_live_entry *entry)
+{
+  live->n_undone--;
+  busq_table_drop(&live->messages, entry, BUSQ_KEPT_OWN);
+  busq_link_announce(live, &live->moved);
+}
+
+static void perform(busq_live *live, const busq_order_effect *effect)
+{
+  if (effect->kind == BUSQ_DO_SEND) {
+    do_send(live, effect);
+    return;
+  }
+  if (effect->kind == BUSQ_DO_ALARM) {
+    busq_link_set_alarm(live, effect->packet.stamp);
+    return;
+  }
+  busq_live_entry *entry = busq_table_find(&live->messages, effect->packet.message);
+  const uint32_t wanted = effect->kind == BUSQ_DO_DELIVER ? BUSQ_KEPT_FOR_ME
+                          : effect->kind == BUSQ_DO_DROP  ? BUSQ_KEPT_FOR_ME | BUSQ_KEPT_PASSING
+                                                          : BUSQ_KEPT_OWN;
+  if (!entry || !(entry->kept & wanted)) {
+    live->facts.malformed += effect->kind != BUSQ_DO_DROP; /* that may be about what was not kept */
+  } else if (effect->kind == BUSQ_DO_DELIVER) {
+    do_deliver(live, entry);
+  } else if (effect->kind == BUSQ_DO_DROP) {
+    do_drop(live, entry);
+  } else if (effect->kind == BUSQ_DO_SENT) {
+    do_sent(live, entry, effect->clock);
+  } else {
+    do_done(live, entry);
+  }
+}
+
+/* ---- steps ---- */
+
+static int step(busq_live *live, busq_order_event *event)
+{
+  event->world = &live->world;
+  for (bool is_first = true;; is_first = false) {
+    busq_order_effects effects = {.items = live->effects, .max = BUSQ_LIVE_EFFECTS};
+    const int result = live->order->step(live->state, event, &effects);
+    if (result)
+      return is_first ? result : BUSQ_CORRUPT;
+    for (uint32_t i = 0; i < effects.n; i++)
+      perform(live, &effects.items[i]);
+    if (!effects.is_cut)
+      break;
+    event->kind = BUSQ_ON_MORE;
+  }
+  gauge(live);
+  return BUSQ_OK;
+}
+
+/* False where the protocol has no room for it. */
+static bool step_receive(busq_live *live, const busq_wire_packet *packet, uint32_t from)
+{
+  busq_live_entry *entry = packet->message ? busq_table_find(&live->messages, packet->message) : NULL;
+  busq_order_event event = {
+      .kind = BUSQ_ON_RECEIVE,
+      .is_for_me = entry && (entry->kept & BUSQ_KEPT_MINE),
+      .packet = {.message = packet->message, .stamp = packet->stamp, .note = packet->note, .kind = packet->kind},
+  };
+  event.packet.from = from;
+  const int result = step(live, &event);
+  if (result == BUSQ_FULL)
+    return false;
+  if (result)
+    live->failure = BUSQ_CORRUPT;
+  const bool was_passing = packet->message && live->order->clock == BUSQ_CLOCK_NONE;
+  entry = was_passing ? busq_table_find(&live->messages, packet->message) : NULL;
+  if (entry && (entry->kept & BUSQ_KEPT_PASSING))
+    busq_table_drop(&live->messages, entry, BUSQ_KEPT_PASSING);
+  return true;
+}
+
+/* The same. */
+static bool step_submit(busq_live *live, busq_live_entry *entry)
+{
+  const uint16_t *destinations = busq_entry_destinations(entry);
+  busq_order_event event = {
+      .kind = BUSQ_ON_SUBMIT,
+      .to = destinations[0],
+      .is_for_me = (entry->kept & BUSQ_KEPT_MINE) != 0,
+      .others = live->others,
+      .packet = {.message = entry->name},
+  };
+  for (uint32_t i = 0; i < entry->n_destinations; i++)
+    if (destinations[i] != live->self)
+      live->others[event.n_others++] = destinations[i];
+  const int result = step(live, &event);
+  if (result != BUSQ_OK && result != BUSQ_FULL)
+    live->failure = BUSQ_CORRUPT;
+  return result != BUSQ_FULL;
+}
+
+/* ---- what the protocol had no room for ---- */
+
+static bool has_refused_of(const busq_live *live, uint32_t from)
+{
+  const busq_live_refused *refused = live->refused_first;
+  while (refused && refused->from != from)
+    refused = refused->next;
+  return refused != NULL;
+}
+
+static void refuse(busq_live *live, const busq_wire_packet *packet, uint32_t from)
+{
+  busq_live_refused *refused = malloc(sizeof *refused);
+  if (!refused) {
+    live->failure = BUSQ_NO_SPACE;
+    return;
+  }
+  *refused = (busq_live_refused){.packet = *packet, .from = from};
+  if (live->refused_first)
+    live->refused_last->next = refused;
+  else
+    live->refused_first = refused;
+  live->refused_last = refused;
+  live->facts.refused++;
+}
+
+/* Each in its turn, until nobody finds room. */
+static void retry(busq_live *live)
+{
+  bool has_moved = true;
+  for (busq_live_entry *entry = live->early_first, *next; entry; entry = next) {
+    next = entry->next; /* once it is submitted, it may be in the inbox */
+    if (!step_submit(live, entry))
+      break;
+    live->early_first = next;
+  }
+  while (has_moved && live->refused_first) {
+    busq_live_refused *rest = live->refused_first;
+    live->refused_first = live->refused_last = NULL;
+    has_moved = false;
+    while (rest) {
+      busq_live_refused *refused = rest;
+      rest = refused->next;
+      const bool must_wait = (live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && has_refused_of(live, refused->from);
+      if (must_wait || !step_receive(live, &refused->packet, refused->from))
+        refuse(live, &refused->packet, refused->from);
+      else
+        has_moved = true;
+      free(refused);
+    }
+  }
+}
+
+/* ---- what comes ---- */
+
+/* Puts the message that a packet brings into the table; false where the packet is damaged. */
+static bool keep_payload(busq_live *live, const busq_message *message, const busq_wire_packet *packet)
+{
+  const uint32_t n_destinations = packet->n_destinations;
+  const size_t before = sizeof(busq_wire_header) + busq_wire_destinations_bytes(n_destinations) + live->clock_bytes;
+  if (!n_destinations || n_destinations > live->n || message->size_bytes < before ||
+      busq_message_origin(packet->message) >= live->n)
+    return false;
+  if (busq_table_find(&live->messages, packet->message))
+    return true; /* a message of our own that came back with its number */
+  busq_live_entry *entry =
+      busq_entry_new(packet->message, n_destinations, live->clock_bytes, message->size_bytes - before);
+  if (!entry) {
+    live->failure = BUSQ_NO_SPACE;
+    return false;
+  }
+  memcpy(entry->wire, message->data, message->size_bytes);
+  entry->kept = BUSQ_KEPT_PASSING;
+  for (uint32_t i = 0; i < n_destinations; i++)
+    if (busq_entry_destinations(entry)[i] == live->self)
+      entry->kept = BUSQ_KEPT_FOR_ME | BUSQ_KEPT_MINE;
+  for (uint32_t i = 0; i < n_destinations; i++) {
+    if (busq_entry_destinations(entry)[i] >= live->n) {
+      busq_entry_release(entry);
+      return false;
+    }
+    /* Whoever takes part in a message must be known, for its death to be noticed. */
+    (void)busq_group_find(live, busq_entry_destinations(entry)[i]);
+  }
+  busq_table_add(&live->messages, entry);
+  return true;
+}
+
+static void count_received(busq_live *live, uint32_t kind, size_t bytes)
+{
+  live->facts.bytes_received += bytes;
+  if (kind < BUSQ_LIVE_KINDS_MAX)
+    live->facts.received[kind]++;
+}
+
+static void accept(busq_live *live, const busq_message *message)
+{
+  busq_wire_packet packet;
+  const uint32_t from = message->sender;
+  if (message->size_bytes < sizeof packet || from >= live->n || !busq_group_find(live, from) ||
+      live->members[from].incarnation != message->sender_incarnation) {
+    live->facts.malformed++;
+    return;
+  }
+  memcpy(&packet, message->data, sizeof packet);
+  if (packet.kind == BUSQ_WIRE_WAKE && from == live->self)
+    return;
+  if (packet.kind == BUSQ_WIRE_CREDIT) {
+    busq_link_credit(live, from, &packet);
+    return;
+  }
+  if (packet.kind == BUSQ_WIRE_WANT) {
+    busq_link_want(live, from);
+    return;
+  }
+  if (packet.kind >= live->order->n_kinds ||
+      (live->order->kinds[packet.kind].has_payload && !keep_payload(live, message, &packet))) {
+    live->facts.malformed++;
+    return;
+  }
+  count_received(live, packet.kind, message->size_bytes);
+  const bool must_wait =
+      live->refused_first && (live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && has_refused_of(live, from);
+  if (must_wait || !step_receive(live, &packet, from))
+    refuse(live, &packet, from);
+  else if (live->refused_first || live->early_first)
+    retry(live);
+}
+
+/* True where there may be more. */
+static bool receive(busq_live *live)
+{
+  enum { BATCH = 32, ROUNDS = 8 };
+  busq_message batch[BATCH];
+  uint32_t count;
+  for (int round = 0; round < ROUNDS; round++) {
+    const int result = busq_peer_recv(live->port, batch, BATCH, &count, 0);
+    if (result == BUSQ_EMPTY)
+      return false;
+    if (result) {
+      live->failure = live->failure ? live->failure : result;
+      live->is_drained = true;
+      return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+      accept(live, &batch[i]);
+      busq_peer_release(live->port, &batch[i]);
+    }
+    live->moved_ns = busq_time_now_ns();
+    if (count < BATCH)
+      return false;
+  }
+  return true;
+}
+
+bool busq_engine_turn(busq_live *live)
+{
+  const int failed_before = live->failure;
+  const bool has_more = !live->is_drained && receive(live);
+  for (uint32_t ticks = busq_link_work(live); ticks; ticks--) {
+    busq_order_event event = {.kind = BUSQ_ON_TICK};
+    if (step(live, &event) != BUSQ_OK)
+      live->failure = BUSQ_CORRUPT;
+    retry(live);
+  }
+  if (live->failure != failed_before) {
+    busq_link_announce(live, &live->came);
+    busq_link_announce(live, &live->moved);
+  }
+  busq_engine_settle_event(live);
+  return has_more;
+}
+
+/* ---- what the application sends and takes ---- */
+
+bool busq_engine_has_room(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+{
+  const uint32_t n_messages = live->order->traits & BUSQ_ORDER_POINT_TO_POINT ? n_destinations : 1;
+  if (live->early_first || live->n_undone + n_messages > live->waiting_max)
+    return false;
+  for (uint32_t i = 0; i < n_destinations; i++)
+    if (!busq_link_may_send(live, destinations[i]))
+      return false;
+  /* Nor may packets pile up here for one who does not take them from its mailbox, destination or not. */
+  return live->n_outboxes == 0 || live->n_pending < live->capacity;
+}
+
+static busq_live_entry *entry_of_own(busq_live *live, const uint32_t *destinations, uint32_t n_destinations,
+                                     const void *data, size_t size_bytes)
+{
+  busq_live_entry *entry =
+      busq_entry_new(busq_message_name(live->self, live->next_number++), n_destinations, live->clock_bytes, size_bytes);
+  if (!entry) {
+    live->next_number--;
+    return NULL;
+  }
+  entry->kept = BUSQ_KEPT_OWN;
+  for (uint32_t i = 0; i < n_destinations; i++) {
+    busq_entry_destinations(entry)[i] = (uint16_t)destinations[i];
+    if (destinations[i] == live->self)
+      entry->kept |= BUSQ_KEPT_FOR_ME | BUSQ_KEPT_MINE;
+  }
+  *busq_entry_header(entry) = (busq_wire_header){
+      .packet = {.message = entry->name}, .multicast = busq_message_name(live->self, live->next_multicast)};
+  if (size_bytes)
+    memcpy(entry->wire + entry->payload_offset, data, size_bytes);
+  return entry;
+}
+
+static int submit(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data,
+                  size_t size_bytes)
+{
+  busq_live_entry *entry = entry_of_own(live, destinations, n_destinations, data, size_bytes);
+  if (!entry)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a message of %zu bytes", size_bytes);
+  busq_table_add(&live->messages, entry);
+  live->n_undone++;
+  for (uint32_t i = 0; i < n_destinations; i++)
+    busq_link_owe(live, destinations[i], size_bytes);
+  if (live->early_first || !step_submit(live, entry)) {
+    entry->next = NULL;
+    if (live->early_first)
+      live->early_last->next = entry;
+    else
+      live->early_first = entry;
+    live->early_last = entry;
+  }
+  return BUSQ_OK;
+}
+
+int busq_engine_submit(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data,
+                       size_t size_bytes, busq_live_ticket *ticket)
+{
+  int result = BUSQ_OK;
+  const uint32_t first = live->next_number;
+  if (live->order->traits & BUSQ_ORDER_POINT_TO_POINT) {
+    for (uint32_t i = 0; i < n_destinations && result == BUSQ_OK; i++)
+      result = submit(live, &destinations[i], 1, data, size_bytes);
+  } else {
+    result = submit(live, destinations, n_destinations, data, size_bytes);
+  }
+  live->next_multicast++;
+  live->facts.multicasts_sent++;
+  if (ticket)
+    *ticket = (busq_live_ticket){.first = first, .last = live->next_number - 1};
+  return result;
+}
+
+bool busq_engine_is_open(const busq_live *live, uint32_t first, uint32_t last)
+{
+  for (uint32_t number = first; number != last + 1; number++) {
+    const busq_live_entry *entry = busq_table_find(&live->messages, busq_message_name(live->self, number));
+    if (entry && (entry->kept & BUSQ_KEPT_OWN))
+      return true;
+  }
+  return false;
+}
+
+busq_live_entry *busq_engine_take(busq_live *live)
+{
+  busq_live_entry *entry = live->inbox_first;
+  if (!entry)
+    return NULL;
+  live->inbox_first = entry->next;
+  busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
+  live->facts.taken++;
+  return entry;
+}
+
+bool busq_engine_is_quiet(const busq_live *live)
+{
+  return live->failure || !(live->n_undone || live->n_outboxes || live->n_due);
+}
+
+void busq_engine_deinit(busq_live *live)
+{
+  for (busq_live_entry *entry = live->inbox_first, *next; entry; entry = next) {
+    next = entry->next;
+    busq_entry_release(entry);
+  }
+  for (busq_live_refused *refused = live->refused_first, *next; refused; refused = next) {
+    next = refused->next;
+    free(refused);
+  }
+  busq_table_deinit(&live->messages);
+  free(live->journal);
+  free(live->state);
+}

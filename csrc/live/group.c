@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "live/group.h"
+#include "base/error.h"
+#include "base/time.h"
+#include <string.h>
+
+/* For so long nothing has come since somebody was found gone: what survivors had on its way is here. */
+#define QUIET_NS UINT64_C(200000000)
+#define LOOK_NS UINT64_C(50000000)
+enum { NOBODY = UINT32_MAX };
+
+bool busq_group_find(busq_live *live, uint32_t process)
+{
+  busq_member *member = &live->members[process];
+  busq_peer_facts facts;
+  if (member->state != BUSQ_MEMBER_UNKNOWN)
+    return true;
+  if (busq_bus_examine_peer(live->bus, process, &facts) != BUSQ_OK)
+    return false;
+  memcpy(member->name, facts.name, facts.name_bytes);
+  member->name_bytes = facts.name_bytes;
+  member->incarnation = facts.incarnation;
+  member->target = facts.target;
+  member->state = BUSQ_MEMBER_HERE;
+  live->n_known++;
+  if (!facts.is_alive)
+    busq_group_lose(live, process);
+  return true;
+}
+
+void busq_group_lose(busq_live *live, uint32_t process)
+{
+  if (live->members[process].state == BUSQ_MEMBER_GONE)
+    return;
+  live->members[process].state = BUSQ_MEMBER_GONE;
+  live->n_gone++;
+  live->last_gone = process;
+  live->moved_ns = busq_time_now_ns();
+  pthread_cond_broadcast(&live->moved);
+}
+
+static uint32_t member_named(const busq_live *live, const char *name, size_t name_bytes)
+{
+  for (uint32_t process = 0; process < live->n; process++) {
+    const busq_member *member = &live->members[process];
+    if (member->state != BUSQ_MEMBER_UNKNOWN && member->name_bytes == name_bytes &&
+        memcmp(member->name, name, name_bytes) == 0)
+      return process;
+  }
+  return NOBODY;
+}
+
+int busq_group_lookup(busq_live *live, const char *name, size_t name_bytes, uint32_t *processp)
+{
+  uint64_t target;
+  uint32_t found = member_named(live, name, name_bytes);
+  if (found == NOBODY || live->members[found].state == BUSQ_MEMBER_GONE) {
+    /* Somebody else may have joined under the name of one that is gone. */
+    const int result = busq_peer_lookup(live->port, name, name_bytes, &target);
+    if (result)
+      return result;
+    for (uint32_t process = 0; process < live->n; process++)
+      if (busq_group_find(live, process) && live->members[process].target == target)
+        found = process;
+  }
+  if (found == NOBODY)
+    return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" belongs to the group", (int)name_bytes, name);
+  *processp = found;
+  return BUSQ_OK;
+}
+
+static bool needs(const busq_live *live, uint32_t process)
+{
+  return live->order->traits & BUSQ_ORDER_WHOLE_GROUP || (live->order->traits & BUSQ_ORDER_COORDINATED && process == 0);
+}
+
+int busq_group_assemble(busq_live *live)
+{
+  uint32_t n_needed = 0, n_joined = 0;
+  for (uint32_t process = 0; process < live->n; process++) {
+    if (!needs(live, process))
+      continue;
+    n_needed++;
+    n_joined += busq_group_find(live, process);
+  }
+  if (n_joined == n_needed)
+    return BUSQ_OK;
+  if (n_needed == 1)
+    return busq_error(BUSQ_UNKNOWN_PEER, "order %s needs its first member, which is not there", live->order->name);
+  return busq_error(BUSQ_UNKNOWN_PEER,
+                    "order %s needs its whole group, and %u of %u members have joined: create the bus with peers= as many as "
+                    "will join",
+                    live->order->name, n_joined, n_needed);
+}
+
+static void look_at(busq_live *live, uint32_t process)
+{
+  busq_peer_facts facts;
+  const busq_member *member = &live->members[process];
+  if (busq_bus_examine_peer(live->bus, process, &facts) != BUSQ_OK || facts.incarnation != member->incarnation ||
+      !facts.is_alive)
+    busq_group_lose(live, process);
+}
+
+void busq_group_glance(busq_live *live, uint32_t process)
+{
+  enum { GLANCES_PER_TICK = 64 };
+  busq_member *member = &live->members[process];
+  const uint64_t tick_ns = busq_time_tick_ns();
+  if (member->state != BUSQ_MEMBER_HERE || process == live->self)
+    return;
+  if (tick_ns != live->tick_ns) {
+    live->tick_ns = tick_ns;
+    live->glances = 0;
+  }
+  if (live->glances >= GLANCES_PER_TICK && tick_ns - member->glanced_ns < LOOK_NS)
+    return;
+  live->glances++;
+  member->glanced_ns = tick_ns;
+  look_at(live, process);
+}
+
+void busq_group_look(busq_live *live)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  if (now_ns - live->looked_ns < LOOK_NS)
+    return;
+  live->looked_ns = now_ns;
+  for (uint32_t process = 0; process < live->n; process++) {
+    if (needs(live, process))
+      (void)busq_group_find(live, process);
+    if (process != live->self && live->members[process].state == BUSQ_MEMBER_HERE)
+      look_at(live, process);
+  }
+}
+
+int busq_group_dead(const busq_live *live, uint32_t process)
+{
+  const busq_member *member = &live->members[process];
+  return busq_error(BUSQ_PEER_DEAD, "\"%.*s\" has left the bus or died, and order %s can't go on without it",
+                    (int)member->name_bytes, member->name, live->order->name);
+}
+
+/* Somebody who is gone and whom the order needs for any message at all. */
+static uint32_t missing(const busq_live *live)
+{
+  for (uint32_t process = 0; live->n_gone && process < live->n; process++)
+    if (live->members[process].state == BUSQ_MEMBER_GONE && needs(live, process))
+      return process;
+  return NOBODY;
+}
+
+int busq_group_check_send(busq_live *live)
+{
+  const uint32_t process = missing(live);
+  return process == NOBODY ? BUSQ_OK : busq_group_dead(live, process);
+}
+
+int busq_group_check_wait(busq_live *live, bool is_receiving)
+{
+  busq_order_gauge gauge;
+  if (!live->n_gone || busq_time_now_ns() - live->moved_ns < QUIET_NS)
+    return BUSQ_OK;
+  const uint32_t process = missing(live);
+  if (process != NOBODY)
+    return busq_group_dead(live, process);
+  live->order->gauge(live->state, &gauge);
+  if (gauge.held)
+    return busq_group_dead(live, live->last_gone);
+  /* What is stuck on its way out does not keep others from sending to us: said once, and then waited on. */
+  if (is_receiving && live->n_told == live->n_gone)
+    return BUSQ_OK;
+  return gauge.waiting || live->n_undone ? busq_group_dead(live, live->last_gone) : BUSQ_OK;
+}

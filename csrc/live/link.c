@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "live/link.h"
+#include "base/hash.h"
+#include "base/time.h"
+#include "live/group.h"
+#include <stdlib.h>
+
+#define RETRY_NS_MIN UINT64_C(20000)
+#define RETRY_NS_MAX UINT64_C(1000000)
+
+/* ---- into the mailbox ---- */
+
+static void count_sent(busq_live *live, uint16_t kind, size_t bytes)
+{
+  live->facts.bytes_sent += bytes;
+  if (kind < BUSQ_LIVE_KINDS_MAX)
+    live->facts.sent[kind]++;
+  else
+    live->facts.credits_sent += kind == BUSQ_WIRE_CREDIT;
+}
+
+/* False where the mailbox is full. */
+static bool post(busq_live *live, uint32_t to, const busq_wire_packet *packet, busq_live_entry *entry)
+{
+  const void *data = packet;
+  size_t bytes = sizeof *packet;
+  if (!busq_group_find(live, to) || live->members[to].state == BUSQ_MEMBER_GONE || live->failure) {
+    live->facts.dropped++;
+    return true;
+  }
+  if (entry) {
+    busq_wire_packet *header = &busq_entry_header(entry)->packet;
+    *header = *packet;
+    header->n_destinations = (uint16_t)entry->n_destinations;
+    data = entry->wire;
+    bytes = entry->wire_bytes;
+  }
+  const int result = busq_peer_send(live->port, &live->members[to].target, 1, data, bytes, 0);
+  if (result == BUSQ_FULL)
+    return false;
+  if (result == BUSQ_OK) {
+    count_sent(live, packet->kind, bytes);
+    return true;
+  }
+  live->facts.dropped++;
+  if (result == BUSQ_PEER_DEAD)
+    busq_group_lose(live, to);
+  else if (!live->failure)
+    live->failure = result;
+  return true;
+}
+
+static busq_live_pending *pending_new(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry)
+{
+  busq_live_pending *pending = malloc(sizeof *pending);
+  if (!pending) {
+    live->failure = BUSQ_NO_SPACE;
+    return NULL;
+  }
+  *pending = (busq_live_pending){.packet = packet, .entry = entry, .to = to};
+  if (entry)
+    busq_entry_retain(entry);
+  return pending;
+}
+
+static void pending_free(busq_live_pending *pending)
+{
+  if (pending->entry)
+    busq_entry_release(pending->entry);
+  free(pending);
+}
+
+static void outbox_add(busq_live *live, busq_live_pending *pending)
+{
+  busq_live_link *link = &live->links[pending->to];
+  pending->next = NULL;
+  if (link->first) {
+    link->last->next = pending;
+  } else {
+    link->first = pending;
+    live->n_outboxes++;
+    live->retry_ns = RETRY_NS_MIN;
+    busq_link_nudge(live, busq_time_now_ns() + live->retry_ns);
+  }
+  link->last = pending;
+  live->n_pending++;
+}
+
+/* Behind what waits already; `pending` where the packet was held back. */
+static void leave(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry,
+                  busq_live_pending *pending)
+{
+  if (!live->links[to].first && post(live, to, &packet, entry)) {
+    if (pending)
+      pending_free(pending);
+    return;
+  }
+  if (!pending)
+    pending = pending_new(live, to, packet, entry);
+  if (pending)
+    outbox_add(live, pending);
+}
+
+static bool outbox_work(busq_live *live, busq_live_link *link)
+{
+  bool has_moved = false;
+  while (link->first && post(live, link->first->to, &link->first->packet, link->first->entry)) {
+    busq_live_pending *pending = link->first;
+    link->first = pending->next;
+    pending_free(pending);
+    live->n_pending--;
+    has_moved = true;
+  }
+  live->n_outboxes -= !link->first;
+  if (has_moved)
+    busq_link_announce(live, &live->moved);
+  return has_moved;
+}
+
+/* ---- what leaves later ---- */
+
+static bool due_less(const busq_live_due *a, const busq_live_due *b)
+{
+  return a->due_ns != b->due_ns ? a->due_ns < b->due_ns : a->sequence < b->sequence;
+}
+
+static void due_add(busq_live *live, uint64_t due_ns, busq_live_pending *pending)
+{
+  if (live->n_due == live->due_room) {
+    const uint32_t room = live->due_room ? 2 * live->due_room : 64;
+    busq_live_due *grown = realloc(live->due, room * sizeof *grown);
+    if (!grown) {
+      live->failure = BUSQ_NO_SPACE;
+      if (pending)
+        pending_free(pending);
+      return;
+    }
+    live->due = grown;
+    live->due_room = room;
+  }
+  const busq_live_due added = {.due_ns = due_ns, .sequence = live->due_sequence++, .pending = pending};
+  uint32_t place = live->n_due++;
+  for (; place && due_less(&added, &live->due[(place - 1) / 2]); place = (place - 1) / 2)
+    live->due[place] = live->due[(place - 1) / 2];
+  live->due[place] = added;
+  busq_link_nudge(live, due_ns);
+}
+
+static busq_live_due due_pop(busq_live *live)
+{
+  const busq_live_due first = live->due[0];
+  const busq_live_due moved = live->due[--live->n_due];
+  uint32_t place = 0;
+  for (uint32_t child; (child = 2 * place + 1) < live->n_due; place = child) {
+    child += child + 1 < live->n_due && due_less(&live->due[child + 1], &live->due[child]);
+    if (!due_less(&live->due[child], &moved))
+      break;
+    live->due[place] = live->due[child];
+  }
+  live->due[place] = moved;
+  return first;
+}
+
+static uint64_t draw(busq_live *live, uint64_t below)
+{
+  live->shuffle_state += UINT64_C(0x9e3779b97f4a7c15);
+  return busq_hash_mix(live->shuffle_state) % below;
+}
+
+void busq_link_send(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry)
+{
+  busq_live_link *link = &live->links[to];
+  const uint64_t delay_ns = link->delay_ns + (live->shuffle_ns ? draw(live, live->shuffle_ns) : 0);
+  if (BUSQ_LIKELY(!delay_ns && !link->last_due_ns)) {
+    leave(live, to, packet, entry, NULL);
+    return;
+  }
+  uint64_t due_ns = busq_time_now_ns() + delay_ns;
+  if ((live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && due_ns < link->last_due_ns)
+    due_ns = link->last_due_ns;
+  link->last_due_ns = due_ns;
+  busq_live_pending *pending = pending_new(live, to, packet, entry);
+  if (pending)
+    due_add(live, due_ns, pending);
+}
+
+void busq_link_set_alarm(busq_live *live, uint64_t delay_ns)
+{
+  due_add(live, busq_time_now_ns() + delay_ns, NULL);
+}
+
+uint32_t busq_link_work(busq_live *live)
+{
+  uint32_t ticks = 0;
+  if (live->n_due) {
+    const uint64_t now_ns = busq_time_now_ns();
+    while (live->n_due && live->due[0].due_ns <= now_ns) {
+      const busq_live_due due = due_pop(live);
+      if (due.pending)
+        leave(live, due.pending->to, due.pending->packet, due.pending->entry, due.pending);
+      else
+        ticks++;
+    }
+  }
+  if (live->n_outboxes) {
+    bool has_moved = false;
+    for (uint32_t to = 0; to < live->n && live->n_outboxes; to++)
+      if (live->links[to].first)
+        has_moved |= outbox_work(live, &live->links[to]);
+    const uint64_t longer_ns = 2 * live->retry_ns;
+    live->retry_ns = has_moved ? RETRY_NS_MIN : longer_ns < RETRY_NS_MAX ? longer_ns : RETRY_NS_MAX;
+  }
+  return ticks;
+}
+
+uint64_t busq_link_idle_ns(const busq_live *live)
+{
+  uint64_t idle_ns = live->n_outboxes ? live->retry_ns : UINT64_C(3600000000000);
+  if (live->n_due) {
+    const uint64_t now_ns = busq_time_now_ns();
+    const uint64_t left_ns = live->due[0].due_ns > now_ns ? live->due[0].due_ns - now_ns : 0;
+    idle_ns = left_ns < idle_ns ? left_ns : idle_ns;
+  }
+  return idle_ns;
+}
+
+void busq_link_nudge(busq_live *live, uint64_t due_ns)
+{
+  if (!live->n_asleep || due_ns >= live->sleeps_until_ns || live->failure)
+    return;
+  const busq_wire_packet wake = {.kind = BUSQ_WIRE_WAKE};
+  /* Once is enough; and where the mailbox is full, whoever sleeps there has been woken. */
+  live->sleeps_until_ns = due_ns;
+  (void)busq_peer_send(live->port, &live->members[live->self].target, 1, &wake, sizeof wake, 0);
+}
+
+void busq_link_announce(busq_live *live, pthread_cond_t *condition)
+{
+  pthread_cond_broadcast(condition);
+  if (live->driver_waits_on == condition)
+    busq_link_nudge(live, 0);
+}
+
+/* ---- credits ---- */
+
+bool busq_link_may_send(const busq_live *live, uint32_t to)
+{
+  return live->links[to].owed < live->capacity && live->links[to].owed_bytes < live->credit_bytes;
+}
+
+void busq_link_owe(busq_live *live, uint32_t to, uint64_t bytes)
+{
+  live->links[to].owed++;
+  live->links[to].owed_bytes += bytes;
+}
+
+static void forgive(busq_live *live, uint32_t to, uint64_t copies, uint64_t bytes)
+{
+  busq_live_link *link = &live->links[to];
+  link->owed -= copies < link->owed ? copies : link->owed;
+  link->owed_bytes -= bytes < link->owed_bytes ? bytes : link->owed_bytes;
+  busq_link_announce(live, &live->moved);
+}
+
+static void tell(busq_live *live, uint32_t origin)
+{
+  busq_live_link *link = &live->links[origin];
+  const busq_wire_packet credit = {.kind = BUSQ_WIRE_CREDIT, .stamp = link->taken_bytes, .note = (uint32_t)link->taken};
+  link->taken = link->taken_bytes = 0;
+  link->is_wanted = false;
+  leave(live, origin, credit, NULL, NULL);
+}
+
+void busq_link_take(busq_live *live, uint32_t origin, uint64_t bytes)
+{
+  busq_live_link *link = &live->links[origin];
+  if (origin == live->self) {
+    forgive(live, origin, 1, bytes);
+    return;
+  }
+  link->taken++;
+  link->taken_bytes += bytes;
+  if (link->is_wanted || link->taken * 2 >= live->capacity || link->taken_bytes * 2 >= live->credit_bytes)
+    tell(live, origin);
+}
+
+void busq_link_ask(busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+{
+  const busq_wire_packet want = {.kind = BUSQ_WIRE_WANT};
+  for (uint32_t i = 0; i < n_destinations; i++) {
+    const uint32_t to = destinations[i];
+    if (busq_link_may_send(live, to) || to == live->self || live->links[to].has_asked)
+      continue;
+    live->links[to].has_asked = true;
+    leave(live, to, want, NULL, NULL);
+  }
+}
+
+void busq_link_want(busq_live *live, uint32_t from)
+{
+  if (live->links[from].taken)
+    tell(live, from);
+  else
+    live->links[from].is_wanted = true;
+}
+
+void busq_link_credit(busq_live *live, uint32_t from, const busq_wire_packet *packet)
+{
+  live->facts.credits_received++;
+  live->links[from].has_asked = false;
+  forgive(live, from, packet->note, packet->stamp);
+}
+
+void busq_link_deinit(busq_live *live)
+{
+  for (uint32_t to = 0; live->links && to < live->n; to++) {
+    for (busq_live_pending *pending = live->links[to].first, *next; pending; pending = next) {
+      next = pending->next;
+      pending_free(pending);
+    }
+  }
+  for (uint32_t i = 0; i < live->n_due; i++)
+    if (live->due[i].pending)
+      pending_free(live->due[i].pending);
+  free(live->due);
+  free(live->links);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_LIVE_WIRE_H
+#define BUSQ_LIVE_WIRE_H
+/*
+ * How packets look on their way between mailboxes.
+ *
+ *      packet (24 bytes)                                          what every packet is
+ *      packet | multicast (8) | destinations | clock | payload    where its kind has a payload
+ *
+ * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has as many words as the order's
+ * shape says: n for a vector, n + n x n for a matrix.  Who sent a packet, the mailbox says; it is not in it.
+ *
+ * A group may have more than one build of busq only where the layout of the segment says so, so nothing here carries a version.
+ */
+#include "order/order.h"
+
+typedef struct {
+  uint64_t message;
+  uint64_t stamp;
+  uint32_t note;
+  uint16_t kind; /* a place in busq_order.kinds, or one of the driver's own */
+  uint16_t n_destinations;
+} busq_wire_packet;
+
+typedef struct {
+  busq_wire_packet packet;
+  uint64_t multicast; /* which send of its origin's application it belongs to */
+} busq_wire_header;
+
+_Static_assert(sizeof(busq_wire_packet) == 24, "a packet without payload fits into one line with its record");
+_Static_assert(sizeof(busq_wire_header) == 32, "what follows is aligned to eight bytes");
+
+/* The driver's own kinds, which no order sees. */
+enum {
+  BUSQ_WIRE_WANT = 0xfffd,   /* tell me at once what was taken, I am waiting for it */
+  BUSQ_WIRE_CREDIT = 0xfffe, /* the application has taken messages of yours: `note` of them, with `stamp` bytes */
+  BUSQ_WIRE_WAKE = 0xffff    /* to oneself: there is something to do earlier than you think */
+};
+
+static inline size_t busq_wire_destinations_bytes(uint32_t n_destinations)
+{
+  return BUSQ_ALIGN_UP(n_destinations * sizeof(uint16_t), 8);
+}
+
+static inline size_t busq_wire_clock_bytes(const busq_order *order, uint32_t n_processes)
+{
+  const size_t n = n_processes;
+  const size_t words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n + n * n : 0;
+  return BUSQ_ALIGN_UP(words * sizeof(uint32_t), 8);
+}
+
+#endif /* BUSQ_LIVE_WIRE_H */

@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/simulator.h"
+#include "base/error.h"
+#include "base/time.h"
+#include <string.h>
+
+enum {
+  EFFECTS_MAX = 64,
+  EVENTS_PER_LOOK = 64, /* at the clock, to see whether the slice is over */
+  SENDS_PER_LOOK = 256, /* likewise, while sends are counted */
+  PROCESSES_MAX = 65536,
+  BYTES_MAX = 1 << 30 /* of a payload, a header, a control packet, a clock: their sum fits into 32 bits */
+};
+
+static int out_of_memory(const busq_sim *sim)
+{
+  return busq_error(BUSQ_NO_SPACE, "no memory to simulate %u processes under %s: use fewer processes or messages",
+                    sim->config.processes, sim->order->name);
+}
+
+static int schedule(busq_sim *sim, uint32_t at, uint64_t time_ns, uint32_t process)
+{
+  return busq_sim_times_push(&sim->times, time_ns, at << BUSQ_SIM_AT_SHIFT | process) ? BUSQ_OK : out_of_memory(sim);
+}
+
+static int too_late(const busq_sim *sim)
+{
+  return busq_error(BUSQ_INVALID, "the simulation under %s comes to more than 146 years: use more bandwidth, shorter delays or jobs",
+                    sim->order->name);
+}
+
+/* Room for one item more behind the first n. */
+static bool reserve(void *itemsp, uint32_t n, uint32_t *capacity, size_t item_bytes)
+{
+  void *items;
+  if (BUSQ_LIKELY(n < *capacity))
+    return true;
+  const uint64_t grown = *capacity ? 2 * (uint64_t)*capacity : 16;
+  memcpy(&items, itemsp, sizeof items);
+  items = grown < UINT32_MAX ? realloc(items, grown * item_bytes) : NULL;
+  if (!items)
+    return false;
+  memcpy(itemsp, &items, sizeof items);
+  *capacity = (uint32_t)grown;
+  return true;
+}
+
+/* ---- building ---- */
+
+static int check_config(const busq_sim_config *config)
+{
+  const bool is_trace = config->workload == BUSQ_SIM_TRACE;
+  if (config->processes < 1 || config->processes > PROCESSES_MAX)
+    return busq_error(BUSQ_INVALID, "%u processes: expected 1 to %d", config->processes, PROCESSES_MAX);
+  if (!is_trace && (config->fan_out < 1 || config->fan_out >= config->processes))
+    return busq_error(BUSQ_INVALID, "%u destinations per message: expected 1 to %u, the other processes", config->fan_out,
+                      config->processes - 1);
+  if (config->payload_bytes > BYTES_MAX || config->header_bytes > BYTES_MAX || config->control_bytes > BYTES_MAX)
+    return busq_error(BUSQ_INVALID, "packets of more than %d bytes", BYTES_MAX);
+  for (uint64_t row = 0; is_trace && row < config->n_trace; row++)
+    if (config->trace_sizes_bytes[row] > BYTES_MAX)
+      return busq_error(BUSQ_INVALID, "message %llu of the trace has %llu bytes: expected up to %d", (unsigned long long)row,
+                        (unsigned long long)config->trace_sizes_bytes[row], BYTES_MAX);
+  if (!(config->bandwidth_bytes_per_s > 0))
+    return busq_error(BUSQ_INVALID, "a bandwidth of %g bytes/s: expected more than 0", config->bandwidth_bytes_per_s);
+  if (config->workload > BUSQ_SIM_TRACE)
+    return busq_error(BUSQ_INVALID, "there is no workload %u", config->workload);
+  return BUSQ_OK;
+}
+
+/* The clock that a packet with a payload carries: bytes, or UINT32_MAX where they are too many. */
+static uint32_t clock_bytes(const busq_sim *sim)
+{
+  const uint64_t n = sim->config.processes;
+  const uint64_t entries = sim->order->clock == BUSQ_CLOCK_MATRIX ? n * n : sim->order->clock == BUSQ_CLOCK_VECTOR ? n : 0;
+  const uint64_t bytes = entries * sim->config.clock_entry_bytes;
+  return bytes <= BYTES_MAX ? (uint32_t)bytes : UINT32_MAX;
+}
+
+/* Counts a send: as many messages as the order sees, and what it sends to others. */
+static void count_send(busq_sim *sim, uint32_t number, const busq_sim_send *send)
+{
+  busq_sim_count *counts = sim->counts;
+  counts[number].own += sim->is_point_to_point ? send->n_destinations : 1;
+  for (uint32_t k = 0; k < send->n_destinations; k++) {
+    busq_sim_count *receiver = &counts[send->destinations[k]];
+    receiver->others++;
+    if (!busq_sim_programs_answers(&sim->programs, send->destinations[k]))
+      continue;
+    receiver->own++;
+    counts[number].others++;
+  }
+  sim->n_messages += sim->is_point_to_point ? send->n_destinations : 1;
+  sim->n_copies += send->n_destinations;
+}
+
+/* Counts what each process may send and get, until all is counted or the time is over. */
+static int count_sends(busq_sim *sim, uint64_t end_ns)
+{
+  for (; sim->n_counted < sim->config.processes; sim->n_counted++) {
+    busq_sim_process *process = &sim->processes[sim->n_counted];
+    const uint64_t n_sends = busq_sim_programs_sends(&sim->programs, sim->n_counted);
+    if (n_sends > UINT32_MAX / 2)
+      return busq_error(BUSQ_INVALID, "%llu sends of one process are too many", (unsigned long long)n_sends);
+    process->n_sends = (uint32_t)n_sends;
+    for (; process->place < process->n_sends; process->place++) {
+      if (process->place % SENDS_PER_LOOK == SENDS_PER_LOOK - 1 && busq_time_now_ns() >= end_ns)
+        end_ns = 0;
+      const busq_sim_send send = busq_sim_programs_send(&sim->programs, sim->n_counted, process->place, sim->rooms[0]);
+      count_send(sim, sim->n_counted, &send);
+      if (sim->n_copies > UINT32_MAX / 4)
+        return busq_error(BUSQ_INVALID, "more than %u deliveries are too many", UINT32_MAX / 4);
+      if (!end_ns) {
+        process->place++;
+        return BUSQ_INTERRUPTED;
+      }
+    }
+    process->place = 0;
+  }
+  return BUSQ_OK;
+}
+
+static int init_states(busq_sim *sim)
+{
+  const bool is_whole_group = sim->order->traits & BUSQ_ORDER_WHOLE_GROUP;
+  const busq_sim_count *counts = sim->counts;
+  const uint32_t all = (uint32_t)(2 * sim->n_messages); /* answers may double them */
+  const uint32_t times = sim->config.faults.lets_copies_pass ? 2 : 1; /* that a message may come, or be answered */
+  for (uint32_t number = 0; number < sim->config.processes; number++) {
+    const busq_order_group group = {
+        .n_processes = sim->config.processes,
+        .self = number,
+        .waiting_max = times * counts[number].own + 1,
+        .held_max = times * (is_whole_group ? all : counts[number].own + counts[number].others) + 1,
+        .options = sim->options,
+        .patience_ns = sim->config.patience_ns,
+    };
+    sim->processes[number].state = calloc(1, sim->order->state_size(&group));
+    if (!sim->processes[number].state)
+      return out_of_memory(sim);
+    sim->order->init(sim->processes[number].state, &group);
+  }
+  return BUSQ_OK;
+}
+
+static int schedule_next(busq_sim *sim, uint32_t number);
+
+/* Counts, and then makes the states and schedules the first sends.  BUSQ_INTERRUPTED: not ready so far. */
+static int prepare(busq_sim *sim, uint64_t end_ns)
+{
+  int result = count_sends(sim, end_ns);
+  if (result == BUSQ_OK)
+    result = init_states(sim);
+  for (uint32_t number = 0; number < sim->config.processes && result == BUSQ_OK; number++)
+    result = schedule_next(sim, number);
+  if (result == BUSQ_OK) {
+    free(sim->counts);
+    sim->counts = NULL;
+  }
+  return result;
+}
+
+static int init(busq_sim *sim)
+{
+  const busq_sim_config *config = &sim->config;
+  sim->is_point_to_point = sim->order->traits & BUSQ_ORDER_POINT_TO_POINT;
+  sim->is_rendezvous = sim->order->traits & BUSQ_ORDER_RENDEZVOUS;
+  sim->has_clock = sim->order->clock != BUSQ_CLOCK_NONE;
+  sim->clock_bytes = clock_bytes(sim);
+  if (sim->clock_bytes == UINT32_MAX)
+    return busq_error(BUSQ_INVALID, "the clock of %u processes does not fit into a packet", config->processes);
+  if (config->faults.lost_share > 0 && !(sim->options & BUSQ_OPTION_SKIP_GAPS))
+    return busq_error(BUSQ_INVALID, "a network that loses packets: only fifo:on_gap=skip goes on without them, not %s",
+                      config->order);
+  if (config->faults.lets_copies_pass && sim->has_clock)
+    return busq_error(BUSQ_INVALID, "copies that pass: %s asks for the clock of each message it receives, and forgets it",
+                      sim->order->name);
+  sim->effects = malloc(EFFECTS_MAX * sizeof *sim->effects);
+  for (uint32_t room = 0; room < 3; room++)
+    sim->rooms[room] = malloc(config->processes * sizeof *sim->rooms[room]);
+  sim->processes = calloc(config->processes, sizeof *sim->processes);
+  sim->counts = calloc(config->processes, sizeof *sim->counts);
+  if (!sim->effects || !sim->rooms[0] || !sim->rooms[1] || !sim->rooms[2] || !sim->processes || !sim->counts)
+    return out_of_memory(sim);
+  int result = busq_messages_init(&sim->messages, config->processes, sim->order->clock);
+  if (result == BUSQ_OK)
+    result = busq_sim_programs_init(&sim->programs, config);
+  if (result == BUSQ_OK)
+    result = busq_sim_network_init(&sim->network, config, sim->order, &sim->messages, &sim->times);
+  return result;
+}
+
+int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
+{
+  uint32_t options = 0;
+  int result = check_config(config);
+  if (result != BUSQ_OK)
+    return result;
+  const busq_order *order = busq_order_parse(config->order, &options);
+  if (!order)
+    return BUSQ_INVALID;
+  busq_sim *sim = calloc(1, sizeof *sim);
+  if (!sim)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a simulation");
+  sim->config = *config;
+  sim->config.order = order->name;
+  sim->order = order;
+  sim->options = options;
+  result = init(sim);
+  if (result != BUSQ_OK) {
+    busq_sim_free(sim);
+    return result;
+  }
+  *simp = sim;
+  return BUSQ_OK;
+}
+
+void busq_sim_free(busq_sim *sim)
+{
+  if (!sim)
+    return;
+  for (uint32_t number = 0; sim->processes && number < sim->config.processes; number++) {
+    free(sim->processes[number].state);
+    free(sim->processes[number].sent);
+    free(sim->processes[number].requests);
+  }
+  free(sim->processes);
+  free(sim->counts);
+  free(sim->effects);
+  for (uint32_t room = 0; room < 3; room++)
+    free(sim->rooms[room]);
+  free(sim->records);
+  free(sim->times.entries);
+  busq_messages_deinit(&sim->messages);
+  busq_sim_programs_deinit(&sim->programs);
+  busq_sim_network_deinit(&sim->network);
+  free(sim);
+}
+
+/* ---- effects ---- */
+
+/* A packet that brings its payload to somebody who is no destination: he may ask for the clock until he drops the message. */
+static void hold_for_strangers(busq_sim *sim, const busq_order_effect *effect, uint32_t from)
+{
+  const uint64_t message = effect->packet.message;
+  uint32_t n_strangers = 0;
+  if (effect->to == BUSQ_TO_ALL) {
+    const uint32_t n_destinations = busq_messages_find(&sim->messages, message)->n_destinations;
+    n_strangers = sim->config.processes - 1 - n_destinations + busq_messages_is_for(&sim->messages, message, from);
+  } else if (effect->to < sim->config.processes) {
+    n_strangers = !busq_messages_is_for(&sim->messages, message, effect->to);
+  }
+  while (n_strangers--)
+    busq_messages_hold(&sim->messages, message);
+}
+
+static int do_send(busq_sim *sim, uint32_t number, busq_order_effect *effect)
+{
+  const bool has_payload = sim->order->kinds[effect->packet.kind].has_payload;
+  const uint32_t bytes = has_payload ? busq_sim_sent_of(sim, effect->packet.message)->bytes : sim->config.control_bytes;
+  const uint32_t first_number = sim->network.n_packets;
+  uint32_t n_targets;
+  effect->packet.from = number;
+  if (has_payload && sim->has_clock)
+    hold_for_strangers(sim, effect, number);
+  const int result = busq_sim_network_send(&sim->network, sim->now_ns, &effect->packet, effect->to, bytes, &n_targets);
+  if (result != BUSQ_OK || !sim->config.is_recorded)
+    return result;
+  return busq_sim_record_sending(sim, &effect->packet, effect->to, first_number);
+}
+
+static int begin_job(busq_sim *sim, uint32_t number, uint64_t message, const busq_sim_sent *sent)
+{
+  busq_sim_process *process = &sim->processes[number];
+  uint64_t duration_ns;
+  if (!busq_sim_programs_job(&sim->programs, busq_message_origin(message), sent->place, &duration_ns))
+    return BUSQ_OK;
+  const uint64_t start_ns = process->busy_until_ns > sim->now_ns ? process->busy_until_ns : sim->now_ns;
+  if (start_ns > BUSQ_SIM_TIME_MAX_NS)
+    return too_late(sim);
+  process->busy_until_ns = start_ns + duration_ns;
+  sim->facts.jobs++;
+  sim->job_start_sum_ns += start_ns;
+  sim->job_wait_sum_ns += start_ns - sent->wanted_ns;
+  int result = busq_sim_record(sim, start_ns, number, BUSQ_SIM_JOB, message);
+  if (result == BUSQ_OK)
+    result = busq_sim_record(sim, process->busy_until_ns, number, BUSQ_SIM_REST, message);
+  return result == BUSQ_OK ? schedule(sim, BUSQ_SIM_AT_REST, process->busy_until_ns, number) : result;
+}
+
+/* A server answers what its clients send. */
+static int answer(busq_sim *sim, uint32_t number, uint32_t client)
+{
+  busq_sim_process *process = &sim->processes[number];
+  if (!busq_sim_programs_answers(&sim->programs, number))
+    return BUSQ_OK;
+  if (!reserve(&process->requests, process->n_requests, &process->requests_capacity, sizeof *process->requests))
+    return out_of_memory(sim);
+  process->requests[process->n_requests++] = (busq_sim_request){.wanted_ns = sim->now_ns, .client = client};
+  process->n_sends++;
+  return schedule_next(sim, number);
+}
+
+static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
+{
+  const busq_sim_sent *sent = busq_sim_sent_of(sim, message);
+  sim->facts.deliveries++;
+  busq_sim_latencies_add(&sim->latencies, sim->now_ns - sent->wanted_ns);
+  if (sim->has_clock)
+    busq_messages_release(&sim->messages, message);
+  int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DELIVER, message);
+  if (result == BUSQ_OK)
+    result = busq_sim_tell_delivered(sim, number, message);
+  if (result == BUSQ_OK)
+    result = begin_job(sim, number, message, sent);
+  return result == BUSQ_OK ? answer(sim, number, busq_message_origin(message)) : result;
+}
+
+static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effect)
+{
+  sim->n_sent++;
+  int result = busq_messages_set_clock(&sim->messages, effect->packet.message, effect->clock);
+  if (result == BUSQ_OK)
+    result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_SENT, effect->packet.message);
+  return result == BUSQ_OK ? busq_sim_tell_sent(sim, effect->packet.message) : result;
+}
+
+static int do_done(busq_sim *sim, uint32_t number, uint64_t message)
+{
+  busq_sim_process *process = &sim->processes[number];
+  if (sim->has_clock)
+    busq_messages_release(&sim->messages, message);
+  const int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DONE, message);
+  if (result != BUSQ_OK || process->unfinished != message)
+    return result;
+  process->unfinished = 0;
+  return schedule_next(sim, number);
+}
+
+static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
+{
+  switch (effect->kind) {
+  case BUSQ_DO_SEND:
+    return do_send(sim, number, effect);
+  case BUSQ_DO_DELIVER:
+    return do_deliver(sim, number, effect->packet.message);
+  case BUSQ_DO_SENT:
+    return do_sent(sim, number, effect);
+  case BUSQ_DO_DONE:
+    return do_done(sim, number, effect->packet.message);
+  case BUSQ_DO_ALARM:
+    return schedule(sim, BUSQ_SIM_AT_TICK, sim->now_ns + effect->packet.stamp, number);
+  default:
+    sim->facts.dropped++;
+    if (sim->has_clock)
+      busq_messages_release(&sim->messages, effect->packet.message);
+    return busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DROP, effect->packet.message);
+  }
+}
+
+/* ---- steps ---- */
+
+static int look(busq_sim *sim, uint32_t number)
+{
+  busq_sim_process *process = &sim->processes[number];
+  busq_order_gauge gauge;
+  sim->order->gauge(process->state, &gauge);
+  if (gauge.waiting > sim->facts.waiting_max)
+    sim->facts.waiting_max = gauge.waiting;
+  if (gauge.held > sim->facts.held_max)
+    sim->facts.held_max = gauge.held;
+  if (BUSQ_LIKELY(gauge.is_secret == process->is_secret))
+    return BUSQ_OK;
+  process->is_secret = gauge.is_secret;
+  if (gauge.is_secret)
+    process->secret_since_ns = sim->now_ns;
+  else
+    sim->facts.secret_ns += sim->now_ns - process->secret_since_ns;
+  return busq_sim_record(sim, sim->now_ns, number, gauge.is_secret ? BUSQ_SIM_SECRET : BUSQ_SIM_OPEN, 0);
+}
+
+static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
+{
+  busq_order_effects effects = {.items = sim->effects, .max = EFFECTS_MAX};
+  sim->is_idle = true;
+  event->world = &sim->messages.world;
+  do {
+    effects.n = 0;
+    effects.is_cut = false;
+    int result = busq_order_step(sim->order, sim->processes[number].state, event, &effects);
+    if (result != BUSQ_OK)
+      return result;
+    for (uint32_t place = 0; place < effects.n && result == BUSQ_OK; place++) {
+      sim->is_idle &= effects.items[place].kind == BUSQ_DO_ALARM;
+      result = perform(sim, number, &effects.items[place]);
+    }
+    if (result != BUSQ_OK)
+      return result;
+    event->kind = BUSQ_ON_MORE;
+  } while (effects.is_cut);
+  return look(sim, number);
+}
+
+static int refused(const busq_sim *sim, int result, uint32_t number)
+{
+  if (result == BUSQ_FULL || result == BUSQ_CORRUPT)
+    return busq_error(BUSQ_CORRUPT, "%s, process %u at %llu ns: the order refused an event of its own making (%s)",
+                      sim->order->name, number, (unsigned long long)sim->now_ns, result == BUSQ_FULL ? "no room" : "corrupt");
+  return result;
+}
+
+/* ---- submits ---- */
+
+static uint64_t next_wanted_ns(const busq_sim *sim, uint32_t number)
+{
+  const busq_sim_process *process = &sim->processes[number];
+  if (busq_sim_programs_answers(&sim->programs, number))
+    return process->requests[process->place].wanted_ns;
+  return busq_sim_programs_time(&sim->programs, number, process->place);
+}
+
+static int schedule_next(busq_sim *sim, uint32_t number)
+{
+  busq_sim_process *process = &sim->processes[number];
+  if (process->is_scheduled || process->unfinished || process->place == process->n_sends)
+    return BUSQ_OK;
+  process->wanted_ns = next_wanted_ns(sim, number);
+  process->is_scheduled = true;
+  const uint64_t time_ns = process->wanted_ns > sim->now_ns ? process->wanted_ns : sim->now_ns;
+  return schedule(sim, BUSQ_SIM_AT_SUBMIT, time_ns, number);
+}
+
+static busq_sim_send next_send(busq_sim *sim, uint32_t number)
+{
+  const busq_sim_process *process = &sim->processes[number];
+  if (busq_sim_programs_answers(&sim->programs, number))
+    return (busq_sim_send){&process->requests[process->place].client, 1, sim->config.payload_bytes};
+  return busq_sim_programs_send(&sim->programs, number, process->place, sim->rooms[0]);
+}
+
+/* Fills in who gets a message of this process. */
+static void address(busq_sim *sim, uint32_t number, busq_order_event *event)
+{
+  const uint64_t message = event->packet.message;
+  const busq_message_facts *facts = busq_messages_find(&sim->messages, message);
+  const uint32_t *destinations = busq_messages_destinations(&sim->messages, message, facts);
+  event->to = destinations[0];
+  event->others = destinations;
+  event->n_others = facts->n_destinations;
+  event->is_for_me = busq_messages_is_for(&sim->messages, message, number);
+  if (!event->is_for_me)
+    return;
+  uint32_t *others = sim->rooms[1];
+  event->others = others;
+  for (uint32_t place = 0; place < facts->n_destinations; place++)
+    if (destinations[place] != number)
+      *others++ = destinations[place];
+  event->n_others--;
+}
+
+/* Makes a message of this send and hands it to the order. */
+static int submit(busq_sim *sim, uint32_t number, const busq_sim_send *send, const uint32_t *destinations,
+                  uint32_t n_destinations, uint32_t first)
+{
+  busq_sim_process *process = &sim->processes[number];
+  busq_order_event event = {.kind = BUSQ_ON_SUBMIT, .packet.from = number};
+  int result = busq_messages_add(&sim->messages, number, destinations, n_destinations, &event.packet.message);
+  if (result != BUSQ_OK)
+    return result;
+  if (!reserve(&process->sent, process->n_sent, &process->sent_capacity, sizeof *process->sent))
+    return out_of_memory(sim);
+  process->sent[process->n_sent++] = (busq_sim_sent){
+      .wanted_ns = process->wanted_ns,
+      .place = process->place,
+      .first = first,
+      .bytes = send->payload_bytes + sim->config.header_bytes + sim->clock_bytes,
+  };
+  address(sim, number, &event);
+  sim->facts.messages++;
+  sim->facts.copies += n_destinations;
+  process->unfinished = sim->is_rendezvous ? event.packet.message : 0;
+  result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_SUBMIT, event.packet.message);
+  return result == BUSQ_OK ? refused(sim, step(sim, number, &event), number) : result;
+}
+
+/* One message of a point-to-point order for each destination; at a rendezvous, one at a time. */
+static int submit_copies(busq_sim *sim, uint32_t number, const busq_sim_send *send)
+{
+  busq_sim_process *process = &sim->processes[number];
+  uint32_t copy = process->copy;
+  const uint32_t end = sim->is_rendezvous ? copy + 1 : send->n_destinations;
+  int result = BUSQ_OK;
+  process->copy = end < send->n_destinations ? end : 0;
+  for (const uint32_t first = process->n_sent - copy + 1; copy < end && result == BUSQ_OK; copy++)
+    result = submit(sim, number, send, &send->destinations[copy], 1, first);
+  return result;
+}
+
+static int at_submit(busq_sim *sim, uint32_t number)
+{
+  busq_sim_process *process = &sim->processes[number];
+  int result;
+  busq_sim_times_pop(&sim->times);
+  sim->facts.execution_ns = sim->now_ns;
+  if (sim->config.job_blocks_sends && process->busy_until_ns > sim->now_ns)
+    return schedule(sim, BUSQ_SIM_AT_SUBMIT, process->busy_until_ns, number);
+  const busq_sim_send send = next_send(sim, number);
+  if (sim->is_point_to_point)
+    result = submit_copies(sim, number, &send);
+  else
+    result = submit(sim, number, &send, send.destinations, send.n_destinations, process->n_sent + 1);
+  if (!process->copy) {
+    process->place++;
+    sim->facts.sends++;
+  }
+  process->is_scheduled = false;
+  return result == BUSQ_OK ? schedule_next(sim, number) : result;
+}
+
+/* ---- the loop ---- */
+
+static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
+{
+  sim->facts.execution_ns = sim->now_ns;
+  if (arrival->is_copy && !sim->config.faults.lets_copies_pass)
+    return BUSQ_OK;
+  busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = arrival->packet};
+  event.is_for_me = busq_messages_is_for(&sim->messages, arrival->packet.message, arrival->to);
+  int result = busq_sim_record_packet(sim, arrival->to, BUSQ_SIM_RECEIVE, &arrival->packet, arrival->number,
+                                      arrival->packet.from);
+  if (result != BUSQ_OK)
+    return result;
+  result = step(sim, arrival->to, &event);
+  if ((result == BUSQ_CORRUPT || result == BUSQ_FULL) && sim->config.faults.lets_copies_pass) {
+    sim->facts.packets_refused++;
+    return BUSQ_OK;
+  }
+  return refused(sim, result, arrival->to);
+}
+
+static int tick(busq_sim *sim, uint32_t number)
+{
+  busq_order_event event = {.kind = BUSQ_ON_TICK};
+  busq_sim_times_pop(&sim->times);
+  const int result = step(sim, number, &event);
+  if (!sim->is_idle)
+    sim->facts.execution_ns = sim->now_ns;
+  return refused(sim, result, number);
+}
+
+/* Lets the next thing happen.  A departure under faults is a matter of the network, and no event. */
+static int next(busq_sim *sim)
+{
+  const busq_sim_time time = sim->times.entries[0];
+  const uint32_t what = busq_sim_time_what(time);
+  const uint32_t whom = what & ((UINT32_C(1) << BUSQ_SIM_AT_SHIFT) - 1);
+  busq_sim_arrival arrival;
+  int result = BUSQ_OK;
+  if (BUSQ_UNLIKELY(time.time_ns > BUSQ_SIM_TIME_MAX_NS))
+    return too_late(sim);
+  sim->now_ns = time.time_ns;
+  sim->facts.events++;
+  switch (what >> BUSQ_SIM_AT_SHIFT) {
+  case BUSQ_SIM_AT_UPLINK:
+    result = busq_sim_network_take(&sim->network, whom, &arrival);
+    if (result == BUSQ_OK)
+      return arrive(sim, &arrival);
+    sim->facts.events--;
+    return result == BUSQ_EMPTY ? BUSQ_OK : result;
+  case BUSQ_SIM_AT_ARRIVAL:
+    busq_sim_network_land(&sim->network, whom, &arrival);
+    return arrive(sim, &arrival);
+  case BUSQ_SIM_AT_SUBMIT:
+    return at_submit(sim, whom);
+  case BUSQ_SIM_AT_TICK:
+    return tick(sim, whom);
+  default:
+    busq_sim_times_pop(&sim->times);
+    sim->facts.execution_ns = sim->now_ns;
+    return BUSQ_OK;
+  }
+}
+
+int busq_sim_advance(busq_sim *sim, uint64_t slice_ns)
+{
+  const uint64_t end_ns = busq_time_now_ns() + slice_ns;
+  const int readiness = sim->counts ? prepare(sim, end_ns) : BUSQ_OK;
+  if (readiness != BUSQ_OK)
+    return readiness;
+  while (sim->times.n) {
+    for (uint32_t event = 0; event < EVENTS_PER_LOOK && sim->times.n; event++) {
+      const int result = next(sim);
+      if (result != BUSQ_OK)
+        return result;
+    }
+    if (sim->times.n && busq_time_now_ns() >= end_ns)
+      return BUSQ_INTERRUPTED;
+  }
+  return BUSQ_OK;
+}

@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/stage.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int out_of_memory(void)
+{
+  return busq_error(BUSQ_NO_SPACE, "no memory for the stage: use fewer processes or messages");
+}
+
+/* Makes room for one item more; false where memory ran out, and nothing has changed then. */
+static bool reserve(void *itemsp, uint32_t *capacity, uint32_t n, size_t item_bytes)
+{
+  void *items;
+  if (n < *capacity)
+    return true;
+  if (n >= UINT32_MAX / 2)
+    return false;
+  const uint32_t grown = n < 8 ? 16 : n * 2;
+  memcpy(&items, itemsp, sizeof items);
+  items = realloc(items, grown * item_bytes);
+  if (!items)
+    return false;
+  memcpy(itemsp, &items, sizeof items);
+  *capacity = grown;
+  return true;
+}
+
+/* What an order did that no driver could perform; the first such fault is the one that is told. */
+#define BROKEN(stage, ...) \
+  ((void)((stage)->is_broken || (busq_error(BUSQ_CORRUPT, __VA_ARGS__), (stage)->is_broken = true)))
+
+static bool add_event(busq_stage *stage, uint32_t kind, uint64_t message, const busq_stage_packet *packet,
+                      uint32_t peer)
+{
+  if (!reserve(&stage->events, &stage->events_capacity, stage->n_events, sizeof *stage->events))
+    return false;
+  stage->events[stage->n_events++] = (busq_stage_event){
+      .message = message,
+      .step = stage->step,
+      .process = stage->acting,
+      .kind = kind,
+      .packet = packet ? packet->packet : BUSQ_STAGE_NOTHING,
+      .what = packet ? packet->what : BUSQ_STAGE_NOTHING,
+      .peer = peer,
+  };
+  return true;
+}
+
+/* ---- who keeps what ---- */
+
+static busq_stage_process *acting(busq_stage *stage)
+{
+  return &stage->processes[stage->acting];
+}
+
+static busq_stage_kept *find_kept(busq_stage *stage, uint64_t message)
+{
+  busq_stage_process *process = acting(stage);
+  for (uint32_t place = 0; place < process->n_kept; place++)
+    if (process->kept[place].message == message)
+      return &process->kept[place];
+  return NULL;
+}
+
+static bool is_kept(busq_stage *stage, uint64_t message)
+{
+  return (message && message == stage->visiting) || find_kept(stage, message);
+}
+
+static bool keep(busq_stage *stage, uint64_t message, uint32_t reason)
+{
+  busq_stage_process *process = acting(stage);
+  busq_stage_kept *kept = find_kept(stage, message);
+  if (!kept) {
+    if (!reserve(&process->kept, &process->kept_capacity, process->n_kept, sizeof *process->kept))
+      return false;
+    kept = &process->kept[process->n_kept++];
+    *kept = (busq_stage_kept){.message = message};
+  }
+  kept->reasons |= reason;
+  return true;
+}
+
+static void let_go(busq_stage *stage, busq_stage_kept *kept, uint32_t reason)
+{
+  kept->reasons &= ~reason;
+  if (!(kept->reasons & (STAGE_AS_ORIGIN | STAGE_AS_DESTINATION | STAGE_AS_WITNESS)))
+    *kept = acting(stage)->kept[--acting(stage)->n_kept];
+}
+
+static const uint32_t *vector_of(const busq_order_world *world, uint64_t message)
+{
+  busq_stage *stage = ((const busq_stage_world *)(const void *)world)->stage;
+  const busq_order_world *kept = &stage->messages.world;
+  const uint32_t *clock = is_kept(stage, message) ? kept->vector(kept, message) : NULL;
+  if (!clock)
+    BROKEN(stage, "process %u asks for the clock of message %" PRIx64 ", which it does not keep", stage->acting,
+           message);
+  return clock ? clock : stage->blank;
+}
+
+static const uint32_t *row_of(const busq_order_world *world, uint64_t message, uint32_t row)
+{
+  busq_stage *stage = ((const busq_stage_world *)(const void *)world)->stage;
+  const busq_order_world *kept = &stage->messages.world;
+  const uint32_t *clock = is_kept(stage, message) ? kept->row(kept, message, row) : NULL;
+  if (!clock)
+    BROKEN(stage, "process %u asks for row %u of the clock of message %" PRIx64 ", which it does not keep",
+           stage->acting, row, message);
+  return clock ? clock : stage->blank;
+}
+
+/* ---- effects ---- */
+
+static bool send_to(busq_stage *stage, uint32_t to, const busq_order_packet *packet)
+{
+  if (to == stage->acting || to >= stage->group.n_processes) {
+    BROKEN(stage, "process %u sends a packet to process %u", stage->acting, to);
+    return true;
+  }
+  if (!reserve(&stage->packets, &stage->packets_capacity, stage->n_packets, sizeof *stage->packets))
+    return false;
+  busq_stage_packet *sent = &stage->packets[stage->n_packets++];
+  *sent = (busq_stage_packet){
+      .message = packet->message,
+      .stamp = packet->stamp,
+      .note = packet->note,
+      .packet = stage->packets_ever++,
+      .what = packet->kind,
+      .from = stage->acting,
+      .to = to,
+  };
+  if (stage->order->kinds[packet->kind].has_payload)
+    busq_messages_hold(&stage->messages, packet->message);
+  return add_event(stage, BUSQ_STAGE_SEND, packet->message, sent, to);
+}
+
+static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet)
+{
+  const busq_message_facts *facts = busq_messages_find(&stage->messages, packet->message);
+  if (packet->kind >= stage->order->n_kinds || (packet->message && !facts)) {
+    BROKEN(stage, "process %u sends a packet of kind %u about message %" PRIx64, stage->acting, packet->kind,
+           packet->message);
+    return true;
+  }
+  if (stage->order->kinds[packet->kind].has_payload && !is_kept(stage, packet->message)) {
+    BROKEN(stage, "process %u sends the payload of message %" PRIx64 ", which it does not keep", stage->acting,
+           packet->message);
+    return true;
+  }
+  if (to == BUSQ_TO_ALL) {
+    bool is_good = true;
+    for (uint32_t process = 0; process < stage->group.n_processes; process++)
+      is_good = is_good && (process == stage->acting || send_to(stage, process, packet));
+    return is_good;
+  }
+  if (to != BUSQ_TO_DESTINATIONS)
+    return send_to(stage, to, packet);
+  const uint32_t *destinations = facts ? busq_messages_destinations(&stage->messages, packet->message, facts) : NULL;
+  bool is_good = true;
+  for (uint32_t place = 0; facts && place < facts->n_destinations; place++)
+    is_good = is_good && (destinations[place] == stage->acting || send_to(stage, destinations[place], packet));
+  return is_good;
+}
+
+/* Delivered or dropped: here nobody needs the message any more. */
+static bool end(busq_stage *stage, uint32_t kind, uint64_t message)
+{
+  busq_stage_kept *kept = find_kept(stage, message);
+  const bool is_witness = kept && kept->reasons == STAGE_AS_WITNESS && kind == BUSQ_STAGE_DROP;
+  const bool is_owed = kept && kept->reasons & (STAGE_AS_DESTINATION | STAGE_IS_OWED);
+  if (!is_witness && !is_owed) {
+    BROKEN(stage, "process %u delivers or drops message %" PRIx64 ", which it does not keep, or get, or has delivered",
+           stage->acting, message);
+    return true;
+  }
+  let_go(stage, kept, STAGE_AS_DESTINATION | STAGE_AS_WITNESS | STAGE_IS_OWED);
+  busq_messages_release(&stage->messages, message);
+  if (is_witness)
+    return true;
+  stage->n_undelivered--;
+  return add_event(stage, kind, message, NULL, BUSQ_STAGE_NOTHING);
+}
+
+static bool finish(busq_stage *stage, uint64_t message)
+{
+  busq_stage_kept *kept = find_kept(stage, message);
+  if (!kept || !(kept->reasons & STAGE_AS_ORIGIN)) {
+    BROKEN(stage, "process %u is done with message %" PRIx64 ", which is not its own or was done before", stage->acting,
+           message);
+    return true;
+  }
+  if (!add_event(stage, BUSQ_STAGE_DONE, message, NULL, BUSQ_STAGE_NOTHING))
+    return false;
+  let_go(stage, kept, STAGE_AS_ORIGIN);
+  busq_messages_release(&stage->messages, message);
+  if (acting(stage)->unfinished == message)
+    acting(stage)->unfinished = 0;
+  return true;
+}
+
+static bool perform(busq_stage *stage, const busq_order_effect *effect)
+{
+  const uint64_t message = effect->packet.message;
+  switch (effect->kind) {
+  case BUSQ_DO_SEND:
+    return send(stage, effect->to, &effect->packet);
+  case BUSQ_DO_DELIVER:
+    return end(stage, BUSQ_STAGE_DELIVER, message);
+  case BUSQ_DO_DROP:
+    return end(stage, BUSQ_STAGE_DROP, message);
+  case BUSQ_DO_SENT:
+    return busq_messages_set_clock(&stage->messages, message, effect->clock) == BUSQ_OK &&
+           add_event(stage, BUSQ_STAGE_SENT, message, NULL, BUSQ_STAGE_NOTHING);
+  case BUSQ_DO_DONE:
+    return finish(stage, message);
+  case BUSQ_DO_ALARM:
+    acting(stage)->n_alarms++;
+    stage->n_alarms++;
+    return true;
+  default:
+    BROKEN(stage, "process %u gives the effect %u, which does not exist", stage->acting, effect->kind);
+    return true;
+  }
+}
+
+/* ---- steps ---- */
+
+/* Comes before the effects of the step, so that what a process does after it was let out of its silence reads that way. */
+static bool note_mode(busq_stage *stage)
+{
+  busq_order_gauge gauge;
+  stage->order->gauge(acting(stage)->state, &gauge);
+  if (gauge.is_secret == acting(stage)->is_secret)
+    return true;
+  acting(stage)->is_secret = gauge.is_secret;
+  return add_event(stage, gauge.is_secret ? BUSQ_STAGE_SECRET : BUSQ_STAGE_OPEN, 0, NULL, BUSQ_STAGE_NOTHING);
+}
+
+static int broken(busq_stage *stage)
+{
+  char reason[512];
+  const char *said = busq_error_text();
+  const size_t bytes = strlen(said) < sizeof reason - 1 ? strlen(said) : sizeof reason - 1;
+  memcpy(reason, said, bytes);
+  reason[bytes] = 0;
+  return busq_error(BUSQ_CORRUPT, "order %s breaks the rules of orders: %s", stage->order->name, reason);
+}
+
+/* One step of the acting process and its effects, and then the rest of it.  The buffer is as small as an order must bear. */
+static int step(busq_stage *stage, busq_order_event *event)
+{
+  busq_order_effect items[BUSQ_ORDER_EFFECTS_MIN];
+  busq_order_effects effects = {.items = items, .max = BUSQ_ORDER_EFFECTS_MIN};
+  event->world = &stage->world.world;
+  do {
+    effects.n = 0;
+    effects.is_cut = false;
+    const int result = busq_order_step(stage->order, acting(stage)->state, event, &effects);
+    if (result == BUSQ_FULL)
+      return result;
+    if (result != BUSQ_OK)
+      BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
+    if (!effects.is_cut && !stage->order->verify(acting(stage)->state))
+      BROKEN(stage, "the state of process %u does not verify", stage->acting);
+    bool is_good = note_mode(stage);
+    for (uint32_t place = 0; place < effects.n && is_good; place++)
+      is_good = perform(stage, &items[place]);
+    if (stage->is_broken)
+      return broken(stage);
+    if (!is_good)
+      return out_of_memory();
+    stage->visiting = 0;
+    event->kind = BUSQ_ON_MORE;
+  } while (effects.is_cut);
+  return BUSQ_OK;
+}
+
+static int submit_step(busq_stage *stage, uint64_t message)
+{
+  const busq_message_facts *facts = busq_messages_find(&stage->messages, message);
+  const uint32_t *destinations = busq_messages_destinations(&stage->messages, message, facts);
+  busq_order_event event = {
+      .kind = BUSQ_ON_SUBMIT,
+      .to = destinations[0],
+      .others = stage->others,
+      .packet.message = message,
+  };
+  for (uint32_t place = 0; place < facts->n_destinations; place++)
+    if (destinations[place] == stage->acting)
+      event.is_for_me = true;
+    else
+      stage->others[event.n_others++] = destinations[place];
+  return step(stage, &event);
+}
+
+/* Hands the order what the application wants to send, as long as it takes it. */
+static int pump(busq_stage *stage)
+{
+  busq_stage_process *process = acting(stage);
+  while (process->n_submits && !process->unfinished) {
+    if (stage->order->traits & BUSQ_ORDER_RENDEZVOUS)
+      process->unfinished = process->submits[0];
+    const int result = submit_step(stage, process->submits[0]);
+    if (result == BUSQ_FULL) {
+      process->unfinished = 0;
+      return BUSQ_OK;
+    }
+    if (result != BUSQ_OK)
+      return result;
+    memmove(process->submits, process->submits + 1, --process->n_submits * sizeof *process->submits);
+    stage->n_waiting--;
+  }
+  return BUSQ_OK;
+}
+
+/* ---- what somebody decides ---- */
+
+static int begin(busq_stage *stage, uint32_t process)
+{
+  if (stage->is_broken)
+    return busq_error(BUSQ_CORRUPT, "order %s broke the rules of orders before: use a new stage", stage->order->name);
+  if (process >= stage->group.n_processes)
+    return busq_error(BUSQ_INVALID, "process %u: the stage has %u", process, stage->group.n_processes);
+  stage->acting = process;
+  stage->step++;
+  return BUSQ_OK;
+}
+
+static int submit_one(busq_stage *stage, const uint32_t *destinations, uint32_t n_destinations, uint32_t *firstp,
+                      uint64_t *messagep)
+{
+  busq_stage_process *process = acting(stage);
+  if (!reserve(&process->submits, &process->submits_capacity, process->n_submits, sizeof *process->submits) ||
+      !reserve(&process->firsts, &process->firsts_capacity, process->n_firsts, sizeof *process->firsts))
+    return out_of_memory();
+  const int result = busq_messages_add(&stage->messages, stage->acting, destinations, n_destinations, messagep);
+  if (result != BUSQ_OK)
+    return result;
+  if (!*firstp)
+    *firstp = busq_message_number(*messagep);
+  process->firsts[process->n_firsts++] = *firstp;
+  process->submits[process->n_submits++] = *messagep;
+  stage->n_waiting++;
+  stage->n_undelivered += n_destinations;
+  const uint32_t peer = n_destinations == 1 ? *destinations : BUSQ_STAGE_NOTHING;
+  const bool is_for_me = busq_messages_is_for(&stage->messages, *messagep, stage->acting);
+  if (!keep(stage, *messagep, STAGE_AS_ORIGIN | (is_for_me ? STAGE_IS_OWED : 0)) ||
+      !add_event(stage, BUSQ_STAGE_SUBMIT, *messagep, NULL, peer))
+    return out_of_memory();
+  return BUSQ_OK;
+}
+
+static int check_destinations(const busq_stage *stage, const uint32_t *destinations, uint32_t n_destinations)
+{
+  if (!n_destinations)
+    return busq_error(BUSQ_INVALID, "no destination: expected at least one");
+  for (uint32_t place = 0; place < n_destinations; place++) {
+    if (destinations[place] >= stage->group.n_processes)
+      return busq_error(BUSQ_INVALID, "process %u: the stage has %u", destinations[place], stage->group.n_processes);
+    for (uint32_t other = 0; other < place; other++)
+      if (destinations[other] == destinations[place])
+        return busq_error(BUSQ_INVALID, "process %u is given twice: a message goes to each destination once",
+                          destinations[place]);
+  }
+  return BUSQ_OK;
+}
+
+int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *destinations, uint32_t n_destinations,
+                      uint64_t *namep)
+{
+  int result = check_destinations(stage, destinations, n_destinations);
+  if (result == BUSQ_OK)
+    result = begin(stage, process);
+  const bool is_split = stage->order->traits & BUSQ_ORDER_POINT_TO_POINT;
+  uint32_t first = 0;
+  for (uint32_t place = 0; place < (is_split ? n_destinations : 1) && result == BUSQ_OK; place++) {
+    uint64_t message;
+    result = submit_one(stage, destinations + place, is_split ? 1 : n_destinations, &first, &message);
+  }
+  *namep = busq_message_name(process, first);
+  return result == BUSQ_OK ? pump(stage) : result;
+}
+
+/* The place of a packet in flight; n_packets where it is not there. */
+static uint32_t find_packet(const busq_stage *stage, uint32_t packet)
+{
+  uint32_t low = 0;
+  uint32_t high = stage->n_packets;
+  while (low < high) {
+    const uint32_t middle = (low + high) / 2;
+    if (stage->packets[middle].packet < packet)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < stage->n_packets && stage->packets[low].packet == packet ? low : stage->n_packets;
+}
+
+/* The place of the oldest packet in the channel of this one. */
+static uint32_t oldest_beside(const busq_stage *stage, uint32_t place)
+{
+  const busq_stage_packet *packet = &stage->packets[place];
+  uint32_t oldest = 0;
+  while (stage->packets[oldest].from != packet->from || stage->packets[oldest].to != packet->to)
+    oldest++;
+  return oldest;
+}
+
+static void take_out(busq_stage *stage, uint32_t place)
+{
+  busq_stage_packet *packet = &stage->packets[place];
+  memmove(packet, packet + 1, (--stage->n_packets - place) * sizeof *packet);
+}
+
+/* Where a message that came is kept beyond the step: at its destinations; where there are clocks, at everybody else too. */
+static uint32_t reason_to_keep(const busq_stage *stage, const busq_stage_packet *packet)
+{
+  if (!stage->order->kinds[packet->what].has_payload)
+    return 0;
+  if (busq_messages_is_for(&stage->messages, packet->message, packet->to))
+    return STAGE_AS_DESTINATION;
+  return stage->order->clock == BUSQ_CLOCK_NONE ? 0 : STAGE_AS_WITNESS;
+}
+
+static int receive_step(busq_stage *stage, const busq_stage_packet *packet)
+{
+  busq_order_event event = {
+      .kind = BUSQ_ON_RECEIVE,
+      .is_for_me = busq_messages_is_for(&stage->messages, packet->message, packet->to),
+      .packet = {packet->message, packet->stamp, packet->note, packet->what, packet->from, 0},
+  };
+  stage->visiting = stage->order->kinds[packet->what].has_payload ? packet->message : 0;
+  const int result = step(stage, &event);
+  stage->visiting = 0;
+  return result;
+}
+
+static int receive_at(busq_stage *stage, uint32_t place)
+{
+  const busq_stage_packet packet = stage->packets[place];
+  int result = begin(stage, packet.to);
+  if (result != BUSQ_OK)
+    return result;
+  const uint32_t n_events = stage->n_events;
+  const uint32_t reason = reason_to_keep(stage, &packet);
+  const busq_stage_kept *kept = find_kept(stage, packet.message);
+  const bool is_new = reason && !(kept && kept->reasons & reason);
+  if ((is_new && !keep(stage, packet.message, reason)) ||
+      !add_event(stage, BUSQ_STAGE_RECEIVE, packet.message, &packet, packet.from))
+    return out_of_memory();
+  result = receive_step(stage, &packet);
+  if (result == BUSQ_FULL) {
+    stage->n_events = n_events;
+    if (is_new)
+      let_go(stage, find_kept(stage, packet.message), reason);
+    return result;
+  }
+  if (result != BUSQ_OK)
+    return result;
+  take_out(stage, place);
+  /* A witness goes on using what the packet brought. */
+  if (stage->order->kinds[packet.what].has_payload && !(is_new && reason == STAGE_AS_WITNESS))
+    busq_messages_release(&stage->messages, packet.message);
+  return pump(stage);
+}
+
+static int no_such_packet(const busq_stage *stage, uint32_t packet)
+{
+  return busq_error(BUSQ_INVALID, "packet %u is not in flight; %u are", packet, stage->n_packets);
+}
+
+int busq_stage_receive(busq_stage *stage, uint32_t packet)
+{
+  const uint32_t place = find_packet(stage, packet);
+  if (place == stage->n_packets)
+    return no_such_packet(stage, packet);
+  const uint32_t oldest = oldest_beside(stage, place);
+  if (stage->order->traits & BUSQ_ORDER_FIFO_CHANNELS && oldest != place)
+    return busq_error(BUSQ_INVALID, "packet %u can't arrive before packet %u: the channels of order %s keep the order",
+                      packet, stage->packets[oldest].packet, stage->order->name);
+  return receive_at(stage, place);
+}
+
+int busq_stage_lose(busq_stage *stage, uint32_t packet)
+{
+  const uint32_t place = find_packet(stage, packet);
+  if (place == stage->n_packets)
+    return no_such_packet(stage, packet);
+  if (stage->order->kinds[stage->packets[place].what].has_payload)
+    busq_messages_release(&stage->messages, stage->packets[place].message);
+  take_out(stage, place);
+  return BUSQ_OK;
+}
+
+int busq_stage_tick(busq_stage *stage, uint32_t process)
+{
+  const int result = begin(stage, process);
+  if (result != BUSQ_OK)
+    return result;
+  if (!acting(stage)->n_alarms)
+    return busq_error(BUSQ_INVALID, "process %u has set no alarm", process);
+  acting(stage)->n_alarms--;
+  stage->n_alarms--;
+  busq_order_event event = {.kind = BUSQ_ON_TICK};
+  const int outcome = step(stage, &event);
+  return outcome == BUSQ_OK ? pump(stage) : outcome;
+}
+
+/* The process of the alarm with this number. */
+static uint32_t find_alarm(const busq_stage *stage, uint64_t alarm)
+{
+  uint32_t process = 0;
+  while (alarm >= stage->processes[process].n_alarms)
+    alarm -= stage->processes[process++].n_alarms;
+  return process;
+}
+
+/* Lets the packet at this place arrive, or the oldest of its channel; where its receiver has no room, one that comes later in
+ * the list.  BUSQ_FULL: no packet finds room. */
+static int receive_near(busq_stage *stage, uint32_t place)
+{
+  const bool is_fifo = stage->order->traits & BUSQ_ORDER_FIFO_CHANNELS;
+  int result = BUSQ_FULL;
+  for (uint32_t more = 0; more < stage->n_packets && result == BUSQ_FULL; more++) {
+    const uint32_t chosen = (uint32_t)(((uint64_t)place + more) % stage->n_packets);
+    result = receive_at(stage, is_fifo ? oldest_beside(stage, chosen) : chosen);
+  }
+  return result;
+}
+
+int busq_stage_run(busq_stage *stage, uint64_t seed, uint64_t limit, uint32_t is_hasty, uint64_t *countp)
+{
+  uint64_t random = busq_hash_mix(seed);
+  int result = BUSQ_OK;
+  for (*countp = 0; *countp < limit && result == BUSQ_OK; ++*countp) {
+    const bool is_idle = !stage->n_packets;
+    if (is_idle && (!stage->n_alarms || !stage->n_undelivered))
+      break;
+    random = busq_hash_mix(random + UINT64_C(0x9e3779b97f4a7c15));
+    const uint64_t choice = random % (stage->n_packets + (is_hasty || is_idle ? stage->n_alarms : 0));
+    if (choice >= stage->n_packets)
+      result = busq_stage_tick(stage, find_alarm(stage, choice - stage->n_packets));
+    else
+      result = receive_near(stage, (uint32_t)choice);
+  }
+  return result == BUSQ_FULL ? BUSQ_OK : result;
+}
+
+/* ---- life ---- */
+
+static int init_processes(busq_stage *stage)
+{
+  const int result = busq_messages_init(&stage->messages, stage->group.n_processes, stage->order->clock);
+  stage->processes = calloc(stage->group.n_processes, sizeof *stage->processes);
+  stage->blank = calloc(stage->group.n_processes, sizeof *stage->blank);
+  stage->others = calloc(stage->group.n_processes, sizeof *stage->others);
+  if (result != BUSQ_OK || !stage->processes || !stage->blank || !stage->others)
+    return out_of_memory();
+  busq_order_group group = stage->group;
+  for (group.self = 0; group.self < group.n_processes; group.self++) {
+    void *state = calloc(1, stage->order->state_size(&group));
+    if (!state)
+      return out_of_memory();
+    stage->processes[group.self].state = state;
+    stage->order->init(state, &group);
+    if (!stage->order->verify(state))
+      return busq_error(BUSQ_CORRUPT, "order %s: the first state of process %u does not verify", stage->order->name,
+                        group.self);
+  }
+  return BUSQ_OK;
+}
+
+int busq_stage_new(const char *order, const busq_stage_config *config, busq_stage **stagep)
+{
+  if (!config->processes || config->processes > 4096 || !config->waiting_max || !config->held_max)
+    return busq_error(BUSQ_INVALID,
+                      "%u processes with room for %u and %u messages: expected 1 to 4096, and room for one",
+                      config->processes, config->waiting_max, config->held_max);
+  uint32_t options = 0;
+  const busq_order *found = busq_order_parse(order, &options);
+  if (!found)
+    return BUSQ_INVALID;
+  busq_stage *stage = calloc(1, sizeof *stage);
+  if (!stage)
+    return out_of_memory();
+  stage->order = found;
+  stage->world = (busq_stage_world){.world = {.vector = vector_of, .row = row_of}, .stage = stage};
+  stage->group = (busq_order_group){
+      .n_processes = config->processes,
+      .waiting_max = config->waiting_max,
+      .held_max = config->held_max,
+      .options = options,
+      .patience_ns = 1,
+  };
+  const int result = init_processes(stage);
+  if (result == BUSQ_OK)
+    *stagep = stage;
+  else
+    busq_stage_free(stage);
+  return result;
+}
+
+void busq_stage_free(busq_stage *stage)
+{
+  if (!stage)
+    return;
+  for (uint32_t process = 0; stage->processes && process < stage->group.n_processes; process++) {
+    free(stage->processes[process].state);
+    free(stage->processes[process].submits);
+    free(stage->processes[process].kept);
+    free(stage->processes[process].firsts);
+  }
+  busq_messages_deinit(&stage->messages);
+  free(stage->processes);
+  free(stage->blank);
+  free(stage->others);
+  free(stage->packets);
+  free(stage->events);
+  free(stage);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SIM_STAGE_H
+#define BUSQ_SIM_STAGE_H
+/*
+ * A stage: the processes of one order, and a network on which somebody decides what arrives next.
+ *
+ * Guarantee: the step functions are those that run everywhere else, and a stage has no will of its own: the same calls always
+ * give the same events.  It holds orders to the waist (order/order.h): when an event has been dealt with the state must verify, and an order
+ * that asks about a message, delivers it or sends its payload where a driver need not keep it any more is found out
+ * (BUSQ_CORRUPT).
+ *
+ * Mechanism: packets in flight stand in a list, oldest first, until busq_stage_receive or busq_stage_lose takes one out.  Where
+ * the order needs channels that keep the order, only the oldest packet of each may arrive.  What an application submits waits
+ * in a queue per process while the order has no room for it or, at a rendezvous, until the last message is done.  Everything
+ * that happens is written down, with the number of the call that caused it.
+ *
+ * Not given: time.  An alarm goes off when somebody says so.  Nor speed: for long runs there is the simulator.
+ */
+#include "order/order.h"
+#include "sim/messages.h"
+
+/* Why a process keeps a message (a witness is none of its destinations, but needs its clock); and of one's own message to
+ * oneself, whether it was not delivered so far. */
+enum { STAGE_AS_ORIGIN = 1, STAGE_AS_DESTINATION = 2, STAGE_AS_WITNESS = 4, STAGE_IS_OWED = 8 };
+
+typedef struct {
+  uint64_t message;
+  uint32_t reasons; /* Invariant: one reason at least. */
+  uint32_t unused;
+} busq_stage_kept;
+
+typedef struct {
+  void *state;
+  uint64_t *submits; /* messages that the order has not taken so far, oldest first */
+  uint32_t n_submits;
+  uint32_t submits_capacity;
+  busq_stage_kept *kept;
+  uint32_t n_kept;
+  uint32_t kept_capacity;
+  uint32_t *firsts; /* by number - 1 of its messages: the number of the first copy of the same multicast */
+  uint32_t n_firsts;
+  uint32_t firsts_capacity;
+  uint64_t unfinished; /* at a rendezvous: the message whose end it waits for; 0: none */
+  uint64_t n_alarms;
+  bool is_secret;
+} busq_stage_process;
+
+/* What a step sees of the world.  Invariant: `world` comes first. */
+typedef struct {
+  busq_order_world world;
+  busq_stage *stage;
+} busq_stage_world;
+
+struct busq_stage {
+  const busq_order *order;
+  busq_order_group group; /* with self = 0 */
+  busq_messages messages;
+  busq_stage_world world;
+  busq_stage_process *processes;
+  uint32_t acting;   /* the process whose step runs */
+  uint64_t visiting; /* the message whose payload it sees during this step alone */
+  uint32_t *others;  /* room for the destinations of a submit but the process itself */
+  uint32_t *blank;   /* a clock for who asks where there is none */
+  bool is_broken;    /* the order broke the waist; the error text says how */
+  uint32_t step;     /* the number of the current call */
+  busq_stage_packet *packets;
+  uint32_t n_packets;
+  uint32_t packets_capacity;
+  uint32_t packets_ever;
+  busq_stage_event *events;
+  uint32_t n_events;
+  uint32_t events_capacity;
+  uint64_t n_alarms;
+  uint64_t n_undelivered; /* (message, destination) pairs */
+  uint64_t n_waiting;     /* in the queues of submits */
+};
+
+#endif /* BUSQ_SIM_STAGE_H */

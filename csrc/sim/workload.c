@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/workload.h"
+#include "base/error.h"
+#include "base/prng.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What streams are for. */
+enum { DESTINATIONS = 1, JOBS = 2, STARTS = 3 };
+
+/* ---- traces ---- */
+
+static int check_trace(const busq_sim_config *config)
+{
+  for (uint64_t row = 0; row < config->n_trace; row++) {
+    const uint64_t begin = config->trace_starts[row];
+    const uint64_t end = config->trace_starts[row + 1];
+    if (!(config->trace_times_s[row] - config->trace_times_s[row ? row - 1 : 0] >= 0))
+      return busq_error(BUSQ_INVALID, "message %llu of the trace comes before the one before it", (unsigned long long)row);
+    if (config->trace_senders[row] >= config->processes || begin >= end || end > config->trace_starts[config->n_trace])
+      return busq_error(BUSQ_INVALID, "message %llu of the trace has no sender among %u processes, or no destination",
+                        (unsigned long long)row, config->processes);
+    for (uint64_t place = begin; place < end; place++)
+      if (config->trace_recipients[place] >= config->processes)
+        return busq_error(BUSQ_INVALID, "message %llu of the trace goes to process %u: there are %u",
+                          (unsigned long long)row, config->trace_recipients[place], config->processes);
+  }
+  return BUSQ_OK;
+}
+
+/* Sorts the rows of the trace by their senders. */
+static int init_trace(busq_sim_programs *programs)
+{
+  const busq_sim_config *config = programs->config;
+  const int result = check_trace(config);
+  if (result != BUSQ_OK)
+    return result;
+  programs->rows_start = calloc((size_t)config->processes + 1, sizeof *programs->rows_start);
+  programs->rows = malloc((config->n_trace + 1) * sizeof *programs->rows);
+  if (!programs->rows_start || !programs->rows)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a trace of %llu messages", (unsigned long long)config->n_trace);
+  uint64_t *starts = programs->rows_start;
+  for (uint64_t row = 0; row < config->n_trace; row++)
+    starts[config->trace_senders[row] + 1]++;
+  for (uint32_t process = 0; process < config->processes; process++)
+    starts[process + 1] += starts[process];
+  for (uint64_t row = config->n_trace; row > 0; row--)
+    programs->rows[--starts[config->trace_senders[row - 1] + 1]] = row - 1;
+  /* Each start has moved to the beginning of its process, and stands one place too far. */
+  memmove(starts, starts + 1, config->processes * sizeof *starts);
+  starts[config->processes] = config->n_trace;
+  return BUSQ_OK;
+}
+
+/* ---- drawing ---- */
+
+/* Two groups to draw from, one behind the other in candidates: hotspots and the rest.  Who is drawn, and whoever sends, moves
+ * behind the end of the group. */
+typedef struct {
+  uint32_t begin;
+  uint32_t n;
+} pot;
+
+static void swap(uint32_t *candidates, uint32_t a, uint32_t b)
+{
+  const uint32_t moved = candidates[a];
+  candidates[a] = candidates[b];
+  candidates[b] = moved;
+}
+
+static uint32_t take(uint32_t *candidates, pot *from, uint32_t place)
+{
+  swap(candidates, place, from->begin + --from->n);
+  return candidates[from->begin + from->n];
+}
+
+/* The one destination of a send: what draw_several would take first. */
+static uint32_t draw_one(const busq_sim_programs *programs, uint32_t process, uint32_t place)
+{
+  const busq_sim_config *config = programs->config;
+  busq_prng prng = busq_prng_of(config->seed, DESTINATIONS, process, place);
+  const uint32_t n_hot = programs->n_hot;
+  pot pots[2] = {{0, n_hot}, {n_hot, config->processes - n_hot}};
+  pots[process >= n_hot].n--;
+  const bool is_hot = n_hot && busq_prng_uniform(&prng) < config->hotspot_draw;
+  const pot *from = pots[!is_hot].n ? &pots[!is_hot] : &pots[is_hot];
+  const uint32_t drawn = from->begin + busq_prng_below(&prng, from->n);
+  return drawn == process ? from->begin + from->n : drawn;
+}
+
+static void draw_several(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *chosen)
+{
+  const busq_sim_config *config = programs->config;
+  busq_prng prng = busq_prng_of(config->seed, DESTINATIONS, process, place);
+  uint32_t *candidates = programs->candidates;
+  const uint32_t n_hot = programs->n_hot;
+  pot pots[2] = {{0, n_hot}, {n_hot, config->processes - n_hot}};
+  take(candidates, &pots[process >= n_hot], process);
+  for (uint32_t k = 0; k < config->fan_out; k++) {
+    const bool is_hot = n_hot && busq_prng_uniform(&prng) < config->hotspot_draw;
+    pot *from = &pots[!is_hot];
+    if (!from->n)
+      from = &pots[is_hot];
+    chosen[k] = take(candidates, from, from->begin + busq_prng_below(&prng, from->n));
+  }
+  /* Who is out of place was taken, or exchanged with one who was: each stands at a place that was given up or taken from. */
+  candidates[process] = process;
+  for (uint32_t k = 0; k < config->fan_out; k++)
+    candidates[chosen[k]] = chosen[k];
+  for (uint32_t at = pots[0].n; at < n_hot; at++)
+    candidates[at] = at;
+  for (uint32_t at = n_hot + pots[1].n; at < config->processes; at++)
+    candidates[at] = at;
+}
+
+/* The processes that follow this one, in a circle of `n`. */
+static void follow(uint32_t first, uint32_t n, uint32_t fan_out, uint32_t *chosen)
+{
+  for (uint32_t k = 0; k < fan_out; k++)
+    chosen[k] = (first + k) % n;
+}
+
+static bool is_everybody(const busq_sim_config *config)
+{
+  return config->fan_out == config->processes - 1 &&
+         (config->workload == BUSQ_SIM_RANDOM || config->workload == BUSQ_SIM_HOTSPOT);
+}
+
+/* ---- programs ---- */
+
+static uint32_t share_of(double share, uint32_t n)
+{
+  return (uint32_t)(share * n + 0.5);
+}
+
+int busq_sim_programs_init(busq_sim_programs *programs, const busq_sim_config *config)
+{
+  *programs = (busq_sim_programs){.config = config};
+  if (config->workload == BUSQ_SIM_HOTSPOT)
+    programs->n_hot = share_of(config->hotspot_share, config->processes);
+  if (config->workload == BUSQ_SIM_CLIENT_SERVER) {
+    programs->n_hot = share_of(config->hotspot_share, config->processes);
+    programs->n_hot += !programs->n_hot;
+  }
+  programs->candidates = malloc(config->processes * sizeof *programs->candidates);
+  if (!programs->candidates)
+    return busq_error(BUSQ_NO_SPACE, "no memory for the programs of %u processes", config->processes);
+  for (uint32_t process = 0; process < config->processes; process++)
+    programs->candidates[process] = process;
+  return config->workload == BUSQ_SIM_TRACE ? init_trace(programs) : BUSQ_OK;
+}
+
+void busq_sim_programs_deinit(busq_sim_programs *programs)
+{
+  free(programs->candidates);
+  free(programs->rows_start);
+  free(programs->rows);
+}
+
+bool busq_sim_programs_answers(const busq_sim_programs *programs, uint32_t process)
+{
+  return programs->config->workload == BUSQ_SIM_CLIENT_SERVER && process < programs->n_hot;
+}
+
+uint64_t busq_sim_programs_sends(const busq_sim_programs *programs, uint32_t process)
+{
+  if (programs->config->workload == BUSQ_SIM_TRACE)
+    return programs->rows_start[process + 1] - programs->rows_start[process];
+  return busq_sim_programs_answers(programs, process) ? 0 : programs->config->messages_per_process;
+}
+
+uint64_t busq_sim_programs_time(const busq_sim_programs *programs, uint32_t process, uint32_t place)
+{
+  const busq_sim_config *config = programs->config;
+  if (config->workload == BUSQ_SIM_TRACE) {
+    const uint64_t row = programs->rows[programs->rows_start[process] + place];
+    return (uint64_t)((config->trace_times_s[row] - config->trace_times_s[0]) * 1e9 + 0.5);
+  }
+  uint64_t start_ns = 0;
+  if (config->is_staggered) {
+    busq_prng prng = busq_prng_of(config->seed, STARTS, process, 0);
+    start_ns = (uint64_t)(busq_prng_uniform(&prng) * (double)config->interval_ns);
+  }
+  return start_ns + place * config->interval_ns;
+}
+
+static busq_sim_send send_of_trace(const busq_sim_programs *programs, uint32_t process, uint32_t place)
+{
+  const busq_sim_config *config = programs->config;
+  const uint64_t row = programs->rows[programs->rows_start[process] + place];
+  const uint64_t start = config->trace_starts[row];
+  return (busq_sim_send){
+      .destinations = &config->trace_recipients[start],
+      .n_destinations = (uint32_t)(config->trace_starts[row + 1] - start),
+      .payload_bytes = (uint32_t)config->trace_sizes_bytes[row],
+  };
+}
+
+busq_sim_send busq_sim_programs_send(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *room)
+{
+  const busq_sim_config *config = programs->config;
+  const uint32_t n = config->processes;
+  if (config->workload == BUSQ_SIM_TRACE)
+    return send_of_trace(programs, process, place);
+  if (is_everybody(config) || config->workload == BUSQ_SIM_RING)
+    follow(process + 1, n, config->fan_out, room);
+  else if (config->workload == BUSQ_SIM_CLIENT_SERVER)
+    follow(process, programs->n_hot, config->fan_out, room);
+  else if (config->fan_out == 1)
+    room[0] = draw_one(programs, process, place);
+  else
+    draw_several(programs, process, place, room);
+  return (busq_sim_send){room, config->fan_out, config->payload_bytes};
+}
+
+bool busq_sim_programs_job(const busq_sim_programs *programs, uint32_t process, uint32_t place, uint64_t *duration_nsp)
+{
+  const busq_sim_config *config = programs->config;
+  if (config->job_share <= 0)
+    return false;
+  busq_prng prng = busq_prng_of(config->seed, JOBS, process, place);
+  if (busq_prng_uniform(&prng) >= config->job_share)
+    return false;
+  double duration_ns = config->job_mean_ns;
+  if (config->job_spread_ns > 0)
+    duration_ns += config->job_spread_ns * busq_prng_normal(&prng);
+  *duration_nsp = duration_ns > 0 ? (uint64_t)(duration_ns + 0.5) : 0;
+  return true;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SIM_WORKLOAD_H
+#define BUSQ_SIM_WORKLOAD_H
+/*
+ * Programs: what every process wants to send, when and to whom, and which deliveries cause a job.
+ *
+ * Guarantee: a program depends on the configuration and its seed alone, not on the order or on what happens on the network.  So
+ * two orders under the same seed are given the same sends and the same jobs.  (The one exception says so: a server answers a
+ * request when it is delivered, so the order of its answers follows that of the deliveries.)
+ *
+ * Mechanism: nothing is stored; send number k of a process is drawn again from its own stream whenever somebody asks.
+ *
+ *   random          every destination is as likely as the others
+ *   hotspot         the first processes, hotspot_share of all, draw hotspot_draw of the messages
+ *   ring            process i sends to the next ones
+ *   client-server   the first processes, hotspot_share of all but at least one, are servers; a client's requests go to the
+ *                   server that is its own (and the next ones), and each is answered when it is delivered
+ *   trace           times, senders, destinations and sizes from elsewhere
+ */
+#include "base/types.h"
+#include "busq.h"
+
+typedef struct {
+  const uint32_t *destinations; /* each once */
+  uint32_t n_destinations;
+  uint32_t payload_bytes;
+} busq_sim_send;
+
+/* Invariant: candidates[i] = i, but for the time of a drawing. */
+typedef struct {
+  const busq_sim_config *config;
+  uint32_t n_hot; /* hotspots, or servers */
+  uint32_t *candidates;
+  uint64_t *rows_start; /* trace: of each process, in rows */
+  uint64_t *rows;       /* trace: the places of its sends in the trace */
+} busq_sim_programs;
+
+/* BUSQ_OK, BUSQ_NO_SPACE, or BUSQ_INVALID where a trace makes no sense.  `config` stays with its owner. */
+int busq_sim_programs_init(busq_sim_programs *programs, const busq_sim_config *config);
+void busq_sim_programs_deinit(busq_sim_programs *programs);
+
+/* How many sends of its own a process has; answers are not among them. */
+uint64_t busq_sim_programs_sends(const busq_sim_programs *programs, uint32_t process);
+uint64_t busq_sim_programs_time(const busq_sim_programs *programs, uint32_t process, uint32_t place);
+/* `room` takes one word per process; what comes back may point to it. */
+busq_sim_send busq_sim_programs_send(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *room);
+/* Whether deliveries of this send cause a job, and for how long. */
+bool busq_sim_programs_job(const busq_sim_programs *programs, uint32_t process, uint32_t place, uint64_t *duration_nsp);
+/* Whether this process answers what is sent to it. */
+bool busq_sim_programs_answers(const busq_sim_programs *programs, uint32_t process);
+
+#endif /* BUSQ_SIM_WORKLOAD_H */
