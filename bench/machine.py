@@ -6,14 +6,14 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from .peers import ADAPTERS
+from .peers.base import Adapter
 
 
-def describe(peers: Sequence[str]) -> dict[str, Any]:
-    """The machine, the time and the versions of `peers`."""
+def describe(peers: Mapping[str, Adapter]) -> dict[str, Any]:
+    """The machine, the time and the versions of what is measured."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -22,7 +22,7 @@ def describe(peers: Sequence[str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "time_utc": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "load_before": load(),
-        "versions": {peer: ADAPTERS[peer].version() for peer in peers if ADAPTERS[peer].missing() is None},
+        "versions": {name: peer.version() for name, peer in peers.items() if peer.missing() is None},
     }
 
 

@@ -30,7 +30,7 @@ def draw(result: dict[str, Any], path: str | os.PathLike[str]) -> None:
     ratios = [ratio for ratio in result["ratios"] if ratio["peer"] not in LEFT_OUT]
     columns = sorted(_columns(ratios), key=lambda column: column[2])  # single messages first
     if not columns:
-        raise ValueError("no ratio to draw: the run needs busq and another peer under one workload")
+        raise ValueError(f"no ratio to draw: the run needs {result['ours']} and another peer under one workload")
     importlib.import_module("matplotlib").use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
 
@@ -55,7 +55,9 @@ def draw(result: dict[str, Any], path: str | os.PathLike[str]) -> None:
         for axis in row[len(group) :]:
             axis.set_visible(False)
     machine, settings = result["machine"], result["settings"]
-    figure.suptitle("How many times busq is ahead (logarithmic; the line is a draw)", fontsize=13, color=INK)
+    figure.suptitle(
+        f"How many times {result['ours']} is ahead (logarithmic; the line is a draw)", fontsize=13, color=INK
+    )
     figure.supxlabel(
         f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}, "
         f"{machine['time_utc'][:10]}; medians of {settings['repeats']} interleaved repeats of {settings['seconds']} s;"

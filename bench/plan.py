@@ -105,6 +105,10 @@ _ALL = (
 
 WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
 
+# What orders are compared by, unless something else is asked for.
+ORDER_WORKLOADS = ("one_to_one", "ping_pong", "fan_out", "fan_in", "all_to_all")
+ORDER_SIZES_BYTES = (64,)
+
 
 @dataclass(frozen=True)
 class Case:

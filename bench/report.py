@@ -16,6 +16,8 @@ from .plan import WORKLOADS, size_text
 Result = dict[str, Any]
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
+COLUMNS_MAX = 6  # of a table; more are split
+
 SHORT = {
     "one_to_one": "1 -> 1",
     "ping_pong": "rtt",
@@ -45,16 +47,18 @@ def print_report(result: Result, console: Console | None = None) -> None:
 def figures_tables(result: Result) -> list[Table]:
     """Rows are peers, columns are questions; split so that each table fits a narrow terminal."""
     points = [p for p in result["points"] if p["workload"] != "depth" and p["status"] in ("ok", "failed")]
+    rows = "order" if any("order" in p for p in points) else "peer"
     return [
-        _table(f"{title}: messages per second{extra}", "peer", points, columns, _figure)
+        _table(f"{title}: messages per second{extra}", rows, points, columns, _figure)
         for title, extra, columns in _split(points)
     ]
 
 
 def ratios_tables(result: Result) -> list[Table]:
-    """How many times better busq is than each peer; below 1 it is behind."""
+    """How many times better busq, or bus1, is than each peer; below 1 it is behind."""
+    ours = result["ours"]
     return [
-        _table(f"{title}: busq is so many times ahead (below 1: behind)", "than", result["ratios"], columns, _ratio)
+        _table(f"{title}: {ours} is so many times ahead (below 1: behind)", "than", result["ratios"], columns, _ratio)
         for title, _, columns in _split(result["ratios"])
     ]
 
@@ -64,6 +68,8 @@ def _split(points: list[dict[str, Any]]) -> list[tuple[str, str, list[Column]]]:
     columns = _columns(points)
     pairs = [column for column in columns if column[0] == "one_to_one"]
     rest = [column for column in columns if column[0] != "one_to_one"]
+    if len(columns) <= COLUMNS_MAX:
+        return [("All workloads", "; 4x4: deliveries; rtt: us", columns)]
     return [
         ("One to one", "", pairs),
         ("Round trips and groups", "; 4x4: deliveries; rtt: us", rest),

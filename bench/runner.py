@@ -8,16 +8,19 @@ are medians over the repeats; ratios are ratios of medians, with the smallest an
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import group, lines, machine
 from .peers import ADAPTERS
-from .plan import WORKLOADS, Case, cases
+from .peers.base import Adapter
+from .peers.ours import OrderAdapter
+from .plan import ORDER_SIZES_BYTES, ORDER_WORKLOADS, WORKLOADS, Case, cases
 
 Progress = Callable[[int, int, str], None]
 
 OURS = "busq"
+NATIVE = "bus1"  # the order with which all others are compared
 HANGS_MAX = 2  # after so many a case is not tried again
 FIGURES = (
     "rate_per_s",
@@ -63,29 +66,67 @@ def run(
     >>> result["points"][0]["lost"]
     0
     """
-    if repeats < 1 or not 0 < seconds <= 3600:
-        raise ValueError(f"repeats {repeats}, seconds {seconds}: expected at least 1, and more than 0 up to 3600")
     chosen_peers = _chosen("peer", peers, ADAPTERS)
     listed = cases(chosen_peers, _chosen("workload", workloads, WORKLOADS), sizes)
-    described = machine.describe(chosen_peers)
-    missing = {peer: ADAPTERS[peer].missing() for peer in chosen_peers}
-    skipped = {case: _reason_to_skip(case, missing[case.peer]) for case in listed}
-    outcomes = _measure([case for case in listed if skipped[case] is None], repeats, seconds, progress)
-    points = [_point(case, skipped[case], outcomes.get(case, [])) for case in listed]
+    result = _run(listed, ADAPTERS, repeats, seconds, progress)
+    return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
+
+
+def run_orders(
+    orders: Sequence[str],
+    workloads: Sequence[str] | None = None,
+    sizes: Sequence[int] | None = None,
+    repeats: int = 5,
+    seconds: float = 0.5,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure a bus under these orders, and under bus1, with which they are compared; the object is that of `run`.
+
+    workloads: None is those of `ORDER_WORKLOADS`. sizes: None is 64 B. All else as for `run`.
+
+    >>> result = run_orders(["bus1"], ["ping_pong"], repeats=1, seconds=0.05)
+    >>> [(point["order"], point["status"]) for point in result["points"]]
+    [('bus1', 'ok')]
+    """
+    adapters = {order: OrderAdapter(order) for order in dict.fromkeys([*orders, NATIVE])}
+    chosen = ORDER_WORKLOADS if workloads is None else _chosen("workload", workloads, WORKLOADS)
+    listed = cases(adapters, chosen, ORDER_SIZES_BYTES if sizes is None else sizes)
+    listed = [case for case in listed if adapters[case.peer].refuses(case) is None]
+    if not listed:
+        raise ValueError(f"workloads {', '.join(chosen)}: orders are measured under {', '.join(ORDER_WORKLOADS)}")
+    result = _run(listed, adapters, repeats, seconds, progress)
+    points = [point | {"order": point["peer"]} for point in result["points"]]
+    return result | {"ours": NATIVE, "points": points, "ratios": ratios(points, NATIVE), "lines": []}
+
+
+def _run(
+    listed: list[Case],
+    adapters: Mapping[str, Adapter],
+    repeats: int,
+    seconds: float,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """What was measured, and on what."""
+    if repeats < 1 or not 0 < seconds <= 3600:
+        raise ValueError(f"repeats {repeats}, seconds {seconds}: expected at least 1, and more than 0 up to 3600")
+    peers = list(dict.fromkeys(case.peer for case in listed))
+    described = machine.describe({peer: adapters[peer] for peer in peers})
+    missing = {peer: adapters[peer].missing() for peer in peers}
+    skipped = {case: _reason_to_skip(case, adapters[case.peer], missing[case.peer]) for case in listed}
+    outcomes = _measure([case for case in listed if skipped[case] is None], adapters, repeats, seconds, progress)
+    points = [_point(case, adapters[case.peer], skipped[case], outcomes.get(case, [])) for case in listed]
     return {
         "machine": described | {"load_after": machine.load()},
         "settings": {"repeats": repeats, "seconds": seconds},
         "points": points,
-        "ratios": ratios(points),
-        "lines": lines.judge(points),
     }
 
 
-def _reason_to_skip(case: Case, missing: str | None) -> tuple[str, str] | None:
+def _reason_to_skip(case: Case, adapter: Adapter, missing: str | None) -> tuple[str, str] | None:
     """(status, reason) of a case that can't be measured: its peer is not there, or is not made for it."""
     if missing is not None:
         return "missing", missing
-    refused = ADAPTERS[case.peer].refuses(case)
+    refused = adapter.refuses(case)
     return None if refused is None else ("refused", refused)
 
 
@@ -98,7 +139,7 @@ def _chosen(what: str, names: Sequence[str] | None, known: dict[str, Any]) -> li
 
 
 def _measure(
-    todo: list[Case], repeats: int, seconds: float, progress: Progress | None
+    todo: list[Case], adapters: Mapping[str, Adapter], repeats: int, seconds: float, progress: Progress | None
 ) -> dict[Case, list[tuple[int, group.Outcome]]]:
     """(repeat, outcome) of every measurement, by case."""
     outcomes: dict[Case, list[tuple[int, group.Outcome]]] = {case: [] for case in todo}
@@ -110,11 +151,13 @@ def _measure(
             if progress is not None:
                 progress(number, repeats * len(todo), case.label)
             if sum(outcome["status"] == "hung" for _, outcome in outcomes[case]) < HANGS_MAX:
-                outcomes[case].append((repeat, group.measure(case, ADAPTERS[case.peer], seconds)))
+                outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds)))
     return outcomes
 
 
-def _point(case: Case, skipped: tuple[str, str] | None, outcomes: list[tuple[int, group.Outcome]]) -> dict[str, Any]:
+def _point(
+    case: Case, adapter: Adapter, skipped: tuple[str, str] | None, outcomes: list[tuple[int, group.Outcome]]
+) -> dict[str, Any]:
     """One object of named parameters, medians and raw repeats."""
     point: dict[str, Any] = {
         "workload": case.workload.name,
@@ -122,7 +165,7 @@ def _point(case: Case, skipped: tuple[str, str] | None, outcomes: list[tuple[int
         "size_bytes": case.size_bytes,
         "calls": case.calls,
         "processes": case.workload.processes,
-        "ordered": ADAPTERS[case.peer].ordered,
+        "ordered": adapter.ordered,
     }
     if case.workload.kind == "depth":
         point |= {"waiting": case.waiting, "stale": case.stale}
@@ -144,8 +187,8 @@ def _point(case: Case, skipped: tuple[str, str] | None, outcomes: list[tuple[int
     return point
 
 
-def ratios(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """busq against every other peer at the same parameters; above 1, busq is ahead.
+def ratios(points: Sequence[dict[str, Any]], ours_name: str = OURS) -> list[dict[str, Any]]:
+    """busq (or the order that has this name) against every other peer at the same parameters; above 1, it is ahead.
 
     Rates are ours over theirs, times theirs over ours. Who receives in place is compared with busq received in place.
     """
@@ -153,9 +196,9 @@ def ratios(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     good = [point for point in points if point["status"] == "ok"]
     for point in good:
         metric = WORKLOADS[point["workload"]].metric
-        name = f"{OURS}-view" if point["peer"].endswith("-view") else OURS
+        name = f"{ours_name}-view" if point["peer"].endswith("-view") else ours_name
         ours = lines.find(good, name, point["workload"], point["size_bytes"], point["calls"])
-        if point["workload"] == "depth" or point["peer"].startswith(OURS) or ours is None:
+        if point["workload"] == "depth" or point["peer"].startswith(ours_name) or ours is None:
             continue
         ours_by_repeat = dict(zip(ours["repeats"], ours[f"{metric}_repeats"], strict=True))
         theirs_by_repeat = dict(zip(point["repeats"], point[f"{metric}_repeats"], strict=True))

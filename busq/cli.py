@@ -10,26 +10,20 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 import busq
-from busq.bus import ORDERS
 from busq.commands.base import (
     JSON,
     TIMEOUT,
     Commands,
     Failure,
-    Refusal,
-    Size,
     check_number,
     check_picture,
     examples,
@@ -37,16 +31,19 @@ from busq.commands.base import (
     os_error,
     plain_errors,
     print_json,
-    split,
 )
 
-# The rest is imported by the commands that need it: `busq ls` should not wait for what only `busq replay` uses.
-if TYPE_CHECKING:
-    from busq.replay import Outcome
-    from busq.workload import Schedule
+# The rest is imported by the commands that need it: `busq ls` should not wait for what only `busq soak` uses.
 
-
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {
+    "bench": "busq.commands.bench:bench",
+    "chat": "busq.commands.chat:chat",
+    "demo": "busq.commands.replay:demo",
+    "diagram": "busq.commands.diagram:diagram",
+    "example": "busq.commands.example:example",
+    "replay": "busq.commands.replay:replay",
+    "sim": "busq.commands.sim:sim",
+}
 
 
 @click.group(
@@ -65,143 +62,6 @@ def commands(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
         context.exit(2)
-
-
-# ---- judged executions ----
-
-
-def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Outcome:
-    """Replay under a progress bar; if a process died, that is told in words, and as JSON where that is wanted."""
-    from busq import replay, show
-
-    try:
-        with plain_errors(), show.progress(title, schedule.copies) as progress:
-            return replay.run(schedule, progress=progress, **options)
-    except replay.ReplayError as error:
-        if as_json:
-            counts = {"messages": error.messages, "deliveries": error.deliveries}
-            print_json({"ok": False, **counts, "verdicts": {}, "faults": [str(error)]})
-        raise Failure(str(error)) from None
-
-
-@commands.command(
-    "replay", epilog=examples("busq replay mails.csv.gz", "busq replay mails.csv --pace 1e6 --plot latency.png")
-)
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    default=4,
-    show_default=True,
-    help="Processes that host the participants.",
-)
-@click.option(
-    "--capacity", type=click.IntRange(min=1), default=1024, show_default=True, help="Messages that a queue holds."
-)
-@click.option("--arena", type=Size(), help="Memory for messages on their way.  [default: 16M, or four of the largest]")
-@click.option(
-    "--size",
-    type=Size(),
-    default=64,
-    show_default=True,
-    help="Size of a message where FILE does not say it; 20 at least.",
-)
-@click.option(
-    "--order",
-    type=click.Choice(ORDERS),
-    default="bus1",
-    show_default=True,
-    help="How messages are ordered.",
-)
-@click.option("--pace", type=float, help="Keep the times of FILE, so many times faster.  [default: as fast as it goes]")
-@click.option(
-    "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
-)
-@JSON
-def replay_command(
-    file: str,
-    processes: int,
-    capacity: int,
-    arena: int | None,
-    size: int,
-    order: str,
-    pace: float | None,
-    plot: str | None,
-    as_json: bool,
-) -> int:
-    """Send the messages of FILE between real processes, and judge what happened.
-
-    FILE has one row per message with the columns time,sender,recipients[,size]: seconds, a name, names
-    separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet.  Every participant is a peer of its own;
-    the processes host them.
-    """
-    from busq import show, workload
-
-    with plain_errors():
-        try:
-            schedule = workload.read(file, size_bytes=size)
-        except workload.ScheduleError as error:
-            raise Refusal(str(error)) from None
-    options = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace, "order": order}
-    outcome = _judged(schedule, os.path.basename(file), as_json, **options)
-    if as_json:
-        print_json(outcome.as_json())
-    else:
-        show.outcome(outcome)
-    if plot:
-        _plot(outcome, plot)
-    return 0 if outcome.ok else 1
-
-
-def _plot(outcome: Outcome, path: str) -> None:
-    from busq import picture, show
-
-    if not outcome.latencies_ns:
-        raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
-    with plain_errors():
-        picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
-    click.echo(f"wrote {path}", err=True)
-
-
-@commands.command(epilog=examples("busq demo", "busq demo --json"))
-@click.option("--messages", type=click.IntRange(min=1), default=40_000, show_default=True, help="Messages of each run.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another number makes another workload.")
-@JSON
-def demo(messages: int, seed: int, as_json: bool) -> int:
-    """Let four processes talk over a bus, and check that they agree on the order.
-
-    Runs a made-up workload with hot senders, hot receivers and multicasts twice: as fast as it goes, and at
-    20,000 messages per second.  Each process writes down for itself what it sent and received; then the
-    observers compare.
-    """
-    from busq import show, workload
-
-    schedule = workload.skewed(messages, seed=seed)
-    outcomes = [
-        _judged(schedule, title, as_json, pace=pace, name="demo")
-        for title, pace in (("as fast as it goes", None), ("20,000 messages/s", 20.0))
-    ]
-    ok = all(outcome.ok for outcome in outcomes)
-    if as_json:
-        print_json({"ok": ok, "seed": seed, **_together(outcomes), "runs": [outcome.as_json() for outcome in outcomes]})
-    else:
-        show.demo(outcomes)
-    return 0 if ok else 1
-
-
-def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Several executions as one: faults add up."""
-    runs = [outcome.as_json() for outcome in outcomes]
-    verdicts = {
-        name: {
-            "ok": all(run["verdicts"][name]["ok"] for run in runs),
-            "count": sum(run["verdicts"][name]["count"] for run in runs),
-            "claimed": verdict["claimed"],
-        }
-        for name, verdict in runs[0]["verdicts"].items()
-    }
-    counts = {key: sum(run[key] for run in runs) for key in ("messages", "deliveries")}
-    return {**counts, "verdicts": verdicts}
 
 
 # ---- killing ----
@@ -265,96 +125,6 @@ def soak(
             soak_show.draw(outcome, plot)
         click.echo(f"wrote {plot}", err=True)
     return 0 if outcome.ok else 1
-
-
-# ---- benchmarks ----
-
-
-@commands.command(
-    epilog=examples("busq bench", "busq bench --peers", "busq bench --peers busq,mp.Queue --workloads one_to_one")
-)
-@click.option(
-    "--peers",
-    is_flag=False,
-    flag_value="all",
-    metavar="[NAMES]",
-    help="Measure others in the same run too: all, or these, separated by commas.",
-)
-@click.option("--workloads", callback=split, metavar="NAMES", help="Only these, separated by commas.")
-@click.option("--sizes", callback=split, metavar="BYTES", help="Message sizes, separated by commas.")
-@click.option(
-    "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="How often each case is measured."
-)
-@click.option("--seconds", type=float, default=0.5, show_default=True, help="For how long, each time.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, exists=True),
-    default=".",
-    show_default=True,
-    help="Where --peers writes busq-bench.json and busq-bench.png.",
-)
-@click.option(
-    "--plot", metavar="FILE", callback=check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
-)
-@JSON
-def bench(
-    peers: str | None,
-    workloads: list[str] | None,
-    sizes: list[str] | None,
-    repeats: int,
-    seconds: float,
-    output: str,
-    plot: str | None,
-    as_json: bool,
-) -> int:
-    """Measure how fast busq is on this machine, and with --peers how it compares.
-
-    Exit code 1 means that something failed, was lost or came in the wrong order, or that busq fell short of a
-    line that it should reach.
-    """
-    from busq import show
-
-    benchmarks: Any = importlib.import_module("busq.bench")
-    report: Any = importlib.import_module("busq.bench.report")
-
-    chosen = None if peers == "all" else ["busq", "busq-c", "c-floor"] if peers is None else peers.split(",")
-    try:
-        sizes_bytes = None if sizes is None else [Size().convert(size, None, None) for size in sizes]
-        with show.steps() as progress:
-            result = benchmarks.run(chosen, workloads, sizes_bytes, repeats, seconds, progress)
-    except ValueError as error:
-        raise Refusal(str(error)) from None
-    if as_json:
-        print_json(result)
-    else:
-        report.print_report(result)
-    if peers is not None:
-        path = os.path.join(output, "busq-bench.json")
-        with plain_errors(), open(path, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-        click.echo(f"wrote {path}", err=True)
-    wanted = plot or (os.path.join(output, "busq-bench.png") if peers is not None else None)
-    if wanted:
-        _draw_ratios(result, wanted, is_asked_for=plot is not None)
-    return 0 if benchmarks.passed(result) else 1
-
-
-def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
-    from busq import picture
-
-    ratios: Any = importlib.import_module("busq.bench.picture")
-    fault = picture.fault(path)
-    if fault is None:
-        try:
-            with plain_errors():
-                ratios.draw(result, path)
-            click.echo(f"wrote {path}", err=True)
-            return
-        except Refusal as error:
-            fault = error.message
-    if is_asked_for:
-        raise Failure(fault)
-    click.echo(f"no picture: {fault}", err=True)
 
 
 # ---- buses ----

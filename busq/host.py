@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of a replay: it hosts participants, each a peer of its own, in one loop without threads.
 
-The loop never blocks in a call of the bus.  It sends what is due; where a receiver's queue is full, it goes on
-receiving for all of its peers before it tries again, so that processes that wait for room in each other's
-queues cannot wait in a circle.
+The loop never blocks in a call of the bus, but for rendezvous, which others end.  It sends what is due; where a
+receiver's queue is full, it goes on receiving for all of its peers before it tries again, so that processes that wait
+for room in each other's queues cannot wait in a circle.
 
 What every participant sent and received is written down privately, in program order: a send before the call that
 sends, a delivery after the call that returned it.  Nothing else tells the observers what happened.
@@ -22,15 +22,32 @@ import time
 import traceback
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
 import busq
+from busq._core import Deadline
+from busq.ordered import OrderedPeer
+from busq.orders import parse
 from busq.workload import Schedule
 
-__all__ = ["COUNTERS", "Counter", "Log", "Part", "Report", "host", "make_payload", "read_payload"]
+__all__ = [
+    "COUNTERS",
+    "NATIVE",
+    "Cost",
+    "Counter",
+    "Journal",
+    "Log",
+    "Part",
+    "Report",
+    "host",
+    "make_payload",
+    "read_payload",
+]
+
+NATIVE = "bus1"  # the order that a bus keeps by itself, without packets
 
 _CHECKSUM = struct.Struct("<I")
 _BODY = struct.Struct("<QQ")  # the message, and when its sender first tried to send it, in ns of CLOCK_MONOTONIC
@@ -52,7 +69,7 @@ class Counter:
     SENT = 0
     DELIVERED = 1
     FULL = 2  # how often a send found no room
-    WAITING = 3  # 1 while it wants to send and finds no room
+    WAITING = 3  # 1 while it wants to send and finds no room, or waits for a rendezvous
 
 
 COUNTERS = 8
@@ -60,12 +77,14 @@ COUNTERS = 8
 
 @dataclass(frozen=True)
 class Part:
-    """What one process has to do: the participants that it hosts, and at what pace (None: at once)."""
+    """What one process has to do: the participants that it hosts, at what pace (None: at once), in which order."""
 
     bus: str
     schedule: Schedule
     hosted: tuple[int, ...]
     pace: float | None
+    order: str
+    shuffle: str | None  # how packets are made to overtake each other: "seed:milliseconds"
 
 
 @dataclass
@@ -79,6 +98,30 @@ class Log:
     latencies_ns: array[int] = field(default_factory=lambda: array("Q"))
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What an execution took, or one process of it.
+
+    A packet is what is put into one queue of the bus: where the bus itself orders messages, a copy of a message; else
+    what the order sends, acknowledgements and the like included.
+    """
+
+    packets: int = 0
+    bytes: int = 0  # copied into the bus's memory for them, a multicast's payload once for each time it is copied
+    wakeups: int = 0  # how often a thread slept and was woken, as the kernel counts it
+    cpu_s: float = 0.0  # of the processor, by all threads
+
+    @staticmethod
+    def sum(costs: Iterable[Cost]) -> Cost:
+        """Return what all of them come to."""
+        rows = [(cost.packets, cost.bytes, cost.wakeups, cost.cpu_s) for cost in costs]
+        return Cost(*(sum(column) for column in zip(*rows, strict=True)))
+
+
+# What the order itself did, in its own order: the columns that `busq.ordered.OrderedPeer` keeps.
+Journal = dict[str, "array[int]"]
+
+
 @dataclass
 class Report:
     """What one process has to say at the end."""
@@ -89,6 +132,8 @@ class Report:
     first_ns: int
     last_ns: int
     behind_ns_max: int
+    cost: Cost = field(default_factory=Cost)
+    journals: dict[int, Journal] = field(default_factory=dict)  # by number in the group
 
 
 def make_payload(message: int, size_bytes: int, now_ns: int) -> bytes:
@@ -118,12 +163,23 @@ def read_payload(payload: bytes | memoryview) -> tuple[int, int] | None:
     return message, now_ns
 
 
+class _PatientPeer(OrderedPeer):
+    """A peer whose sends, where they are a rendezvous, refuse at once what finds no room, and else wait for the end.
+
+    Waiting for room in a call could be waiting in a circle; waiting for the end of a rendezvous is not, because the
+    receiver's progress thread delivers while its application waits for something else.
+    """
+
+    def _finish(self, ticket: Any, deadline: Deadline) -> None:
+        super()._finish(ticket, Deadline(None))
+
+
 class _Participant:
     """A hosted participant: its peer and its log."""
 
     __slots__ = ("index", "log", "peer")
 
-    def __init__(self, index: int, peer: busq.Peer) -> None:
+    def __init__(self, index: int, peer: busq.Peer | OrderedPeer) -> None:
         self.index = index
         self.peer = peer
         self.log = Log()
@@ -136,8 +192,8 @@ class _Host:
         self._control = control
         self._counters = counters
         self._bus = busq.Bus.open(part.bus)
-        names = part.schedule.participants
-        self._hosted = {index: _Participant(index, self._bus.join(names[index])) for index in part.hosted}
+        self._order = parse(part.order)[0]
+        self._hosted = {index: _Participant(index, self._join(part, index)) for index in part.hosted}
         self._mine = array("Q", (i for i, sender in enumerate(part.schedule.senders) if sender in self._hosted))
         self._next = 0
         self._payload: bytes | None = None  # of the message that is tried now
@@ -147,17 +203,28 @@ class _Host:
         self._start_ns = 0
         self._yields = 0
         self._delivered = self._full = 0
+        self._packets = self._bytes = 0  # of the bus's own order
         self.report = Report({index: member.log for index, member in self._hosted.items()}, [], 0, 0, 0, 0)
         self._poll = select.epoll()
         self._by_fd = {member.peer.fileno(): member for member in self._hosted.values()}
         for fd in (control.fileno(), *self._by_fd):
             self._poll.register(fd, select.EPOLLIN)
 
+    def _join(self, part: Part, index: int) -> busq.Peer | OrderedPeer:
+        name = part.schedule.participants[index]
+        if self._order.name == NATIVE:
+            return self._bus.join(name)
+        peer = _PatientPeer(self._bus, name, part.order, shuffle=part.shuffle or "")
+        if "synchronous" in self._order.claims:
+            peer._journal_start()
+        return peer
+
     # ---- the loop ----
 
     def run(self, start_ns: int) -> None:
         """Send and receive until the other end says stop."""
         self._start_ns = idle_ns = start_ns
+        before = resource.getrusage(resource.RUSAGE_SELF)
         while not self._is_stopped:
             sent = self._send_due()
             self._tell_finish()
@@ -172,8 +239,25 @@ class _Host:
                 if not received:
                     break
                 received = self._receive(0)
+        self.report.cost = self._cost_since(before)
         while self._sweep():
             pass
+        if "synchronous" in self._order.claims:
+            self.report.journals = {peer.order_stats()["process"]: peer._journal() for peer in self._ordered_peers()}
+
+    def _ordered_peers(self) -> list[OrderedPeer]:
+        return [member.peer for member in self._hosted.values() if isinstance(member.peer, OrderedPeer)]
+
+    def _cost_since(self, before: resource.struct_rusage) -> Cost:
+        """What this process has spent; packets since it joined, for others may have begun before us."""
+        packets, packets_bytes = self._packets, self._bytes
+        for peer in self._ordered_peers():
+            stats = peer.order_stats()
+            packets += sum(stats["packets_sent"].values())
+            packets_bytes += stats["bytes_sent"]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
+        return Cost(packets, packets_bytes, usage.ru_nvcsw - before.ru_nvcsw, cpu_s)
 
     def _sweep(self) -> int:
         """Look at every queue, announced or not: a sender that died, or ran out of descriptors, wakes nobody."""
@@ -237,6 +321,8 @@ class _Host:
         log = member.log
         log.kinds.append(1)
         log.messages.append(message)
+        if self._order.rendezvous:
+            self._counters[Counter.WAITING] = 1  # perhaps for ever
         try:
             member.peer.send([schedule.participants[index] for index in to], self._payload, timeout=0)
         except busq.Full:
@@ -247,6 +333,9 @@ class _Host:
             self._counters[Counter.FULL] = self._full
             self._counters[Counter.WAITING] = 1
             return False
+        if self._order.name == NATIVE:
+            self._packets += len(to)
+            self._bytes += len(self._payload)
         log.destination_counts.append(len(to))
         log.destinations.extend(to)
         self._payload = None

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replays a schedule on a bus, between real processes, and has the observers judge what happened.
 
-Every participant of the schedule is a peer; a process hosts many of them (`busq.host`).  The conductor, which
-is whoever calls `run`, starts the processes, lets them all go at once, watches them, and collects what each
-wrote down for itself.  It is no part of what it measures: no message passes through it.
+Every participant of the schedule is a peer; a process hosts many of them (`busq.host`).  Folded, the participants that
+a process hosts share one peer.  The conductor, which is whoever calls `run`, starts the processes, lets them all go at
+once, watches them, and collects what each wrote down for itself.  It is no part of what it measures: no message passes
+through it.
 
 Nothing is left behind: the bus is removed when `run` ends, however it ends; if the conductor is killed, its processes
 notice and remove it.  What dies, stands still or reports damage is named.
@@ -20,23 +21,26 @@ import signal
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
 import busq
-from busq.host import COUNTERS, Counter, Log, Part, Report
+from busq import orders
+from busq.host import COUNTERS, NATIVE, Cost, Counter, Journal, Log, Part, Report
 from busq.spec import PROPERTIES, History, Verdict
 from busq.workload import Schedule
 
-__all__ = ["CLAIMS", "Outcome", "ReplayError", "percentile", "run"]
+__all__ = ["PERCENTILES", "Outcome", "ReplayError", "fold", "percentile", "run"]
 
-# What each order promises.
-CLAIMS = {"bus1": frozenset(PROPERTIES)}
+OF_MULTICASTS = ("consistent", "total")  # asked about whole multicasts, also where their copies are messages
 
 ARENA_BYTES_MIN = 16 << 20
+SHUFFLE_MS = 2.0
 PATIENCE_S = 10.0
+ANSWER_S = 30.0  # a process that starts, or hands over what it wrote down
 GRACE_S = 3.0
 TICK_S = 0.1
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
@@ -66,7 +70,9 @@ class ReplayError(Exception):
 class Outcome:
     """What a replay was, how fast it went and what the observers say."""
 
-    schedule: Schedule
+    schedule: Schedule  # as it was sent: folded, its participants are the processes
+    participants: int  # of the schedule as it was given
+    is_folded: bool
     order: str
     processes: int
     capacity: int
@@ -78,6 +84,7 @@ class Outcome:
     latencies_ns: list[int]  # from the first try to send to the return of recv; sorted
     verdicts: dict[str, Verdict]
     logs: dict[int, Log]
+    cost: Cost
     late: int  # multicasts whose first timestamp was overtaken, and that were given another one
     full: int  # tries to send that found no room
     damaged: int
@@ -85,21 +92,28 @@ class Outcome:
     faults: tuple[str, ...]  # what is wrong beside the verdicts: damage, standstill
 
     @property
+    def claims(self) -> frozenset[str]:
+        """The properties that the order promises."""
+        return orders.parse(self.order)[0].claims
+
+    @property
+    def broken(self) -> list[str]:
+        """The properties that the order promises and did not keep."""
+        return [name for name, verdict in self.verdicts.items() if name in self.claims and not verdict.ok]
+
+    @property
     def ok(self) -> bool:
         """Every claimed property holds, and nothing else went wrong."""
-        return not self.faults and all(self.verdicts[name].ok for name in CLAIMS[self.order])
+        return not self.faults and not self.broken
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as one object, units in the keys."""
-        latencies_us = {
-            f"latency_us_{name}": percentile(self.latencies_ns, share) / 1e3 if self.latencies_ns else None
-            for name, share in PERCENTILES.items()
-        }
         return {
             "ok": self.ok,
             "order": self.order,
-            "participants": len(self.schedule.participants),
+            "participants": self.participants,
             "processes": self.processes,
+            "folded": self.is_folded,
             "capacity": self.capacity,
             "arena_bytes": self.arena_bytes,
             "pace": self.pace,
@@ -107,10 +121,7 @@ class Outcome:
             "scheduled_deliveries": self.schedule.copies,
             "messages": self.messages,
             "deliveries": self.deliveries,
-            "seconds": self.seconds,
-            "messages_per_s": self.messages / self.seconds if self.seconds else None,
-            "deliveries_per_s": self.deliveries / self.seconds if self.seconds else None,
-            **latencies_us,
+            **self.figures(),
             "behind_s_max": self.behind_s_max if self.pace else None,
             "late_multicasts": self.late,
             "sends_without_room": self.full,
@@ -120,11 +131,31 @@ class Outcome:
                 name: {
                     "ok": verdict.ok,
                     "count": verdict.count,
-                    "claimed": name in CLAIMS[self.order],
+                    "claimed": name in self.claims,
                     "text": verdict.text,
                 }
                 for name, verdict in self.verdicts.items()
             },
+        }
+
+    def figures(self) -> dict[str, float | None]:
+        """Return how fast it went and what a message cost in the mean, units in the keys; None where nothing went."""
+        latencies_us = {
+            f"latency_us_{name}": percentile(self.latencies_ns, share) / 1e3 if self.latencies_ns else None
+            for name, share in PERCENTILES.items()
+        }
+        spent = {
+            "packets_per_message": self.cost.packets,
+            "bytes_per_message": self.cost.bytes,
+            "wakeups_per_message": self.cost.wakeups,
+            "cpu_us_per_message": self.cost.cpu_s * 1e6,
+        }
+        return {
+            "seconds": self.seconds,
+            "messages_per_s": self.messages / self.seconds if self.seconds else None,
+            "deliveries_per_s": self.deliveries / self.seconds if self.seconds else None,
+            **latencies_us,
+            **{name: figure / self.messages if self.messages else None for name, figure in spent.items()},
         }
 
 
@@ -145,6 +176,9 @@ def run(
     arena: int | None = None,
     pace: float | None = None,
     order: str = "bus1",
+    folded: bool | None = None,
+    shuffle: int | None = None,
+    shuffle_ms: float = SHUFFLE_MS,
     name: str = "replay",
     patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
@@ -153,11 +187,15 @@ def run(
 
     Parameters: `processes`, at most one per participant is used; `capacity`, messages that a queue holds;
     `arena`, bytes for messages on their way (None: enough for four of the largest, at least 16 MiB); `pace`, 1
-    for the speed of the schedule, 1e6 for a million times that, None for as fast as it goes; `name`, with which
-    the bus's name begins; `patience_s`, how long nothing may move before the replay is given up and judged as
-    it stands; `progress`, called now and then with the numbers of messages sent and received so far.
+    for the speed of the schedule, 1e6 for a million times that, None for as fast as it goes; `order`, how messages are
+    ordered; `folded`, whether the participants that a process hosts share one peer (None: yes, but for `bus1`);
+    `shuffle`, a seed with which packets are made to overtake each other (`bus1` sends none), being held back for up to
+    `shuffle_ms` milliseconds; `name`, with which the bus's name begins; `patience_s`, how long nothing may move before
+    the replay is given up and judged as it stands; `progress`, called now and then with the numbers of messages sent
+    and received so far.
 
-    Errors: ReplayError when a process dies; ValueError, NoSpace.  Cost: about 0.3 s to start, some 10 us per delivery.
+    Errors: ReplayError when a process dies or is stuck; ValueError, NoSpace.  Cost: about 0.3 s to start, some 10 us
+    per delivery, more where the order sends packets.
 
     >>> from busq.workload import skewed
     >>> outcome = run(skewed(200), processes=2)
@@ -166,25 +204,38 @@ def run(
     """
     if processes < 1 or (pace is not None and not 0 < pace < math.inf):
         raise ValueError(f"processes={processes}, pace={pace}: expected 1 or more, and None or more than 0")
-    shares = _share_out(schedule, processes)
-    largest_bytes = max(schedule.sizes_bytes)
+    traits, _ = orders.parse(order)
+    is_native = traits.name == NATIVE
+    if is_native and shuffle is not None:
+        raise ValueError(f"order {order} sends no packets that could overtake each other; expected shuffle=None")
+    if shuffle is not None and not (shuffle >= 0 and 0 < shuffle_ms < math.inf):
+        raise ValueError(f"shuffle={shuffle}, shuffle_ms={shuffle_ms}: expected 0 or more, and more than 0")
+    depth = None if shuffle is None else f"{shuffle}:{shuffle_ms:f}"
+    is_folded = not is_native if folded is None else folded
+    sent = fold(schedule, processes) if is_folded else schedule
+    shares = _share_out(sent, processes)
+    largest_bytes = max(sent.sizes_bytes)
     arena_bytes = max(ARENA_BYTES_MIN, 4 * largest_bytes) if arena is None else arena
     if largest_bytes > arena_bytes:
         raise ValueError(f"arena={arena_bytes}: the largest message has {largest_bytes} bytes, and must fit")
     bus_name = f"{name}-{os.getpid()}-{os.urandom(2).hex()}"
-    sizes = {"peers": len(schedule.participants) + 1, "capacity": capacity, "arena": arena_bytes}
+    sizes: dict[str, Any] = {"peers": len(sent.participants), "capacity": capacity, "arena": arena_bytes}
+    if is_native:
+        sizes["peers"] += 1  # for whoever cleans up
     with _own_bus(bus_name, order, sizes) as (bus, crew):
-        crew.start([Part(bus_name, schedule, share, pace) for share in shares])
+        crew.start([Part(bus_name, sent, share, pace, order, depth) for share in shares])
         crew.gather("joined")
         crew.tell(time.monotonic_ns())
-        standstill = crew.watch(schedule, patience_s, progress)
+        standstill = crew.watch(sent, patience_s, progress)
         crew.tell("stop")
-        reports: list[Report] = crew.gather(Report)
+        reports: list[Report] = crew.gather(Report, standstill)
         late = sum(facts["late"] for facts in bus.stats()["peers"])
         crew.tell("bye")
         full = crew.total(Counter.FULL)
     return Outcome(
-        schedule=schedule,
+        schedule=sent,
+        participants=len(schedule.participants),
+        is_folded=is_folded,
         order=order,
         processes=len(shares),
         capacity=capacity,
@@ -192,15 +243,43 @@ def run(
         pace=pace,
         late=late,
         full=full,
-        **_evaluate(schedule, reports, standstill),
+        **_evaluate(sent, traits, reports, standstill),
     )
 
 
-def _evaluate(schedule: Schedule, reports: Sequence[Report], standstill: str | None) -> dict[str, Any]:
+def fold(schedule: Schedule, processes: int) -> Schedule:
+    """Return the schedule of the processes: what each participant sends and receives, the process that hosts it does.
+
+    A message goes once to every process that hosts a recipient of it, perhaps to the sender itself.  Cost: about 1 us
+    per delivery.
+
+    >>> from busq.workload import skewed
+    >>> schedule = fold(skewed(1000), 2)
+    >>> schedule.participants, len(schedule), schedule.copies < skewed(1000).copies
+    (('p0', 'p1'), 1000, True)
+    """
+    shares = _share_out(schedule, processes)
+    host_of = {person: number for number, share in enumerate(shares) for person in share}
+    starts, recipients = array("Q", [0]), array("I")
+    for message in range(len(schedule)):
+        recipients.extend(dict.fromkeys(host_of[person] for person in schedule.to(message)))
+        starts.append(len(recipients))
+    return Schedule(
+        tuple(f"p{number}" for number in range(len(shares))),
+        schedule.times_s,
+        array("I", (host_of[person] for person in schedule.senders)),
+        starts,
+        recipients,
+        schedule.sizes_bytes,
+    )
+
+
+def _evaluate(
+    schedule: Schedule, order: orders.Order, reports: Sequence[Report], standstill: str | None
+) -> dict[str, Any]:
     """What the reports of all processes come to: the part of an Outcome that is about what happened."""
     logs = {index: log for report in reports for index, log in report.logs.items()}
-    history = _history(schedule, logs)
-    facts = history.facts()
+    facts = _history(schedule, logs).facts()
     first_ns = min((report.first_ns for report in reports if report.first_ns), default=0)
     last_ns = max((report.last_ns for report in reports if report.last_ns), default=0)
     damaged = sum(report.damaged for report in reports)
@@ -211,12 +290,75 @@ def _evaluate(schedule: Schedule, reports: Sequence[Report], standstill: str | N
         "deliveries": facts.deliveries,
         "seconds": max(0, last_ns - first_ns) / 1e9,
         "latencies_ns": sorted(itertools.chain.from_iterable(log.latencies_ns for log in logs.values())),
-        "verdicts": history.judge(),
+        "verdicts": _judge(schedule, order, logs, [report.journals for report in reports]),
         "logs": logs,
+        "cost": Cost.sum(report.cost for report in reports),
         "damaged": damaged,
         "behind_s_max": max(report.behind_ns_max for report in reports) / 1e9,
         "faults": tuple(fault for fault in faults if fault),
     }
+
+
+# ---- what the observers say ----
+
+
+def _judge(
+    schedule: Schedule, order: orders.Order, logs: dict[int, Log], journals: Sequence[dict[int, Journal]]
+) -> dict[str, Verdict]:
+    """The verdicts on what the participants wrote down.
+
+    Where an order sends a multicast as a message for each destination, these are what may get lost or be overtaken;
+    whether receivers agree is still asked about whole multicasts.  A rendezvous ends when the order delivers, and the
+    participant may look at its queue later: so whether it was one is asked about what the order did.
+    """
+    whole = _history(schedule, logs)
+    found = whole.judge()
+    if order.point_to_point:
+        copies = _history_of_copies(schedule, logs)
+        found |= copies.judge([name for name in PROPERTIES if name not in OF_MULTICASTS])
+    if "synchronous" in order.claims:
+        entries = {process: journal for each in journals for process, journal in each.items()}
+        found |= _history_of_journals(len(schedule.participants), entries).judge(["synchronous"])
+    return {name: found[name] for name in PROPERTIES}
+
+
+def _history_of_journals(processes: int, journals: dict[int, Journal]) -> History:
+    """The history of what a rendezvous did, which sends to one destination at a time."""
+    history = History(processes)
+    for process, journal in journals.items():
+        kinds = bytearray(1 - deliver for deliver in journal["deliver"])
+        destinations = array("I", itertools.compress(journal["process"], kinds))
+        history.extend(process, kinds, journal["message"], array("I", [1]) * len(destinations), destinations)
+    return history
+
+
+def _history(schedule: Schedule, logs: dict[int, Log]) -> History:
+    history = History(schedule.participants)
+    for index, log in logs.items():
+        history.extend(index, log.kinds, log.messages, log.destination_counts, log.destinations)
+    return history
+
+
+def _history_of_copies(schedule: Schedule, logs: dict[int, Log]) -> History:
+    """The history in which every copy is a message of its own, named by its place in the list of all recipients."""
+    history = History(schedule.participants)
+    names: list[dict[int, int]] = [{} for _ in schedule.participants]  # by receiver and message
+    for message in range(len(schedule)):
+        for copy, receiver in enumerate(schedule.to(message), schedule.starts[message]):
+            names[receiver][message] = copy
+    for index, log in logs.items():
+        kinds, copies, destinations = bytearray(), array("Q"), array("I")
+        for kind, message in zip(log.kinds, log.messages, strict=True):
+            if kind:
+                to = schedule.to(message)
+                kinds.extend(b"\x01" * len(to))
+                copies.extend(range(schedule.starts[message], schedule.starts[message + 1]))
+                destinations.extend(to)
+            else:
+                kinds.append(0)
+                copies.append(names[index].get(message, schedule.copies + message))  # nobody sent it here
+        history.extend(index, kinds, copies, array("I", [1]) * len(destinations), destinations)
+    return history
 
 
 def _share_out(schedule: Schedule, processes: int) -> list[tuple[int, ...]]:
@@ -231,13 +373,6 @@ def _share_out(schedule: Schedule, processes: int) -> list[tuple[int, ...]]:
         shares[lightest].append(person)
         load[lightest] += work[person]
     return [tuple(share) for share in shares]
-
-
-def _history(schedule: Schedule, logs: dict[int, Log]) -> History:
-    history = History(schedule.participants)
-    for index, log in logs.items():
-        history.extend(index, log.kinds, log.messages, log.destination_counts, log.destinations)
-    return history
 
 
 # ---- the bus, and removing it ----
@@ -258,14 +393,18 @@ def _own_bus(name: str, order: str, sizes: dict[str, Any]) -> Iterator[tuple[bus
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
             if crew.end():
-                _bury(bus)
+                _bury(bus, order)
             bus.close()
             with contextlib.suppress(FileNotFoundError):
                 busq.Bus.unlink(name)
 
 
-def _bury(bus: busq.Bus) -> None:
+def _bury(bus: busq.Bus, order: str) -> None:
     """Put the queues of killed peers in order, so that the files by which they could be woken are removed too."""
+    if order != NATIVE:  # nobody can join any more
+        with contextlib.suppress(busq.BusqError):
+            bus.repair()
+        return
     with contextlib.suppress(busq.BusqError), bus.join(f"undertaker-{os.getpid()}") as undertaker:
         for facts in bus.stats()["peers"]:
             if not facts["alive"]:
@@ -346,10 +485,10 @@ class _Crew:
                 raise self._failure(process, str(word))
             yield process, word
 
-    def gather(self, expected: Any) -> list[Any]:
+    def gather(self, expected: Any, standstill: str | None = None) -> list[Any]:
         """Wait until all processes have said the word, or something of the class; return what each said."""
         words: dict[int, Any] = {}
-        patience_s = 30.0  # a process that starts, or hands over what it wrote down
+        patience_s = GRACE_S if standstill else ANSWER_S
         end_s = time.monotonic() + patience_s
         while len(words) < len(self._processes):
             silent = [process for process in self._processes if process.number not in words]
@@ -357,7 +496,8 @@ class _Crew:
                 if word == expected or (isinstance(expected, type) and isinstance(word, expected)):
                     words[process.number] = word
             if time.monotonic() > end_s:
-                raise self._error(silent[0], f"has not answered for {patience_s:.0f} s")
+                silence = f"has not answered for {patience_s:.0f} s"
+                raise self._error(silent[0], f"is stuck in a call; {standstill}" if standstill else silence)
         return [words[process.number] for process in self._processes]
 
     def watch(self, schedule: Schedule, patience_s: float, progress: Progress | None) -> str | None:

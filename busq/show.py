@@ -16,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from busq.compare import Comparison, Standing
 from busq.doctor import Finding, Report, amount, duration, size, waits_of
 from busq.host import Log
 from busq.leftovers import Cleaning
-from busq.replay import CLAIMS, PERCENTILES, Outcome, percentile
+from busq.replay import PERCENTILES, Outcome, percentile
+from busq.spec import PROPERTIES
 
-__all__ = ["bus", "buses", "cleaning", "demo", "headline", "outcome", "progress", "reports", "steps"]
+__all__ = ["bus", "buses", "cleaning", "comparison", "demo", "headline", "outcome", "progress", "reports", "steps"]
 
 COMMON_ROWS = 6
 
@@ -54,11 +56,21 @@ def yes(ok: bool) -> Text:
 
 def headline(found: Outcome) -> str:
     """Return what a replay was, in a line."""
-    pace = "as fast as it goes" if found.pace is None else f"at {found.pace:,.6g} times its speed"
+    return f"{_what(found)}, order {found.order}, {_pace(found.pace)}"
+
+
+def _what(found: Outcome | Comparison) -> str:
+    peers = len(found.schedule.participants)
+    processes = found.processes if isinstance(found, Outcome) else peers
+    folded = ", folded: one peer per process" if found.is_folded else ""
     return (
         f"{len(found.schedule):,} messages to {found.schedule.copies:,} receivers, "
-        f"{len(found.schedule.participants)} participants in {found.processes} processes, order {found.order}, {pace}"
+        f"{found.participants} participants in {processes} processes{folded}"
     )
+
+
+def _pace(pace: float | None) -> str:
+    return "as fast as it goes" if pace is None else f"at {pace:,.6g} times its speed"
 
 
 def outcome(found: Outcome) -> None:
@@ -78,6 +90,8 @@ def figures(found: Sequence[Outcome]) -> Table:
         table.add_row(
             row, *(_duration(percentile(one.latencies_ns, share)) if one.latencies_ns else "-" for one in found)
         )
+    for key, name in _COSTS.items():
+        table.add_row(f"{name} per message", *(_amount(one.figures()[key]) for one in found))
     table.add_row("sends that had to wait for room", *(f"{one.full:,}" for one in found))
     table.add_row("multicasts that got a second timestamp", *(f"{one.late:,}" for one in found))
     if any(one.pace is not None for one in found):
@@ -103,9 +117,10 @@ def verdicts(found: Outcome) -> Table:
         left=["property", "what was found"],
     )
     for name, verdict in found.verdicts.items():
-        is_claimed = name in CLAIMS[found.order]
+        is_claimed = name in found.claims
         text = verdict.text if is_claimed else f"{verdict.text} (not promised)"
-        table.add_row(name, yes(verdict.ok), f"{verdict.count:,}", text)
+        holds = yes(verdict.ok) if is_claimed or verdict.ok else Text("no")
+        table.add_row(name, holds, f"{verdict.count:,}", text)
     return table
 
 
@@ -117,8 +132,132 @@ def _conclusion(found: Sequence[Outcome]) -> Iterator[Text]:
     if all(one.ok for one in found):
         yield Text(f"All that {order} promises holds.", style="green")
         return
-    broken = sorted({name for one in found for name in CLAIMS[order] if not one.verdicts[name].ok})
+    broken = sorted({name for one in found for name in one.broken})
     yield Text(f"NOT all that {order} promises holds{': ' if broken else ''}{', '.join(broken)}.", style="bold red")
+
+
+# What a message costs, by the key of the figure.
+_COSTS = {
+    "packets_per_message": "packets",
+    "bytes_per_message": "bytes of packets",
+    "wakeups_per_message": "wake-ups",
+    "cpu_us_per_message": "us of processor time",
+}
+
+
+def _amount(value: float | None) -> str:
+    """A mean for people.
+
+    >>> _amount(1.2345), _amount(12.345), _amount(12345.6), _amount(0.0012345), _amount(None)
+    ('1.23', '12.3', '12,346', '0.0012', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.1 else f"{round(value, 4):.2g}"
+
+
+# ---- orders side by side ----
+
+
+def comparison(found: Comparison) -> None:
+    """Print what several orders kept and cost: two tables, and what they come to."""
+    shuffled = "" if found.shuffle is None else f"; packets overtake each other (seed {found.shuffle})"
+    to_stdout(f"{_what(found)}, {_pace(found.pace)}{shuffled}")
+    if found.is_folded:
+        to_stdout("A message goes once to each process that hosts a recipient of it, perhaps to its sender itself.")
+    to_stdout(_speeds(found), _promises(found), *_compared(found))
+
+
+def _speeds(found: Comparison) -> Table:
+    repeats = max(len(standing.outcomes) for standing in found.standings)
+    medians = f" (medians of {repeats} repeats)" if repeats > 1 else ""
+    title = f"Speed per second, latency, and what a message costs{medians}"
+    heads = ("mes-\nsages", "deliv-\neries", "latency\np50", "\np99", "\nmax")
+    costs = ("\npackets", "\nbytes", "wake-\nups", "cpu\nus")
+    table = new_table(title, "order", *heads, *costs, left=["order"])
+    for standing in found.standings:
+        rates = [standing.median(f"{what}_per_s") for what in ("messages", "deliveries")]
+        times_us = [standing.median(f"latency_us_{name}") for name in ("p50", "p99", "max")]
+        table.add_row(
+            standing.order,
+            *("-" if rate is None else _short(rate) for rate in rates),
+            *("-" if time_us is None else _duration(int(time_us * 1e3)).replace(" ", "") for time_us in times_us),
+            *(_amount(standing.median(key)) for key in _COSTS),
+        )
+    table.padding = (0, 0)
+    for column in table.columns:
+        column.no_wrap = True
+    return table
+
+
+def _short(rate: float) -> str:
+    """A number in three digits, for narrow columns.
+
+    >>> _short(249_553), _short(1_876_000), _short(42.4)
+    ('250k', '1.88M', '42.4')
+    """
+    for factor, unit in ((1e6, "M"), (1e3, "k")):
+        if rate >= 0.9995 * factor:
+            return f"{rate / factor:.3g}{unit}"
+    return f"{rate:.3g}"
+
+
+# Where the name of a property may be broken.
+_HEADS = {"duplicated": "dupli-\ncated", "consistent": "consis-\ntent", "synchronous": "synchro-\nnous"}
+
+
+def _promises(found: Comparison) -> Table:
+    heads = [_HEADS.get(name, name) for name in PROPERTIES]
+    table = new_table("Promises", "order", *heads, left=["order"])
+    table.padding = (0, 0)
+    for standing in found.standings:
+        table.add_row(standing.order, *(_promise(standing, name) for name in PROPERTIES))
+    return table
+
+
+def _promise(standing: Standing, name: str) -> Text:
+    if not standing.outcomes:
+        return Text("-")
+    count = standing.count(name)
+    if name in standing.claims:
+        return Text(f"BROKEN {_short(count)}", style="bold red") if count else Text("kept", style="green")
+    return Text(f"({_short(count)})" if count else "(kept)")
+
+
+def _compared(found: Comparison) -> Iterator[Text]:
+    yield Text("kept: promised and kept; (kept): not promised, but kept; (12): not promised, and 12 faults were seen")
+    fastest = found.fastest_total()
+    if len(fastest) > 1:
+        yield Text(_fastest(fastest[0], fastest[1], found.pace))
+    for standing in found.standings:
+        for fault in standing.faults:
+            yield Text(f"FAULT: {standing.order}: {fault}", style="bold red")
+        for name in PROPERTIES:
+            if standing.outcomes and name in standing.claims and standing.count(name):
+                text = f"BROKEN: {standing.order}: {name}: {standing.verdict(name).text}"
+                yield Text(text, style="bold red")
+    if found.ok:
+        yield Text("Every order keeps what it promises.", style="green")
+    else:
+        bad = ", ".join(standing.order for standing in found.standings if not standing.ok)
+        yield Text(f"NOT every order keeps what it promises: {bad}.", style="bold red")
+
+
+def _fastest(first: Standing, second: Standing, pace: float | None) -> str:
+    def costs(standing: Standing) -> str:
+        packets, _, wakeups, cpu = (f"{_amount(standing.median(key))} {what}" for key, what in _COSTS.items())
+        return f"{packets}, {wakeups} and {cpu}"
+
+    if pace is None:
+        ratio = (first.median("messages_per_s") or 0) / (second.median("messages_per_s") or 1)
+        what = f"The fastest total order is {first.order}, {ratio:.2g} times as fast as {second.order}, the next"
+    else:
+        ratio = (second.median("latency_us_p50") or 0) / (first.median("latency_us_p50") or 1)
+        what = (
+            f"The total order with the shortest latency (p50) at this pace is {first.order}; "
+            f"that of {second.order}, the next, is {ratio:.2g} times as long"
+        )
+    return f"{what}. A message takes {first.order} {costs(first)}; {second.order} {costs(second)}."
 
 
 def demo(found: Sequence[Outcome]) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,6 +17,10 @@ from busq.bench import group, lines, loops, plan, report, runner
 from busq.bench.peers import ADAPTERS, Adapter, Endpoint
 from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter
 from busq.bench.plan import WORKLOADS, Case
+from click.testing import CliRunner
+
+from busq.cli import commands
+from busq.orders import ORDERS
 
 SECONDS = 0.05
 
@@ -236,3 +242,92 @@ def test_every_peer_that_is_here_works(peer: str) -> None:
 
 
 SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth"]
+
+
+# ---- orders ----
+
+
+def test_orders_are_measured_and_compared_with_bus1() -> None:
+    result = runner.run_orders(["fifo", "lamport"], ["one_to_one", "all_to_all"], repeats=1, seconds=SECONDS)
+    points = {(point["order"], point["workload"]): point for point in result["points"]}
+    assert set(points) == {(order, w) for order in ("fifo", "lamport", "bus1") for w in ("one_to_one", "all_to_all")}
+    assert [point.get("reason") for point in points.values() if point["status"] != "ok"] == []
+    assert {point["size_bytes"] for point in points.values()} == {64}
+    assert all(not point.get("lost") for point in points.values())
+    assert (points["fifo", "all_to_all"]["ordered"], points["lamport", "all_to_all"]["ordered"]) == (False, True)
+    assert points["lamport", "all_to_all"]["same_order"] == 1
+    assert {(ratio["peer"], ratio["workload"]) for ratio in result["ratios"]} == set(points) - {
+        ("bus1", "one_to_one"),
+        ("bus1", "all_to_all"),
+    }
+    assert lines.passed(result)
+
+
+@pytest.mark.parametrize("workload", plan.ORDER_WORKLOADS)
+def test_every_order_goes_through_every_workload(workload: str) -> None:
+    fit = [name for name, order in ORDERS.items() if not order.laboratory]
+    result = runner.run_orders(fit, [workload], repeats=1, seconds=SECONDS / 5)
+    assert {point["order"] for point in result["points"]} == set(fit)
+    assert [(point["order"], point["reason"]) for point in result["points"] if point["status"] != "ok"] == []
+    assert [point for point in result["points"] if point.get("lost")] == []
+    assert [point for point in result["points"] if not lines.in_order(point)] == []
+
+
+def test_a_ratio_says_how_far_bus1_is_ahead() -> None:
+    points = [
+        point("bus1", "one_to_one", 6.0, order="bus1"),
+        point("fifo", "one_to_one", 2.0, order="fifo"),
+        point("bus1", "ping_pong", 2.0, order="bus1"),
+        point("fifo", "ping_pong", 10.0, order="fifo"),
+    ]
+    ratios = runner.ratios(points, "bus1")
+    assert [(ratio["peer"], ratio["workload"], ratio["ratio"]) for ratio in ratios] == [
+        ("fifo", "one_to_one", 3.0),
+        ("fifo", "ping_pong", 5.0),
+    ]
+
+
+@pytest.mark.parametrize("fault", [{"lost": 1}, {"failures": 1}, {"ordered": True, "same_order": 0}])
+def test_a_run_passes_only_if_every_order_did_what_it_claims(fault: dict[str, Any]) -> None:
+    assert not lines.passed({"points": [point("skeen", "all_to_all", 1e6, order="skeen", **fault)], "lines": []})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"orders": ["best"]}, "best"),
+        ({"orders": ["fifo"], "workloads": ["depth"]}, "workloads depth: orders are measured under one_to_one, "),
+        ({"orders": ["fifo"], "repeats": 0}, "repeats 0"),
+    ],
+)
+def test_what_orders_can_not_be_measured_by_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        runner.run_orders(**arguments)
+
+
+def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["bench", "--orders", "fifo,skeen", "--workloads", "ping_pong,fan_out", "--output", str(tmp_path)]
+    result = CliRunner().invoke(commands, [*arguments, "--repeats", "1", "--seconds", str(SECONDS)])
+    assert result.exit_code == 0
+    assert "bus1 is so many times ahead" in " ".join(result.stdout.split())
+    found = json.loads((tmp_path / "busq-orders.json").read_text())
+    assert {point["order"] for point in found["points"]} == {"fifo", "skeen", "bus1"}
+    assert {ratio["peer"] for ratio in found["ratios"]} == {"fifo", "skeen"}
+    assert (tmp_path / "busq-orders.png").read_bytes().startswith(b"\x89PNG")
+    assert result.stderr == f"wrote {tmp_path}/busq-orders.json\nwrote {tmp_path}/busq-orders.png\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--orders", "all", "--peers"], "--peers, --order and --orders exclude each other"),
+        (["--orders", "best"], "Invalid value for '--orders': "),
+        (["--order", "fifo", "--workloads", "depth"], "orders are measured under one_to_one, "),
+    ],
+)
+def test_what_the_command_can_not_measure_is_refused_in_one_line(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(commands, ["bench", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in result.stderr
+    assert result.stderr.count("\n") == 1

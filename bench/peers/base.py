@@ -50,10 +50,10 @@ class Adapter:
     `sweep` whatever happened, also after they were killed. `token` is unique to the case.
     """
 
-    name: ClassVar[str]
+    name: str
     package: ClassVar[str | None] = None  # of the package index; None: part of Python
     module: ClassVar[str | None] = None
-    ordered: ClassVar[bool] = False  # receivers of common messages agree on their order
+    ordered: bool = False  # receivers of common messages agree on their order
     batches: ClassVar[bool] = False
 
     def missing(self) -> str | None:

@@ -66,11 +66,13 @@ class BusqAdapter(Adapter):
         return lambda: bench_queue_depth.measure(token, case.waiting, case.stale, seconds)
 
     def prepare(self, case: Case, token: str) -> str:
+        load("busq").Bus.create(token, **self._sizes(case)).close()
+        return token
+
+    def _sizes(self, case: Case) -> dict[str, Any]:
         # Every sender may have a full queue on its way, and as much again may wait to be given back.
         senders = sum(1 for targets in case.workload.targets if targets)
-        arena_bytes = max(16 << 20, 2 * senders * case.queue_bytes)
-        load("busq").Bus.create(token, peers=8, capacity=case.depth, arena=arena_bytes).close()
-        return token
+        return {"peers": 8, "capacity": case.depth, "arena": max(16 << 20, 2 * senders * case.queue_bytes)}
 
     def open(self, shared: str, case: Case, me: int) -> Endpoint:
         return _BusqEndpoint(shared, case, me)
@@ -95,3 +97,20 @@ class BusqViewAdapter(BusqAdapter):
         endpoint.recv = "data = recv().view()"
         endpoint.done = "data.release()"
         return endpoint
+
+
+class OrderAdapter(BusqAdapter):
+    """A bus under one of its orders: what it costs to say in which order messages come."""
+
+    def __init__(self, order: str) -> None:
+        self.name = order
+        self.order = load("busq.orders").parse(order)[0]
+        self.ordered = "consistent" in self.order.claims
+
+    def refuses(self, case: Case) -> str | None:
+        return "orders are measured message by message" if case.calls > 1 or case.workload.kind == "depth" else None
+
+    def _sizes(self, case: Case) -> dict[str, Any]:
+        # The members of a group are all there from the start: some orders tell each message to every one of them.
+        members = {} if self.order.name == "bus1" else {"peers": case.workload.processes}
+        return super()._sizes(case) | {"order": self.name} | members
