@@ -65,9 +65,9 @@ _BYTES_MAX = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """From `begin_s` until `end_s` (seconds) no packet gets from the processes of `side` to the others, or back.
+    """From `begin_s` until `end_s` (seconds) no packet sets out from the processes of `side` to the others, or back.
 
-    What leaves meanwhile gets through at the end: the network repeats what was lost.
+    What left before arrives; what would have left meanwhile leaves at the end: the network repeats what was lost.
 
     >>> Partition(begin_s=1, end_s=2, side=[0, 1]).side
     (0, 1)
@@ -113,7 +113,10 @@ class Faults:
             _check_number(name, getattr(self, name), 0, _SECONDS_MAX)
         for name in ("reordered_share", "doubled_share", "lost_share"):
             _check_number(name, getattr(self, name), 0, 1)
+        _check_flag("lets_copies_pass", self.lets_copies_pass)
         object.__setattr__(self, "partitions", tuple(self.partitions))
+        for partition in self.partitions:
+            _check_type("a partition", partition, Partition)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +138,7 @@ class Config:
     for nothing to be sent while a job of its own runs.
 
     `patience_s` is how long `fifo:on_gap=skip` waits at a gap.  `judge`: observers look at the run.  `record`: every
-    event is kept, for `Result.execution` (about 56 bytes each).
+    event is kept, for `Result.execution` (some 250 bytes and 10 us each).
 
     >>> Config(order="cykas", processes=1)
     Traceback (most recent call last):
@@ -170,6 +173,11 @@ class Config:
     record: bool = False
 
     def __post_init__(self) -> None:
+        _check_type("order", self.order, str)
+        _check_type("faults", self.faults, Faults)
+        _check_type("schedule", self.schedule, Schedule | None)
+        for name in ("staggered", "job_blocks_sends", "judge", "record"):
+            _check_flag(name, getattr(self, name))
         order = orders.parse(self.order)[0]
         if self.workload not in _WORKLOADS:
             raise ValueError(f"workload is {self.workload!r}: expected one of {', '.join(WORKLOADS)}")
@@ -229,6 +237,16 @@ _NUMBERS = {
 }
 
 
+def _check_type(name: str, value: Any, expected: Any) -> None:
+    if not isinstance(value, expected):
+        raise ValueError(f"{name} is {value!r}: expected {getattr(expected, '__name__', expected)}")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}: expected True or False")
+
+
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r}: expected a number from {low:g} to {high:g}")
@@ -246,7 +264,7 @@ class Result:
     `execution_time_s` is when the last thing happened, jobs included.  A latency counts from the time at which the
     program wants a message sent to its delivery.  `job_start_mean_s` is the mean time at which jobs began, from the
     beginning of the run (what the Cykas paper's average job start time is taken to be, as its speedup follows that of
-    the execution); `job_wait_mean_s` the mean time from the send of a message to the beginning of its job.
+    the execution); `job_wait_mean_s` the mean time to the beginning of a job, counted as latencies are.
     `packets` and `bytes` are by kind of packet.  `secret_s` adds up how long processes could not send because of
     secrets.  `waiting_max` and `held_max` are the most messages that any process had waiting to be sent, and held back.
 
@@ -395,7 +413,14 @@ class _Run:
             one.side, one.n_side = self._keep(ffi.new("uint32_t[]", side)), len(side)
 
     def _set_trace(self, raw: Any, schedule: Schedule) -> None:
-        raw.n_trace = len(schedule)
+        n = len(schedule)
+        rows = (len(schedule.times_s), len(schedule.senders), len(schedule.sizes_bytes), len(schedule.starts) - 1)
+        if rows != (n, n, n, n) or schedule.starts[-1] != len(schedule.recipients):
+            raise ValueError(
+                f"a schedule of {rows[0]} times, {rows[1]} senders, {rows[2]} sizes, {rows[3]} lists of recipients and "
+                f"{len(schedule.recipients)} recipients: expected a time, a sender, a size and a list for each message"
+            )
+        raw.n_trace = n
         raw.trace_times_s = self._column(schedule.times_s, "double[]")
         raw.trace_senders = self._column(schedule.senders, "uint32_t[]")
         raw.trace_starts = self._column(schedule.starts, "uint64_t[]")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 import signal
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -550,6 +551,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"faults": Faults(lost_share=0.1)}, "lost_share is 0.1: expected 0"),
     ({"order": "causal-matrix", "faults": Faults(lets_copies_pass=True)}, "lets_copies_pass"),
     ({"faults": Faults(partitions=[Partition(begin_s=0, end_s=1, side=[10])])}, "a process of a partition is 10"),
+    ({"order": 5}, "order is 5: expected str"),
+    ({"faults": None}, "faults is None: expected Faults"),
+    ({"staggered": "yes"}, "staggered is 'yes': expected True or False"),
 ]
 
 
@@ -560,7 +564,40 @@ def test_a_configuration_that_makes_no_sense_is_refused_with_a_reason(fields: di
     assert text in str(found.value)
 
 
+def handmade(**columns: Any) -> Schedule:
+    """Two messages from p0, changed."""
+    fields: dict[str, Any] = {
+        "participants": ("p0", "p1", "p2"),
+        "times_s": array("d", [0, 1]),
+        "senders": array("I", [0, 0]),
+        "starts": array("Q", [0, 2, 3]),
+        "recipients": array("I", [1, 2, 1]),
+        "sizes_bytes": array("Q", [64, 64]),
+    }
+    return Schedule(**(fields | columns))
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"recipients": array("I", [1, 1, 2])}, "message 0 of the trace goes to process 1 twice"),
+        ({"recipients": array("I", [1, 7, 2])}, "message 0 of the trace goes to process 7: there are 3"),
+        ({"recipients": array("I", [1, 2])}, "and 2 recipients: expected a time, a sender, a size and a list"),
+        ({"times_s": array("d", [0])}, "a schedule of 1 times, 2 senders"),
+        ({"times_s": array("d", [0, 1e15])}, "message 1 of the trace comes at 1e"),
+        ({"times_s": array("d", [0, float("inf")])}, "message 1 of the trace comes at inf s"),
+        ({"times_s": array("d", [0, float("nan")])}, "message 1 of the trace comes at -?nan s"),
+        ({"times_s": array("d", [1, 0])}, "message 1 of the trace comes before the one before it"),
+    ],
+)
+def test_a_schedule_made_by_hand_is_checked(columns: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        run(Config(order="causal-matrix", workload="trace", schedule=handmade(**columns)))
+
+
 def test_faults_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="a partition is 1: expected Partition"):
+        Faults(partitions=[1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="doubled_share is 2"):
         Faults(doubled_share=2)
     with pytest.raises(ValueError, match="an end after its beginning"):

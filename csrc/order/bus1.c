@@ -111,7 +111,7 @@ static void replace_block(bus1_state *self, uint64_t message, uint32_t from, uin
 {
   busq_holdback *queue = queue_of(self);
   uint32_t place = 0;
-  while (place < queue->count && !is_block_of(&queue->entries[place], message, from))
+  while (place < queue->count && !is_block_of(busq_holdback_at(queue, place), message, from))
     place++;
   if (place == queue->count)
     return;
@@ -129,7 +129,7 @@ static void finish(bus1_state *self, uint64_t message, busq_order_effects *effec
 static void dequeue(bus1_state *self, busq_order_effects *effects)
 {
   busq_holdback *queue = queue_of(self);
-  while (queue->count && !is_block(&queue->entries[0]) && busq_effects_have_room(effects, 2)) {
+  while (queue->count && !is_block(busq_holdback_at(queue, 0)) && busq_effects_have_room(effects, 2)) {
     const busq_held_entry first = busq_holdback_remove(queue, 0);
     busq_do_deliver(effects, first.message);
     if (first.from != self->group.self)
@@ -271,7 +271,7 @@ static bool bus1_verify(const void *state)
   uint32_t n_blocks_own = 0;
   uint32_t n_messages_own = 0;
   for (uint32_t place = 0; place < queue->count; place++) {
-    const busq_held_entry *entry = &queue->entries[place];
+    const busq_held_entry *entry = busq_holdback_at(queue, place);
     if (entry->key > 2 * self->clock + 1)
       return false;
     if (entry->from == self->group.self && is_block(entry))

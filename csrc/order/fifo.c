@@ -85,7 +85,7 @@ static void deliver_from(fifo_state *self, uint32_t place, busq_order_effects *e
 {
   busq_holdback *held = held_of(self);
   while (place < held->count) {
-    const busq_held_entry *next = &held->entries[place];
+    const busq_held_entry *next = busq_holdback_at(held, place);
     if ((uint32_t)next->key != *delivered_from(self, next->from) + 1 || !busq_effects_have_room(effects, 1))
       return;
     ++*delivered_from(self, next->from);
@@ -133,7 +133,7 @@ static void deliver_all(fifo_state *self, busq_order_effects *effects)
   busq_holdback *held = held_of(self);
   uint32_t place = 0;
   while (place < held->count && !effects->is_cut) {
-    const uint32_t from = held->entries[place].from;
+    const uint32_t from = busq_holdback_at(held, place)->from;
     deliver_from(self, place, effects);
     place = busq_holdback_place(held, key_of(from + 1, 0), 0);
   }
@@ -146,7 +146,7 @@ static void tick(fifo_state *self, busq_order_effects *effects)
   self->is_alarm_set = 0;
   uint32_t place = 0;
   while (place < held->count) {
-    busq_held_entry *first = &held->entries[place];
+    busq_held_entry *first = busq_holdback_at(held, place);
     if (first->note)
       *delivered_from(self, first->from) = (uint32_t)first->key - 1;
     first->note = 1;
@@ -181,7 +181,7 @@ static bool fifo_verify(const void *state)
   if (!busq_holdback_verify(held))
     return false;
   for (uint32_t place = 0; place < held->count; place++)
-    if ((uint32_t)held->entries[place].key <= self->numbers[self->group.n_processes + held->entries[place].from])
+    if ((uint32_t)busq_holdback_at(held, place)->key <= self->numbers[self->group.n_processes + busq_holdback_at(held, place)->from])
       return false;
   return true;
 }

@@ -43,7 +43,7 @@ static void ack_init(void *state, const busq_order_group *group)
 static void send_next(ack_state *self, uint32_t to, busq_order_effects *effects)
 {
   const uint32_t place = busq_holdback_place(&self->mine, to, 0);
-  busq_held_entry *first = &self->mine.entries[place];
+  busq_held_entry *first = busq_holdback_at(&self->mine, place);
   if (place == self->mine.count || first->key != to || first->note)
     return;
   first->note = 1;
@@ -73,7 +73,7 @@ static int receive(ack_state *self, const busq_order_packet *packet, busq_order_
     return BUSQ_OK;
   }
   const uint32_t place = busq_holdback_place(&self->mine, packet->from, 0);
-  if (place == self->mine.count || self->mine.entries[place].key != packet->from)
+  if (place == self->mine.count || busq_holdback_at(&self->mine, place)->key != packet->from)
     return BUSQ_CORRUPT;
   self->n_unacked--;
   busq_do_done(effects, busq_holdback_remove(&self->mine, place).message);
@@ -97,8 +97,8 @@ static bool ack_verify(const void *state)
     return false;
   uint32_t n_unacked = 0;
   for (uint32_t place = 0; place < self->mine.count; place++) {
-    const busq_held_entry *entry = &self->mine.entries[place];
-    const bool is_first = place == 0 || self->mine.entries[place - 1].key != entry->key;
+    const busq_held_entry *entry = busq_holdback_at(&self->mine, place);
+    const bool is_first = place == 0 || busq_holdback_at(&self->mine, place - 1)->key != entry->key;
     if (entry->note != is_first)
       return false;
     n_unacked += entry->note;

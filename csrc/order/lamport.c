@@ -132,8 +132,8 @@ static void deliver_from_place(lamport_state *self, uint32_t place, busq_order_e
 static void advance(lamport_state *self, busq_order_effects *effects)
 {
   const busq_holdback *queue = queue_of(self);
-  while (queue->count && is_deliverable(self, &queue->entries[0]) && busq_effects_have_room(effects, 3)) {
-    const busq_held_entry *first = &queue->entries[0];
+  while (queue->count && is_deliverable(self, busq_holdback_at(queue, 0)) && busq_effects_have_room(effects, 3)) {
+    const busq_held_entry *first = busq_holdback_at(queue, 0);
     if (first->from == self->group.self && !is_ack_all(&self->group) && self->group.n_processes > 1)
       busq_do_send(effects, BUSQ_TO_ALL,
                    (busq_order_packet){.message = first->message, .stamp = first->key, .kind = RELEASE});
@@ -200,9 +200,9 @@ static void receive_release(lamport_state *self, const busq_order_packet *packet
 {
   busq_holdback *queue = queue_of(self);
   const uint32_t place = busq_holdback_find(queue, packet->stamp, packet->message);
-  if (place == queue->count || queue->entries[place].from != packet->from)
+  if (place == queue->count || busq_holdback_at(queue, place)->from != packet->from)
     return;
-  queue->entries[place].note |= RELEASED;
+  busq_holdback_at(queue, place)->note |= RELEASED;
   if (self->is_literal)
     deliver_from_place(self, place, effects);
 }
@@ -235,7 +235,7 @@ static bool lamport_verify(const void *state)
     return false;
   uint32_t n_mine = 0;
   for (uint32_t place = 0; place < queue->count; place++) {
-    const busq_held_entry *entry = &queue->entries[place];
+    const busq_held_entry *entry = busq_holdback_at(queue, place);
     if (entry->key > self->clock)
       return false;
     if (entry->from != self->group.self)

@@ -104,7 +104,7 @@ static void settle(skeen_state *self, uint64_t message, uint32_t from, uint64_t 
 {
   busq_holdback *queue = queue_of(self);
   uint32_t place = 0;
-  while (place < queue->count && !is_open(&queue->entries[place], message, from))
+  while (place < queue->count && !is_open(busq_holdback_at(queue, place), message, from))
     place++;
   if (place == queue->count)
     return;
@@ -117,7 +117,7 @@ static void settle(skeen_state *self, uint64_t message, uint32_t from, uint64_t 
 static void advance(skeen_state *self, busq_order_effects *effects)
 {
   busq_holdback *queue = queue_of(self);
-  while (queue->count && queue->entries[0].note & SETTLED && busq_effects_have_room(effects, 2)) {
+  while (queue->count && busq_holdback_at(queue, 0)->note & SETTLED && busq_effects_have_room(effects, 2)) {
     const busq_held_entry first = busq_holdback_remove(queue, 0);
     busq_do_deliver(effects, first.message);
     if (first.from != self->group.self)
@@ -221,8 +221,8 @@ static bool skeen_verify(const void *state)
     return false;
   uint32_t n_queued_own = 0;
   for (uint32_t place = 0; place < queue->count; place++) {
-    n_queued_own += queue->entries[place].from == self->group.self;
-    if (queue->entries[place].key > self->clock)
+    n_queued_own += busq_holdback_at(queue, place)->from == self->group.self;
+    if (busq_holdback_at(queue, place)->key > self->clock)
       return false;
   }
   uint32_t n_for_me = 0;

@@ -135,7 +135,7 @@ static void pass_or_park(token_state *self, busq_order_effects *effects)
 static void deliver_in_turn(token_state *self, busq_order_effects *effects)
 {
   busq_holdback *held = held_of(self);
-  while (held->count && held->entries[0].key == self->next_delivered && busq_effects_have_room(effects, 2)) {
+  while (held->count && busq_holdback_at(held, 0)->key == self->next_delivered && busq_effects_have_room(effects, 2)) {
     const busq_held_entry first = busq_holdback_remove(held, 0);
     self->next_delivered++;
     if (first.note)
@@ -228,9 +228,9 @@ static bool token_verify(const void *state)
     return false;
   uint32_t n_held_own = 0;
   for (uint32_t place = 0; place < held->count; place++) {
-    const busq_held_entry *entry = &held->entries[place];
+    const busq_held_entry *entry = busq_holdback_at(held, place);
     n_held_own += entry->from == self->group.self;
-    if (entry->key < self->next_delivered || (place && held->entries[place - 1].key == entry->key) ||
+    if (entry->key < self->next_delivered || (place && busq_holdback_at(held, place - 1)->key == entry->key) ||
         (!is_away && entry->key >= self->next_number))
       return false;
   }

@@ -23,7 +23,7 @@ typedef uint32_t busq_causal_rule(const void *context, const busq_held_entry *en
 static inline uint32_t busq_causal_ready(const busq_holdback *held)
 {
   uint32_t place = 0;
-  while (place < held->count && held->entries[place].note)
+  while (place < held->count && busq_holdback_at(held, place)->note)
     place++;
   return place;
 }
@@ -32,7 +32,7 @@ static inline uint32_t busq_causal_ready(const busq_holdback *held)
 static inline void busq_causal_wake(busq_holdback *held, uint32_t from, busq_causal_rule *rule, const void *context)
 {
   for (uint32_t place = 0; place < held->count; place++) {
-    busq_held_entry *entry = &held->entries[place];
+    busq_held_entry *entry = busq_holdback_at(held, place);
     if (entry->note == from + 1)
       entry->note = rule(context, entry) + 1;
   }

@@ -10,20 +10,40 @@ enum { DESTINATIONS = 1, JOBS = 2, STARTS = 3 };
 
 /* ---- traces ---- */
 
-static int check_trace(const busq_sim_config *config)
+enum { TRACE_SECONDS_MAX = 1000000000 };
+
+/* `last_rows`, by process: the last row that it received, from 1. */
+static int check_recipients(const busq_sim_config *config, uint64_t row, uint64_t *last_rows)
+{
+  for (uint64_t place = config->trace_starts[row]; place < config->trace_starts[row + 1]; place++) {
+    const uint32_t recipient = config->trace_recipients[place];
+    if (recipient >= config->processes)
+      return busq_error(BUSQ_INVALID, "message %llu of the trace goes to process %u: there are %u", (unsigned long long)row,
+                        recipient, config->processes);
+    if (last_rows[recipient] == row + 1)
+      return busq_error(BUSQ_INVALID, "message %llu of the trace goes to process %u twice", (unsigned long long)row,
+                        recipient);
+    last_rows[recipient] = row + 1;
+  }
+  return BUSQ_OK;
+}
+
+static int check_trace(const busq_sim_config *config, uint64_t *last_rows)
 {
   for (uint64_t row = 0; row < config->n_trace; row++) {
     const uint64_t begin = config->trace_starts[row];
     const uint64_t end = config->trace_starts[row + 1];
+    if (!(config->trace_times_s[row] - config->trace_times_s[0] <= TRACE_SECONDS_MAX))
+      return busq_error(BUSQ_INVALID, "message %llu of the trace comes at %g s: expected a time up to %d s after the first",
+                        (unsigned long long)row, config->trace_times_s[row], TRACE_SECONDS_MAX);
     if (!(config->trace_times_s[row] - config->trace_times_s[row ? row - 1 : 0] >= 0))
       return busq_error(BUSQ_INVALID, "message %llu of the trace comes before the one before it", (unsigned long long)row);
     if (config->trace_senders[row] >= config->processes || begin >= end || end > config->trace_starts[config->n_trace])
       return busq_error(BUSQ_INVALID, "message %llu of the trace has no sender among %u processes, or no destination",
                         (unsigned long long)row, config->processes);
-    for (uint64_t place = begin; place < end; place++)
-      if (config->trace_recipients[place] >= config->processes)
-        return busq_error(BUSQ_INVALID, "message %llu of the trace goes to process %u: there are %u",
-                          (unsigned long long)row, config->trace_recipients[place], config->processes);
+    const int result = check_recipients(config, row, last_rows);
+    if (result != BUSQ_OK)
+      return result;
   }
   return BUSQ_OK;
 }
@@ -32,7 +52,9 @@ static int check_trace(const busq_sim_config *config)
 static int init_trace(busq_sim_programs *programs)
 {
   const busq_sim_config *config = programs->config;
-  const int result = check_trace(config);
+  uint64_t *last_rows = calloc(config->processes, sizeof *last_rows);
+  const int result = last_rows ? check_trace(config, last_rows) : busq_error(BUSQ_NO_SPACE, "no memory for a trace");
+  free(last_rows);
   if (result != BUSQ_OK)
     return result;
   programs->rows_start = calloc((size_t)config->processes + 1, sizeof *programs->rows_start);

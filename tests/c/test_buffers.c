@@ -100,10 +100,44 @@ static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_cam
       CHECK(busq_holdback_is_full(held));
       CHECK(busq_holdback_verify(held));
       for (uint32_t i = 0; i < ROOM; i += 2)
-        busq_holdback_remove(held, busq_holdback_find(held, held->entries[0].key, held->entries[0].message));
+        busq_holdback_remove(held, busq_holdback_find(held, busq_holdback_at(held, 0)->key, busq_holdback_at(held, 0)->message));
     }
     CHECK(memcmp(&rooms[0], &rooms[1], sizeof rooms[0]) == 0);
   }
+}
+
+/* Mostly appended, mostly taken from the front, as orders do; now and then in the middle. */
+static void test_a_large_buffer_and_a_sorted_array_always_agree(uint64_t seed)
+{
+  enum { MAX = 100 };
+  check_chance chance = {seed};
+  busq_holdback *held = calloc(1, busq_holdback_size(MAX));
+  uint64_t keys[MAX];
+  uint32_t count = 0;
+  CHECK(held != NULL);
+  busq_holdback_init(held, MAX);
+  for (uint64_t round = 0; round < check_share(200000); round++) {
+    const bool is_growing = round / 300 % 2;
+    if (count < MAX && check_below(&chance, 10) < (is_growing ? 6 : 4)) {
+      const uint64_t key = check_below(&chance, 20) ? round * 8 : check_below(&chance, round * 8 + 1);
+      uint32_t place = 0;
+      while (place < count && keys[place] <= key)
+        place++;
+      memmove(&keys[place + 1], &keys[place], (count++ - place) * sizeof *keys);
+      keys[place] = key;
+      busq_holdback_insert(held, (busq_held_entry){.key = key, .message = round + 1});
+    } else if (count) {
+      const uint32_t place = check_below(&chance, 5) ? 0 : (uint32_t)check_below(&chance, count);
+      CHECK_EQUAL(busq_holdback_remove(held, place).key, keys[place]);
+      memmove(&keys[place], &keys[place + 1], (--count - place) * sizeof *keys);
+    }
+    CHECK_EQUAL(held->count, count);
+    if (count)
+      CHECK_EQUAL(busq_holdback_at(held, count - 1)->key, keys[count - 1]);
+    if (round % 16 == 0)
+      CHECK(busq_holdback_verify(held));
+  }
+  free(held);
 }
 
 static void test_what_is_not_held_is_not_found(void)
@@ -123,9 +157,9 @@ static void test_verify_notices_disorder_and_what_was_left_behind(void)
   busq_holdback *held = new_holdback(&room);
   for (uint64_t key = 1; key <= 4; key++)
     busq_holdback_insert(held, (busq_held_entry){.key = key, .message = key});
-  held->entries[2].key = 9;
+  busq_holdback_at(held, 2)->key = 9;
   CHECK(!busq_holdback_verify(held));
-  held->entries[2].key = 3;
+  busq_holdback_at(held, 2)->key = 3;
   CHECK(busq_holdback_verify(held));
   held->count = 3;
   CHECK(!busq_holdback_verify(held));
@@ -164,6 +198,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_an_output_buffer_that_is_empty_again_looks_like_a_new_one);
   CHECK_RUN(test_what_is_removed_leaves_the_others_in_their_order, seed);
   CHECK_RUN(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in, seed);
+  CHECK_RUN(test_a_large_buffer_and_a_sorted_array_always_agree, seed);
   CHECK_RUN(test_what_is_not_held_is_not_found);
   CHECK_RUN(test_verify_notices_disorder_and_what_was_left_behind);
   CHECK_RUN(test_only_those_who_waited_for_the_sender_are_looked_at_again);
