@@ -266,7 +266,7 @@ class Result:
     beginning of the run (what the Cykas paper's average job start time is taken to be, as its speedup follows that of
     the execution); `job_wait_mean_s` the mean time to the beginning of a job, counted as latencies are.
     `packets` and `bytes` are by kind of packet.  `secret_s` adds up how long processes could not send because of
-    secrets.  `waiting_max` and `held_max` are the most messages that any process had waiting to be sent, and held back.
+    secrets.  `waiting_max` and `held_max` are the most messages that any process had unfinished, and held back.
 
     `messages` are sends of the programs, `copies` their destinations together; `unsent` is what was never sent
     (messages, or sends of a program): more than 0 where an order got stuck.  `events` are submits, packets that

@@ -73,7 +73,7 @@ def test_mfss_sends_the_next_message_when_the_last_one_is_acknowledged() -> None
     second_ns = acknowledged_ns + 6_000_000
     assert ns(result.latency_max_s) == second_ns - 1_000_000
     assert ns(result.execution_time_s) == second_ns + CONTROL_NS + 5_000_000
-    assert result.waiting_max == 1
+    assert result.waiting_max == 2
     assert result.packets == {"data": 4, "ack": 4}
 
 

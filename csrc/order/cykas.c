@@ -191,7 +191,7 @@ static bool cykas_verify(const void *state)
 static void cykas_gauge(const void *state, busq_order_gauge *gauge)
 {
   const cykas_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = self->ring.count - self->n_sent, .is_secret = self->mode > 0};
+  *gauge = (busq_order_gauge){.waiting = self->ring.count, .is_secret = self->mode > 0};
 }
 
 const busq_order busq_order_cykas = {

@@ -22,8 +22,6 @@ static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
 /* Invariant: of each destination the first entry of `mine`, and no other, has the note 1: it was sent. */
 typedef struct {
   busq_order_group group;
-  uint32_t n_unacked;
-  uint32_t unused;
   busq_holdback mine;
 } ack_state;
 
@@ -47,7 +45,6 @@ static void send_next(ack_state *self, uint32_t to, busq_order_effects *effects)
   if (place == self->mine.count || first->key != to || first->note)
     return;
   first->note = 1;
-  self->n_unacked++;
   busq_do_sent(effects, first->message, NULL);
   busq_do_send(effects, to, (busq_order_packet){.message = first->message, .kind = DATA});
 }
@@ -75,7 +72,6 @@ static int receive(ack_state *self, const busq_order_packet *packet, busq_order_
   const uint32_t place = busq_holdback_place(&self->mine, packet->from, 0);
   if (place == self->mine.count || busq_holdback_at(&self->mine, place)->key != packet->from)
     return BUSQ_CORRUPT;
-  self->n_unacked--;
   busq_do_done(effects, busq_holdback_remove(&self->mine, place).message);
   send_next(self, packet->from, effects);
   return BUSQ_OK;
@@ -95,21 +91,19 @@ static bool ack_verify(const void *state)
   const ack_state *self = state;
   if (!busq_holdback_verify(&self->mine))
     return false;
-  uint32_t n_unacked = 0;
   for (uint32_t place = 0; place < self->mine.count; place++) {
     const busq_held_entry *entry = busq_holdback_at(&self->mine, place);
     const bool is_first = place == 0 || busq_holdback_at(&self->mine, place - 1)->key != entry->key;
     if (entry->note != is_first)
       return false;
-    n_unacked += entry->note;
   }
-  return n_unacked == self->n_unacked;
+  return true;
 }
 
 static void ack_gauge(const void *state, busq_order_gauge *gauge)
 {
   const ack_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = self->mine.count - self->n_unacked};
+  *gauge = (busq_order_gauge){.waiting = self->mine.count};
 }
 
 const busq_order busq_order_fifo_ack = {

@@ -101,7 +101,7 @@ static bool mfss_verify(const void *state)
 static void mfss_gauge(const void *state, busq_order_gauge *gauge)
 {
   const mfss_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = self->outbox.count - (uint32_t)self->is_unacked};
+  *gauge = (busq_order_gauge){.waiting = self->outbox.count};
 }
 
 const busq_order busq_order_mfss = {

@@ -388,6 +388,8 @@ static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
     effects.n = 0;
     effects.is_cut = false;
     int result = busq_order_step(sim->order, sim->processes[number].state, event, &effects);
+    if (result == BUSQ_OK)
+      result = look(sim, number); /* first, so that what a process does after its silence reads that way */
     if (result != BUSQ_OK)
       return result;
     for (uint32_t place = 0; place < effects.n && result == BUSQ_OK; place++) {
@@ -398,7 +400,7 @@ static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
       return result;
     event->kind = BUSQ_ON_MORE;
   } while (effects.is_cut);
-  return look(sim, number);
+  return BUSQ_OK;
 }
 
 static int refused(const busq_sim *sim, int result, uint32_t number)
@@ -521,9 +523,11 @@ static int at_submit(busq_sim *sim, uint32_t number)
 
 static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
 {
-  sim->facts.execution_ns = sim->now_ns;
-  if (arrival->is_copy && !sim->config.faults.lets_copies_pass)
+  if (arrival->is_copy && !sim->config.faults.lets_copies_pass) {
+    sim->facts.events--; /* for the transport, not for anybody else */
     return BUSQ_OK;
+  }
+  sim->facts.execution_ns = sim->now_ns;
   busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = arrival->packet};
   event.is_for_me = busq_messages_is_for(&sim->messages, arrival->packet.message, arrival->to);
   int result = busq_sim_record_packet(sim, arrival->to, BUSQ_SIM_RECEIVE, &arrival->packet, arrival->number,
