@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -206,10 +206,15 @@ def _short(rate: float) -> str:
 _HEADS = {"duplicated": "dupli-\ncated", "consistent": "consis-\ntent", "synchronous": "synchro-\nnous"}
 
 
-def _promises(found: Comparison) -> Table:
-    heads = [_HEADS.get(name, name) for name in PROPERTIES]
-    table = new_table("Promises", "order", *heads, left=["order"])
+def property_table(title: str, *columns: str, names: Iterable[str]) -> Table:
+    """A table with these columns, the first one on the left, and one per property, that fits into 80 columns."""
+    table = new_table(title, *columns, *(_HEADS.get(name, name) for name in names), left=columns[:1])
     table.padding = (0, 0)
+    return table
+
+
+def _promises(found: Comparison) -> Table:
+    table = property_table("Promises", "order", names=PROPERTIES)
     for standing in found.standings:
         table.add_row(standing.order, *(_promise(standing, name) for name in PROPERTIES))
     return table

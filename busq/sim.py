@@ -27,7 +27,7 @@ from typing import Any
 from busq import orders
 from busq._core import check
 from busq._native import ffi, lib
-from busq.execution import Event, Execution
+from busq.execution import Event, Execution, judge
 from busq.spec import PROPERTIES, History, Verdict
 from busq.workload import Schedule
 
@@ -56,9 +56,9 @@ _KINDS = {
     lib.BUSQ_SIM_REST: "rest",
 }
 _NOTHING = 0xFFFFFFFF
-_WHOLE = ("consistent", "total")  # what only whole multicasts can keep or break
 _SLICE_NS = 20_000_000  # how long a run goes on before it looks for Ctrl-C
 _SECONDS_MAX = 1e9
+_STAND_LOSSES = ("none", "fifo:on_gap=skip")
 _SEED_MAX = 2**64 - 1
 _BYTES_MAX = 2**30
 
@@ -92,8 +92,8 @@ class Faults:
     `jitter_s`: every packet takes up to so much longer.  `reordered_share` of the packets are held up for up to
     `reordered_s`, so that later ones overtake them.  `doubled_share` of the packets come twice, the second time up to
     `doubled_s` later; the receiver's transport throws the second one away, unless `lets_copies_pass`: then the order
-    gets both (only where messages carry no clock).  `lost_share` of the packets never come; only `fifo:on_gap=skip`
-    goes on without them.  Channels of orders that need them in order keep it under all of this.
+    gets both (only where messages carry no clock).  `lost_share` of the packets never come; only `none` and
+    `fifo:on_gap=skip` go on without them.  Channels of orders that need them in order keep it under all of this.
 
     >>> Faults(jitter_s=0.001).jitter_s
     0.001
@@ -193,6 +193,16 @@ class Config:
         self._check_workload()
         self._check_faults(order)
 
+    @property
+    def claims(self) -> frozenset[str]:
+        """What the order promises on this network: not to lose nothing, where packets are lost or gaps are skipped.
+
+        >>> "lost" in Config(order="fifo").claims, "lost" in Config(order="fifo:on_gap=skip").claims
+        (True, False)
+        """
+        may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
+        return orders.parse(self.order)[0].claims - ({"lost"} if may_lose else set())
+
     def _check_workload(self) -> None:
         if self.workload == "trace":
             return
@@ -204,10 +214,10 @@ class Config:
         _check_number("messages_per_process x interval_s", self.messages_per_process * self.interval_s, 0, _SECONDS_MAX)
 
     def _check_faults(self, order: orders.Order) -> None:
-        if self.faults.lost_share and "on_gap=skip" not in self.order:
+        if self.faults.lost_share and self.order not in _STAND_LOSSES:
             raise ValueError(
-                f"lost_share is {self.faults.lost_share}: expected 0, as {self.order} waits for what is lost; only "
-                "fifo:on_gap=skip goes on without"
+                f"lost_share is {self.faults.lost_share}: expected 0, as {self.order} would wait for what is lost; "
+                f"only {' and '.join(_STAND_LOSSES)} go on without"
             )
         if self.faults.lets_copies_pass and order.clock != "none":
             raise ValueError(f"lets_copies_pass: {self.order} has clocks, and takes no message twice")
@@ -312,7 +322,7 @@ class Result:
         >>> result.as_json()["verdicts"]["lost"]
         {'ok': True, 'count': 0, 'claimed': True}
         """
-        claims = orders.parse(self.config.order)[0].claims
+        claims = self.config.claims
         plain = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
@@ -442,7 +452,7 @@ class _Run:
         lib.busq_sim_examine(self._sim, facts)
         packets, sizes_bytes = self._traffic(facts.n_kinds)
         verdicts = self._verdicts()
-        holds = all(verdict.ok for name, verdict in verdicts.items() if name in self._order.claims)
+        holds = all(verdict.ok for name, verdict in verdicts.items() if name in self._config.claims)
         return Result(
             config=self._config,
             ok=facts.unsent == 0 and holds,
@@ -482,12 +492,13 @@ class _Run:
         return packets, sizes_bytes
 
     def _verdicts(self) -> dict[str, Verdict]:
-        if self._copies is None:
+        copies, wholes = self._copies, self._wholes
+        if copies is None:
             return {}
-        if self._wholes is None:
-            return self._copies.judge()
-        found = self._copies.judge([name for name in PROPERTIES if name not in _WHOLE]) | self._wholes.judge(_WHOLE)
-        return {name: found[name] for name in PROPERTIES}
+        label = Execution(self._config.order, self._names, ()).label
+        return judge(
+            lambda whole: wholes if whole and wholes is not None else copies, wholes is not None, PROPERTIES, label
+        )
 
     def _execution(self) -> Execution:
         count = ffi.new("size_t *")

@@ -154,11 +154,12 @@ def test_run_compares_several_orders_and_a_fault_counts_where_it_was_promised_on
 
 
 def test_a_broken_promise_is_exit_code_1_and_told() -> None:
-    arguments = ("run", "--order", "fifo:on_gap=skip", "--processes", 3, "--messages", 100, "--lost", 0.2)
+    network = ("--interval", 2, "--bandwidth", 100, "--jitter", 40, "--fan-out", 3, "--seed", 1)
+    arguments = ("run", "--order", "lamport-literal", "--processes", 5, "--messages", 60, *network)
     assert as_json(*arguments, code=1)["ok"] is False
     result = run(*arguments)
     assert result.exit_code == 1
-    assert "fifo:on_gap=skip broke its promise, lost" in " ".join(result.stdout.split())
+    assert "lamport-literal broke its promise, total" in " ".join(result.stdout.split())
 
 
 def test_an_order_that_gets_stuck_is_exit_code_1_and_told() -> None:

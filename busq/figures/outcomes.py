@@ -101,9 +101,9 @@ def _time(time_s: float) -> str:
 
 def _verdicts(found: Mapping[str, Result]) -> Table:
     names = list(next(iter(found.values())).verdicts)
-    table = tables.new_table("Faults that the observers found", "order", "unsent", *names, left=["order"])
+    table = show.property_table("Faults that the observers found", "order", "unsent", names=names)
     for order, result in found.items():
-        claims = orders.parse(order)[0].claims
+        claims = result.config.claims
         cells = [_count(result.unsent, True)]
         cells += [_count(verdict.count, name in claims) for name, verdict in result.verdicts.items()]
         table.add_row(order, *cells)
@@ -120,7 +120,7 @@ def _count(count: int, is_claimed: bool) -> Text:
 
 def _faults(found: Mapping[str, Result]) -> Iterator[Text]:
     for order, result in found.items():
-        claims = orders.parse(order)[0].claims
+        claims = result.config.claims
         if result.unsent:
             yield Text(f"{order} got stuck: {result.unsent:,} messages were never sent", style="bold red")
         for name, verdict in result.verdicts.items():

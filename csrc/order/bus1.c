@@ -262,7 +262,8 @@ static bool bus1_verify(const void *state)
   const bus1_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox) || !busq_holdback_verify(queue) ||
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox, self->group.waiting_max) ||
+      !busq_holdback_verify(queue, queue_max(&self->group)) ||
       self->phase > SYNCING || (self->phase != IDLE) != (self->n_missing != 0) ||
       self->n_missing >= self->group.n_processes)
     return false;

@@ -159,7 +159,8 @@ static int matrix_step(void *state, const busq_order_event *event, busq_order_ef
 
 static bool matrix_verify(const void *state)
 {
-  return busq_holdback_verify(held_of(state));
+  const matrix_state *self = state;
+  return self->group.self < self->group.n_processes && busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void matrix_gauge(const void *state, busq_order_gauge *gauge)

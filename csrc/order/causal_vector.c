@@ -129,7 +129,8 @@ static int vector_step(void *state, const busq_order_event *event, busq_order_ef
 
 static bool vector_verify(const void *state)
 {
-  return busq_holdback_verify(held_of(state));
+  const vector_state *self = state;
+  return self->group.self < self->group.n_processes && busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void vector_gauge(const void *state, busq_order_gauge *gauge)

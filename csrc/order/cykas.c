@@ -175,7 +175,9 @@ static int cykas_step(void *state, const busq_order_event *event, busq_order_eff
 static bool cykas_verify(const void *state)
 {
   cykas_state *self = (cykas_state *)state;
-  if (!busq_outbox_verify(&self->ring) || self->n_sent > self->ring.count )
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(&self->ring, self->group.waiting_max))
+    return false;
+  if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes)
     return false;
   if (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED)
     return false;

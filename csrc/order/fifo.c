@@ -178,11 +178,15 @@ static bool fifo_verify(const void *state)
 {
   const fifo_state *self = state;
   const busq_holdback *held = held_of(self);
-  if (!busq_holdback_verify(held))
+  const uint32_t n = self->group.n_processes;
+  if (self->group.self >= n || self->is_alarm_set > 1 || self->unused ||
+      !busq_holdback_verify(held, self->group.held_max))
     return false;
-  for (uint32_t place = 0; place < held->count; place++)
-    if ((uint32_t)busq_holdback_at(held, place)->key <= self->numbers[self->group.n_processes + busq_holdback_at(held, place)->from])
+  for (uint32_t place = 0; place < held->count; place++) {
+    const busq_held_entry *entry = busq_holdback_at(held, place);
+    if (entry->from >= n || (uint32_t)entry->key <= self->numbers[n + entry->from])
       return false;
+  }
   return true;
 }
 

@@ -89,7 +89,7 @@ static int ack_step(void *state, const busq_order_event *event, busq_order_effec
 static bool ack_verify(const void *state)
 {
   const ack_state *self = state;
-  if (!busq_holdback_verify(&self->mine))
+  if (self->group.self >= self->group.n_processes || !busq_holdback_verify(&self->mine, self->group.waiting_max))
     return false;
   for (uint32_t place = 0; place < self->mine.count; place++) {
     const busq_held_entry *entry = busq_holdback_at(&self->mine, place);

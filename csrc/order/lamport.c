@@ -123,6 +123,8 @@ static void deliver_from_place(lamport_state *self, uint32_t place, busq_order_e
   const busq_held_entry entry = busq_holdback_remove(queue_of(self), place);
   if (entry.note & FOR_ME)
     busq_do_deliver(effects, entry.message);
+  else if (entry.from != self->group.self)
+    busq_do_drop(effects, entry.message);
   if (entry.from != self->group.self)
     return;
   busq_outbox_pop(mine_of(self));
@@ -230,7 +232,8 @@ static bool lamport_verify(const void *state)
   const lamport_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine) || !busq_holdback_verify(queue) ||
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+      !busq_holdback_verify(queue, queue_max(&self->group)) ||
       queue->count < mine->count || queue->count - mine->count > self->group.held_max)
     return false;
   uint32_t n_mine = 0;

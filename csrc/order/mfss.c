@@ -95,7 +95,8 @@ static int mfss_step(void *state, const busq_order_event *event, busq_order_effe
 static bool mfss_verify(const void *state)
 {
   const mfss_state *self = state;
-  return busq_outbox_verify(&self->outbox) && self->is_unacked <= 1 && self->is_unacked <= self->outbox.count;
+  return self->group.self < self->group.n_processes && busq_outbox_verify(&self->outbox, self->group.waiting_max) &&
+         self->is_unacked <= 1 && self->is_unacked <= self->outbox.count;
 }
 
 static void mfss_gauge(const void *state, busq_order_gauge *gauge)

@@ -24,8 +24,8 @@
  * stay with the driver, and a packet whose kind `has_payload` brings all three along.  A driver keeps them
  *   at the origin         from the submit until BUSQ_DO_DONE;
  *   at a destination      from the packet with the payload until BUSQ_DO_DELIVER or BUSQ_DO_DROP;
- *   at anybody else       while the packet with the payload is received, that is until the step has returned; but where the order
- *                         has a clock, until BUSQ_DO_DROP.
+ *   at anybody else       while the packet with the payload is received, that is until the step has returned; but in orders of the
+ *                         whole group (WHOLE_GROUP), where it has its place in the order too, until BUSQ_DO_DROP.
  * Sending to BUSQ_TO_DESTINATIONS or BUSQ_TO_ALL is one effect; the driver knows the destinations.
  *
  * Orders whose traits say POINT_TO_POINT see one destination per message: the driver submits a multicast as several messages, in

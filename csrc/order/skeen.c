@@ -217,7 +217,8 @@ static bool skeen_verify(const void *state)
   const skeen_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine) || !busq_holdback_verify(queue))
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+      !busq_holdback_verify(queue, queue_max(&self->group)) || self->unused)
     return false;
   uint32_t n_queued_own = 0;
   for (uint32_t place = 0; place < queue->count; place++) {

@@ -228,7 +228,8 @@ static bool sync_verify(const void *state)
   const sync_state *self = state;
   busq_outbox *mine = mine_of(self);
   const uint32_t me = self->group.self;
-  if (me >= self->group.n_processes || !busq_outbox_verify(mine) || !busq_outbox_verify(line_of(self)) ||
+  if (me >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+      !busq_outbox_verify(line_of(self), self->group.n_processes) ||
       !verify_line(self))
     return false;
   if (self->passive_for > me || self->head > HEAD_IS_SENT || (self->head && !mine->count))

@@ -104,7 +104,7 @@ static bool sync_naive_verify(const void *state)
 {
   const sync_naive_state *self = state;
   busq_outbox *line = line_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(line))
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(line, self->group.n_processes - 1))
     return false;
   for (uint32_t place = 0; place < line->count; place++)
     for (uint32_t before = 0; before < place; before++)

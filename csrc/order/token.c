@@ -140,6 +140,8 @@ static void deliver_in_turn(token_state *self, busq_order_effects *effects)
     self->next_delivered++;
     if (first.note)
       busq_do_deliver(effects, first.message);
+    else if (first.from != self->group.self)
+      busq_do_drop(effects, first.message);
     if (first.from != self->group.self)
       continue;
     self->n_held_own--;
@@ -218,7 +220,8 @@ static bool token_verify(const void *state)
   const token_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *held = held_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox) || !busq_holdback_verify(held))
+  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox, self->group.waiting_max) ||
+      !busq_holdback_verify(held, held_max(&self->group)) || self->unused)
     return false;
   const bool is_away = self->token == AWAY;
   if (self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||

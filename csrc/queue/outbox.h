@@ -77,9 +77,10 @@ static inline busq_outbox_entry busq_outbox_remove(busq_outbox *outbox, uint32_t
   return entry;
 }
 
-static inline bool busq_outbox_verify(const busq_outbox *outbox)
+/* Whether it is sound, and made for so many. */
+static inline bool busq_outbox_verify(const busq_outbox *outbox, uint32_t max)
 {
-  if (outbox->count > outbox->max || (outbox->head >= outbox->max && outbox->max) || (!outbox->count && outbox->head))
+  if (outbox->max != max || outbox->unused || outbox->count > max || (outbox->head >= outbox->max && outbox->max) || (!outbox->count && outbox->head))
     return false;
   static const busq_outbox_entry nothing;
   for (uint32_t place = outbox->count; place < outbox->max; place++) {

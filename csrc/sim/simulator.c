@@ -169,8 +169,8 @@ static int init(busq_sim *sim)
   sim->clock_bytes = clock_bytes(sim);
   if (sim->clock_bytes == UINT32_MAX)
     return busq_error(BUSQ_INVALID, "the clock of %u processes does not fit into a packet", config->processes);
-  if (config->faults.lost_share > 0 && !(sim->options & BUSQ_OPTION_SKIP_GAPS))
-    return busq_error(BUSQ_INVALID, "a network that loses packets: only fifo:on_gap=skip goes on without them, not %s",
+  if (config->faults.lost_share > 0 && sim->order != &busq_order_none && !(sim->options & BUSQ_OPTION_SKIP_GAPS))
+    return busq_error(BUSQ_INVALID, "a network that loses packets: only none and fifo:on_gap=skip go on without, not %s",
                       config->order);
   if (config->faults.lets_copies_pass && sim->has_clock)
     return busq_error(BUSQ_INVALID, "copies that pass: %s asks for the clock of each message it receives, and forgets it",
@@ -337,6 +337,17 @@ static int do_done(busq_sim *sim, uint32_t number, uint64_t message)
   return schedule_next(sim, number);
 }
 
+/* Where the whole group takes part, everybody drops what is for others in its turn: nothing that a user would see. */
+static int do_drop(busq_sim *sim, uint32_t number, uint64_t message)
+{
+  if (sim->has_clock)
+    busq_messages_release(&sim->messages, message);
+  if (!busq_messages_is_for(&sim->messages, message, number))
+    return BUSQ_OK;
+  sim->facts.dropped++;
+  return busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DROP, message);
+}
+
 static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
 {
   switch (effect->kind) {
@@ -351,10 +362,7 @@ static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
   case BUSQ_DO_ALARM:
     return schedule(sim, BUSQ_SIM_AT_TICK, sim->now_ns + effect->packet.stamp, number);
   default:
-    sim->facts.dropped++;
-    if (sim->has_clock)
-      busq_messages_release(&sim->messages, effect->packet.message);
-    return busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DROP, effect->packet.message);
+    return do_drop(sim, number, effect->packet.message);
   }
 }
 

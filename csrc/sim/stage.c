@@ -417,14 +417,14 @@ static void take_out(busq_stage *stage, uint32_t place)
   memmove(packet, packet + 1, (--stage->n_packets - place) * sizeof *packet);
 }
 
-/* Where a message that came is kept beyond the step: at its destinations; where there are clocks, at everybody else too. */
+/* Where a message that came is kept beyond the step: at its destinations; where the whole group takes part, at everybody else too. */
 static uint32_t reason_to_keep(const busq_stage *stage, const busq_stage_packet *packet)
 {
   if (!stage->order->kinds[packet->what].has_payload)
     return 0;
   if (busq_messages_is_for(&stage->messages, packet->message, packet->to))
     return STAGE_AS_DESTINATION;
-  return stage->order->clock == BUSQ_CLOCK_NONE ? 0 : STAGE_AS_WITNESS;
+  return stage->order->traits & BUSQ_ORDER_WHOLE_GROUP ? STAGE_AS_WITNESS : 0;
 }
 
 static int receive_step(busq_stage *stage, const busq_stage_packet *packet)

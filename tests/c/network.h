@@ -40,6 +40,7 @@ typedef struct {
   uint32_t destinations;
   uint32_t arrived; /* who has got the payload */
   uint32_t delivered;
+  uint32_t dropped; /* by those for whom it is not */
   uint32_t sent_at; /* in the log; 0: not so far */
   uint32_t first_delivered_at;
   bool is_sent, is_done;
@@ -167,6 +168,15 @@ static inline void network_note_delivery(network *net, uint32_t process, network
   busq_history_deliver(net->wholes, process, message->whole);
 }
 
+/* What is for others has its turn here too, where the whole group takes part. */
+static inline void network_note_drop(network *net, uint32_t process, network_message *message)
+{
+  const uint32_t me = 1u << process;
+  CHECK(net->order->traits & BUSQ_ORDER_WHOLE_GROUP && message->origin != process);
+  CHECK(!(message->destinations & me) && message->arrived & me && !(message->dropped & me));
+  message->dropped |= me;
+}
+
 static inline void network_perform(network *net, uint32_t process, const busq_order_effect *effect)
 {
   if (effect->kind == BUSQ_DO_SEND) {
@@ -178,8 +188,11 @@ static inline void network_perform(network *net, uint32_t process, const busq_or
     network_note_send(net, process, message);
   } else if (effect->kind == BUSQ_DO_DELIVER) {
     network_note_delivery(net, process, message);
+  } else if (effect->kind == BUSQ_DO_DROP) {
+    network_note_drop(net, process, message);
+    return;
   } else {
-    CHECK_EQUAL(effect->kind, BUSQ_DO_DONE); /* no order here drops, or wants to be woken */
+    CHECK_EQUAL(effect->kind, BUSQ_DO_DONE); /* no order here wants to be woken */
     CHECK(message->is_sent && !message->is_done && message->origin == process);
     message->is_done = true;
     return;
@@ -326,6 +339,12 @@ static inline bool network_is_quiet(const network *net)
 
 static inline bool network_has_ended(const network *net)
 {
+  const uint32_t everybody = (1u << net->n) - 1;
+  for (uint32_t place = 0; net->order->traits & BUSQ_ORDER_WHOLE_GROUP && place < net->n_messages; place++) {
+    const network_message *message = &net->messages[place];
+    if (message->dropped != (everybody & ~message->destinations & ~(1u << message->origin)))
+      return false;
+  }
   for (uint32_t place = 0; place < net->n_messages; place++)
     if (!net->messages[place].is_done || net->messages[place].delivered != net->messages[place].destinations)
       return false;

@@ -38,7 +38,7 @@ static void test_what_is_pushed_first_is_popped_first(void)
     CHECK_EQUAL(busq_outbox_at(outbox, ROOM - 1)->message, pushed);
     for (int i = 0; i < 5; i++)
       CHECK_EQUAL(busq_outbox_pop(outbox).message, ++popped);
-    CHECK(busq_outbox_verify(outbox));
+    CHECK(busq_outbox_verify(outbox, ROOM));
   }
 }
 
@@ -72,7 +72,7 @@ static void test_what_is_removed_leaves_the_others_in_their_order(uint64_t seed)
       CHECK_EQUAL(busq_outbox_remove(outbox, place).message, expected[place]);
       memmove(&expected[place], &expected[place + 1], (--count - place) * sizeof *expected);
     }
-    CHECK(busq_outbox_verify(outbox));
+    CHECK(busq_outbox_verify(outbox, ROOM));
     CHECK_EQUAL(outbox->count, count);
     for (uint32_t place = 0; place < count; place++)
       CHECK_EQUAL(busq_outbox_at(outbox, place)->message, expected[place]);
@@ -98,7 +98,7 @@ static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_cam
       for (uint32_t i = 0; i < ROOM; i++)
         busq_holdback_insert(held, entries[i]);
       CHECK(busq_holdback_is_full(held));
-      CHECK(busq_holdback_verify(held));
+      CHECK(busq_holdback_verify(held, ROOM));
       for (uint32_t i = 0; i < ROOM; i += 2)
         busq_holdback_remove(held, busq_holdback_find(held, busq_holdback_at(held, 0)->key, busq_holdback_at(held, 0)->message));
     }
@@ -135,7 +135,7 @@ static void test_a_large_buffer_and_a_sorted_array_always_agree(uint64_t seed)
     if (count)
       CHECK_EQUAL(busq_holdback_at(held, count - 1)->key, keys[count - 1]);
     if (round % 16 == 0)
-      CHECK(busq_holdback_verify(held));
+      CHECK(busq_holdback_verify(held, MAX));
   }
   free(held);
 }
@@ -158,11 +158,11 @@ static void test_verify_notices_disorder_and_what_was_left_behind(void)
   for (uint64_t key = 1; key <= 4; key++)
     busq_holdback_insert(held, (busq_held_entry){.key = key, .message = key});
   busq_holdback_at(held, 2)->key = 9;
-  CHECK(!busq_holdback_verify(held));
+  CHECK(!busq_holdback_verify(held, ROOM));
   busq_holdback_at(held, 2)->key = 3;
-  CHECK(busq_holdback_verify(held));
+  CHECK(busq_holdback_verify(held, ROOM));
   held->count = 3;
-  CHECK(!busq_holdback_verify(held));
+  CHECK(!busq_holdback_verify(held, ROOM));
 }
 
 /* Everything of process 1 is deliverable once `open` is set; nothing else ever is. */
