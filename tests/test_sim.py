@@ -661,3 +661,10 @@ def test_verdicts_call_messages_by_process_and_number() -> None:
     faults = Faults(reordered_share=0.5, reordered_s=0.05)
     result = run(Config(order="none", processes=3, judge=True, seed=1, faults=faults))
     assert re.search(r"p\d delivered p\d\.\d+ before p\d\.\d+", result.verdicts["fifo"].text)
+
+
+def test_no_gap_is_waited_for_longer_than_twice_the_patience_however_many_there_are() -> None:
+    fields = {"processes": 2, "messages_per_process": 100, "interval_s": 0.0, "bandwidth_bytes_per_s": 1e7}
+    result = run(Config(order="fifo:on_gap=skip", faults=Faults(lost_share=0.3), patience_s=1.0, **fields))
+    assert result.packets_lost > 10
+    assert 1.0 <= result.latency_max_s < 2.1

@@ -10,8 +10,8 @@
  *
  * With the option on_gap=skip a message that does not come is not waited for longer than once or twice the patience of the
  * group: what is held back behind the gap is delivered, and the missing message is dropped if it comes after all.  FIFO holds
- * then too, but what was dropped is lost.  Why once or twice: one alarm serves all gaps, and a gap must have been seen by one
- * alarm before the next one closes it.
+ * then too, but what was dropped is lost.  Why once or twice: one alarm serves all gaps, and what stands behind a gap must
+ * have been seen by one alarm before the next one lets it go.
  */
 #include "order/order.h"
 #include "queue/holdback.h"
@@ -19,6 +19,10 @@
 enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
+
+/* Notes of what is held back: an alarm has found it waiting; so has the next one, and nothing before it is waited for. */
+enum { SEEN = 1, RIPE = 2 };
+
 static const busq_order_option_name option_names[] = {{"on_gap=skip", BUSQ_OPTION_SKIP_GAPS}, {NULL, 0}};
 
 /* Behind it: the hold-back buffer, keyed by (sender, number). */
@@ -86,9 +90,11 @@ static void deliver_from(fifo_state *self, uint32_t place, busq_order_effects *e
   busq_holdback *held = held_of(self);
   while (place < held->count) {
     const busq_held_entry *next = busq_holdback_at(held, place);
-    if ((uint32_t)next->key != *delivered_from(self, next->from) + 1 || !busq_effects_have_room(effects, 1))
+    uint32_t *last = delivered_from(self, next->from);
+    const uint32_t number = (uint32_t)next->key;
+    if ((number != *last + 1 && next->note != RIPE) || !busq_effects_have_room(effects, 1))
       return;
-    ++*delivered_from(self, next->from);
+    *last = number;
     busq_do_deliver(effects, busq_holdback_remove(held, place).message);
   }
 }
@@ -139,18 +145,17 @@ static void deliver_all(fifo_state *self, busq_order_effects *effects)
   }
 }
 
-/* Gaps that the last alarm has seen are skipped; the others are seen now. */
+/* What an alarm finds for the second time goes, whatever is missing before it: that was missing at the last alarm, too. */
 static void tick(fifo_state *self, busq_order_effects *effects)
 {
   busq_holdback *held = held_of(self);
+  uint32_t ripe_from = UINT32_MAX;
   self->is_alarm_set = 0;
-  uint32_t place = 0;
-  while (place < held->count) {
-    busq_held_entry *first = busq_holdback_at(held, place);
-    if (first->note)
-      *delivered_from(self, first->from) = (uint32_t)first->key - 1;
-    first->note = 1;
-    place = busq_holdback_place(held, key_of(first->from + 1, 0), 0);
+  for (uint32_t place = held->count; place-- > 0;) {
+    busq_held_entry *entry = busq_holdback_at(held, place);
+    if (entry->note == SEEN)
+      ripe_from = entry->from;
+    entry->note = entry->from == ripe_from ? RIPE : SEEN;
   }
   set_alarm(self, effects);
   deliver_all(self, effects);
