@@ -359,6 +359,24 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
   return move->is_receive ? receive(model, state, move) : submit(model, state, move);
 }
 
+/* ---- what need not be tried ---- */
+
+bool busq_model_is_waiting(const busq_model *model, const void *state, const busq_model_move *move)
+{
+  const busq_model_process *self = process_of(model, state, move->process);
+  return model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER && !move->is_receive && self->n_sent < self->n_submitted;
+}
+
+bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move)
+{
+  if (!move->is_receive)
+    return false;
+  const busq_order *order = model->config.order;
+  const uint32_t kind = 1u << packets_of(model, state)[move->place].kind;
+  const bool has_sent_all = process_of(model, state, move->process)->n_sent == model->config.n_messages;
+  return kind & order->quiet_always || (kind & order->quiet_when_all_is_sent && has_sent_all);
+}
+
 /* ---- judging and comparing ---- */
 
 uint32_t busq_model_judge_end(const busq_model *model, const void *state)

@@ -81,6 +81,10 @@ uint32_t busq_model_moves(const busq_model *model, const void *state, busq_model
 /* BUSQ_OK, or what the order has answered; BUSQ_NO_SPACE where the model's bound on packets was too small. */
 int busq_model_play(const busq_model *model, void *state, const busq_model_move *move);
 uint64_t busq_model_fingerprint(const busq_model *model, const void *state);
+/* Whether the move is a submit that was not sent at once, and might as well have come later. */
+bool busq_model_is_waiting(const busq_model *model, const void *state, const busq_model_move *move);
+/* Whether the move is the arrival of a packet that commutes with all that can happen before it. */
+bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move);
 /* What is wrong with a state in which nothing can happen any more; a set of bits. */
 uint32_t busq_model_judge_end(const busq_model *model, const void *state);
 

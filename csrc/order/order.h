@@ -153,6 +153,11 @@ typedef struct {
   busq_order_clock_shape clock;
   const busq_order_kind *kinds;
   uint32_t n_kinds;
+  /* Kinds of packets, as sets of bits, whose arrival commutes with everything else that can happen to its receiver before it: the
+   * same state and the same packets come of it, whichever comes first.  For the checker.  Always: where messages are submitted only
+   * when they are sent at once; otherwise as soon as the receiver has nothing left to send. */
+  uint32_t quiet_always;
+  uint32_t quiet_when_all_is_sent;
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
   size_t (*state_size)(const busq_order_group *group);
   void (*init)(void *state, const busq_order_group *group);
