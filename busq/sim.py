@@ -82,6 +82,7 @@ class Partition:
         _check_number("end_s", self.end_s, 0, _SECONDS_MAX)
         if self.end_s < self.begin_s:
             raise ValueError(f"a partition from {self.begin_s} to {self.end_s} s: expected an end after its beginning")
+        _check_type("side", self.side, Iterable)
         object.__setattr__(self, "side", tuple(self.side))
 
 
@@ -114,6 +115,7 @@ class Faults:
         for name in ("reordered_share", "doubled_share", "lost_share"):
             _check_number(name, getattr(self, name), 0, 1)
         _check_flag("lets_copies_pass", self.lets_copies_pass)
+        _check_type("partitions", self.partitions, Iterable)
         object.__setattr__(self, "partitions", tuple(self.partitions))
         for partition in self.partitions:
             _check_type("a partition", partition, Partition)
@@ -204,6 +206,7 @@ class Config:
         return orders.parse(self.order)[0].claims - ({"lost"} if may_lose else set())
 
     def _check_workload(self) -> None:
+        _check_whole("fan_out", self.fan_out, 1, 65535)
         if self.workload == "trace":
             return
         servers = max(1, int(self.hotspot_share * self.processes + 0.5))
@@ -438,6 +441,10 @@ class _Run:
         raw.trace_sizes_bytes = self._column(schedule.sizes_bytes, "uint64_t[]")
 
     def _column(self, values: array[int] | array[float], ctype: str) -> Any:
+        if memoryview(values).itemsize != ffi.sizeof(ctype[:-2]):
+            raise ValueError(
+                f"a column of a schedule has {memoryview(values).itemsize} bytes per item: expected {ctype}"
+            )
         return self._keep(ffi.from_buffer(ctype, values))
 
     # ---- what came of it ----

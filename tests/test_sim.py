@@ -553,6 +553,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"order": "causal-matrix", "faults": Faults(lets_copies_pass=True)}, "lets_copies_pass"),
     ({"faults": Faults(partitions=[Partition(begin_s=0, end_s=1, side=[10])])}, "a process of a partition is 10"),
     ({"order": 5}, "order is 5: expected str"),
+    ({"workload": "trace", "schedule": letters(), "fan_out": "x"}, "fan_out is 'x'"),
     ({"faults": None}, "faults is None: expected Faults"),
     ({"staggered": "yes"}, "staggered is 'yes': expected True or False"),
 ]
@@ -589,6 +590,7 @@ def handmade(**columns: Any) -> Schedule:
         ({"times_s": array("d", [0, float("inf")])}, "message 1 of the trace comes at inf s"),
         ({"times_s": array("d", [0, float("nan")])}, "message 1 of the trace comes at -?nan s"),
         ({"times_s": array("d", [1, 0])}, "message 1 of the trace comes before the one before it"),
+        ({"senders": array("Q", [0, 0])}, "a column of a schedule has 8 bytes per item: expected uint32_t"),
     ],
 )
 def test_a_schedule_made_by_hand_is_checked(columns: dict[str, Any], text: str) -> None:
@@ -599,6 +601,10 @@ def test_a_schedule_made_by_hand_is_checked(columns: dict[str, Any], text: str) 
 def test_faults_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="a partition is 1: expected Partition"):
         Faults(partitions=[1])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="partitions is 5: expected Iterable"):
+        Faults(partitions=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="side is None: expected Iterable"):
+        Partition(begin_s=0, end_s=1, side=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="doubled_share is 2"):
         Faults(doubled_share=2)
     with pytest.raises(ValueError, match="an end after its beginning"):
