@@ -271,7 +271,7 @@ def fig4(processes: tuple[int, ...], bandwidths: tuple[float, ...], interval: fl
 
 
 @sim.command(epilog=examples("busq sim fig5", "busq sim fig5 --payload 100 --plot fig5.png"))
-@click.option("--processes", type=click.IntRange(2, 100_000), default=100, show_default=True)
+@click.option("--processes", type=click.IntRange(2, 65_536), default=100, show_default=True)
 @click.option("--bandwidth", type=POSITIVE, default=50.0, show_default=True, metavar="KB/S", help="Of each uplink.")
 @click.option(
     "--intervals",
@@ -297,7 +297,7 @@ def fig5(
 
 
 @sim.command(epilog=examples("busq sim fig6", "busq sim fig6 --hotspots 0,1,2,5,10,20,50 --plot fig6.svg"))
-@click.option("--processes", type=click.IntRange(2, 100_000), default=100, show_default=True)
+@click.option("--processes", type=click.IntRange(2, 65_536), default=100, show_default=True)
 @click.option("--bandwidth", type=POSITIVE, default=50.0, show_default=True, metavar="KB/S", help="Of each uplink.")
 @click.option(
     "--interval",
@@ -442,7 +442,7 @@ def _config(options: dict[str, Any], order: str, *, judge: bool = True, record: 
 
 
 NETWORK = _together(
-    click.option("--processes", type=click.IntRange(2, 100_000), default=10, show_default=True),
+    click.option("--processes", type=click.IntRange(2, 65_536), default=10, show_default=True),
     click.option("--messages", type=click.IntRange(1, 10**7), default=100, show_default=True, help="Of each process."),
     click.option(
         "--interval",
