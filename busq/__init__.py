@@ -27,6 +27,7 @@ from busq.errors import (
     PeerDead,
     PeerExists,
     ShutDown,
+    Unfinished,
     UnknownPeer,
     VersionMismatch,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "PeerDead",
     "PeerExists",
     "ShutDown",
+    "Unfinished",
     "UnknownPeer",
     "VersionMismatch",
     "__version__",

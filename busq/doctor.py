@@ -489,6 +489,11 @@ class _Patient:
         peers = (peer["name"],)
         self._find(WRONG, "waiting for memory", text, remedy, peers=peers, seconds=round(seconds, 3))
 
+    @property
+    def _has_fixed_group(self) -> bool:
+        """Whether each slot is given once: only bus1 can give one to somebody else."""
+        return str(self._stats["order"]) != "bus1"
+
     def _find_queues(self) -> None:
         capacity = self._stats["capacity"]
         waited_for = {finding.peers[-1] for finding in self.report.findings if finding.kind == "waiting for room"}
@@ -504,6 +509,8 @@ class _Patient:
                     self._find(WRONG if is_full else NOTE, "durable", text, self._revive(peer), peers=peers)
                 else:
                     remedy = "kept for a resume until the room is needed; busq gc drops them now"
+                    if self._has_fixed_group:
+                        remedy = f"nobody can resume under order {self._stats['order']}: busq gc drops them"
                     self._find(NOTE, "left messages", text, remedy, peers=peers)
             elif peer["alive"] and is_full and peer["name"] not in waited_for and not self._is_moving(slot):
                 if self._processes[slot].is_halted:
@@ -545,7 +552,11 @@ class _Patient:
             remedy = f"busq rm {self._quoted} when its last messages are received"
             self._find(NOTE, "shut down", "the bus was shut down", remedy)
         kept = sum(peer["alive"] or peer["durable"] for peer in self._peers.values())
-        if kept >= self._stats["peer_slots"]:
+        if self._has_fixed_group and len(self._peers) >= self._stats["peer_slots"]:
+            order = self._stats["order"]
+            text = f"all {len(self._peers)} places of the group are given, and order {order} gives each once"
+            self._find(NOTE, "slots", text, "nobody else can join: create another bus, with more peers")
+        elif kept >= self._stats["peer_slots"]:
             text = f"all {kept} peer slots are taken by live or durable peers: nobody else can join"
             self._find(NOTE, "slots", text, "close or remove some, or create the bus with more peers")
 

@@ -18,6 +18,7 @@ __all__ = [
     "PeerDead",
     "PeerExists",
     "ShutDown",
+    "Unfinished",
     "UnknownPeer",
     "VersionMismatch",
 ]
@@ -33,6 +34,10 @@ class Empty(BusqError, queue.Empty):
 
 class Full(BusqError, queue.Full):
     """A receiver's queue, or the memory for messages, stayed full until the timeout."""
+
+
+class Unfinished(Full):
+    """A send that lasts until its message is delivered had not ended at the timeout; the message is on its way."""
 
 
 class PeerDead(BusqError):

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator
@@ -120,13 +122,19 @@ class OrderedPeer(Member):
         if spin is not None:
             lib.busq_live_set_spin(self._handle, *spin)
         # A process that ends without closing lets its messages go their way first.
-        weakref.finalize(self, lib.busq_live_close, self._handle)
+        self._at_exit = weakref.finalize(self, lib.busq_live_close, self._handle)
         self._bus = bus
         self._name = name
         self._order: Order = parse(order)[0]
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._is_assembled = False
+
+    def _check(self, result: int) -> None:
+        if result == lib.BUSQ_CLOSED and not self._at_exit.alive:
+            # The interpreter ends, and only daemon threads are left: they are to stand still, not to fail.
+            threading.Event().wait()
+        check(result)
 
     # ---- names ----
 
@@ -162,9 +170,10 @@ class OrderedPeer(Member):
         Parameters: `data`, bytes-like; `timeout`, seconds, None for ever, 0 tries once.
 
         Errors: Full while a receiver has not taken `capacity` messages of this sender, or as many bytes as half of the
-        bus's arena, or while so many wait here; of a rendezvous, Full says that it has not ended in time, and the
-        message will still be delivered.  UnknownPeer if nobody of that name has joined, or not everybody whom the order
-        needs; PeerDead if a receiver, or somebody whom the order needs, is gone; ShutDown; ValueError.
+        bus's arena, or while the order can't end so many of them; of a rendezvous, `busq.Unfinished`, a kind of
+        Full, if it has not ended in time: the message will still be delivered.  UnknownPeer if nobody of that name has
+        joined, or not everybody whom the order needs; PeerDead if a receiver, or somebody whom the order needs, is
+        gone; ShutDown; ValueError.
 
         Cost: a copy of the data and a packet per receiver, and what the order needs besides (`busq.orders`).
         """
@@ -172,16 +181,18 @@ class OrderedPeer(Member):
         payload = _core._payload(data)
         if not self._is_assembled:
             self._assemble(deadline)
-        numbers = self._resolve(to)
+        names = [to] if isinstance(to, str) or not isinstance(to, Iterable) else list(to)
+        numbers = self._resolve(names)
         ticket = ffi.new("busq_live_ticket *") if self._order.rendezvous else ffi.NULL
         while True:
             left_ns = deadline.left_ns()
             result = lib.busq_live_send(self._handle, numbers, len(numbers), payload, len(payload), left_ns, ticket)
-            if result != lib.BUSQ_INTERRUPTED:
+            if result == lib.BUSQ_FULL:
+                raise errors.Full("a receiver has not taken what was sent to it before, or too much waits here")
+            if result == lib.BUSQ_OK:
                 break
-        if result == lib.BUSQ_FULL:
-            raise errors.Full("a receiver has not taken what was sent to it before, or too much waits here")
-        check(result)
+            if result != lib.BUSQ_INTERRUPTED:
+                numbers = self._look_again(names, numbers, result)
         if self._order.rendezvous:
             self._finish(ticket, deadline)
 
@@ -191,8 +202,8 @@ class OrderedPeer(Member):
             if result != lib.BUSQ_INTERRUPTED:
                 break
         if result == lib.BUSQ_FULL:
-            raise errors.Full("the rendezvous has not ended before the timeout; the message is on its way")
-        check(result)
+            raise errors.Unfinished("the rendezvous has not ended before the timeout; the message is on its way")
+        self._check(result)
 
     def _assemble(self, deadline: Deadline) -> None:
         while True:
@@ -202,10 +213,20 @@ class OrderedPeer(Member):
         check(result)
         self._is_assembled = True
 
-    def _resolve(self, to: Any) -> list[int]:
-        if isinstance(to, str):
-            return [self._number_of(to)]
-        names = list(to) if isinstance(to, Iterable) else [to]
+    def _look_again(self, names: list[Any], numbers: list[int], result: int) -> list[int]:
+        """Raise what made a send fail, unless somebody has joined anew under the name of a receiver that is gone."""
+        try:
+            self._check(result)
+        except errors.PeerDead:
+            self._numbers.clear()
+            with contextlib.suppress(errors.BusqError):
+                found = self._resolve(names)
+                if found != numbers:
+                    return found
+            raise
+        return numbers
+
+    def _resolve(self, names: list[Any]) -> list[int]:
         if not names:
             raise ValueError("no receivers: expected a name, or an iterable of at least one")
         try:
@@ -239,8 +260,9 @@ class OrderedPeer(Member):
 
         Errors: Empty after the timeout (seconds; None for ever, 0 tries once); ShutDown when nothing is left of a bus
         that was shut down; PeerDead when somebody is gone whose part in the protocol is missing, nothing has come for a
-        fifth of a second, and nothing can be delivered.  Where only messages of this peer are stuck for that reason,
-        it is raised once, and the next call waits for what others send.
+        fifth of a second (five seconds, where the one who is gone has no part in the messages that wait here), nobody
+        else has packets left to answer, and nothing can be delivered.  Where only messages of this peer are stuck for
+        that reason, it is raised once, and the next call waits for what others send.
         """
         return self.recv_many(1, timeout, ack=ack)[0]
 
@@ -258,7 +280,7 @@ class OrderedPeer(Member):
             result = lib.busq_live_recv(self._handle, found, room, count, deadline.left_ns())
             if result != lib.BUSQ_INTERRUPTED:
                 break
-        check(result)
+        self._check(result)
         return [self._message(found, i) for i in range(count[0])]
 
     def _message(self, batch: Any, place: int) -> OrderedMessage:

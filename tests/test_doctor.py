@@ -668,3 +668,16 @@ def test_ctrl_c_ends_a_measurement_quietly(orders: busq.Bus, buses: Path, tmp_pa
         finally:
             process.kill()
     assert (process.returncode, stdout, stderr.strip()) == (130, b"", b"")
+
+
+def test_a_group_whose_places_were_all_given_is_told_though_nobody_is_there(buses: Path) -> None:
+    with busq.Bus.create("group", order="skeen", peers=2) as bus:
+        with bus.join("ann") as ann, bus.join("bob"):
+            ann.send("bob", b"never received")
+        report = examined("group")
+        assert ("slots", []) in findings(report, "note")
+        told = run("doctor", "group").stdout
+        assert "order skeen gives each once" in " ".join(told.split())
+        assert "resume until" not in told
+        with pytest.raises(busq.NoSpace):
+            bus.join("cleo")

@@ -22,6 +22,7 @@ import pytest
 from conftest import Child, fresh_python, wait_until
 
 import busq
+from busq import Unfinished
 from busq.ordered import OrderedPeer
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES, History
@@ -85,8 +86,8 @@ def take_part(bus_name: str, me: int, plan: list[list[tuple[list[int], bytes]]],
             received += peer.recv_many(left - len(received), timeout=20)
         with pytest.raises(busq.Empty):
             peer.recv(timeout=0)
+        stats = peer.order_stats()  # before the first one leaves
         barrier.wait(20)
-        stats = peer.order_stats()
         told = [(message.sender, message.message, message.data) for message in received]
         return Account(stats["process"], peer._journal(), told, stats)
 
@@ -264,6 +265,21 @@ def test_a_place_in_the_group_is_given_once(group: Any) -> None:
         a.bus.join("another")
 
 
+@pytest.mark.parametrize("order", ["fifo", "skeen"])
+def test_who_joins_again_under_its_name_is_reached_by_those_who_knew_it_before(order: str, group: Any) -> None:
+    a, b = group(order, peers=5)
+    for number in range(3):
+        a.send("m1", b"%d" % number, timeout=5)
+        assert b.recv(timeout=5).data == b"%d" % number
+        b.close()
+        with pytest.raises(busq.PeerDead, match="m1"):
+            a.send("m1", b"to nobody", timeout=5)
+        b = a.bus.join("m1")
+    a.send(iter(["m0", "m1"]), b"again", timeout=5)
+    assert b.recv(timeout=5).data == b"again"
+    b.close()
+
+
 @pytest.mark.parametrize("order", [name for name in LIVE if ORDERS[name].whole_group])
 def test_an_order_of_the_whole_group_says_who_is_missing(order: str, make_bus: Bus) -> None:
     bus = make_bus(order=order, peers=3)
@@ -289,6 +305,18 @@ def test_a_receiver_that_takes_nothing_makes_its_senders_wait(order: str, group:
     late.start()
     a.send("m1", b"4", timeout=5)
     late.join()
+    assert b.recv(timeout=5).data == b"1"
+
+
+@pytest.mark.parametrize("order", WITH_OPTIONS)
+def test_a_receiver_that_takes_nothing_does_not_keep_messages_from_others(order: str, group: Any) -> None:
+    a, b, c = group(order, 3, capacity=1)
+    a.send("m1", b"1", timeout=5)
+    for number in range(5):
+        a.send("m2", b"%d" % number, timeout=5)
+        assert c.recv(timeout=5).data == b"%d" % number
+    with pytest.raises(busq.Full):
+        a.send("m1", b"2", timeout=0.02)
     assert b.recv(timeout=5).data == b"1"
 
 
@@ -329,6 +357,38 @@ def test_two_who_send_and_then_receive_do_not_get_stuck(order: str, group: Any) 
     assert [sorted(one) for one in results] == [sorted(expected)] * 2
 
 
+@pytest.mark.parametrize("order", [name for name in WITH_OPTIONS if ORDERS[name.partition(":")[0]].whole_group])
+def test_one_slow_channel_does_not_fill_whoever_holds_what_is_for_others(order: str, group: Any) -> None:
+    peers = group(order, 4, capacity=2)
+    peers[1]._delay("m3", 0.05)
+    both = ((peers[0], "m1"), (peers[1], "m0"))
+    ends = [threading.Thread(target=me.send_many, args=([(to, b"x")] * 15,)) for me, to in both]
+    for thread in ends:
+        thread.start()
+    for me, _ in both:
+        assert [me.recv(timeout=10).data for _ in range(15)] == [b"x"] * 15
+    for thread in ends:
+        thread.join()
+    wait_until(lambda: all(peer.order_stats()["held_max"] <= 4 * 2 for peer in peers))
+    assert [peer.order_stats()["refused"] for peer in peers] == [0] * 4
+
+
+def test_what_is_held_for_others_is_bounded_in_bytes_as_well(group: Any) -> None:
+    a, b, _ = group("causal-vector", 3, arena=1 << 20)
+    a._delay("m2", 1)
+    a.send("m1", b"cause", timeout=5)
+    assert b.recv(timeout=5).data == b"cause"
+
+    def send_effects() -> None:
+        for _ in range(10):  # m2 holds them, until the cause has come
+            b.send("m0", bytes(100_000), timeout=0.1)
+            a.recv(timeout=5)
+
+    with pytest.raises(busq.Full):
+        send_effects()
+    b.send("m0", bytes(100_000), timeout=5)
+
+
 # ---- what a protocol costs, and that it goes on by itself ----
 
 
@@ -362,7 +422,7 @@ def test_a_rendezvous_ends_when_the_receiver_has_delivered(group: Any) -> None:
     a.send("m1", b"", timeout=5)
     assert b.order_stats()["delivered"] == 1
     a._delay("m1", 0.2)
-    with pytest.raises(busq.Full, match="on its way"):
+    with pytest.raises(Unfinished, match="on its way"):
         a.send("m1", b"late", timeout=0.02)
     assert [b.recv(timeout=5).data for _ in range(2)] == [b"", b"late"]
 
@@ -460,6 +520,21 @@ def test_a_thread_that_waits_gets_at_once_what_another_one_sends_to_its_own_peer
     thread.join()
     late = sorted(after - before for before, after in zip(sent, found, strict=True))
     assert late[10] < 0.02  # a slice of sleep is 50 ms
+
+
+def test_who_polls_does_not_take_away_what_wakes_the_progress_thread(group: Any) -> None:
+    a, b = group("fifo")
+    a._delay("m1", 0.005)
+    late = []
+    for _ in range(11):
+        time.sleep(0.005)  # it sleeps by now
+        began = time.monotonic()
+        a.send("m1", b"")
+        with pytest.raises(busq.Empty):
+            a.recv(timeout=0)
+        b.recv(timeout=5)
+        late.append(time.monotonic() - began)
+    assert sorted(late)[5] < 0.03  # a slice of sleep is 50 ms
 
 
 # ---- ends ----
@@ -575,6 +650,61 @@ def test_who_waits_for_a_killed_member_gets_what_there_is_and_then_its_name(
             (a if order == "mfss" else c).recv(timeout=5)
 
 
+@pytest.mark.parametrize("order", ["fifo-ack", "mfss", "cykas", "skeen", "sync"])
+def test_who_is_only_stopped_is_waited_for_though_another_one_has_left(order: str, make_bus: Bus, fork: Fork) -> None:
+    bus = make_bus(order=order, peers=3)
+    with bus.join("a") as a:
+        child = fork(join_and_wait, bus.name, "b")
+        wait_until(lambda: "b" in bus.peers())
+        with bus.join("c") as c:
+            a.send("c", b"before", timeout=5)
+            assert c.recv(timeout=5).data == b"before"
+        stop(child.pid)
+        try:
+            with contextlib.suppress(busq.Full):
+                a.send("b", b"first", timeout=0.1)
+            with pytest.raises(busq.Empty):
+                a.recv(timeout=0.6)
+        finally:
+            os.kill(child.pid, signal.SIGCONT)
+        a.send("b", b"second", timeout=5)
+        child.kill()
+
+
+@pytest.mark.parametrize("order", ["fifo-ack", "mfss", "skeen", "sync"])
+def test_an_answer_that_takes_long_is_waited_for_though_another_one_has_left(order: str, group: Any) -> None:
+    a, b, c = group(order, 3)
+    a.send("m2", b"before", timeout=5)
+    c.recv(timeout=5)
+    c.close()
+    b._delay("m0", 0.5)
+    a.send("m1", b"first", timeout=5)
+    with pytest.raises(busq.Empty):
+        a.recv(timeout=0.6)
+    assert b.recv(timeout=5).data == b"first"
+
+
+def send_a_cause_too_late(bus_name: str) -> None:
+    with busq.Bus.open(bus_name).join("b") as peer:
+        peer._delay("a", 60)
+        peer.send("a", b"cause", timeout=5)
+        peer.send("c", b"effect", timeout=5)
+        time.sleep(60)
+
+
+def test_a_message_whose_cause_died_with_its_sender_is_not_waited_for_for_ever(make_bus: Bus, fork: Fork) -> None:
+    bus = make_bus(order="causal-matrix", peers=3)
+    with bus.join("a") as a, bus.join("c") as c:
+        child = fork(send_a_cause_too_late, bus.name)
+        assert c.recv(timeout=5).data == b"effect"
+        c.send("a", b"effect of the effect", timeout=5)
+        wait_until(lambda: a.order_stats()["held_max"] == 1)
+        a.send("b", b"hello", timeout=5)  # a has heard of it
+        child.kill()
+        with pytest.raises(busq.PeerDead, match='"b"'):
+            a.recv(timeout=20)
+
+
 def test_what_the_dead_do_not_take_part_in_goes_on(make_bus: Bus, fork: Fork) -> None:
     bus = make_bus(order="skeen", peers=3)
     with bus.join("a") as a, bus.join("c") as c:
@@ -600,6 +730,15 @@ def test_a_process_that_ends_without_closing_lets_its_messages_go(make_bus: Bus)
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert [b.recv(timeout=5).data for _ in range(20)] == [b"%d" % number for number in range(20)]
+
+
+def test_daemon_threads_that_wait_are_silent_when_their_process_ends(make_bus: Bus) -> None:
+    bus = make_bus(order="fifo", peers=1)
+    done = fresh_python(
+        f"import busq, threading, time; a = busq.Bus.open({bus.name!r}).join('a')\n"
+        "threading.Thread(target=a.recv, daemon=True).start(); time.sleep(0.1)"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # ---- fork ----

@@ -240,7 +240,7 @@ def _draw(found: Any, paths: Sequence[str]) -> None:
 @sim.command(epilog=examples("busq sim fig4", "busq sim fig4 --seeds 3 --orders all --plot fig4.png --plot fig4.svg"))
 @click.option(
     "--processes",
-    type=Numbers(int, low=2, high=100_000),
+    type=Numbers(int, low=2, high=65_536),
     default="25,50,100,200,500",
     show_default=True,
     metavar="LIST",
@@ -351,7 +351,7 @@ def fig6(
 @SIZES
 @click.option(
     "--processes",
-    type=Numbers(int, low=2, high=100_000),
+    type=Numbers(int, low=2, high=65_536),
     default="25,50,100,200",
     show_default=True,
     metavar="LIST",

@@ -88,6 +88,7 @@ static void do_deliver(busq_live *live, busq_live_entry *entry)
   if (live->has_journal)
     journal_add(live, BUSQ_LIVE_DELIVERED, entry, busq_message_origin(entry->name));
   live->facts.delivered++;
+  busq_link_settle(live, busq_message_origin(entry->name), entry->payload_bytes);
   if (live->is_lingering) {
     busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
     busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME);
@@ -111,6 +112,7 @@ static void do_drop(busq_live *live, busq_live_entry *entry)
     live->facts.dropped_late++;
     busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
   }
+  busq_link_settle(live, busq_message_origin(entry->name), entry->payload_bytes);
   busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME | BUSQ_KEPT_PASSING);
 }
 
@@ -194,7 +196,7 @@ static bool step_receive(busq_live *live, const busq_wire_packet *packet, uint32
     return false;
   if (result)
     live->failure = BUSQ_CORRUPT;
-  const bool was_passing = packet->message && live->order->clock == BUSQ_CLOCK_NONE;
+  const bool was_passing = packet->message && !(live->order->traits & BUSQ_ORDER_WHOLE_GROUP);
   entry = was_passing ? busq_table_find(&live->messages, packet->message) : NULL;
   if (entry && (entry->kept & BUSQ_KEPT_PASSING))
     busq_table_drop(&live->messages, entry, BUSQ_KEPT_PASSING);
@@ -326,9 +328,11 @@ static void accept(busq_live *live, const busq_message *message)
     return;
   }
   memcpy(&packet, message->data, sizeof packet);
-  if (packet.kind == BUSQ_WIRE_WAKE && from == live->self)
+  if (packet.kind == BUSQ_WIRE_WAKE && from == live->self) {
+    live->took_wake = true;
     return;
-  if (packet.kind == BUSQ_WIRE_CREDIT) {
+  }
+  if (packet.kind == BUSQ_WIRE_CREDIT || packet.kind == BUSQ_WIRE_SETTLED) {
     busq_link_credit(live, from, &packet);
     return;
   }
@@ -391,6 +395,7 @@ bool busq_engine_turn(busq_live *live)
     busq_link_announce(live, &live->moved);
   }
   busq_engine_settle_event(live);
+  busq_link_pass_wake(live);
   return has_more;
 }
 
@@ -401,9 +406,8 @@ bool busq_engine_has_room(const busq_live *live, const uint32_t *destinations, u
   const uint32_t n_messages = live->order->traits & BUSQ_ORDER_POINT_TO_POINT ? n_destinations : 1;
   if (live->early_first || live->n_undone + n_messages > live->waiting_max)
     return false;
-  for (uint32_t i = 0; i < n_destinations; i++)
-    if (!busq_link_may_send(live, destinations[i]))
-      return false;
+  if (!busq_link_may_send(live, destinations, n_destinations))
+    return false;
   /* Nor may packets pile up here for one who does not take them from its mailbox, destination or not. */
   return live->n_outboxes == 0 || live->n_pending < live->capacity;
 }
@@ -438,8 +442,7 @@ static int submit(busq_live *live, const uint32_t *destinations, uint32_t n_dest
     return busq_error(BUSQ_NO_SPACE, "no memory for a message of %zu bytes", size_bytes);
   busq_table_add(&live->messages, entry);
   live->n_undone++;
-  for (uint32_t i = 0; i < n_destinations; i++)
-    busq_link_owe(live, destinations[i], size_bytes);
+  busq_link_owe(live, destinations, n_destinations, size_bytes);
   if (live->early_first || !step_submit(live, entry)) {
     entry->next = NULL;
     if (live->early_first)

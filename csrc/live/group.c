@@ -7,6 +7,9 @@
 /* For so long nothing has come since somebody was found gone: what survivors had on its way is here. */
 #define QUIET_NS UINT64_C(200000000)
 #define LOOK_NS UINT64_C(50000000)
+#define FRESH_NS (2 * QUIET_NS)
+/* The same where no message that is here has to do with the gone: whom we wait for may wait for them, or only take long. */
+#define CHAIN_NS UINT64_C(5000000000)
 enum { NOBODY = UINT32_MAX };
 
 bool busq_group_find(busq_live *live, uint32_t process)
@@ -156,19 +159,62 @@ int busq_group_check_send(busq_live *live)
   return process == NOBODY ? BUSQ_OK : busq_group_dead(live, process);
 }
 
+/* Whether somebody who lives has still to take what came for it: it is stopped, or slow, and perhaps what we wait for comes from
+ * it.  Who has unread packets whenever it is looked at may only be busy: it is not behind once it has taken those that were there
+ * before. */
+static bool is_anybody_behind(busq_live *live, uint64_t now_ns)
+{
+  const bool is_fresh = now_ns - live->compared_ns < FRESH_NS;
+  bool is_behind = false;
+  for (uint32_t process = 0; process < live->n; process++) {
+    busq_peer_facts facts;
+    busq_member *member = &live->members[process];
+    if (process == live->self || busq_bus_examine_peer(live->bus, process, &facts) != BUSQ_OK || !facts.is_alive)
+      continue;
+    is_behind |= facts.depth && !(is_fresh && facts.received >= member->to_take);
+    if (!is_fresh)
+      member->to_take = facts.received + facts.depth;
+  }
+  if (!is_fresh)
+    live->compared_ns = now_ns;
+  return is_behind;
+}
+
+/* Somebody who is gone and takes part in a message that is stuck here. */
+static uint32_t culprit(const busq_live *live)
+{
+  for (uint32_t i = 0; i < live->messages.n_chains; i++) {
+    for (busq_live_entry *entry = live->messages.chains[i]; entry; entry = entry->next_in_chain) {
+      if (live->members[busq_message_origin(entry->name)].state == BUSQ_MEMBER_GONE)
+        return busq_message_origin(entry->name);
+      for (uint32_t k = 0; k < entry->n_destinations; k++)
+        if (live->members[busq_entry_destinations(entry)[k]].state == BUSQ_MEMBER_GONE)
+          return busq_entry_destinations(entry)[k];
+    }
+  }
+  return NOBODY;
+}
+
 int busq_group_check_wait(busq_live *live, bool is_receiving)
 {
   busq_order_gauge gauge;
-  if (!live->n_gone || busq_time_now_ns() - live->moved_ns < QUIET_NS)
+  const uint64_t now_ns = busq_time_now_ns();
+  if (!live->n_gone || now_ns - live->moved_ns < QUIET_NS)
     return BUSQ_OK;
-  const uint32_t process = missing(live);
+  uint32_t process = missing(live);
   if (process != NOBODY)
     return busq_group_dead(live, process);
   live->order->gauge(live->state, &gauge);
-  if (gauge.held)
-    return busq_group_dead(live, live->last_gone);
   /* What is stuck on its way out does not keep others from sending to us: said once, and then waited on. */
-  if (is_receiving && live->n_told == live->n_gone)
+  const bool has_told = is_receiving && live->n_told == live->n_gone;
+  if (!gauge.held && (has_told || !(gauge.waiting || live->n_undone)))
     return BUSQ_OK;
-  return gauge.waiting || live->n_undone ? busq_group_dead(live, live->last_gone) : BUSQ_OK;
+  if (live->n_due || live->n_outboxes || is_anybody_behind(live, now_ns)) {
+    live->moved_ns = now_ns;
+    return BUSQ_OK;
+  }
+  process = culprit(live);
+  if (process == NOBODY && now_ns - live->moved_ns < CHAIN_NS)
+    return BUSQ_OK;
+  return busq_group_dead(live, process == NOBODY ? live->last_gone : process);
 }

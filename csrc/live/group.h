@@ -5,7 +5,8 @@
  * Who belongs to the group.
  *
  * Guarantee: a member keeps its number for ever, and nobody else ever gets it.  That somebody is gone is what the kernel says,
- * never a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone can't send any more.
+ * never a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone can't send any more, and never
+ * while a member that lives, though it may be stopped, has packets that it has not taken from its mailbox.
  *
  * Mechanism: slots of the bus are looked at until their member is known, and from then on only to see whether it still
  * lives: before each send to it, as bus1 does (shm/life.h), and every 50 ms while somebody waits.
@@ -27,7 +28,8 @@ void busq_group_glance(busq_live *live, uint32_t process);
 void busq_group_look(busq_live *live);
 /* BUSQ_PEER_DEAD with a text where nothing can be sent any more, because somebody is gone whom the order can't do without. */
 int busq_group_check_send(busq_live *live);
-/* The same where what is waited for will not come: somebody is gone, and nothing has moved since for a while. */
+/* The same where what is waited for will not come: somebody is gone, nothing has moved since for a while, and nobody who lives
+ * has anything left to answer. */
 int busq_group_check_wait(busq_live *live, bool is_receiving);
 int busq_group_dead(const busq_live *live, uint32_t process);
 

@@ -16,7 +16,7 @@ static void count_sent(busq_live *live, uint16_t kind, size_t bytes)
   if (kind < BUSQ_LIVE_KINDS_MAX)
     live->facts.sent[kind]++;
   else
-    live->facts.credits_sent += kind == BUSQ_WIRE_CREDIT;
+    live->facts.credits_sent += kind == BUSQ_WIRE_CREDIT || kind == BUSQ_WIRE_SETTLED;
 }
 
 /* False where the mailbox is full. */
@@ -229,9 +229,19 @@ void busq_link_nudge(busq_live *live, uint64_t due_ns)
   if (!live->n_asleep || due_ns >= live->sleeps_until_ns || live->failure)
     return;
   const busq_wire_packet wake = {.kind = BUSQ_WIRE_WAKE};
-  /* Once is enough; and where the mailbox is full, whoever sleeps there has been woken. */
-  live->sleeps_until_ns = due_ns;
-  (void)busq_peer_send(live->port, &live->members[live->self].target, 1, &wake, sizeof wake, 0);
+  /* Once is enough.  Where there is no room for it, the next one tries again. */
+  if (busq_peer_send(live->port, &live->members[live->self].target, 1, &wake, sizeof wake, 0) == BUSQ_OK)
+    live->sleeps_until_ns = due_ns;
+}
+
+/* Who polls, or waits to send, may be faster than the one who sleeps, and does not do all that one was to do. */
+void busq_link_pass_wake(busq_live *live)
+{
+  if (!live->took_wake)
+    return;
+  live->took_wake = false;
+  live->sleeps_until_ns = UINT64_MAX;
+  busq_link_nudge(live, 0);
 }
 
 void busq_link_announce(busq_live *live, pthread_cond_t *condition)
@@ -243,15 +253,43 @@ void busq_link_announce(busq_live *live, pthread_cond_t *condition)
 
 /* ---- credits ---- */
 
-bool busq_link_may_send(const busq_live *live, uint32_t to)
+/* Members, numbered from 0, whose order holds every message, whoever it is for. */
+static uint32_t n_holders(const busq_live *live)
+{
+  return live->order->traits & BUSQ_ORDER_WHOLE_GROUP ? live->n : 0;
+}
+
+static bool has_credit(const busq_live *live, uint32_t to)
 {
   return live->links[to].owed < live->capacity && live->links[to].owed_bytes < live->credit_bytes;
 }
 
-void busq_link_owe(busq_live *live, uint32_t to, uint64_t bytes)
+static bool has_place(const busq_live *live, uint32_t to)
 {
-  live->links[to].owed++;
-  live->links[to].owed_bytes += bytes;
+  return live->links[to].held < live->capacity && live->links[to].held_bytes < live->credit_bytes;
+}
+
+bool busq_link_may_send(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+{
+  for (uint32_t i = 0; i < n_destinations; i++)
+    if (!has_credit(live, destinations[i]))
+      return false;
+  for (uint32_t to = 0; to < n_holders(live); to++)
+    if (!has_place(live, to))
+      return false;
+  return true;
+}
+
+void busq_link_owe(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, uint64_t bytes)
+{
+  for (uint32_t i = 0; i < n_destinations; i++) {
+    live->links[destinations[i]].owed++;
+    live->links[destinations[i]].owed_bytes += bytes;
+  }
+  for (uint32_t to = 0; to < n_holders(live); to++) {
+    live->links[to].held += to != live->self;
+    live->links[to].held_bytes += to != live->self ? bytes : 0;
+  }
 }
 
 static void forgive(busq_live *live, uint32_t to, uint64_t copies, uint64_t bytes)
@@ -266,9 +304,14 @@ static void tell(busq_live *live, uint32_t origin)
 {
   busq_live_link *link = &live->links[origin];
   const busq_wire_packet credit = {.kind = BUSQ_WIRE_CREDIT, .stamp = link->taken_bytes, .note = (uint32_t)link->taken};
-  link->taken = link->taken_bytes = 0;
+  const busq_wire_packet settled = {
+      .kind = BUSQ_WIRE_SETTLED, .stamp = link->settled_bytes, .note = (uint32_t)link->settled};
+  link->taken = link->taken_bytes = link->settled = link->settled_bytes = 0;
   link->is_wanted = false;
-  leave(live, origin, credit, NULL, NULL);
+  if (settled.note)
+    leave(live, origin, settled, NULL, NULL);
+  if (credit.note)
+    leave(live, origin, credit, NULL, NULL);
 }
 
 void busq_link_take(busq_live *live, uint32_t origin, uint64_t bytes)
@@ -284,21 +327,39 @@ void busq_link_take(busq_live *live, uint32_t origin, uint64_t bytes)
     tell(live, origin);
 }
 
-void busq_link_ask(busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+void busq_link_settle(busq_live *live, uint32_t origin, uint64_t bytes)
+{
+  busq_live_link *link = &live->links[origin];
+  if (!n_holders(live) || origin == live->self)
+    return;
+  link->settled++;
+  link->settled_bytes += bytes;
+  if (link->is_wanted || link->settled * 2 >= live->capacity || link->settled_bytes * 2 >= live->credit_bytes)
+    tell(live, origin);
+}
+
+static void ask(busq_live *live, uint32_t to)
 {
   const busq_wire_packet want = {.kind = BUSQ_WIRE_WANT};
-  for (uint32_t i = 0; i < n_destinations; i++) {
-    const uint32_t to = destinations[i];
-    if (busq_link_may_send(live, to) || to == live->self || live->links[to].has_asked)
-      continue;
-    live->links[to].has_asked = true;
-    leave(live, to, want, NULL, NULL);
-  }
+  if (to == live->self || live->links[to].has_asked)
+    return;
+  live->links[to].has_asked = true;
+  leave(live, to, want, NULL, NULL);
+}
+
+void busq_link_ask(busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+{
+  for (uint32_t i = 0; i < n_destinations; i++)
+    if (!has_credit(live, destinations[i]))
+      ask(live, destinations[i]);
+  for (uint32_t to = 0; to < n_holders(live); to++)
+    if (!has_place(live, to))
+      ask(live, to);
 }
 
 void busq_link_want(busq_live *live, uint32_t from)
 {
-  if (live->links[from].taken)
+  if (live->links[from].taken || live->links[from].settled)
     tell(live, from);
   else
     live->links[from].is_wanted = true;
@@ -307,8 +368,15 @@ void busq_link_want(busq_live *live, uint32_t from)
 void busq_link_credit(busq_live *live, uint32_t from, const busq_wire_packet *packet)
 {
   live->facts.credits_received++;
-  live->links[from].has_asked = false;
-  forgive(live, from, packet->note, packet->stamp);
+  busq_live_link *link = &live->links[from];
+  link->has_asked = false;
+  if (packet->kind == BUSQ_WIRE_CREDIT) {
+    forgive(live, from, packet->note, packet->stamp);
+    return;
+  }
+  link->held -= packet->note < link->held ? packet->note : link->held;
+  link->held_bytes -= packet->stamp < link->held_bytes ? packet->stamp : link->held_bytes;
+  busq_link_announce(live, &live->moved);
 }
 
 void busq_link_deinit(busq_live *live)

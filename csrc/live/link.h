@@ -13,7 +13,8 @@
  *
  * Credits bound what a receiver must keep: a sender counts the copies, and their bytes, at each destination that the application
  * there has not taken.  A receiver tells in batches: by the time the sender may send no more, and everything was taken, at
- * least one batch is full.  Who has waited for longer than a moment asks, and is told of the next copy that is taken.
+ * least one batch is full.  Who has waited for longer than a moment asks, and is told of the next copy that is taken.  Where the
+ * order needs the whole group, it holds every message at every member: so many it may hold there, too, before it lets go of them.
  *
  * Not given: order between links.
  *
@@ -30,14 +31,18 @@ uint32_t busq_link_work(busq_live *live);
 uint64_t busq_link_idle_ns(const busq_live *live);
 /* Wakes whoever waits in the mailbox, unless it will come back before that time by itself. */
 void busq_link_nudge(busq_live *live, uint64_t due_ns);
+/* Wakes also the others who sleep, where the packet that was to wake them was taken. */
+void busq_link_pass_wake(busq_live *live);
 /* Tells those who wait on the condition, and the one who waits in the mailbox instead. */
 void busq_link_announce(busq_live *live, pthread_cond_t *condition);
 
-bool busq_link_may_send(const busq_live *live, uint32_t to);
-void busq_link_owe(busq_live *live, uint32_t to, uint64_t bytes);
+bool busq_link_may_send(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations);
+void busq_link_owe(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, uint64_t bytes);
 /* The application has taken, or will never get, a copy of that origin's. */
 void busq_link_take(busq_live *live, uint32_t origin, uint64_t bytes);
-/* Asks those destinations where nothing more may be sent. */
+/* The order holds a message of that origin's no longer. */
+void busq_link_settle(busq_live *live, uint32_t origin, uint64_t bytes);
+/* Asks those who keep it from being sent to these. */
 void busq_link_ask(busq_live *live, const uint32_t *destinations, uint32_t n_destinations);
 void busq_link_want(busq_live *live, uint32_t from);
 void busq_link_credit(busq_live *live, uint32_t from, const busq_wire_packet *packet);

@@ -37,6 +37,7 @@ typedef struct {
   uint32_t incarnation;
   uint64_t target; /* what busq_peer_send takes */
   uint64_t glanced_ns; /* when its life was last looked at before a send, by the tick */
+  uint64_t to_take;    /* so many packets had come for it at compared_ns */
   uint32_t name_bytes;
   char name[256];
 } busq_member;
@@ -68,6 +69,10 @@ typedef struct {
   uint64_t owed_bytes;
   uint64_t taken; /* copies of its that our application has taken and that it does not know of */
   uint64_t taken_bytes;
+  uint64_t held;    /* whole groups: messages of ours that the order there has neither delivered nor dropped */
+  uint64_t held_bytes;
+  uint64_t settled; /* messages of its that ours has, and that it does not know of */
+  uint64_t settled_bytes;
   bool has_asked; /* that it tells us; until it does */
   bool is_wanted; /* it has asked us */
 } busq_live_link;
@@ -135,7 +140,8 @@ struct busq_live {
   uint64_t due_sequence;
   uint64_t shuffle_state;
   uint64_t shuffle_ns;
-  uint64_t moved_ns; /* when the last packet came, or somebody was found gone */
+  uint64_t moved_ns; /* when the last packet came, or somebody was found gone, or something may still come */
+  uint64_t compared_ns;
   uint64_t looked_ns; /* when the lives of the others were last looked at */
   uint64_t retry_ns;
   uint64_t tick_ns; /* of the last send, and how many lives were looked at since */
@@ -155,6 +161,7 @@ struct busq_live {
   bool is_parked;
   bool is_parked_for_good; /* until somebody stops driving */
   uint64_t sleeps_until_ns;
+  bool took_wake; /* meant, perhaps, for somebody who still sleeps */
   uint64_t left_ns; /* when the last driver left */
 
   busq_order_effect effects[BUSQ_LIVE_EFFECTS];

@@ -20,7 +20,7 @@
 enum {
   BUSQ_KEPT_OWN = 1,     /* at its origin, until BUSQ_DO_DONE */
   BUSQ_KEPT_FOR_ME = 2,  /* until BUSQ_DO_DELIVER or BUSQ_DO_DROP */
-  BUSQ_KEPT_PASSING = 4, /* while the packet with its payload is received */
+  BUSQ_KEPT_PASSING = 4, /* while the packet with its payload is received; in a WHOLE_GROUP until BUSQ_DO_DROP */
   BUSQ_KEPT_MINE = 8     /* remark, no reason: this process is one of its destinations */
 };
 

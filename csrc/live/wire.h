@@ -33,6 +33,7 @@ _Static_assert(sizeof(busq_wire_header) == 32, "what follows is aligned to eight
 /* The driver's own kinds, which no order sees. */
 enum {
   BUSQ_WIRE_WANT = 0xfffd,   /* tell me at once what was taken, I am waiting for it */
+  BUSQ_WIRE_SETTLED = 0xfffc, /* the order holds `note` messages of yours less, with `stamp` bytes */
   BUSQ_WIRE_CREDIT = 0xfffe, /* the application has taken messages of yours: `note` of them, with `stamp` bytes */
   BUSQ_WIRE_WAKE = 0xffff    /* to oneself: there is something to do earlier than you think */
 };

@@ -113,11 +113,8 @@ static void replace_block(bus1_state *self, uint64_t message, uint32_t from, uin
   uint32_t place = 0;
   while (place < queue->count && !is_block_of(busq_holdback_at(queue, place), message, from))
     place++;
-  if (place == queue->count)
-    return;
-  busq_held_entry entry = busq_holdback_remove(queue, place);
-  entry.key = 2 * timestamp;
-  busq_holdback_insert(queue, entry);
+  if (place < queue->count)
+    busq_holdback_rekey(queue, place, 2 * timestamp);
 }
 
 static void finish(bus1_state *self, uint64_t message, busq_order_effects *effects)

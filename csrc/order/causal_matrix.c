@@ -27,7 +27,7 @@ enum { DATA };
 static const busq_order_kind kinds[] = {{"data", true}};
 
 /* Behind it: the hold-back buffer, keyed by (sender, how many of its messages for us there are up to this one), with a place to spare
- * for what nothing blocks, since others may wait for it.
+ * for what nothing blocks.
  * Invariant: M[k][self] is the number of messages of k that were delivered here. */
 typedef struct {
   busq_order_group group;
@@ -103,18 +103,13 @@ static void submit(matrix_state *self, const busq_order_event *event, busq_order
 static int receive(matrix_state *self, const busq_order_event *event)
 {
   const busq_order_packet *packet = &event->packet;
-  busq_holdback *held = held_of(self);
   const uint32_t number = event->world->row(event->world, packet->message, packet->from)[self->group.self];
   if (number <= row_of(self, packet->from)[self->group.self])
     return BUSQ_CORRUPT;
   const matrix_context context = {self, event->world};
-  busq_held_entry entry = {.message = packet->message, .from = packet->from};
-  entry.key = (uint64_t)packet->from << 32 | number;
-  entry.note = blocker(&context, &entry) + 1;
-  if (held->count >= self->group.held_max && entry.note)
-    return BUSQ_FULL;
-  busq_holdback_insert(held, entry);
-  return BUSQ_OK;
+  const uint64_t key = (uint64_t)packet->from << 32 | number;
+  const busq_held_entry entry = {.key = key, .message = packet->message, .from = packet->from};
+  return busq_causal_hold(held_of(self), entry, blocker, &context) ? BUSQ_OK : BUSQ_FULL;
 }
 
 static void merge(matrix_state *self, const busq_order_world *world, uint64_t message)

@@ -20,8 +20,7 @@ enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
 
-/* Behind it: the hold-back buffer, keyed by (sender, its number), with a place to spare for what nothing blocks, since others may wait
- * for it. */
+/* Behind it: the hold-back buffer, keyed by (sender, its number), with a place to spare for what nothing blocks. */
 typedef struct {
   busq_order_group group;
   uint32_t clock[]; /* n: broadcasts of each process that were delivered here, or sent */
@@ -82,18 +81,13 @@ static void submit(vector_state *self, const busq_order_event *event, busq_order
 static int receive(vector_state *self, const busq_order_event *event)
 {
   const busq_order_packet *packet = &event->packet;
-  busq_holdback *held = held_of(self);
   const vector_context context = {self, event->world};
   const uint64_t number = event->world->vector(event->world, packet->message)[packet->from];
   if (number <= self->clock[packet->from])
     return BUSQ_CORRUPT;
-  busq_held_entry entry = {.message = packet->message, .from = packet->from};
-  entry.key = (uint64_t)packet->from << 33 | number << 1 | event->is_for_me;
-  entry.note = blocker(&context, &entry) + 1;
-  if (held->count >= self->group.held_max && entry.note)
-    return BUSQ_FULL;
-  busq_holdback_insert(held, entry);
-  return BUSQ_OK;
+  const uint64_t key = (uint64_t)packet->from << 33 | number << 1 | event->is_for_me;
+  const busq_held_entry entry = {.key = key, .message = packet->message, .from = packet->from};
+  return busq_causal_hold(held_of(self), entry, blocker, &context) ? BUSQ_OK : BUSQ_FULL;
 }
 
 static void pump(vector_state *self, const busq_order_world *world, busq_order_effects *effects)

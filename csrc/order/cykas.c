@@ -35,8 +35,7 @@
  *
  * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager message.
  */
-#include "order/order.h"
-#include "queue/outbox.h"
+#include "order/point_to_point.h"
 
 enum { NORMAL, EAGER, ACK, YCT };
 
@@ -117,18 +116,6 @@ static void tell(cykas_state *self, busq_order_effects *effects)
   }
 }
 
-static int submit(cykas_state *self, const busq_order_event *event, busq_order_effects *effects)
-{
-  if (event->is_for_me) {
-    busq_do_deliver_own(effects, event->packet.message);
-    return BUSQ_OK;
-  }
-  if (busq_outbox_is_full(&self->ring))
-    return BUSQ_FULL;
-  busq_outbox_push(&self->ring, (busq_outbox_entry){.message = event->packet.message, .to = event->to});
-  return BUSQ_OK;
-}
-
 static int receive_ack(cykas_state *self, uint32_t from)
 {
   busq_outbox_entry *entry = unacked_to(self, from);
@@ -152,8 +139,7 @@ static int receive(cykas_state *self, const busq_order_packet *packet, busq_orde
     self->mode++;
     self->secret_from = self->may_tell ? packet->from : 0;
   }
-  busq_do_deliver(effects, packet->message);
-  busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+  busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
   return BUSQ_OK;
 }
 
@@ -162,7 +148,7 @@ static int cykas_step(void *state, const busq_order_event *event, busq_order_eff
   cykas_state *self = state;
   int result = BUSQ_OK;
   if (event->kind == BUSQ_ON_SUBMIT)
-    result = submit(self, event, effects);
+    result = busq_point_to_point_submit(&self->ring, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE)
     result = receive(self, &event->packet, effects);
   if (result == BUSQ_OK)

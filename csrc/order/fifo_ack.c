@@ -65,8 +65,7 @@ static int submit(ack_state *self, const busq_order_event *event, busq_order_eff
 static int receive(ack_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   if (packet->kind == DATA) {
-    busq_do_deliver(effects, packet->message);
-    busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+    busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
     return BUSQ_OK;
   }
   const uint32_t place = busq_holdback_place(&self->mine, packet->from, 0);

@@ -17,8 +17,7 @@
  *
  * Packets: 2 per message.
  */
-#include "order/order.h"
-#include "queue/outbox.h"
+#include "order/point_to_point.h"
 
 enum { DATA, ACK };
 
@@ -53,23 +52,10 @@ static void pump(mfss_state *self, busq_order_effects *effects)
   busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = DATA});
 }
 
-static int submit(mfss_state *self, const busq_order_event *event, busq_order_effects *effects)
-{
-  if (event->is_for_me) {
-    busq_do_deliver_own(effects, event->packet.message);
-    return BUSQ_OK;
-  }
-  if (busq_outbox_is_full(&self->outbox))
-    return BUSQ_FULL;
-  busq_outbox_push(&self->outbox, (busq_outbox_entry){.message = event->packet.message, .to = event->to});
-  return BUSQ_OK;
-}
-
 static int receive(mfss_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   if (packet->kind == DATA) {
-    busq_do_deliver(effects, packet->message);
-    busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
+    busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
     return BUSQ_OK;
   }
   if (!self->is_unacked || busq_outbox_at(&self->outbox, 0)->to != packet->from)
@@ -84,7 +70,7 @@ static int mfss_step(void *state, const busq_order_event *event, busq_order_effe
   mfss_state *self = state;
   int result = BUSQ_OK;
   if (event->kind == BUSQ_ON_SUBMIT)
-    result = submit(self, event, effects);
+    result = busq_point_to_point_submit(&self->outbox, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE)
     result = receive(self, &event->packet, effects);
   if (result == BUSQ_OK)

@@ -251,6 +251,14 @@ static inline void busq_do_alarm(busq_order_effects *effects, uint64_t delay_ns)
   busq_effects_add(effects, BUSQ_DO_ALARM, 0)->packet.stamp = delay_ns;
 }
 
+/* Delivers, and tells `from`, who sent the message, with a packet of the kind `ack_kind`. */
+static inline void busq_do_deliver_and_ack(busq_order_effects *effects, uint64_t message, uint32_t from,
+                                           uint32_t ack_kind)
+{
+  busq_do_deliver(effects, message);
+  busq_do_send(effects, from, (busq_order_packet){.message = message, .kind = ack_kind});
+}
+
 /* A message to oneself alone, where the order's promise asks for nothing more than to deliver it at once. */
 static inline void busq_do_deliver_own(busq_order_effects *effects, uint64_t message)
 {

@@ -108,10 +108,8 @@ static void settle(skeen_state *self, uint64_t message, uint32_t from, uint64_t 
     place++;
   if (place == queue->count)
     return;
-  busq_held_entry entry = busq_holdback_remove(queue, place);
-  entry.key = timestamp;
-  entry.note = SETTLED;
-  busq_holdback_insert(queue, entry);
+  busq_holdback_at(queue, place)->note = SETTLED;
+  busq_holdback_rekey(queue, place, timestamp);
 }
 
 static void advance(skeen_state *self, busq_order_effects *effects)

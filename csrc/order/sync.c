@@ -31,8 +31,7 @@
  *
  * Not given: concurrency.  REQUEST and PERMIT carry no message: the message is sent with its DATA, and not before.
  */
-#include "order/order.h"
-#include "queue/outbox.h"
+#include "order/point_to_point.h"
 
 enum { DATA, ACK, REQUEST, PERMIT };
 enum { OWN = 4 };                      /* in the line: one's own first message */
@@ -111,8 +110,7 @@ static void serve(sync_state *self, const busq_outbox_entry *waiting, busq_order
 {
   switch (waiting->note) {
   case DATA:
-    busq_do_deliver(effects, waiting->message);
-    send(ACK, waiting->to, waiting->message, effects);
+    busq_do_deliver_and_ack(effects, waiting->message, waiting->to, ACK);
     break;
   case REQUEST:
     send(PERMIT, waiting->to, 0, effects);
@@ -140,16 +138,11 @@ static void serve_line(sync_state *self, busq_order_effects *effects)
 static int submit(sync_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   busq_outbox *mine = mine_of(self);
-  if (event->is_for_me) {
-    busq_do_deliver_own(effects, event->packet.message);
-    return BUSQ_OK;
-  }
-  if (busq_outbox_is_full(mine))
-    return BUSQ_FULL;
-  busq_outbox_push(mine, (busq_outbox_entry){.message = event->packet.message, .to = event->to});
-  if (mine->count == 1)
+  const bool was_empty = mine->count == 0;
+  const int result = busq_point_to_point_submit(mine, event, effects);
+  if (was_empty && mine->count)
     start_head(self, effects);
-  return BUSQ_OK;
+  return result;
 }
 
 static void receive_ack(sync_state *self, const busq_order_packet *packet, busq_order_effects *effects)
@@ -183,8 +176,7 @@ static void receive(sync_state *self, const busq_order_packet *packet, busq_orde
   }
   if (packet->kind == DATA && self->passive_for == packet->from + 1) {
     self->passive_for = NOBODY;
-    busq_do_deliver(effects, packet->message);
-    send(ACK, packet->from, packet->message, effects);
+    busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
     return;
   }
   if (!waits_in_line(line, packet->from))

@@ -51,8 +51,7 @@ static void serve_line(sync_naive_state *self, busq_order_effects *effects)
   busq_outbox *line = line_of(self);
   while (!self->awaited && line->count && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(line);
-    busq_do_deliver(effects, first.message);
-    busq_do_send(effects, first.to, (busq_order_packet){.message = first.message, .kind = ACK});
+    busq_do_deliver_and_ack(effects, first.message, first.to, ACK);
   }
 }
 

@@ -8,7 +8,8 @@
  *
  * Mechanism: a message may be delivered when no process blocks it: when enough messages of every process have been delivered here.
  * What was delivered only grows, so a message whose first blocker is process k can't become deliverable before something
- * of k is delivered; its entry's note is k + 1.  A message that nothing blocks has the note 0, and stays ready.
+ * of k is delivered; its entry's note is k + 1.  A message that nothing blocks has the note 0, and stays ready.  The last
+ * place of the buffer is kept for such a message, since others may wait for it.
  *
  * Not given: which process blocks a message.  That is the order's own rule.
  */
@@ -18,6 +19,17 @@
 
 /* Says who blocks this entry now, the rule of the order; `context` is what the rule needs to know. */
 typedef uint32_t busq_causal_rule(const void *context, const busq_held_entry *entry);
+
+/* Takes a message in; false where it is blocked and there is no room for that. */
+static inline bool busq_causal_hold(busq_holdback *held, busq_held_entry entry, busq_causal_rule *rule,
+                                    const void *context)
+{
+  entry.note = rule(context, &entry) + 1;
+  if (entry.note && held->count + 1 >= held->max)
+    return false;
+  busq_holdback_insert(held, entry);
+  return true;
+}
 
 /* The place of the first entry that nothing blocks, or held->count. */
 static inline uint32_t busq_causal_ready(const busq_holdback *held)

@@ -117,6 +117,14 @@ static inline busq_held_entry busq_holdback_remove(busq_holdback *held, uint32_t
   return entry;
 }
 
+/* Moves an entry to where it belongs under its new key. */
+static inline void busq_holdback_rekey(busq_holdback *held, uint32_t place, uint64_t key)
+{
+  busq_held_entry entry = busq_holdback_remove(held, place);
+  entry.key = key;
+  busq_holdback_insert(held, entry);
+}
+
 /* The place of the entry with this key and message, or held->count where there is none. */
 static inline uint32_t busq_holdback_find(const busq_holdback *held, uint64_t key, uint64_t message)
 {

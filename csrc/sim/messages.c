@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/messages.h"
 #include "base/error.h"
+#include "base/reserve.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,26 +14,6 @@ static int out_of_memory(const busq_messages *store)
 {
   return busq_error(BUSQ_NO_SPACE, "no memory for the messages of %u processes: use fewer processes or messages",
                     store->n_processes);
-}
-
-/* ---- growing ---- */
-
-/* Makes room for at least `wanted` items; false where memory ran out, and nothing has changed then. */
-static bool reserve(void *itemsp, uint32_t *capacity, uint64_t wanted, size_t item_bytes)
-{
-  uint64_t grown = *capacity ? *capacity : 8;
-  void *items;
-  if (wanted <= *capacity)
-    return true;
-  while (grown < wanted)
-    grown *= 2;
-  memcpy(&items, itemsp, sizeof items);
-  items = grown < UINT32_MAX ? realloc(items, grown * item_bytes) : NULL;
-  if (!items)
-    return false;
-  memcpy(itemsp, &items, sizeof items);
-  *capacity = (uint32_t)grown;
-  return true;
 }
 
 /* ---- blocks of n words ---- */
@@ -217,7 +198,7 @@ int busq_messages_add(busq_messages *store, uint32_t origin, const uint32_t *des
   busq_messages_of_origin *of = &store->origins[origin];
   busq_message_facts facts = {
       .n_destinations = n_destinations, .uses = n_destinations + 1, .clock = BUSQ_MESSAGES_NO_CLOCK};
-  if (!reserve(&of->facts, &of->capacity, (uint64_t)of->n + 1, sizeof *of->facts))
+  if (!busq_reserve(&of->facts, &of->capacity, (uint64_t)of->n + 1, sizeof *of->facts))
     return out_of_memory(store);
   if (n_destinations == 1)
     facts.destinations.only = destinations[0];
@@ -230,6 +211,25 @@ int busq_messages_add(busq_messages *store, uint32_t origin, const uint32_t *des
   return BUSQ_OK;
 }
 
+void busq_messages_address(const busq_messages *store, uint32_t *room, busq_order_event *event)
+{
+  const uint64_t message = event->packet.message;
+  const uint32_t origin = busq_message_origin(message);
+  const busq_message_facts *facts = busq_messages_find(store, message);
+  const uint32_t *destinations = busq_messages_destinations(store, message, facts);
+  event->to = destinations[0];
+  event->others = destinations;
+  event->n_others = facts->n_destinations;
+  event->is_for_me = busq_messages_is_for(store, message, origin);
+  if (!event->is_for_me)
+    return;
+  event->others = room;
+  for (uint32_t place = 0; place < facts->n_destinations; place++)
+    if (destinations[place] != origin)
+      *room++ = destinations[place];
+  event->n_others--;
+}
+
 /* The sender's own row is new; all others came with messages, and were kept when they were sent. */
 static bool keep_own_row(busq_messages *store, uint32_t origin, const uint32_t *clock)
 {
@@ -237,7 +237,7 @@ static bool keep_own_row(busq_messages *store, uint32_t origin, const uint32_t *
   const uint32_t version = clock[origin];
   if (version <= rows->n)
     return true;
-  if (!reserve(&rows->blocks, &rows->capacity, version, sizeof *rows->blocks))
+  if (!busq_reserve(&rows->blocks, &rows->capacity, version, sizeof *rows->blocks))
     return false;
   const uint32_t *row = clock + (size_t)store->n_processes * (1 + (size_t)origin);
   const uint32_t block = take_block(store, &store->row_blocks, row);

@@ -81,6 +81,9 @@ void busq_messages_deinit(busq_messages *store);
  */
 int busq_messages_add(busq_messages *store, uint32_t origin, const uint32_t *destinations, uint32_t n_destinations,
                       uint64_t *messagep);
+/* Fills in who gets the message that its origin submits: to, others, n_others, is_for_me.  The list of others is valid until the
+ * next message is added, and as long as `room`, with places for n - 1 processes, is not used otherwise. */
+void busq_messages_address(const busq_messages *store, uint32_t *room, busq_order_event *event);
 /* What BUSQ_DO_SENT says: keeps a copy of the clock, which may be NULL.  BUSQ_OK or BUSQ_NO_SPACE. */
 int busq_messages_set_clock(busq_messages *store, uint64_t message, const uint32_t *clock);
 /* One use more: a packet brings its payload to somebody who is no destination. */

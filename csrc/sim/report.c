@@ -3,6 +3,12 @@
 #include "base/error.h"
 #include "sim/simulator.h"
 
+/* The name of the multicast that the message is, or is a copy of. */
+static uint64_t whole_of(const busq_sim *sim, uint64_t message)
+{
+  return busq_message_name(busq_message_origin(message), busq_sim_sent_of(sim, message)->place + 1);
+}
+
 /* ---- records ---- */
 
 static int record(busq_sim *sim, busq_sim_event event)
@@ -16,7 +22,7 @@ static int record(busq_sim *sim, busq_sim_event event)
     sim->records_capacity = capacity;
   }
   if (event.message)
-    event.send = busq_message_name(busq_message_origin(event.message), busq_sim_sent_of(sim, event.message)->place + 1);
+    event.send = whole_of(sim, event.message);
   sim->records[sim->n_records++] = event;
   return BUSQ_OK;
 }
@@ -68,12 +74,6 @@ const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp)
 }
 
 /* ---- histories ---- */
-
-/* The name of the multicast that the message is, or is a copy of. */
-static uint64_t whole_of(const busq_sim *sim, uint64_t message)
-{
-  return busq_message_name(busq_message_origin(message), busq_sim_sent_of(sim, message)->place + 1);
-}
 
 static int tell_whole_sent(busq_sim *sim, uint64_t message)
 {

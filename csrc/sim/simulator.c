@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/simulator.h"
 #include "base/error.h"
+#include "base/reserve.h"
 #include "base/time.h"
-#include <string.h>
 
 enum {
   EFFECTS_MAX = 64,
@@ -27,22 +27,6 @@ static int too_late(const busq_sim *sim)
 {
   return busq_error(BUSQ_INVALID, "the simulation under %s comes to more than 146 years: use more bandwidth, shorter delays or jobs",
                     sim->order->name);
-}
-
-/* Room for one item more behind the first n. */
-static bool reserve(void *itemsp, uint32_t n, uint32_t *capacity, size_t item_bytes)
-{
-  void *items;
-  if (BUSQ_LIKELY(n < *capacity))
-    return true;
-  const uint64_t grown = *capacity ? 2 * (uint64_t)*capacity : 16;
-  memcpy(&items, itemsp, sizeof items);
-  items = grown < UINT32_MAX ? realloc(items, grown * item_bytes) : NULL;
-  if (!items)
-    return false;
-  memcpy(itemsp, &items, sizeof items);
-  *capacity = (uint32_t)grown;
-  return true;
 }
 
 /* ---- building ---- */
@@ -294,7 +278,7 @@ static int answer(busq_sim *sim, uint32_t number, uint32_t client)
   busq_sim_process *process = &sim->processes[number];
   if (!busq_sim_programs_answers(&sim->programs, number))
     return BUSQ_OK;
-  if (!reserve(&process->requests, process->n_requests, &process->requests_capacity, sizeof *process->requests))
+  if (!busq_reserve(&process->requests, &process->requests_capacity, process->n_requests + 1, sizeof *process->requests))
     return out_of_memory(sim);
   process->requests[process->n_requests++] = (busq_sim_request){.wanted_ns = sim->now_ns, .client = client};
   process->n_sends++;
@@ -448,26 +432,6 @@ static busq_sim_send next_send(busq_sim *sim, uint32_t number)
   return busq_sim_programs_send(&sim->programs, number, process->place, sim->rooms[0]);
 }
 
-/* Fills in who gets a message of this process. */
-static void address(busq_sim *sim, uint32_t number, busq_order_event *event)
-{
-  const uint64_t message = event->packet.message;
-  const busq_message_facts *facts = busq_messages_find(&sim->messages, message);
-  const uint32_t *destinations = busq_messages_destinations(&sim->messages, message, facts);
-  event->to = destinations[0];
-  event->others = destinations;
-  event->n_others = facts->n_destinations;
-  event->is_for_me = busq_messages_is_for(&sim->messages, message, number);
-  if (!event->is_for_me)
-    return;
-  uint32_t *others = sim->rooms[1];
-  event->others = others;
-  for (uint32_t place = 0; place < facts->n_destinations; place++)
-    if (destinations[place] != number)
-      *others++ = destinations[place];
-  event->n_others--;
-}
-
 /* Makes a message of this send and hands it to the order. */
 static int submit(busq_sim *sim, uint32_t number, const busq_sim_send *send, const uint32_t *destinations,
                   uint32_t n_destinations, uint32_t first)
@@ -477,7 +441,7 @@ static int submit(busq_sim *sim, uint32_t number, const busq_sim_send *send, con
   int result = busq_messages_add(&sim->messages, number, destinations, n_destinations, &event.packet.message);
   if (result != BUSQ_OK)
     return result;
-  if (!reserve(&process->sent, process->n_sent, &process->sent_capacity, sizeof *process->sent))
+  if (!busq_reserve(&process->sent, &process->sent_capacity, process->n_sent + 1, sizeof *process->sent))
     return out_of_memory(sim);
   process->sent[process->n_sent++] = (busq_sim_sent){
       .wanted_ns = process->wanted_ns,
@@ -485,7 +449,7 @@ static int submit(busq_sim *sim, uint32_t number, const busq_sim_send *send, con
       .first = first,
       .bytes = send->payload_bytes + sim->config.header_bytes + sim->clock_bytes,
   };
-  address(sim, number, &event);
+  busq_messages_address(&sim->messages, sim->rooms[1], &event);
   sim->facts.messages++;
   sim->facts.copies += n_destinations;
   process->unfinished = sim->is_rendezvous ? event.packet.message : 0;

@@ -2,6 +2,7 @@
 #include "sim/stage.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/reserve.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,24 +12,6 @@ static int out_of_memory(void)
   return busq_error(BUSQ_NO_SPACE, "no memory for the stage: use fewer processes or messages");
 }
 
-/* Makes room for one item more; false where memory ran out, and nothing has changed then. */
-static bool reserve(void *itemsp, uint32_t *capacity, uint32_t n, size_t item_bytes)
-{
-  void *items;
-  if (n < *capacity)
-    return true;
-  if (n >= UINT32_MAX / 2)
-    return false;
-  const uint32_t grown = n < 8 ? 16 : n * 2;
-  memcpy(&items, itemsp, sizeof items);
-  items = realloc(items, grown * item_bytes);
-  if (!items)
-    return false;
-  memcpy(itemsp, &items, sizeof items);
-  *capacity = grown;
-  return true;
-}
-
 /* What an order did that no driver could perform; the first such fault is the one that is told. */
 #define BROKEN(stage, ...) \
   ((void)((stage)->is_broken || (busq_error(BUSQ_CORRUPT, __VA_ARGS__), (stage)->is_broken = true)))
@@ -36,7 +19,7 @@ static bool reserve(void *itemsp, uint32_t *capacity, uint32_t n, size_t item_by
 static bool add_event(busq_stage *stage, uint32_t kind, uint64_t message, const busq_stage_packet *packet,
                       uint32_t peer)
 {
-  if (!reserve(&stage->events, &stage->events_capacity, stage->n_events, sizeof *stage->events))
+  if (!busq_reserve(&stage->events, &stage->events_capacity, stage->n_events + 1, sizeof *stage->events))
     return false;
   stage->events[stage->n_events++] = (busq_stage_event){
       .message = message,
@@ -76,7 +59,7 @@ static bool keep(busq_stage *stage, uint64_t message, uint32_t reason)
   busq_stage_process *process = acting(stage);
   busq_stage_kept *kept = find_kept(stage, message);
   if (!kept) {
-    if (!reserve(&process->kept, &process->kept_capacity, process->n_kept, sizeof *process->kept))
+    if (!busq_reserve(&process->kept, &process->kept_capacity, process->n_kept + 1, sizeof *process->kept))
       return false;
     kept = &process->kept[process->n_kept++];
     *kept = (busq_stage_kept){.message = message};
@@ -122,7 +105,7 @@ static bool send_to(busq_stage *stage, uint32_t to, const busq_order_packet *pac
     BROKEN(stage, "process %u sends a packet to process %u", stage->acting, to);
     return true;
   }
-  if (!reserve(&stage->packets, &stage->packets_capacity, stage->n_packets, sizeof *stage->packets))
+  if (!busq_reserve(&stage->packets, &stage->packets_capacity, stage->n_packets + 1, sizeof *stage->packets))
     return false;
   busq_stage_packet *sent = &stage->packets[stage->n_packets++];
   *sent = (busq_stage_packet){
@@ -282,19 +265,8 @@ static int step(busq_stage *stage, busq_order_event *event)
 
 static int submit_step(busq_stage *stage, uint64_t message)
 {
-  const busq_message_facts *facts = busq_messages_find(&stage->messages, message);
-  const uint32_t *destinations = busq_messages_destinations(&stage->messages, message, facts);
-  busq_order_event event = {
-      .kind = BUSQ_ON_SUBMIT,
-      .to = destinations[0],
-      .others = stage->others,
-      .packet.message = message,
-  };
-  for (uint32_t place = 0; place < facts->n_destinations; place++)
-    if (destinations[place] == stage->acting)
-      event.is_for_me = true;
-    else
-      stage->others[event.n_others++] = destinations[place];
+  busq_order_event event = {.kind = BUSQ_ON_SUBMIT, .packet.message = message};
+  busq_messages_address(&stage->messages, stage->others, &event);
   return step(stage, &event);
 }
 
@@ -335,8 +307,8 @@ static int submit_one(busq_stage *stage, const uint32_t *destinations, uint32_t 
                       uint64_t *messagep)
 {
   busq_stage_process *process = acting(stage);
-  if (!reserve(&process->submits, &process->submits_capacity, process->n_submits, sizeof *process->submits) ||
-      !reserve(&process->firsts, &process->firsts_capacity, process->n_firsts, sizeof *process->firsts))
+  if (!busq_reserve(&process->submits, &process->submits_capacity, process->n_submits + 1, sizeof *process->submits) ||
+      !busq_reserve(&process->firsts, &process->firsts_capacity, process->n_firsts + 1, sizeof *process->firsts))
     return out_of_memory();
   const int result = busq_messages_add(&stage->messages, stage->acting, destinations, n_destinations, messagep);
   if (result != BUSQ_OK)

@@ -140,6 +140,30 @@ static void test_a_large_buffer_and_a_sorted_array_always_agree(uint64_t seed)
   free(held);
 }
 
+static void test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would(uint64_t seed)
+{
+  check_chance chance = {seed};
+  block rooms[2];
+  for (int round = 0; round < 1000; round++) {
+    busq_holdback *moved = new_holdback(&rooms[0]);
+    busq_holdback *inserted = new_holdback(&rooms[1]);
+    const uint32_t chosen = (uint32_t)check_below(&chance, ROOM);
+    const uint64_t new_key = check_below(&chance, 8);
+    for (uint32_t i = 0; i < ROOM; i++) {
+      busq_held_entry entry = {.key = check_below(&chance, 8), .message = i, .from = i, .note = i + 1};
+      busq_holdback_insert(moved, entry);
+      entry.key = i == chosen ? new_key : entry.key;
+      busq_holdback_insert(inserted, entry);
+    }
+    uint32_t place = 0;
+    while (busq_holdback_at(moved, place)->message != chosen)
+      place++;
+    busq_holdback_rekey(moved, place, new_key);
+    CHECK(busq_holdback_verify(moved, ROOM));
+    CHECK(memcmp(&rooms[0], &rooms[1], sizeof rooms[0]) == 0);
+  }
+}
+
 static void test_what_is_not_held_is_not_found(void)
 {
   block room;
@@ -177,17 +201,28 @@ static void test_only_those_who_waited_for_the_sender_are_looked_at_again(void)
   block room;
   bool open = false;
   busq_holdback *held = new_holdback(&room);
-  for (uint32_t from = 1; from <= 2; from++) {
-    busq_held_entry entry = {.key = from, .message = from, .from = from};
-    entry.note = rule(&open, &entry) + 1;
-    busq_holdback_insert(held, entry);
-  }
+  for (uint32_t from = 1; from <= 2; from++)
+    CHECK(busq_causal_hold(held, (busq_held_entry){.key = from, .message = from, .from = from}, rule, &open));
   CHECK_EQUAL(busq_causal_ready(held), held->count);
   open = true;
   busq_causal_wake(held, 2, rule, &open);
   CHECK_EQUAL(busq_causal_ready(held), held->count);
   busq_causal_wake(held, 0, rule, &open);
   CHECK_EQUAL(busq_causal_ready(held), 0);
+}
+
+static void test_the_last_place_is_for_what_nothing_blocks(void)
+{
+  block room;
+  bool open = false;
+  busq_holdback *held = new_holdback(&room);
+  for (uint32_t key = 1; key < ROOM; key++)
+    CHECK(busq_causal_hold(held, (busq_held_entry){.key = key, .message = key, .from = 1}, rule, &open));
+  CHECK(!busq_causal_hold(held, (busq_held_entry){.key = ROOM, .message = ROOM, .from = 1}, rule, &open));
+  CHECK_EQUAL(held->count, ROOM - 1);
+  open = true;
+  CHECK(busq_causal_hold(held, (busq_held_entry){.key = ROOM, .message = ROOM, .from = 1}, rule, &open));
+  CHECK_EQUAL(busq_causal_ready(held), ROOM - 1);
 }
 
 int main(int n_arguments, char **arguments)
@@ -199,8 +234,10 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_what_is_removed_leaves_the_others_in_their_order, seed);
   CHECK_RUN(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in, seed);
   CHECK_RUN(test_a_large_buffer_and_a_sorted_array_always_agree, seed);
+  CHECK_RUN(test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would, seed);
   CHECK_RUN(test_what_is_not_held_is_not_found);
   CHECK_RUN(test_verify_notices_disorder_and_what_was_left_behind);
   CHECK_RUN(test_only_those_who_waited_for_the_sender_are_looked_at_again);
+  CHECK_RUN(test_the_last_place_is_for_what_nothing_blocks);
   return 0;
 }
