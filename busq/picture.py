@@ -33,7 +33,7 @@ def fault(path: str | os.PathLike[str]) -> str | None:
     if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
         return f"{path}: {directory} is no directory that can be written to"
     if importlib.util.find_spec("matplotlib") is None:
-        return "pictures need matplotlib: pip install 'busq[bench]'"
+        return "pictures need matplotlib: pip install 'busq[plot]'"
     return None
 
 

@@ -178,7 +178,7 @@ def test_without_matplotlib_a_plot_is_refused_before_the_replay(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = run("replay", write(tmp_path / "round.csv", ROUND), "--plot", str(tmp_path / "latency.png"))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "pictures need matplotlib: pip install 'busq[bench]'" in result.stderr
+    assert "pictures need matplotlib: pip install 'busq[plot]'" in result.stderr
 
 
 @pytest.mark.parametrize(
