@@ -56,6 +56,8 @@ def bus_directory() -> Iterator[Path]:
     former = os.environ.get("BUSQ_DIR")
     os.environ["BUSQ_DIR"] = str(path)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: everything is torn down
+    # Shells let what they start in the background ignore Ctrl-C, and so would the processes that tests press it for.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield path
     if former is None:
         del os.environ["BUSQ_DIR"]
