@@ -87,7 +87,8 @@ static bool push(worker *self, const void *state, uint32_t depth, const busq_mod
 
 /* ---- telling ---- */
 
-static void report(worker *self)
+/* False where the set of fingerprints is as full as it should be. */
+static bool report(worker *self)
 {
   busq_exhaust_facts *facts = &self->search->facts;
   pthread_mutex_lock(&self->search->mutex);
@@ -97,8 +98,10 @@ static void report(worker *self)
   facts->faults |= self->faults;
   if (self->depth_max > facts->depth_max)
     facts->depth_max = self->depth_max;
+  const bool is_full = busq_seen_is_full(&self->search->seen, facts->unique);
   pthread_mutex_unlock(&self->search->mutex);
   self->unique = self->total = self->ends = 0;
+  return !is_full;
 }
 
 typedef enum { STOP_FOUND, STOP_FULL, STOP_BROKEN } stop_reason;
@@ -266,11 +269,8 @@ static void work(worker *self, char *state)
       self->path[depth - 1] = top->move;
     memcpy(state, state_of(top), busq_model_bytes(&search->model, state_of(top)));
     expand(self, state, depth);
-    if (count % MOVES_PER_LOOK == 0) {
-      report(self);
-      if (busq_seen_is_full(&search->seen, search->facts.unique))
-        stop(search, STOP_FULL);
-    }
+    if (count % MOVES_PER_LOOK == 0 && !report(self))
+      stop(search, STOP_FULL);
     if (self->n_frames > 1 && atomic_load_explicit(&search->n_hungry, memory_order_relaxed))
       give(self);
   }
@@ -285,7 +285,7 @@ static void *run(void *argument)
   do {
     if (state)
       work(self, state);
-    report(self);
+    (void)report(self);
   } while (take(self));
   free(state);
   return NULL;

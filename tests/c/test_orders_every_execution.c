@@ -58,7 +58,7 @@ static const struct {
     {"sync", 3, 2, 1, 0, false},
     {"sync-naive", 3, 1, 1, LOST, false},
     {"sequencer", 3, 1, 2, 0, false},
-    {"token", 3, 1, 1, 0, false},
+    {"token", 3, 1, 1, 0, true},
     {"lamport", 3, 1, 2, 0, true},
     {"lamport:ack=all", 2, 2, 1, 0, false},
     {"lamport-literal", 3, 1, 2, CAUSAL | TOTAL, true},
@@ -113,7 +113,9 @@ static void test_reductions_leave_no_end_out_and_find_the_same_faults(void)
 {
   for (size_t row = 0; row < sizeof expected / sizeof *expected; row++) {
     busq_exhaust_facts all, reduced;
-    if (is_left_out(row))
+    uint32_t options;
+    const busq_order *order = busq_order_parse(expected[row].order, &options);
+    if (is_left_out(row) || !(order->traits & BUSQ_ORDER_OUTPUT_BUFFER))
       continue;
     run_row(row, 0, &all);
     for (uint32_t reductions = 1; reductions <= 3; reductions++) {
