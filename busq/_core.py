@@ -13,8 +13,9 @@ import math
 import os
 import stat
 import time
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar
 
 from busq import errors
 from busq._native import ffi, lib
@@ -236,6 +237,79 @@ def _view_pinned(
     return memoryview(ffi.buffer(payload, size)).toreadonly()
 
 
+Self = TypeVar("Self", bound="Member")
+
+
+class Member:
+    """What every peer is, whatever the order of its bus: a name on a bus; closed when left, iterated until the end."""
+
+    _name: str
+    _bus: Any
+
+    @property
+    def name(self) -> str:
+        """The name under which this peer joined."""
+        return self._name
+
+    @property
+    def bus(self) -> Any:
+        """The bus that it joined."""
+        return self._bus
+
+    def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any:
+        """Receive a message; every kind of peer has its own way."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Leave the bus; every kind of peer has its own way."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self.recv()
+            except errors.ShutDown:
+                return
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of bus {self._bus.name!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
+
+
+def send_each(send: Callable[..., Any], messages: Iterable[tuple[Any, Any]], sent: int, timeout: float | None) -> int:
+    """Send (to, data) pairs until an error stops it; returns how many were sent, with the `sent` ones before.
+
+    The error is raised where not one was sent.
+    """
+    deadline = Deadline(timeout)
+    for to, data in messages:
+        left_ns = deadline.left_ns()
+        try:
+            send(to, data, timeout=None if left_ns < 0 else left_ns / 1e9)
+        except (errors.BusqError, ValueError, TypeError):
+            if sent:
+                return sent
+            raise
+        sent += 1
+    return sent
+
+
+def check_limit(limit: Any) -> None:
+    """ValueError where it is no number of messages to receive."""
+    if not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+
+
 class PythonPort:
     """Sending and receiving through cffi; the base of Peer where there is no accelerator."""
 
@@ -305,17 +379,7 @@ class PythonPort:
         return self._send_many_from(messages, 0, timeout=timeout)
 
     def _send_many_from(self, messages: Iterable[tuple[Any, Any]], sent: int, *, timeout: float | None = None) -> int:
-        deadline = Deadline(timeout)
-        for to, data in itertools.islice(messages, sent, None):
-            left_ns = deadline.left_ns()
-            try:
-                self._send_slow(to, data, timeout=None if left_ns < 0 else left_ns / 1e9)
-            except (errors.BusqError, ValueError, TypeError):
-                if sent:
-                    return sent
-                raise
-            sent += 1
-        return sent
+        return send_each(self._send_slow, itertools.islice(messages, sent, None), sent, timeout)
 
     # ---- receiving ----
 
@@ -323,8 +387,7 @@ class PythonPort:
         return self._recv_many_slow(1, timeout, ack=ack)[0]
 
     def _recv_many_slow(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Any]:
-        if not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+        check_limit(limit)
         deadline = Deadline(timeout)
         if ack:
             return self._recv_offered(limit, deadline)

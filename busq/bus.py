@@ -12,10 +12,6 @@ from typing import Any, NamedTuple, cast
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
-from busq.ordered import Member, OrderedPeer
-from busq.orders import ORDERS as PROTOCOLS
-
-ORDERS = ("bus1", *(name for name in PROTOCOLS if name != "bus1"))
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -34,7 +30,7 @@ _WAITS = {
 _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
-class Peer(_core.Port, Member):
+class Peer(_core.Port, _core.Member):
     """One member of a bus, with one queue.  Made by `Bus.join`.
 
     Any number of threads may send and receive on one peer.  A peer is a context manager that closes itself.
@@ -207,6 +203,8 @@ class Bus:
             return Peer(self, name, resume=resume, durable=durable)
         if resume or durable:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
+        from busq.ordered import OrderedPeer  # here, since most who import busq never need it
+
         return cast(Peer, OrderedPeer(self, name, self._order))  # which it is but for its class
 
     def peers(self) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers of a bus that was created with another order than bus1, and what all peers have in common."""
+"""Peers of a bus that was created with another order than bus1; imported when the first one joins."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import os
 import threading
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from busq import _core, errors
 from busq._core import Deadline, check
@@ -24,54 +23,6 @@ _COUNTERS = (
     *("credits_sent", "credits_received", "bytes_sent", "bytes_received", "thread_wakeups", "recv_wakeups"),
     *("dropped", "dropped_late", "malformed", "refused"),
 )
-
-Self = TypeVar("Self", bound="Member")
-
-
-class Member:
-    """What a peer is, whatever the order of its bus: a name on a bus; closed when left, iterated until the end."""
-
-    _name: str
-    _bus: Any
-
-    @property
-    def name(self) -> str:
-        """The name under which this peer joined."""
-        return self._name
-
-    @property
-    def bus(self) -> Any:
-        """The bus that it joined."""
-        return self._bus
-
-    def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any:
-        """Receive a message; every kind of peer has its own way."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave the bus; every kind of peer has its own way."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            try:
-                yield self.recv()
-            except errors.ShutDown:
-                return
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} of bus {self._bus.name!r}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
 
 
 class OrderedMessage(_core._PythonMessage):
@@ -94,7 +45,7 @@ class OrderedMessage(_core._PythonMessage):
         return ()
 
 
-class OrderedPeer(Member):
+class OrderedPeer(_core.Member):
     """A member of a bus with another order than bus1.  Made by `Bus.join`.
 
     It has the methods of `Peer`, and any number of threads may use it.  Packets of the protocol are answered by a
@@ -240,18 +191,7 @@ class OrderedPeer(Member):
 
         Errors: as `send`, where the first message could not be sent.
         """
-        deadline = Deadline(timeout)
-        sent = 0
-        for to, data in messages:
-            left_ns = deadline.left_ns()
-            try:
-                self.send(to, data, timeout=None if left_ns < 0 else left_ns / 1e9)
-            except (errors.BusqError, ValueError, TypeError):
-                if sent:
-                    return sent
-                raise
-            sent += 1
-        return sent
+        return _core.send_each(self.send, messages, 0, timeout)
 
     # ---- receiving ----
 
@@ -268,8 +208,7 @@ class OrderedPeer(Member):
 
     def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[OrderedMessage]:
         """Receive 1 to `limit` messages; waits only for the first.  Errors: as `recv`."""
-        if not isinstance(limit, int) or limit < 1:
-            raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+        _core.check_limit(limit)
         if ack:
             raise ValueError(f"order {self._order.name} can't take a message back: acknowledging needs order bus1")
         deadline = Deadline(timeout)

@@ -127,7 +127,9 @@ def packets_of(execution: Execution) -> list[Event]:
     return [event for event in execution.events if event.kind == "send"]
 
 
-@pytest.mark.parametrize("order", [name for name in STEADY if not ORDERS[name].whole_group and name != "sequencer"])
+@pytest.mark.parametrize(
+    "order", [name for name in STEADY if not ORDERS[name].whole_group and not ORDERS[name].coordinated]
+)
 def test_only_sender_and_destinations_take_part(order: str, seed: int) -> None:
     """ "Skeen's algorithm requires messages proportional to the number of recipients of a message and not the total
     number of processes in the system."  (Garg, 12.3.3)  It is not alone: all orders but those for the whole group."""

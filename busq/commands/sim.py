@@ -507,7 +507,11 @@ NETWORK = _together(
         "--doubled", type=SHARE, default=0.0, show_default=True, help="Packets that come twice, within two delays."
     ),
     click.option(
-        "--lost", type=SHARE, default=0.0, show_default=True, help="Packets that never come; for fifo:on_gap=skip."
+        "--lost",
+        type=SHARE,
+        default=0.0,
+        show_default=True,
+        help="Packets that never come; for none and fifo:on_gap=skip.",
     ),
     click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True),
 )
