@@ -441,18 +441,26 @@ def _config(options: dict[str, Any], order: str, *, judge: bool = True, record: 
         )
 
 
+def _milliseconds(name: str, default: float, text: str | None = None) -> Any:
+    return click.option(
+        name,
+        type=click.FloatRange(min=0),
+        callback=check_number,
+        default=default,
+        show_default=True,
+        metavar="MS",
+        help=text,
+    )
+
+
+def _share(name: str, default: float, text: str) -> Any:
+    return click.option(name, type=SHARE, default=default, show_default=True, help=text)
+
+
 NETWORK = _together(
     click.option("--processes", type=click.IntRange(2, 65_536), default=10, show_default=True),
     click.option("--messages", type=click.IntRange(1, 10**7), default=100, show_default=True, help="Of each process."),
-    click.option(
-        "--interval",
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=1.0,
-        show_default=True,
-        metavar="MS",
-        help="Between two messages of a process.",
-    ),
+    _milliseconds("--interval", 1.0, "Between two messages of a process."),
     click.option(
         "--bandwidth", type=POSITIVE, default=1000.0, show_default=True, metavar="KB/S", help="Of each uplink."
     ),
@@ -471,48 +479,15 @@ NETWORK = _together(
         help="Take times, senders, recipients and sizes from a file as `busq replay` reads it.",
     ),
     click.option("--fan-out", type=click.IntRange(min=1), default=1, show_default=True, help="Receivers of a message."),
-    click.option(
-        "--hotspot-share", type=SHARE, default=0.1, show_default=True, help="Hotspots, or servers, among all."
-    ),
-    click.option("--hotspot-draw", type=SHARE, default=0.8, show_default=True, help="Messages that hotspots draw."),
-    click.option("--job-share", type=SHARE, default=0.0, show_default=True, help="Messages that start a job."),
-    click.option(
-        "--job-length",
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=25.0,
-        show_default=True,
-        metavar="MS",
-    ),
-    click.option(
-        "--job-spread",
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=0.0,
-        show_default=True,
-        metavar="MS",
-        help="Standard deviation.",
-    ),
-    click.option(
-        "--jitter",
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=0.0,
-        show_default=True,
-        metavar="MS",
-        help="A packet takes up to so much longer, and may be overtaken.",
-    ),
-    click.option("--reordered", type=SHARE, default=0.0, show_default=True, help="Packets held up for two delays."),
-    click.option(
-        "--doubled", type=SHARE, default=0.0, show_default=True, help="Packets that come twice, within two delays."
-    ),
-    click.option(
-        "--lost",
-        type=SHARE,
-        default=0.0,
-        show_default=True,
-        help="Packets that never come; for none and fifo:on_gap=skip.",
-    ),
+    _share("--hotspot-share", 0.1, "Hotspots, or servers, among all."),
+    _share("--hotspot-draw", 0.8, "Messages that hotspots draw."),
+    _share("--job-share", 0.0, "Messages that start a job."),
+    _milliseconds("--job-length", 25.0),
+    _milliseconds("--job-spread", 0.0, "Standard deviation."),
+    _milliseconds("--jitter", 0.0, "A packet takes up to so much longer, and may be overtaken."),
+    _share("--reordered", 0.0, "Packets held up for two delays."),
+    _share("--doubled", 0.0, "Packets that come twice, within two delays."),
+    _share("--lost", 0.0, "Packets that never come; for none and fifo:on_gap=skip."),
     click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True),
 )
 
