@@ -392,7 +392,7 @@ def test_what_a_durable_peer_was_promised_stays_when_memory_is_short(make_bus: C
         alice.send("carol", LARGE, timeout=0.05)
     thread = threading.Thread(target=alice.send, args=("carol", LARGE), daemon=True)
     thread.start()
-    with bus.join("bob", resume=True) as bob:  # needs no memory itself
+    with bus.join("bob", resume=True, durable=True) as bob:  # needs no memory itself
         assert numbers([bob.recv(timeout=0, ack=True) for _ in range(sent)]) == unmarked(*range(sent))
     with bus.join("bob", resume=True) as bob:
         assert rest(bob) == marked(*range(sent))
