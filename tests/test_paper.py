@@ -321,11 +321,10 @@ def test_the_head_of_the_ob_goes_out_as_soon_as_it_can(executions: Callable[[str
 def test_telling_the_teller_violates_causality(seed: int) -> None:
     """ "However, allowing communication with an eager sender would admit causality violations."  (2.3; figure 3 is a
     scenario, here they are met by chance)"""
-    found = sum(
+    assert any(
         not play("cykas-telling", 3, seed + number, draw=to_one_other).judge(["causal"])["causal"].ok
-        for number in range(400)
+        for number in range(6000)  # 1 in 160 does
     )
-    assert found > 0
 
 
 @pytest.mark.parametrize("order", ["mfss", "cykas"])

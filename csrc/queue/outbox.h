@@ -6,8 +6,8 @@
  *
  * Guarantee: push and pop in O(1); what is not in use is zero, so that states can be compared byte by byte.
  *
- * Mechanism: a ring behind its header, in a block that the caller owns; no pointers.  When the last entry leaves, the ring
- * starts at its beginning again, and an empty buffer looks like a new one.
+ * Mechanism: a ring behind its header, in a block that the caller owns; no pointers.  Where it begins depends on nothing but how many
+ * entries have left: two buffers that have let go of as many and hold the same are equal, whenever the entries came.
  *
  * Not given: growing.  Who pushes asks for room first.
  */
@@ -63,7 +63,7 @@ static inline busq_outbox_entry busq_outbox_pop(busq_outbox *outbox)
   const busq_outbox_entry entry = *first;
   memset(first, 0, sizeof *first);
   outbox->count--;
-  outbox->head = outbox->count == 0 || outbox->head + 1 == outbox->max ? 0 : outbox->head + 1;
+  outbox->head = outbox->head + 1 == outbox->max ? 0 : outbox->head + 1;
   return entry;
 }
 
@@ -80,7 +80,7 @@ static inline busq_outbox_entry busq_outbox_remove(busq_outbox *outbox, uint32_t
 /* Whether it is sound, and made for so many. */
 static inline bool busq_outbox_verify(const busq_outbox *outbox, uint32_t max)
 {
-  if (outbox->max != max || outbox->unused || outbox->count > max || (outbox->head >= outbox->max && outbox->max) || (!outbox->count && outbox->head))
+  if (outbox->max != max || outbox->unused || outbox->count > max || (outbox->head >= outbox->max && outbox->max))
     return false;
   static const busq_outbox_entry nothing;
   for (uint32_t place = outbox->count; place < outbox->max; place++) {
