@@ -18,7 +18,7 @@
  *
  * Not given: small messages.  n x n clock entries travel with each message.
  */
-#include "order/order.h"
+#include "order/rename.h"
 #include "queue/causal_buffer.h"
 #include <string.h>
 
@@ -152,6 +152,28 @@ static int matrix_step(void *state, const busq_order_event *event, busq_order_ef
   return result;
 }
 
+static void rename_held(busq_held_entry *entry, const uint32_t *names)
+{
+  entry->key = (uint64_t)names[entry->from] << 32 | (uint32_t)entry->key;
+  entry->message = busq_rename_message(entry->message, names);
+  entry->from = names[entry->from];
+  entry->note = entry->note ? names[entry->note - 1] + 1 : 0;
+}
+
+/* Where several processes block a message, the entry names the one with the smallest number, and so another one than a group of
+ * these names would have named.  It is as good: all of them have to be waited for. */
+static void matrix_rename(const void *from, void *to, const uint32_t *names)
+{
+  const matrix_state *self = from;
+  matrix_state *renamed = to;
+  const uint32_t n = self->group.n_processes;
+  busq_rename_begin(from, to, matrix_state_size(&self->group), names);
+  busq_rename_words(self->clock, renamed->clock, n, names);
+  for (uint32_t process = 0; process < n; process++)
+    busq_rename_words(row_of(self, process), row_of(renamed, names[process]), n, names);
+  busq_rename_held(held_of(renamed), names, rename_held);
+}
+
 static bool matrix_verify(const void *state)
 {
   const matrix_state *self = state;
@@ -174,6 +196,8 @@ const busq_order busq_order_causal_matrix = {
     .state_size = matrix_state_size,
     .init = matrix_init,
     .step = matrix_step,
+    .rename = matrix_rename,
+    .delivers_by_name = true,
     .verify = matrix_verify,
     .gauge = matrix_gauge,
 };

@@ -13,7 +13,7 @@
  * Why everybody must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  Who is not a
  * destination takes part and ignores the contents.  Packets: n - 1 per message, each with n clock entries.
  */
-#include "order/order.h"
+#include "order/rename.h"
 #include "queue/causal_buffer.h"
 
 enum { DATA };
@@ -121,6 +121,25 @@ static int vector_step(void *state, const busq_order_event *event, busq_order_ef
   return result;
 }
 
+static void rename_held(busq_held_entry *entry, const uint32_t *names)
+{
+  entry->key = (uint64_t)names[entry->from] << 33 | (entry->key & UINT64_C(0x1ffffffff));
+  entry->message = busq_rename_message(entry->message, names);
+  entry->from = names[entry->from];
+  entry->note = entry->note ? names[entry->note - 1] + 1 : 0;
+}
+
+/* Where several processes block a message, the entry names the one with the smallest number, and so another one than a group of
+ * these names would have named.  It is as good: all of them have to be waited for. */
+static void vector_rename(const void *from, void *to, const uint32_t *names)
+{
+  const vector_state *self = from;
+  vector_state *renamed = to;
+  busq_rename_begin(from, to, vector_state_size(&self->group), names);
+  busq_rename_words(self->clock, renamed->clock, self->group.n_processes, names);
+  busq_rename_held(held_of(renamed), names, rename_held);
+}
+
 static bool vector_verify(const void *state)
 {
   const vector_state *self = state;
@@ -144,6 +163,8 @@ const busq_order busq_order_causal_vector = {
     .state_size = vector_state_size,
     .init = vector_init,
     .step = vector_step,
+    .rename = vector_rename,
+    .delivers_by_name = true,
     .verify = vector_verify,
     .gauge = vector_gauge,
 };

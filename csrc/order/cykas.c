@@ -30,27 +30,35 @@
  * cost n bits per eager message; the window costs nothing beside the messages themselves.  The set includes j itself, so
  * that a YCT can't overtake its own EAGER.
  *
+ * The option own=left-out is for the laboratory.  The paper says both: in section 2.1 that the YCT of figure 2 is sent when its own
+ * EAGER is acknowledged too, in section 2.2.1 that for it Alice waits for Carol, and not for Bob, its receiver.  With this option the
+ * set of eager message s leaves out its receiver: its YCT is sent as soon as all *earlier* messages are acknowledged, so it may
+ * overtake its EAGER.  MODE stays what it is, a count, less one at a YCT, whoever sent it; at -1 it waits for the EAGER that was
+ * overtaken.  The window tells this too: all that is earlier than s is acknowledged exactly when s has come to its front.
+ *
  * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager message.  That is
  * not causal; the paper's figure 3 is the counterexample.
  *
  * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager message.
  */
 #include "order/point_to_point.h"
+#include "order/rename.h"
 
 enum { NORMAL, EAGER, ACK, YCT };
 
 static const busq_order_kind kinds[] = {{"normal", true}, {"eager", true}, {"ack", false}, {"yct", false}};
+static const busq_order_option_name option_names[] = {{"own=left-out", BUSQ_OPTION_OWN_LEFT_OUT, true}, {NULL, 0, false}};
 
-/* Notes of entries in the window. */
+/* Notes of entries in the window: its YCT is to be sent; its ACK has come. */
 enum { WAS_EAGER = 1, IS_ACKED = 2 };
 
 /* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged. */
 typedef struct {
   busq_order_group group;
   uint32_t n_sent; /* the window: the first n_sent entries of the ring; the others are OB */
-  uint32_t mode;   /* YCTs that are awaited; 0 is normal mode */
+  int32_t mode;    /* YCTs that are awaited; 0 is normal mode, less: as many YCTs have overtaken their messages */
   uint32_t may_tell;
-  uint32_t secret_from; /* may_tell: the sender of the eager message delivered last */
+  uint32_t secret_from; /* may_tell, in secret mode: the sender of the eager message delivered last; else 0 */
   busq_outbox ring;
 } cykas_state;
 
@@ -70,6 +78,18 @@ static void telling_init(void *state, const busq_order_group *group)
 {
   cykas_init(state, group);
   ((cykas_state *)state)->may_tell = 1;
+}
+
+static bool is_own_left_out(const cykas_state *self)
+{
+  return self->group.options & BUSQ_OPTION_OWN_LEFT_OUT;
+}
+
+/* The lowest mode there can be: nobody sends a second message to a process before the first has arrived, so of every other process
+ * one YCT at most is ahead of its message. */
+static int32_t mode_min(const cykas_state *self)
+{
+  return is_own_left_out(self) ? 1 - (int32_t)self->group.n_processes : 0;
 }
 
 /* The unacknowledged message to this process, or NULL. */
@@ -103,6 +123,22 @@ static void pump(cykas_state *self, busq_order_effects *effects)
   }
 }
 
+static void send_yct(const busq_outbox_entry *entry, busq_order_effects *effects)
+{
+  busq_do_send(effects, entry->to, (busq_order_packet){.message = entry->message, .kind = YCT});
+}
+
+/* With own=left-out: everything before the first message of the window is acknowledged. */
+static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
+{
+  busq_outbox_entry *first = busq_outbox_at(&self->ring, 0);
+  const bool is_due = self->n_sent && (first->note & (WAS_EAGER | IS_ACKED)) == WAS_EAGER;
+  if (!is_due || !busq_effects_have_room(effects, 1))
+    return;
+  first->note &= ~WAS_EAGER;
+  send_yct(first, effects);
+}
+
 /* What is acknowledged at the front of the window leaves it, and may be told if it was a secret.  It is done only now, so that
  * there is room for as many messages as are not done. */
 static void tell(cykas_state *self, busq_order_effects *effects)
@@ -112,8 +148,10 @@ static void tell(cykas_state *self, busq_order_effects *effects)
     self->n_sent--;
     busq_do_done(effects, first.message);
     if (first.note & WAS_EAGER)
-      busq_do_send(effects, first.to, (busq_order_packet){.message = first.message, .kind = YCT});
+      send_yct(&first, effects);
   }
+  if (BUSQ_UNLIKELY(is_own_left_out(self)))
+    tell_before_ack(self, effects);
 }
 
 static int receive_ack(cykas_state *self, uint32_t from)
@@ -130,9 +168,10 @@ static int receive(cykas_state *self, const busq_order_packet *packet, busq_orde
   if (packet->kind == ACK)
     return receive_ack(self, packet->from);
   if (packet->kind == YCT) {
-    if (self->mode == 0)
+    if (self->mode == mode_min(self))
       return BUSQ_CORRUPT;
-    self->mode--;
+    if (--self->mode == 0)
+      self->secret_from = 0;
     return BUSQ_OK;
   }
   if (packet->kind == EAGER) {
@@ -158,12 +197,23 @@ static int cykas_step(void *state, const busq_order_event *event, busq_order_eff
   return result;
 }
 
+static void cykas_rename(const void *from, void *to, const uint32_t *names)
+{
+  const cykas_state *self = from;
+  cykas_state *renamed = to;
+  busq_rename_begin(from, to, cykas_state_size(&self->group), names);
+  if (self->may_tell && self->mode > 0)
+    renamed->secret_from = names[self->secret_from];
+  busq_rename_outbox(&renamed->ring, names);
+}
+
 static bool cykas_verify(const void *state)
 {
   cykas_state *self = (cykas_state *)state;
   if (self->group.self >= self->group.n_processes || !busq_outbox_verify(&self->ring, self->group.waiting_max))
     return false;
-  if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes)
+  if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes ||
+      self->mode < mode_min(self) || (self->secret_from && self->mode <= 0))
     return false;
   if (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED)
     return false;
@@ -182,6 +232,14 @@ static void cykas_gauge(const void *state, busq_order_gauge *gauge)
   *gauge = (busq_order_gauge){.waiting = self->ring.count, .is_secret = self->mode > 0};
 }
 
+/* What commutes with everything at its receiver.
+ *   YCT: a submit that is sent at once before it comes would be sent at once after it too, as MODE only gets lower; and those that
+ *     are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
+ *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last of the
+ *     ACKs that they wait for has come, in whatever order those come.  Otherwise it decides whether the next message is a secret. */
+#define QUIET_ALWAYS (1u << YCT)
+#define QUIET_WHEN_ALL_IS_SENT (1u << ACK)
+
 const busq_order busq_order_cykas = {
     .name = "cykas",
     .promise = "causal, by keeping secrets",
@@ -190,10 +248,13 @@ const busq_order busq_order_cykas = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .kinds = kinds,
     .n_kinds = 4,
-    .quiet_when_all_is_sent = 1u << ACK | 1u << YCT,
+    .quiet_always = QUIET_ALWAYS,
+    .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
+    .options = option_names,
     .state_size = cykas_state_size,
     .init = cykas_init,
     .step = cykas_step,
+    .rename = cykas_rename,
     .verify = cykas_verify,
     .gauge = cykas_gauge,
 };
@@ -206,10 +267,12 @@ const busq_order busq_order_cykas_telling = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER | BUSQ_ORDER_LABORATORY,
     .kinds = kinds,
     .n_kinds = 4,
-    .quiet_when_all_is_sent = 1u << ACK | 1u << YCT,
+    .quiet_always = QUIET_ALWAYS,
+    .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
     .state_size = cykas_state_size,
     .init = telling_init,
     .step = cykas_step,
+    .rename = cykas_rename,
     .verify = cykas_verify,
     .gauge = cykas_gauge,
 };

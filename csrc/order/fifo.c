@@ -13,8 +13,7 @@
  * then too, but what was dropped is lost.  Why once or twice: one alarm serves all gaps, and what stands behind a gap must
  * have been seen by one alarm before the next one lets it go.
  */
-#include "order/order.h"
-#include "queue/holdback.h"
+#include "order/rename.h"
 
 enum { DATA };
 
@@ -23,7 +22,7 @@ static const busq_order_kind kinds[] = {{"data", true}};
 /* Notes of what is held back: an alarm has found it waiting; so has the next one, and nothing before it is waited for. */
 enum { SEEN = 1, RIPE = 2 };
 
-static const busq_order_option_name option_names[] = {{"on_gap=skip", BUSQ_OPTION_SKIP_GAPS}, {NULL, 0}};
+static const busq_order_option_name option_names[] = {{"on_gap=skip", BUSQ_OPTION_SKIP_GAPS, false}, {NULL, 0, false}};
 
 /* Behind it: the hold-back buffer, keyed by (sender, number). */
 typedef struct {
@@ -179,6 +178,24 @@ static int fifo_step(void *state, const busq_order_event *event, busq_order_effe
   }
 }
 
+static void rename_held(busq_held_entry *entry, const uint32_t *names)
+{
+  entry->from = names[entry->from];
+  entry->key = key_of(entry->from, (uint32_t)entry->key);
+  entry->message = busq_rename_message(entry->message, names);
+}
+
+static void fifo_rename(const void *from, void *to, const uint32_t *names)
+{
+  const fifo_state *self = from;
+  fifo_state *renamed = to;
+  const uint32_t n = self->group.n_processes;
+  busq_rename_begin(from, to, fifo_state_size(&self->group), names);
+  busq_rename_words(self->numbers, renamed->numbers, n, names);
+  busq_rename_words(self->numbers + n, renamed->numbers + n, n, names);
+  busq_rename_held(held_of(renamed), names, rename_held);
+}
+
 static bool fifo_verify(const void *state)
 {
   const fifo_state *self = state;
@@ -212,6 +229,8 @@ const busq_order busq_order_fifo = {
     .state_size = fifo_state_size,
     .init = fifo_init,
     .step = fifo_step,
+    .rename = fifo_rename,
+    .options_by_name = BUSQ_OPTION_SKIP_GAPS,
     .verify = fifo_verify,
     .gauge = fifo_gauge,
 };

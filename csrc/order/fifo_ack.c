@@ -12,8 +12,7 @@
  * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on its way.
  * Packets: 2 per message, and a round trip between two messages to the same receiver.
  */
-#include "order/order.h"
-#include "queue/holdback.h"
+#include "order/rename.h"
 
 enum { DATA, ACK };
 
@@ -85,6 +84,19 @@ static int ack_step(void *state, const busq_order_event *event, busq_order_effec
   return BUSQ_OK;
 }
 
+static void rename_mine(busq_held_entry *entry, const uint32_t *names)
+{
+  entry->key = names[entry->key];
+  entry->message = busq_rename_message(entry->message, names);
+}
+
+static void ack_rename(const void *from, void *to, const uint32_t *names)
+{
+  const ack_state *self = from;
+  busq_rename_begin(from, to, ack_state_size(&self->group), names);
+  busq_rename_held(&((ack_state *)to)->mine, names, rename_mine);
+}
+
 static bool ack_verify(const void *state)
 {
   const ack_state *self = state;
@@ -113,10 +125,11 @@ const busq_order busq_order_fifo_ack = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .kinds = kinds,
     .n_kinds = 2,
-    .quiet_always = 1u << ACK,
+    .quiet_always = 1u << ACK, /* with nothing that waits it only says that a message is done */
     .state_size = ack_state_size,
     .init = ack_init,
     .step = ack_step,
+    .rename = ack_rename,
     .verify = ack_verify,
     .gauge = ack_gauge,
 };

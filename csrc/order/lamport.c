@@ -39,7 +39,7 @@ enum { DATA, ACK, RELEASE };
 enum { FOR_ME = 1, RELEASED = 2 }; /* the note of what is queued */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"release", false}};
-static const busq_order_option_name option_names[] = {{"ack=all", BUSQ_OPTION_ACK_ALL}, {NULL, 0}};
+static const busq_order_option_name option_names[] = {{"ack=all", BUSQ_OPTION_ACK_ALL, false}, {NULL, 0, false}};
 
 /* Behind it, one after the other:
  *   heard, with ack=all: by process, the last timestamp that came from it;
@@ -273,7 +273,7 @@ const busq_order busq_order_lamport = {
     .options = option_names,
     .state_size = lamport_state_size,
     .init = lamport_init,
-    .step = lamport_step,
+    .step = lamport_step, /* no rename: names settle ties.  Nothing is quiet: clocks count every DATA and ACK. */
     .verify = lamport_verify,
     .gauge = lamport_gauge,
 };
@@ -288,7 +288,7 @@ const busq_order busq_order_lamport_literal = {
     .n_kinds = sizeof kinds / sizeof *kinds,
     .state_size = lamport_state_size,
     .init = literal_init,
-    .step = lamport_step,
+    .step = lamport_step, /* no rename: names settle ties.  Nothing is quiet: clocks count every DATA and ACK. */
     .verify = lamport_verify,
     .gauge = lamport_gauge,
 };

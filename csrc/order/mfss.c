@@ -18,6 +18,7 @@
  * Packets: 2 per message.
  */
 #include "order/point_to_point.h"
+#include "order/rename.h"
 
 enum { DATA, ACK };
 
@@ -78,6 +79,13 @@ static int mfss_step(void *state, const busq_order_event *event, busq_order_effe
   return result;
 }
 
+static void mfss_rename(const void *from, void *to, const uint32_t *names)
+{
+  const mfss_state *self = from;
+  busq_rename_begin(from, to, mfss_state_size(&self->group), names);
+  busq_rename_outbox(&((mfss_state *)to)->outbox, names);
+}
+
 static bool mfss_verify(const void *state)
 {
   const mfss_state *self = state;
@@ -99,10 +107,11 @@ const busq_order busq_order_mfss = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .kinds = kinds,
     .n_kinds = 2,
-    .quiet_always = 1u << ACK,
+    .quiet_always = 1u << ACK, /* with nothing that waits it only says that a message is done */
     .state_size = mfss_state_size,
     .init = mfss_init,
     .step = mfss_step,
+    .rename = mfss_rename,
     .verify = mfss_verify,
     .gauge = mfss_gauge,
 };

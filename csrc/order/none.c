@@ -7,7 +7,7 @@
  *
  * Guarantee: none, beyond that everything arrives once.  The others are measured against it.
  */
-#include "order/order.h"
+#include "order/rename.h"
 
 enum { DATA };
 
@@ -41,6 +41,11 @@ static int none_step(void *state, const busq_order_event *event, busq_order_effe
   return BUSQ_OK;
 }
 
+static void none_rename(const void *from, void *to, const uint32_t *names)
+{
+  busq_rename_begin(from, to, sizeof(busq_order_group), names);
+}
+
 static bool none_verify(const void *state)
 {
   const busq_order_group *group = state;
@@ -62,6 +67,7 @@ const busq_order busq_order_none = {
     .state_size = none_state_size,
     .init = none_init,
     .step = none_step,
+    .rename = none_rename,
     .verify = none_verify,
     .gauge = none_gauge,
 };

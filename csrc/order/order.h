@@ -110,13 +110,15 @@ typedef struct {
 
 /* Options of single orders; an order takes those that it lists. */
 typedef enum {
-  BUSQ_OPTION_ACK_ALL = 1,  /* lamport: acknowledge to everybody, no release */
-  BUSQ_OPTION_SKIP_GAPS = 2 /* fifo: after patience_ns go on without what is missing */
+  BUSQ_OPTION_ACK_ALL = 1,   /* lamport: acknowledge to everybody, no release */
+  BUSQ_OPTION_SKIP_GAPS = 2, /* fifo: after patience_ns go on without what is missing */
+  BUSQ_OPTION_OWN_LEFT_OUT = 4 /* cykas, for the laboratory: a YCT does not wait for the ACK of the message that it belongs to */
 } busq_order_option;
 
 typedef struct {
   const char *name; /* as people write it: "ack=all" */
   uint32_t option;
+  bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it */
 } busq_order_option_name;
 
 /* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this process, or what
@@ -162,6 +164,21 @@ typedef struct {
   size_t (*state_size)(const busq_order_group *group);
   void (*init)(void *state, const busq_order_group *group);
   int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
+  /* For the checker, which need not look at two states that differ by names only.  Writes into `to` the state that this one is in a
+   * group where every process p is called names[p], a permutation that leaves the first n_roles processes their names: each of
+   * those has a role of its own.  NULL where names decide: they break ties, or are a ring.
+   *
+   * What must hold: renaming first and playing the renamed event then comes to the same as playing the event and renaming
+   * then: the same effects, and the same bytes, or at least a state that nobody can ever tell from it.  Messages are renamed in
+   * their origins, packets in their messages and in who sends them to whom, clocks in their places; stamps and notes of packets
+   * stay as they are, so an order that writes names there has no rename.
+   *
+   * Names do decide under the options in options_by_name.  With delivers_by_name several messages that one step delivers, none of
+   * which causes another, come in the order of names: who looks at more than what was delivered must not rename. */
+  void (*rename)(const void *from, void *to, const uint32_t *names);
+  uint32_t n_roles;
+  uint32_t options_by_name; /* busq_order_option */
+  bool delivers_by_name;
   bool (*verify)(const void *state); /* whether the state is sound; to be asked between events, not before a BUSQ_ON_MORE */
   void (*gauge)(const void *state, busq_order_gauge *gauge);
 } busq_order;

@@ -128,9 +128,10 @@ const char *busq_order_option_text(uint32_t number, uint32_t place)
 {
   const busq_order *order = numbered(number);
   const busq_order_option_name *option = order ? order->options : NULL;
-  for (; option && option->name && place; place--)
-    option++;
-  return option ? option->name : NULL;
+  for (; option && option->name; option++)
+    if (!option->is_experiment && !place--)
+      return option->name;
+  return NULL;
 }
 
 int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp)

@@ -19,7 +19,7 @@
  *
  * Not given: anything without FIFO channels to and from process 0, or balance: process 0 carries all messages.
  */
-#include "order/order.h"
+#include "order/rename.h"
 
 enum { DATA, REQUEST };
 enum { COORDINATOR = 0 };
@@ -67,6 +67,12 @@ static int sequencer_step(void *state, const busq_order_event *event, busq_order
   return BUSQ_OK;
 }
 
+/* Those who are not the coordinator are all alike. */
+static void sequencer_rename(const void *from, void *to, const uint32_t *names)
+{
+  busq_rename_begin(from, to, sizeof(busq_order_group), names);
+}
+
 static bool sequencer_verify(const void *state)
 {
   const busq_order_group *group = state;
@@ -87,9 +93,13 @@ const busq_order busq_order_sequencer = {
     .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_COORDINATED,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
+    /* All deliveries at a process other than the coordinator come over the one channel that keeps their order. */
+    .quiet_when_all_is_sent = 1u << DATA,
     .state_size = sequencer_state_size,
     .init = sequencer_init,
     .step = sequencer_step,
+    .rename = sequencer_rename,
+    .n_roles = 1,
     .verify = sequencer_verify,
     .gauge = sequencer_gauge,
 };

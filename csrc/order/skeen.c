@@ -250,7 +250,7 @@ const busq_order busq_order_skeen = {
     .n_kinds = sizeof kinds / sizeof *kinds,
     .state_size = skeen_state_size,
     .init = skeen_init,
-    .step = skeen_step,
+    .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
     .verify = skeen_verify,
     .gauge = skeen_gauge,
 };

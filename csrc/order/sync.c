@@ -249,9 +249,12 @@ const busq_order busq_order_sync = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
+    /* Until it comes the application may not submit.  What came before it stands in the line, and is served then in the same order
+     * as if it had come after; if the process was active, it changes nothing for others. */
+    .quiet_always = 1u << ACK,
     .state_size = sync_state_size,
     .init = sync_init,
-    .step = sync_step,
+    .step = sync_step, /* no rename: the order of numbers is the protocol */
     .verify = sync_verify,
     .gauge = sync_gauge,
 };

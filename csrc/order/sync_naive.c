@@ -15,8 +15,7 @@
  * Not given: that it goes on.  Two processes that send to each other at the same time wait for each other for ever, and so does
  * any circle of processes.  It is here to be caught.
  */
-#include "order/order.h"
-#include "queue/outbox.h"
+#include "order/rename.h"
 
 enum { DATA, ACK };
 
@@ -99,6 +98,15 @@ static int sync_naive_step(void *state, const busq_order_event *event, busq_orde
   return result;
 }
 
+static void sync_naive_rename(const void *from, void *to, const uint32_t *names)
+{
+  const sync_naive_state *self = from;
+  sync_naive_state *renamed = to;
+  busq_rename_begin(from, to, sync_naive_state_size(&self->group), names);
+  renamed->awaited = self->awaited ? busq_rename_message(self->awaited, names) : 0;
+  busq_rename_outbox(line_of(renamed), names);
+}
+
 static bool sync_naive_verify(const void *state)
 {
   const sync_naive_state *self = state;
@@ -126,9 +134,13 @@ const busq_order busq_order_sync_naive = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS | BUSQ_ORDER_LABORATORY,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
+    /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it would have been
+     * on arrival. */
+    .quiet_always = 1u << ACK,
     .state_size = sync_naive_state_size,
     .init = sync_naive_init,
     .step = sync_naive_step,
+    .rename = sync_naive_rename,
     .verify = sync_naive_verify,
     .gauge = sync_naive_gauge,
 };

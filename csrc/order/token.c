@@ -256,9 +256,12 @@ const busq_order busq_order_token = {
     .traits = BUSQ_ORDER_WHOLE_GROUP,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
+    /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a buffer as
+     * OUTPUT_BUFFER has it: a submit asks for the token. */
+    .quiet_when_all_is_sent = 1u << DATA,
     .state_size = token_state_size,
     .init = token_init,
-    .step = token_step,
+    .step = token_step, /* no rename: a ring, and a WANT says in its note whose it is */
     .verify = token_verify,
     .gauge = token_gauge,
 };
