@@ -437,6 +437,8 @@ int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *desti
 int busq_stage_receive(busq_stage *stage, uint32_t packet);
 /* The network loses a packet. */
 int busq_stage_lose(busq_stage *stage, uint32_t packet);
+/* It doubles one: the copy leaves now. */
+int busq_stage_double(busq_stage *stage, uint32_t packet);
 /* An alarm of this process goes off. */
 int busq_stage_tick(busq_stage *stage, uint32_t process);
 /* Lets packets arrive in an order drawn from the seed until none is left, or none finds room, but not more than `limit`;
@@ -599,6 +601,135 @@ int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep
 const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp);
 /* To whom a message went, in the order given; belongs to the simulation. */
 int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t **destinationsp, uint32_t *countp);
+/* cffi: end */
+
+/* cffi: begin */
+/*
+ * The checker: every execution of an order within a bound, or many random ones (check/check.h says what is searched and what a
+ * reduction leaves out).  A check belongs to one thread at a time, and has threads of its own.
+ */
+typedef struct busq_check busq_check;
+
+/* What the application does. */
+typedef enum {
+  BUSQ_CHECK_FREE = 0,  /* every process sends its messages whenever it likes */
+  BUSQ_CHECK_REPLY = 1, /* every process sends its first message whenever it likes, and answers the senders of what it delivers */
+  BUSQ_CHECK_JOB = 2    /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither sends nor receives */
+} busq_check_behaviour;
+
+typedef enum {
+  BUSQ_CHECK_DEPTH = 0,   /* all states, depth first */
+  BUSQ_CHECK_BREADTH = 1, /* all states, breadth first: the first violation is a shortest one */
+  BUSQ_CHECK_WALK = 2     /* random executions */
+} busq_check_search;
+
+typedef enum {
+  BUSQ_CHECK_LATE_SUBMITS = 1,
+  BUSQ_CHECK_QUIET_PACKETS = 2,
+  BUSQ_CHECK_SYMMETRY = 4,
+  BUSQ_CHECK_ALL_REDUCTIONS = 7
+} busq_check_reduction;
+
+/* What is judged besides the properties of histories, in the same set of bits: 1 << this, or 1 << busq_property. */
+typedef enum {
+  BUSQ_CHECK_STUCK = 16,   /* at an end: a submit that was never taken, or a message that is never done */
+  BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from somebody who is neither its origin nor a destination */
+  BUSQ_CHECK_BUFFERS = 18, /* a packet was refused for want of room */
+  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, or its state is not sound */
+  BUSQ_CHECK_ENDLESS = 20, /* an execution that goes on beyond all bounds */
+  BUSQ_CHECK_KEPT = 21     /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
+} busq_check_property;
+
+typedef struct {
+  uint32_t processes;
+  uint32_t messages;       /* of each process */
+  uint32_t fan_out_max;    /* destinations of a message; where the order is point to point, 1 */
+  uint32_t behaviour;      /* a busq_check_behaviour */
+  uint32_t is_fifo;        /* channels keep the order, also where the order would do without */
+  uint32_t doubled_max;    /* packets that the network doubles, in an execution */
+  uint32_t lost_max;       /* packets that it loses */
+  uint32_t with_self;      /* messages may go to their own sender too */
+  uint32_t counts_moves;   /* the number of moves is part of a state: for orders that may_go_in_circles (check/model.h) */
+  uint32_t search;         /* a busq_check_search */
+  uint32_t reductions;     /* a set of busq_check_reduction */
+  uint32_t threads;
+  uint32_t judged;         /* the search ends when one of these is violated; the others are counted among the faults */
+  uint32_t depth_max;      /* moves of an execution; 0: no bound.  Longer ones are left out, and the search is not complete. */
+  uint64_t memory_bytes;   /* for all that grows */
+  uint64_t walks;          /* walk: how many executions */
+  uint64_t seed;           /* walk: execution k is drawn from seed + k */
+  const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice */
+} busq_check_config;
+
+typedef struct {
+  uint64_t unique; /* states; walk: moves */
+  uint64_t total;  /* moves that were made, and the start */
+  uint64_t ends;   /* states in which nothing can happen any more; walk: executions */
+  uint64_t left_out; /* states at depth_max that it would have gone on from; walk: executions */
+  uint64_t contradicted; /* times that something which a reduction takes for granted was tried and found wrong */
+  uint64_t witness_seed; /* walk: the execution that busq_check_witness tells was drawn from it */
+  uint64_t memory_bytes; /* in use, at most so far */
+  uint32_t depth_max; /* of an execution, in moves */
+  uint32_t depth;     /* breadth: of the states that are looked at now */
+  uint32_t faults;    /* of all states together */
+  uint32_t waiting_max; /* largest gauge of any process: messages of one's own between submit and end */
+  uint32_t held_max;    /* messages of others, held back */
+  uint32_t packets_max; /* in flight */
+  uint32_t is_over;
+  uint32_t is_complete; /* nothing was left out */
+  uint32_t is_full;     /* memory ran out */
+  uint32_t may_go_in_circles; /* some kind of packet can lead to itself without anything else happening: only counts_moves tells
+                               * whether every execution ends */
+  uint32_t n_transitions; /* kinds of transitions that were seen */
+  double missed_expected; /* states that were taken for others with the same fingerprint, on average */
+} busq_check_facts;
+
+typedef enum {
+  BUSQ_CHECK_SUBMIT = 0,
+  BUSQ_CHECK_RECEIVE = 1,
+  BUSQ_CHECK_TICK = 2,     /* an alarm goes off */
+  BUSQ_CHECK_LOSE = 3,     /* the network loses a packet */
+  BUSQ_CHECK_DOUBLE = 4,   /* it doubles one */
+  BUSQ_CHECK_END_JOB = 5
+} busq_check_step_kind;
+
+/* A step of an execution. */
+typedef struct {
+  uint64_t message; /* 0: a packet that is about none */
+  uint64_t stamp;   /* of the packet */
+  uint32_t note;    /* of the packet */
+  uint32_t kind;    /* a busq_check_step_kind */
+  uint32_t process; /* who submits, receives, wakes; to whom the packet was sent */
+  uint32_t from;    /* who sent the packet */
+  uint32_t what;    /* kind of packet */
+  uint32_t destinations; /* submit: a set of bits */
+} busq_check_step;
+
+/* Transitions that look alike: an event, and what came of it. */
+typedef struct {
+  uint64_t count;
+  uint32_t event;    /* a busq_check_step_kind: SUBMIT, RECEIVE or TICK */
+  uint32_t what;     /* receive: kind of packet */
+  uint32_t sends;    /* kinds of packets that were sent, a set of bits */
+  uint32_t n_sent;   /* messages that were sent, 2: or more; and so on */
+  uint32_t n_delivered;
+  uint32_t n_done;
+  uint32_t n_dropped;
+  uint32_t is_refused;
+} busq_check_transition;
+
+/* `order` as in "lamport:ack=all"; starts the threads. */
+int busq_check_new(const char *order, const busq_check_config *config, busq_check **checkp);
+/* Ends the threads, wherever they are. */
+void busq_check_free(busq_check *check);
+/* Waits for about so long; BUSQ_INTERRUPTED: it is not over. */
+int busq_check_advance(busq_check *check, uint64_t slice_ns);
+void busq_check_examine(busq_check *check, busq_check_facts *facts);
+/* The violation that ended the search (breadth: a shortest one), or NULL; belongs to the check.  *faultsp is a set of bits, what
+ * is violated by its last step. */
+const busq_check_step *busq_check_witness(busq_check *check, size_t *countp, uint32_t *faultsp);
+/* The kinds of transitions that were seen, the most frequent first; BUSQ_EMPTY beyond the last. */
+int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_transition *transition);
 /* cffi: end */
 
 /* cffi: begin */

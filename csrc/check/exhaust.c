@@ -1,405 +1,448 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "check/exhaust.h"
-#include "base/error.h"
-#include "base/time.h"
-#include "check/seen.h"
-#include <pthread.h>
+/*
+ * All states, depth first.
+ *
+ * Guarantee: every state that some execution reaches is judged once, but for those that reductions leave out and those whose
+ * fingerprint collides (check/check.h).  What is found is given with the moves that lead to it.
+ *
+ * Mechanism: a set of fingerprints, shared by all threads, and for each thread a stack of states to go on from, each with the
+ * moves that lead to it.  Who has nothing left to do asks; whoever has gives away the older half of its stack.  When the set has
+ * to grow, all threads meet at a gate, and one of them makes it grow.  Every addition to a large set is a miss of the cache: so the
+ * successors of a state are added only when those of the next state have been played, and their slots have come from memory.
+ *
+ * Not given: the shortest violation; and which one is found depends on the threads.
+ */
+#include "check/successors.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS_MAX = 64, MOVES_PER_LOOK = 256 };
+enum { STATES_PER_REPORT = 1024, ADDITIONS_PER_DRAW = 4096, DRAWS_MIN = 256, STACK_BYTES_MIN = 1 << 15 };
 
-/* A state to go on from, and how it was reached from the one that is `depth - 1` moves from the start. */
+/* Stands on the stack behind its state and the moves that lead to it. */
 typedef struct {
+  uint32_t bytes; /* of the state */
   uint32_t depth;
-  uint32_t unused;
-  busq_model_move move;
 } frame;
 
+/* Moves from the start, as words. */
 typedef struct {
-  busq_exhaust *search;
-  pthread_t thread;
-  char *frames; /* each a frame and its state */
-  size_t n_frames;
+  uint32_t depth;
+  uint32_t moves[BUSQ_CREW_DEPTH_MAX + 1];
+} path;
+
+/* States that were played and not added so far, and how the state before them was reached. */
+typedef struct {
+  path path;
+  uint32_t faults; /* of the state before */
+  busq_successors successors;
+} batch;
+
+typedef struct {
+  char *bytes;
+  size_t used;
   size_t room;
-  char *successors; /* room for the states that follow one */
-  busq_model_move path[BUSQ_EXHAUST_DEPTH_MAX]; /* of the state that is expanded */
-  /* What it has found out, told to the search now and then. */
-  uint64_t unique, total, ends;
-  uint32_t depth_max, faults;
+  uint32_t n_frames;
+  uint32_t unused;
+} stack;
+
+typedef struct {
+  busq_crew *crew;
+  stack frames;
+  char *state;        /* the one that is expanded */
+  uint64_t additions; /* drawn */
+  busq_tally tally;
+  batch batches[2];
+  uint32_t played; /* the batch that is to be added */
 } worker;
 
-/* States that were given away, with their paths. */
 typedef struct {
-  busq_model_move path[BUSQ_EXHAUST_DEPTH_MAX];
-  char *frames;
-  size_t n_frames;
-} parcel;
-
-struct busq_exhaust {
-  busq_exhaust_config config;
-  busq_model model;
   busq_seen seen;
-  size_t frame_bytes;
-  worker *workers;
-  uint32_t n_started;
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;
-  atomic_uint n_hungry; /* workers without work */
-  atomic_bool must_stop;
-  parcel *given; /* under the mutex: work that nobody has taken */
+  worker *workers[BUSQ_CREW_THREADS_MAX];
+  atomic_uint n_hungry;      /* workers without work */
+  atomic_bool wants_growth;  /* the set is full: everybody to the gate */
+  /* Under the mutex of the crew: */
+  bool is_growing;
+  uint32_t n_at_gate;
+  uint32_t n_busy;
   uint32_t n_given;
-  uint32_t n_running; /* under the mutex: workers that have work */
-  bool is_over;
-  bool is_cut; /* ended before everything was seen */
-  busq_exhaust_facts facts;
-  busq_exhaust_witness witness;
-};
+  stack *given; /* work that nobody has taken; room for one per thread */
+} exhaust;
 
-static frame *frame_at(const busq_exhaust *search, char *frames, size_t place)
+static exhaust *exhaust_of(const busq_crew *crew)
 {
-  return (frame *)(frames + place * search->frame_bytes);
+  return crew->own;
 }
 
-static void *state_of(frame *f)
-{
-  return f + 1;
-}
+/* ---- stacks ---- */
 
-/* ---- one worker's stack ---- */
-
-static bool push(worker *self, const void *state, uint32_t depth, const busq_model_move *move)
+static bool stack_make_room(stack *self, busq_account *account, size_t bytes)
 {
-  const busq_exhaust *search = self->search;
-  if (self->n_frames == self->room) {
-    const size_t room = self->room ? 2 * self->room : 64;
-    char *frames = realloc(self->frames, room * search->frame_bytes);
-    if (!frames)
-      return false;
-    self->frames = frames;
-    self->room = room;
-  }
-  frame *top = frame_at(search, self->frames, self->n_frames++);
-  *top = (frame){.depth = depth, .move = *move};
-  memcpy(state_of(top), state, busq_model_bytes(&search->model, state));
+  if (self->room - self->used >= bytes)
+    return true;
+  size_t room = self->room ? 2 * self->room : STACK_BYTES_MIN;
+  room = room < self->used + bytes ? self->used + bytes : room;
+  if (!busq_account_take(account, room))
+    return false;
+  char *moved = realloc(self->bytes, room);
+  busq_account_give_back(account, moved ? self->room : room);
+  if (!moved)
+    return false;
+  self->bytes = moved;
+  self->room = room;
   return true;
 }
 
-/* ---- telling ---- */
-
-/* False where the set of fingerprints is as full as it should be. */
-static bool report(worker *self)
+static void stack_free(stack *self, busq_account *account)
 {
-  busq_exhaust_facts *facts = &self->search->facts;
-  pthread_mutex_lock(&self->search->mutex);
-  facts->unique += self->unique;
-  facts->total += self->total;
-  facts->ends += self->ends;
-  facts->faults |= self->faults;
-  if (self->depth_max > facts->depth_max)
-    facts->depth_max = self->depth_max;
-  const bool is_full = busq_seen_is_full(&self->search->seen, facts->unique);
-  pthread_mutex_unlock(&self->search->mutex);
-  self->unique = self->total = self->ends = 0;
-  return !is_full;
+  free(self->bytes);
+  busq_account_give_back(account, self->room);
+  *self = (stack){0};
 }
 
-typedef enum { STOP_FOUND, STOP_FULL, STOP_BROKEN } stop_reason;
-
-static void stop(busq_exhaust *search, stop_reason reason)
+/* Of a path, rounded up so that states stay aligned. */
+static size_t path_bytes(uint32_t depth)
 {
-  pthread_mutex_lock(&search->mutex);
-  search->is_cut = true;
-  search->facts.is_full |= reason == STOP_FULL;
-  search->facts.is_broken |= reason == STOP_BROKEN;
-  atomic_store(&search->must_stop, true);
-  pthread_cond_broadcast(&search->changed);
-  pthread_mutex_unlock(&search->mutex);
+  return BUSQ_ALIGN_UP(depth * sizeof(uint32_t), 8);
 }
 
-static void found(worker *self, uint32_t faults, uint32_t depth, const busq_model_move *last)
+static size_t frame_bytes(const frame *top)
 {
-  busq_exhaust *search = self->search;
-  self->faults |= faults;
-  if (!(faults & search->config.judged))
-    return;
-  pthread_mutex_lock(&search->mutex);
-  busq_exhaust_witness *witness = &search->witness;
-  if (!witness->faults) {
-    witness->faults = faults;
-    witness->n_moves = depth;
-    memcpy(witness->moves, self->path, depth * sizeof *self->path);
-    if (last)
-      witness->moves[depth - 1] = *last;
+  return top->bytes + path_bytes(top->depth) + sizeof *top;
+}
+
+/* A state that one move leads to from where a path ends; without a path, the first. */
+static bool push(worker *self, const void *state, const path *before, const busq_model_move *move)
+{
+  stack *frames = &self->frames;
+  const uint32_t depth = before ? before->depth + 1 : 0;
+  const size_t bytes = BUSQ_ALIGN_UP(busq_model_bytes(&self->crew->model, state), 8);
+  if (!stack_make_room(frames, &self->crew->account, bytes + path_bytes(depth) + sizeof(frame)))
+    return false;
+  char *at = frames->bytes + frames->used;
+  memcpy(at, state, bytes);
+  uint32_t *moves = (uint32_t *)(void *)(at + bytes);
+  if (before) {
+    memcpy(moves, before->moves, before->depth * sizeof *moves);
+    moves[before->depth] = busq_crew_word(move);
   }
-  pthread_mutex_unlock(&search->mutex);
-  stop(search, STOP_FOUND);
+  *(frame *)(void *)(at + bytes + path_bytes(depth)) = (frame){.bytes = (uint32_t)bytes, .depth = depth};
+  frames->used += bytes + path_bytes(depth) + sizeof(frame);
+  frames->n_frames++;
+  return true;
+}
+
+/* The frame that ends there. */
+static const frame *frame_before(const stack *frames, size_t end)
+{
+  return (const frame *)(const void *)(frames->bytes + end - sizeof(frame));
+}
+
+/* Into self->state and the path. */
+static void pop(worker *self, path *to)
+{
+  stack *frames = &self->frames;
+  const frame *top = frame_before(frames, frames->used);
+  frames->used -= frame_bytes(top);
+  frames->n_frames--;
+  to->depth = top->depth;
+  memcpy(self->state, frames->bytes + frames->used, top->bytes);
+  memcpy(to->moves, frames->bytes + frames->used + top->bytes, top->depth * sizeof *to->moves);
+}
+
+/* ---- a set that grows ---- */
+
+static void grow(busq_crew *crew, exhaust *search)
+{
+  search->is_growing = true;
+  pthread_mutex_unlock(&crew->mutex);
+  const bool has_grown = busq_seen_grow(&search->seen, &crew->must_stop);
+  if (!has_grown)
+    busq_crew_stop(crew, busq_crew_must_stop(crew) ? BUSQ_CREW_GIVEN_UP : BUSQ_CREW_FULL);
+  pthread_mutex_lock(&crew->mutex);
+  search->is_growing = false;
+  atomic_store(&search->wants_growth, false);
+  pthread_cond_broadcast(&crew->changed);
+}
+
+/* Waits until the set has grown; who comes last makes it grow.  Under the mutex. */
+static void wait_at_gate(busq_crew *crew, exhaust *search)
+{
+  search->n_at_gate++;
+  while (atomic_load(&search->wants_growth) && !busq_crew_must_stop(crew)) {
+    if (search->n_at_gate == search->n_busy && !search->is_growing)
+      grow(crew, search);
+    else
+      pthread_cond_wait(&crew->changed, &crew->mutex);
+  }
+  search->n_at_gate--;
+}
+
+/* Draws so many additions; false where the search is over. */
+static bool draw(worker *self, uint32_t count)
+{
+  busq_crew *crew = self->crew;
+  exhaust *search = exhaust_of(crew);
+  while (self->additions < count && !busq_crew_must_stop(crew)) {
+    /* Many at once, but not so many that little is left for others. */
+    const uint64_t share = search->seen.n_slots / DRAWS_MIN;
+    const uint64_t wanted = share < count ? count : share < ADDITIONS_PER_DRAW ? share : ADDITIONS_PER_DRAW;
+    const uint64_t drawn = busq_seen_draw(&search->seen, wanted);
+    self->additions += drawn;
+    if (drawn)
+      continue;
+    pthread_mutex_lock(&crew->mutex);
+    if (!busq_seen_has_room(&search->seen, 1))
+      atomic_store(&search->wants_growth, true);
+    wait_at_gate(crew, search);
+    pthread_mutex_unlock(&crew->mutex);
+  }
+  return self->additions >= count;
+}
+
+static void pass_gate(worker *self)
+{
+  pthread_mutex_lock(&self->crew->mutex);
+  wait_at_gate(self->crew, exhaust_of(self->crew));
+  pthread_mutex_unlock(&self->crew->mutex);
 }
 
 /* ---- expanding a state ---- */
 
-/* Where a packet is quiet, it is the only move. */
-static uint32_t reduce(const busq_exhaust *search, const void *state, busq_model_move *moves, uint32_t n_moves)
+static void found(worker *self, uint32_t faults, const path *before, const busq_model_move *last)
 {
-  if (!(search->config.reductions & BUSQ_EXHAUST_QUIET_PACKETS))
-    return n_moves;
-  for (uint32_t place = 0; place < n_moves; place++)
-    if (busq_model_is_quiet(&search->model, state, &moves[place])) {
-      moves[0] = moves[place];
-      return 1;
-    }
-  return n_moves;
-}
-
-static char *successor(worker *self, uint32_t place)
-{
-  return self->successors + place * self->search->model.state_bytes_max;
-}
-
-/* Plays all moves; a fingerprint of 0 says that the move is left out. */
-static bool play_all(worker *self, const void *state, const busq_model_move *moves, uint32_t n_moves, uint64_t *prints)
-{
-  busq_exhaust *search = self->search;
-  const size_t bytes = busq_model_bytes(&search->model, state);
-  const bool is_late = search->config.reductions & BUSQ_EXHAUST_LATE_SUBMITS;
-  for (uint32_t place = 0; place < n_moves; place++) {
-    char *next = successor(self, place);
-    memcpy(next, state, bytes);
-    if (busq_model_play(&search->model, next, &moves[place]) != BUSQ_OK)
-      return false;
-    prints[place] = 0;
-    if (is_late && busq_model_is_waiting(&search->model, next, &moves[place]))
-      continue;
-    prints[place] = busq_model_fingerprint(&search->model, next);
-    busq_seen_announce(&search->seen, prints[place]);
+  busq_crew *crew = self->crew;
+  self->tally.facts.faults |= faults;
+  if (!(faults & crew->config.judged))
+    return;
+  pthread_mutex_lock(&crew->mutex);
+  busq_crew_witness *witness = &crew->witness;
+  if (!witness->faults) {
+    witness->faults = faults;
+    for (uint32_t place = 0; place < before->depth; place++)
+      witness->moves[place] = busq_crew_move(before->moves[place]);
+    if (last)
+      witness->moves[before->depth] = *last;
+    witness->n_moves = before->depth + (last != NULL);
   }
-  return true;
+  pthread_mutex_unlock(&crew->mutex);
+  busq_crew_stop(crew, BUSQ_CREW_FOUND);
 }
 
-static void expand(worker *self, const void *state, uint32_t depth)
+/* Adds what was played before the last state, in the order in which it was announced; then there is nothing to be added. */
+static void add(worker *self, batch *played)
 {
-  busq_exhaust *search = self->search;
-  busq_model_move moves[BUSQ_MODEL_MOVES_MAX];
-  uint64_t prints[BUSQ_MODEL_MOVES_MAX];
-  const uint32_t n_moves = reduce(search, state, moves, busq_model_moves(&search->model, state, moves));
+  busq_crew *crew = self->crew;
+  for (uint32_t place = 0; place < played->successors.count; place++) {
+    const busq_successor *next = &played->successors.each[place];
+    if (!busq_seen_add(&exhaust_of(crew)->seen, next->fingerprint))
+      continue;
+    const void *state = busq_successors_state(&played->successors, place);
+    const uint32_t faults = busq_model_faults(state) & ~played->faults;
+    self->additions--;
+    self->tally.facts.unique++;
+    busq_tally_raise(&self->tally.facts.depth_max, played->path.depth + 1);
+    busq_successors_gauge(crew, &self->tally, state, &next->move);
+    if (faults)
+      found(self, faults, &played->path, &next->move);
+    if (!push(self, state, &played->path, &next->move))
+      busq_crew_stop(crew, BUSQ_CREW_FULL);
+  }
+  played->successors.count = 0;
+}
+
+/* Plays what follows the state; a batch without successors where nothing does, or nothing may. */
+static void play(worker *self, batch *to)
+{
+  busq_crew *crew = self->crew;
+  const uint32_t depth = to->path.depth;
+  const uint32_t n_moves = busq_successors_find(&to->successors, crew, &self->tally, self->state);
+  to->faults = busq_model_faults(self->state);
   if (!n_moves) {
-    self->ends++;
-    found(self, busq_model_judge_end(&search->model, state), depth, NULL);
+    self->tally.facts.ends++;
+    found(self, busq_model_judge_end(&crew->model, self->state), &to->path, NULL);
+  } else if (depth >= crew->depth_max) {
+    if (crew->config.depth_max)
+      self->tally.facts.left_out++;
+    else
+      found(self, 1u << BUSQ_CHECK_ENDLESS, &to->path, NULL);
+  } else if (draw(self, n_moves + self->batches[self->played].successors.count) &&
+             busq_successors_play(&to->successors, crew, &self->tally, &exhaust_of(crew)->seen, self->state)) {
     return;
   }
-  if (depth + 1 >= BUSQ_EXHAUST_DEPTH_MAX || !play_all(self, state, moves, n_moves, prints)) {
-    stop(search, STOP_BROKEN);
-    return;
+  to->successors.count = 0;
+}
+
+/* One state more, and what was played before it; false where nothing is left. */
+static bool expand(worker *self)
+{
+  batch *before = &self->batches[self->played];
+  batch *next = &self->batches[1 - self->played];
+  if (!self->frames.n_frames) {
+    add(self, before);
+    return self->frames.n_frames;
   }
-  for (uint32_t place = n_moves; place-- > 0;) {
-    const char *next = successor(self, place);
-    self->total += prints[place] != 0;
-    if (!prints[place] || !busq_seen_add(&search->seen, prints[place]))
-      continue;
-    self->unique++;
-    self->depth_max = depth + 1 > self->depth_max ? depth + 1 : self->depth_max;
-    if (busq_model_head_of(next)->faults)
-      found(self, busq_model_head_of(next)->faults, depth + 1, &moves[place]);
-    if (!push(self, next, depth + 1, &moves[place]))
-      stop(search, STOP_FULL);
-  }
+  pop(self, &next->path);
+  play(self, next);
+  if (!busq_crew_must_stop(self->crew))
+    add(self, before);
+  self->played = 1 - self->played;
+  return true;
 }
 
 /* ---- sharing work ---- */
 
+/* Where the older half of the frames ends. */
+static size_t middle_of(const stack *frames)
+{
+  size_t end = frames->used;
+  for (uint32_t count = (frames->n_frames + 1) / 2; count; count--)
+    end -= frame_bytes(frame_before(frames, end));
+  return end;
+}
+
 /* Gives the older half of the stack away. */
 static void give(worker *self)
 {
-  busq_exhaust *search = self->search;
-  const size_t n_frames = self->n_frames / 2;
-  char *frames = n_frames ? malloc(n_frames * search->frame_bytes) : NULL;
-  if (!frames)
+  busq_crew *crew = self->crew;
+  exhaust *search = exhaust_of(crew);
+  const size_t bytes = middle_of(&self->frames);
+  stack older = {.n_frames = self->frames.n_frames / 2};
+  if (!stack_make_room(&older, &crew->account, bytes))
     return;
-  memcpy(frames, self->frames, n_frames * search->frame_bytes);
-  pthread_mutex_lock(&search->mutex);
-  if (search->n_given < search->config.n_threads) {
-    parcel *given = &search->given[search->n_given++];
-    memcpy(given->path, self->path, sizeof given->path);
-    given->frames = frames;
-    given->n_frames = n_frames;
-    frames = NULL;
-    pthread_cond_broadcast(&search->changed);
+  memcpy(older.bytes, self->frames.bytes, bytes);
+  older.used = bytes;
+  bool is_given = false;
+  pthread_mutex_lock(&crew->mutex);
+  if (search->n_given < atomic_load(&search->n_hungry)) {
+    search->given[search->n_given++] = older;
+    is_given = true;
+    pthread_cond_broadcast(&crew->changed);
   }
-  pthread_mutex_unlock(&search->mutex);
-  if (frames) {
-    free(frames);
+  pthread_mutex_unlock(&crew->mutex);
+  if (!is_given) {
+    stack_free(&older, &crew->account);
     return;
   }
-  self->n_frames -= n_frames;
-  memmove(self->frames, self->frames + n_frames * search->frame_bytes, self->n_frames * search->frame_bytes);
+  self->frames.n_frames -= older.n_frames;
+  self->frames.used -= bytes;
+  memmove(self->frames.bytes, self->frames.bytes + bytes, self->frames.used);
 }
 
 /* Waits for work; false where there will be none. */
 static bool take(worker *self)
 {
-  busq_exhaust *search = self->search;
+  busq_crew *crew = self->crew;
+  exhaust *search = exhaust_of(crew);
   bool has_work = false;
-  pthread_mutex_lock(&search->mutex);
-  search->n_running--;
+  pthread_mutex_lock(&crew->mutex);
+  search->n_busy--;
   atomic_fetch_add(&search->n_hungry, 1);
-  while (!search->n_given && search->n_running && !atomic_load(&search->must_stop))
-    pthread_cond_wait(&search->changed, &search->mutex);
-  if (search->n_given && !atomic_load(&search->must_stop)) {
-    parcel *given = &search->given[--search->n_given];
-    free(self->frames);
-    self->frames = given->frames;
-    self->n_frames = self->room = given->n_frames;
-    memcpy(self->path, given->path, sizeof self->path);
-    search->n_running++;
+  pthread_cond_broadcast(&crew->changed); /* perhaps all others are at the gate, or this was the last work */
+  while ((!search->n_given || search->is_growing) && search->n_busy && !busq_crew_must_stop(crew))
+    pthread_cond_wait(&crew->changed, &crew->mutex);
+  if (search->n_given && !busq_crew_must_stop(crew)) {
+    stack_free(&self->frames, &crew->account);
+    self->frames = search->given[--search->n_given];
+    search->n_busy++;
     has_work = true;
   }
   atomic_fetch_sub(&search->n_hungry, 1);
-  pthread_cond_broadcast(&search->changed);
-  pthread_mutex_unlock(&search->mutex);
+  pthread_mutex_unlock(&crew->mutex);
   return has_work;
 }
 
-static void work(worker *self, char *state)
+static void work(worker *self)
 {
-  busq_exhaust *search = self->search;
-  for (uint32_t count = 0; self->n_frames && !atomic_load_explicit(&search->must_stop, memory_order_relaxed); count++) {
-    frame *top = frame_at(search, self->frames, --self->n_frames);
-    const uint32_t depth = top->depth;
-    if (depth)
-      self->path[depth - 1] = top->move;
-    memcpy(state, state_of(top), busq_model_bytes(&search->model, state_of(top)));
-    expand(self, state, depth);
-    if (count % MOVES_PER_LOOK == 0 && !report(self))
-      stop(search, STOP_FULL);
-    if (self->n_frames > 1 && atomic_load_explicit(&search->n_hungry, memory_order_relaxed))
+  busq_crew *crew = self->crew;
+  exhaust *search = exhaust_of(crew);
+  for (uint32_t count = 1; !busq_crew_must_stop(crew) && expand(self); count++) {
+    if (count % STATES_PER_REPORT == 0)
+      busq_crew_tell(crew, &self->tally);
+    if (atomic_load_explicit(&search->wants_growth, memory_order_relaxed))
+      pass_gate(self);
+    if (self->frames.n_frames > 1 && atomic_load_explicit(&search->n_hungry, memory_order_relaxed))
       give(self);
   }
 }
 
-static void *run(void *argument)
+static void run(busq_crew *crew, uint32_t number)
 {
-  worker *self = argument;
-  char *state = malloc(self->search->model.state_bytes_max);
-  if (!state)
-    stop(self->search, STOP_FULL);
+  worker *self = exhaust_of(crew)->workers[number];
   do {
-    if (state)
-      work(self, state);
-    (void)report(self);
+    work(self);
+    busq_crew_tell(crew, &self->tally);
   } while (take(self));
-  free(state);
-  return NULL;
 }
 
-/* ---- from outside ---- */
+/* ---- beginning and end ---- */
 
-static int start(busq_exhaust *search)
+static size_t worker_bytes(const busq_crew *crew)
 {
-  worker *first = &search->workers[0];
-  char *state = malloc(search->model.state_bytes_max);
-  if (!state)
-    return busq_error(BUSQ_NO_SPACE, "no memory for a state");
-  busq_model_start(&search->model, state);
-  busq_seen_add(&search->seen, busq_model_fingerprint(&search->model, state));
-  search->facts.unique = search->facts.total = 1;
-  const bool is_pushed = push(first, state, 0, &(busq_model_move){0});
-  free(state);
-  if (!is_pushed)
-    return busq_error(BUSQ_NO_SPACE, "no memory for a state");
-  search->n_running = search->config.n_threads;
-  for (uint32_t number = 0; number < search->config.n_threads; number++, search->n_started++)
-    if (pthread_create(&search->workers[number].thread, NULL, run, &search->workers[number]))
-      return busq_error_system("can't start thread %u of the search", number + 1);
-  return BUSQ_OK;
+  return sizeof(worker) + crew->model.state_bytes_max;
 }
 
-static int init(busq_exhaust *search)
+static bool add_worker(busq_crew *crew, uint32_t number)
 {
-  const busq_exhaust_config *config = &search->config;
-  search->frame_bytes = sizeof(frame) + search->model.state_bytes_max;
-  search->workers = calloc(config->n_threads, sizeof *search->workers);
-  search->given = calloc(config->n_threads, sizeof *search->given);
-  if (!search->workers || !search->given || !busq_seen_init(&search->seen, config->memory_bytes))
-    return busq_error(BUSQ_NO_SPACE, "no memory for %llu bytes of fingerprints", (unsigned long long)config->memory_bytes);
-  for (uint32_t number = 0; number < config->n_threads; number++) {
-    search->workers[number].search = search;
-    search->workers[number].successors = malloc(BUSQ_MODEL_MOVES_MAX * search->model.state_bytes_max);
-    if (!search->workers[number].successors)
-      return busq_error(BUSQ_NO_SPACE, "no memory for the states of thread %u", number + 1);
+  if (!busq_account_take(&crew->account, worker_bytes(crew)))
+    return false;
+  worker *self = calloc(1, worker_bytes(crew));
+  if (!self) {
+    busq_account_give_back(&crew->account, worker_bytes(crew));
+    return false;
   }
-  return start(search);
+  exhaust_of(crew)->workers[number] = self;
+  self->crew = crew;
+  self->state = (char *)(self + 1);
+  return busq_successors_init(&self->batches[0].successors, crew) &&
+         busq_successors_init(&self->batches[1].successors, crew);
 }
 
-int busq_exhaust_new(const busq_exhaust_config *config, busq_exhaust **searchp)
+static bool init(busq_crew *crew, exhaust *search)
 {
-  if (config->n_threads < 1 || config->n_threads > THREADS_MAX)
-    return busq_error(BUSQ_INVALID, "%u threads: expected 1 to %d", config->n_threads, THREADS_MAX);
-  busq_exhaust *search = calloc(1, sizeof *search);
-  if (!search)
-    return busq_error(BUSQ_NO_SPACE, "no memory for a search");
-  search->config = *config;
-  pthread_mutex_init(&search->mutex, NULL);
-  pthread_cond_init(&search->changed, NULL);
-  int result = busq_model_init(&search->model, &config->model);
-  if (result == BUSQ_OK)
-    result = init(search);
-  if (result != BUSQ_OK) {
-    busq_exhaust_free(search);
-    return result;
-  }
-  *searchp = search;
-  return BUSQ_OK;
+  const uint32_t n_threads = crew->config.n_threads;
+  if (!busq_account_take(&crew->account, n_threads * sizeof *search->given))
+    return false;
+  search->given = calloc(n_threads, sizeof *search->given);
+  if (!search->given)
+    return false;
+  for (uint32_t number = 0; number < n_threads; number++)
+    if (!add_worker(crew, number))
+      return false;
+  const uint64_t left_bytes = busq_account_left(&crew->account);
+  return busq_seen_init(&search->seen, &crew->account, left_bytes - left_bytes / 16);
 }
 
-int busq_exhaust_wait(busq_exhaust *search, uint64_t slice_ns)
+static int begin(busq_crew *crew)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  const uint64_t end_ns = (uint64_t)until.tv_nsec + slice_ns;
-  until.tv_sec += (time_t)(end_ns / 1000000000);
-  until.tv_nsec = (long)(end_ns % 1000000000);
-  pthread_mutex_lock(&search->mutex);
-  int waited = 0;
-  while (search->n_running && !waited)
-    waited = pthread_cond_timedwait(&search->changed, &search->mutex, &until);
-  search->is_over = !search->n_running;
-  pthread_mutex_unlock(&search->mutex);
-  return search->is_over ? BUSQ_OK : BUSQ_INTERRUPTED;
+  exhaust *search = crew->own = calloc(1, sizeof *search);
+  if (!search || !init(crew, search))
+    return busq_crew_no_memory(crew);
+  worker *first = search->workers[0];
+  busq_model_start(&crew->model, first->state);
+  busq_seen_add(&search->seen, busq_successors_fingerprint(crew, first->state));
+  crew->facts.unique = crew->facts.total = 1;
+  search->n_busy = crew->config.n_threads;
+  return push(first, first->state, NULL, NULL) ? BUSQ_OK : busq_crew_no_memory(crew);
 }
 
-void busq_exhaust_examine(busq_exhaust *search, busq_exhaust_facts *facts)
+static void end(busq_crew *crew)
 {
-  pthread_mutex_lock(&search->mutex);
-  *facts = search->facts;
-  facts->is_complete = search->is_over && !search->is_cut;
-  pthread_mutex_unlock(&search->mutex);
-  /* Of n random fingerprints of 64 bits about n^2 / 2^65 meet another. */
-  facts->missed_expected = (double)facts->unique * (double)facts->unique / 36893488147419103232.0;
-}
-
-const busq_exhaust_witness *busq_exhaust_witness_of(busq_exhaust *search)
-{
-  return search->witness.faults ? &search->witness : NULL;
-}
-
-void busq_exhaust_free(busq_exhaust *search)
-{
-  atomic_store(&search->must_stop, true);
-  pthread_mutex_lock(&search->mutex);
-  pthread_cond_broadcast(&search->changed);
-  pthread_mutex_unlock(&search->mutex);
-  for (uint32_t number = 0; number < search->n_started; number++)
-    pthread_join(search->workers[number].thread, NULL);
-  for (uint32_t number = 0; search->workers && number < search->config.n_threads; number++) {
-    free(search->workers[number].frames);
-    free(search->workers[number].successors);
+  exhaust *search = exhaust_of(crew);
+  for (uint32_t number = 0; number < crew->config.n_threads; number++) {
+    worker *self = search->workers[number];
+    if (!self)
+      continue;
+    stack_free(&self->frames, &crew->account);
+    for (uint32_t which = 0; which < 2; which++)
+      busq_successors_deinit(&self->batches[which].successors, crew);
+    free(self);
   }
   for (uint32_t place = 0; place < search->n_given; place++)
-    free(search->given[place].frames);
+    stack_free(&search->given[place], &crew->account);
   busq_seen_deinit(&search->seen);
-  free(search->workers);
   free(search->given);
-  pthread_cond_destroy(&search->changed);
-  pthread_mutex_destroy(&search->mutex);
   free(search);
+  crew->own = NULL;
 }
+
+const busq_crew_kind busq_exhaust = {begin, run, end};

@@ -1,45 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/model.h"
-#include <string.h>
+#include "base/error.h"
+#include "check/faults.h"
+#include "check/fingerprint.h"
 
 enum { EFFECTS = 64 };
-
-/* ---- where things stand in a state; `unused` of a packet in flight is where it goes ---- */
-
-static busq_model_process *process_of(const busq_model *model, const void *state, uint32_t process)
-{
-  return (busq_model_process *)((char *)state + model->processes_at) + process;
-}
-
-static busq_model_message *message_at(const busq_model *model, const void *state, uint32_t index)
-{
-  return (busq_model_message *)((char *)state + model->messages_at) + index;
-}
-
-static uint32_t index_of(const busq_model *model, uint64_t name)
-{
-  return busq_message_origin(name) * model->config.n_messages + busq_message_number(name) - 1;
-}
-
-static uint8_t *log_of(const busq_model *model, const void *state, uint32_t process)
-{
-  return (uint8_t *)state + model->logs_at + process * model->log_bytes;
-}
-
-static uint32_t *clock_of(const busq_model *model, const void *state, uint32_t index)
-{
-  return (uint32_t *)((char *)state + model->clocks_at) + (size_t)index * model->clock_words;
-}
-
-static char *order_of(const busq_model *model, const void *state, uint32_t process)
-{
-  return (char *)state + model->orders_at + process * model->order_bytes;
-}
-
-static busq_order_packet *packets_of(const busq_model *model, const void *state)
-{
-  return (busq_order_packet *)((char *)state + model->packets_at);
-}
 
 /* ---- making one ---- */
 
@@ -48,34 +13,73 @@ static busq_order_group group_of(const busq_model *model, uint32_t self)
   return (busq_order_group){.n_processes = model->config.n_processes,
                             .self = self,
                             .waiting_max = model->config.n_messages,
-                            .held_max = model->n_all,
+                            .held_max = model->n_all - model->config.n_messages + model->config.doubled_max,
                             .options = model->config.options};
 }
 
-static bool is_ordered_totally(const busq_model *model)
+static int check_size(const busq_model_config *config)
 {
-  return model->config.order->claims & (BUSQ_CLAIMS_TOTAL | BUSQ_CLAIMS_CONSISTENT);
+  if (config->n_processes < 1 || config->n_processes > BUSQ_MODEL_PROCESSES_MAX)
+    return busq_error(BUSQ_INVALID, "%u processes: a model has 1 to %u", config->n_processes, BUSQ_MODEL_PROCESSES_MAX);
+  if (config->n_messages < 1 || config->n_messages > BUSQ_MODEL_MESSAGES_MAX / config->n_processes)
+    return busq_error(BUSQ_INVALID, "%u messages of each of %u processes: a model has at least 1 of each, and at most %u of all",
+                      config->n_messages, config->n_processes, BUSQ_MODEL_MESSAGES_MAX);
+  if (config->behaviour == BUSQ_CHECK_REPLY && config->n_messages > BUSQ_MODEL_ANSWERS_MAX + 1)
+    return busq_error(BUSQ_INVALID, "%u messages of each process: with replies at most %d", config->n_messages,
+                      BUSQ_MODEL_ANSWERS_MAX + 1);
+  return BUSQ_OK;
 }
 
-int busq_model_init(busq_model *model, const busq_model_config *config)
+static int check_destinations(const busq_model_config *config)
 {
-  *model = (busq_model){.config = *config};
+  const uint32_t everybody = (1u << config->n_processes) - 1;
+  for (uint32_t index = 0; config->destinations && index < config->n_processes * config->n_messages; index++) {
+    const uint32_t others = config->with_self ? everybody : everybody & ~(1u << index / config->n_messages);
+    const uint32_t set = config->destinations[index];
+    if (!set || set & ~others || (uint32_t)__builtin_popcount(set) > config->fan_out_max)
+      return busq_error(BUSQ_INVALID, "destinations 0x%x of message %u of process %u: expected 1 to %u processes%s",
+                        set, index % config->n_messages + 1, index / config->n_messages, config->fan_out_max,
+                        config->with_self ? "" : " other than itself");
+  }
+  return BUSQ_OK;
+}
+
+static void lay_out(busq_model *model)
+{
+  const busq_model_config *config = &model->config;
   const uint32_t n = config->n_processes;
-  model->n_all = n * config->n_messages;
-  if (n < 1 || n > BUSQ_MODEL_PROCESSES_MAX || model->n_all > BUSQ_MODEL_MESSAGES_MAX)
-    return BUSQ_INVALID;
-  const busq_order_clock_shape shape = config->order->clock;
-  model->clock_words = shape == BUSQ_CLOCK_VECTOR ? n : shape == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
   const busq_order_group group = group_of(model, 0);
   model->order_bytes = BUSQ_ALIGN_UP(config->order->state_size(&group), 8);
-  model->log_bytes = is_ordered_totally(model) ? BUSQ_ALIGN_UP(model->n_all, 8) : 0;
-  model->processes_at = sizeof(busq_model_head);
+  const uint32_t logged = (model->logs_deliveries ? model->n_all : 0) + (model->logs_sends ? config->n_messages : 0);
+  model->log_bytes = BUSQ_ALIGN_UP(logged, 8);
+  model->processes_at = sizeof(busq_model_head) + n * sizeof(uint64_t);
   model->messages_at = model->processes_at + n * sizeof(busq_model_process);
   model->logs_at = model->messages_at + model->n_all * sizeof(busq_model_message);
   model->clocks_at = model->logs_at + n * model->log_bytes;
   model->orders_at = BUSQ_ALIGN_UP(model->clocks_at + (size_t)model->n_all * model->clock_words * sizeof(uint32_t), 8);
   model->packets_at = model->orders_at + n * model->order_bytes;
   model->state_bytes_max = model->packets_at + BUSQ_MODEL_PACKETS_MAX * sizeof(busq_order_packet);
+}
+
+int busq_model_init(busq_model *model, const busq_model_config *config)
+{
+  *model = (busq_model){.config = *config};
+  int result = check_size(config);
+  if (result == BUSQ_OK)
+    result = check_destinations(config);
+  if (result != BUSQ_OK)
+    return result;
+  const busq_order *order = config->order;
+  const uint32_t n = config->n_processes;
+  model->n_all = n * config->n_messages;
+  model->clock_words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
+  model->is_fifo = config->is_fifo || order->traits & BUSQ_ORDER_FIFO_CHANNELS;
+  model->logs_sends = order->claims & BUSQ_CLAIMS_SYNCHRONOUS;
+  model->logs_deliveries = order->claims & (BUSQ_CLAIMS_TOTAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_SYNCHRONOUS);
+  lay_out(model);
+  if (model->order_bytes > BUSQ_MODEL_ORDER_BYTES_MAX)
+    return busq_error(BUSQ_INVALID, "a process of %s has %zu bytes of state: a model has room for %u; take fewer messages or processes",
+                      order->name, model->order_bytes, BUSQ_MODEL_ORDER_BYTES_MAX);
   return BUSQ_OK;
 }
 
@@ -84,31 +88,52 @@ void busq_model_start(const busq_model *model, void *state)
   memset(state, 0, model->state_bytes_max);
   for (uint32_t self = 0; self < model->config.n_processes; self++) {
     const busq_order_group group = group_of(model, self);
-    model->config.order->init(order_of(model, state, self), &group);
+    model->config.order->init(busq_model_order_of(model, state, self), &group);
+    busq_model_print_process(model, state, self);
   }
 }
 
 /* ---- what can happen ---- */
 
-static bool may_submit(const busq_model *model, const void *state, uint32_t process)
+static bool is_working(const void *state, uint32_t process)
 {
-  const busq_model_process *self = process_of(model, state, process);
-  if (self->n_submitted == model->config.n_messages)
-    return false;
-  if (model->config.order->traits & BUSQ_ORDER_RENDEZVOUS)
-    return !self->n_submitted ||
-           message_at(model, state, process * model->config.n_messages + self->n_submitted - 1)->is_done;
-  return true;
+  return process == 0 && busq_model_head_of(state)->job == BUSQ_MODEL_JOB_RUNS;
 }
 
-static uint32_t add_submits(const busq_model *model, uint32_t process, busq_model_move *moves)
+static bool has_messages_left(const busq_model *model, const void *state, uint32_t process)
 {
+  return busq_model_process_of(model, state, process)->n_submitted < model->config.n_messages;
+}
+
+/* A rendezvous takes one message at a time. */
+static bool is_free(const busq_model *model, const void *state, uint32_t process)
+{
+  const uint32_t n_submitted = busq_model_process_of(model, state, process)->n_submitted;
+  return !(model->config.order->traits & BUSQ_ORDER_RENDEZVOUS) || !n_submitted ||
+         busq_model_message_at(model, state, process * model->config.n_messages + n_submitted - 1)->is_done;
+}
+
+static bool may_be_sent_to(const busq_model *model, const void *state, uint32_t process, uint32_t set)
+{
+  const busq_model_process *self = busq_model_process_of(model, state, process);
+  if ((set & 1u << process && !model->config.with_self) || (uint32_t)__builtin_popcount(set) > model->config.fan_out_max)
+    return false;
+  if (model->config.behaviour == BUSQ_CHECK_REPLY && self->n_submitted)
+    return set == 1u << self->senders[self->n_submitted - 1];
+  const uint32_t *given = model->config.destinations;
+  return !given || set == given[process * model->config.n_messages + self->n_submitted];
+}
+
+static uint32_t add_submits(const busq_model *model, const void *state, uint32_t process, busq_model_move *moves)
+{
+  const busq_model_process *self = busq_model_process_of(model, state, process);
+  const bool waits_for_query = model->config.behaviour == BUSQ_CHECK_REPLY && self->n_submitted > self->n_delivered;
+  if (!has_messages_left(model, state, process) || !is_free(model, state, process) || waits_for_query)
+    return 0;
   uint32_t n_moves = 0;
-  for (uint32_t set = 1; set < 1u << model->config.n_processes; set++) {
-    const bool is_allowed = !(set & 1u << process) && (uint32_t)__builtin_popcount(set) <= model->config.fan_out_max;
-    if (is_allowed)
-      moves[n_moves++] = (busq_model_move){.process = process, .destinations = set};
-  }
+  for (uint32_t set = 1; set < 1u << model->config.n_processes; set++)
+    if (may_be_sent_to(model, state, process, set))
+      moves[n_moves++] = (busq_model_move){.kind = BUSQ_CHECK_SUBMIT, .process = process, .destinations = set};
   return n_moves;
 }
 
@@ -118,132 +143,61 @@ static bool is_shadowed(const busq_model *model, const busq_order_packet *packet
   const busq_order_packet *packet = &packets[place];
   for (uint32_t before = 0; before < place; before++) {
     const bool is_same_channel = packets[before].from == packet->from && packets[before].unused == packet->unused;
-    if (is_same_channel && (model->config.order->traits & BUSQ_ORDER_FIFO_CHANNELS ||
-                            memcmp(&packets[before], packet, sizeof *packet) == 0))
+    if (is_same_channel && (model->is_fifo || memcmp(&packets[before], packet, sizeof *packet) == 0))
       return true;
   }
   return false;
+}
+
+/* The network loses or doubles the oldest of a channel only, where that keeps the order: what happens to the others can happen to
+ * them when they are the oldest. */
+static uint32_t add_packets(const busq_model *model, const void *state, busq_model_move *moves)
+{
+  const busq_model_head *head = busq_model_head_of(state);
+  const busq_order_packet *packets = busq_model_packets_of(model, state);
+  uint32_t n_moves = 0;
+  for (uint32_t place = 0; place < head->n_packets; place++) {
+    if (is_shadowed(model, packets, place))
+      continue;
+    const busq_model_move move = {.process = packets[place].unused, .place = place};
+    for (uint32_t kind = BUSQ_CHECK_RECEIVE; kind <= BUSQ_CHECK_DOUBLE; kind++) {
+      const bool is_possible = kind == BUSQ_CHECK_RECEIVE  ? !is_working(state, move.process)
+                               : kind == BUSQ_CHECK_LOSE   ? head->n_lost < model->config.lost_max
+                               : kind == BUSQ_CHECK_DOUBLE ? head->n_doubled < model->config.doubled_max
+                                                           : false;
+      moves[n_moves] = move;
+      moves[n_moves].kind = kind;
+      n_moves += is_possible;
+    }
+  }
+  return n_moves;
+}
+
+static uint32_t add_end_of_job(const busq_model *model, const void *state, busq_model_move *moves)
+{
+  const bool has_answer = has_messages_left(model, state, 0) && is_free(model, state, 0);
+  if (!is_working(state, 0))
+    return 0;
+  const uint32_t set = has_answer ? 1u << busq_model_head_of(state)->job_sender : 0;
+  moves[0] = (busq_model_move){.kind = BUSQ_CHECK_END_JOB, .destinations = set};
+  return 1;
 }
 
 uint32_t busq_model_moves(const busq_model *model, const void *state, busq_model_move *moves)
 {
   uint32_t n_moves = 0;
-  for (uint32_t process = 0; process < model->config.n_processes; process++)
-    if (may_submit(model, state, process))
-      n_moves += add_submits(model, process, moves + n_moves);
-  const busq_order_packet *packets = packets_of(model, state);
-  for (uint32_t place = 0; place < busq_model_head_of(state)->n_packets; place++)
-    if (!is_shadowed(model, packets, place))
-      moves[n_moves++] = (busq_model_move){.is_receive = 1, .process = packets[place].unused, .place = place};
-  return n_moves;
+  for (uint32_t process = 0; process < model->config.n_processes; process++) {
+    if (is_working(state, process))
+      continue;
+    n_moves += add_submits(model, state, process, moves + n_moves);
+    if (busq_model_process_of(model, state, process)->n_alarms)
+      moves[n_moves++] = (busq_model_move){.kind = BUSQ_CHECK_TICK, .process = process};
+  }
+  n_moves += add_packets(model, state, moves + n_moves);
+  return n_moves + add_end_of_job(model, state, moves + n_moves);
 }
 
 /* ---- what happens ---- */
-
-static void note_sent(const busq_model *model, void *state, const busq_order_effect *effect)
-{
-  const uint32_t origin = busq_message_origin(effect->packet.message);
-  const uint32_t index = index_of(model, effect->packet.message);
-  busq_model_process *self = process_of(model, state, origin);
-  busq_model_message *message = message_at(model, state, index);
-  self->n_sent++;
-  if (effect->clock)
-    memcpy(clock_of(model, state, index), effect->clock, model->clock_words * sizeof(uint32_t));
-  message->stamp = ++self->knows[origin];
-  memcpy(message->clock, self->knows, sizeof message->clock);
-}
-
-static bool has_delivered(const busq_model *model, const void *state, uint32_t process, uint32_t index)
-{
-  return message_at(model, state, index)->delivered & 1u << process;
-}
-
-/* Whether some other process has delivered both, and the other way round. */
-static bool is_contradicted(const busq_model *model, const void *state, uint32_t process, uint32_t first, uint32_t second)
-{
-  for (uint32_t other = 0; other < model->config.n_processes; other++) {
-    if (other == process || !has_delivered(model, state, other, first) || !has_delivered(model, state, other, second))
-      continue;
-    const uint8_t *log = log_of(model, state, other);
-    const uint8_t n = process_of(model, state, other)->n_delivered;
-    if ((uint8_t *)memchr(log, (int)second, n) < (uint8_t *)memchr(log, (int)first, n))
-      return true;
-  }
-  return false;
-}
-
-/* Whether the union of all logs has a cycle. */
-static bool has_cycle(const busq_model *model, const void *state)
-{
-  uint32_t after[BUSQ_MODEL_MESSAGES_MAX] = {0};
-  for (uint32_t process = 0; process < model->config.n_processes; process++) {
-    const uint8_t *log = log_of(model, state, process);
-    for (uint32_t place = 1; place < process_of(model, state, process)->n_delivered; place++)
-      after[log[place - 1]] |= 1u << log[place];
-  }
-  for (uint32_t middle = 0; middle < model->n_all; middle++)
-    for (uint32_t first = 0; first < model->n_all; first++)
-      if (after[first] & 1u << middle)
-        after[first] |= after[middle];
-  for (uint32_t index = 0; index < model->n_all; index++)
-    if (after[index] & 1u << index)
-      return true;
-  return false;
-}
-
-static uint32_t judge_orders(const busq_model *model, void *state, uint32_t process, uint32_t index)
-{
-  busq_model_process *self = process_of(model, state, process);
-  uint8_t *log = log_of(model, state, process);
-  uint32_t faults = 0;
-  for (uint32_t place = 0; place < self->n_delivered; place++)
-    if (is_contradicted(model, state, process, log[place], index))
-      faults |= 1u << BUSQ_PROPERTY_CONSISTENT;
-  log[self->n_delivered++] = (uint8_t)index;
-  if (has_cycle(model, state))
-    faults |= 1u << BUSQ_PROPERTY_TOTAL;
-  return faults;
-}
-
-/* Whether something that its sender sent later was delivered here before. */
-static bool is_overtaken(const busq_model *model, const void *state, uint32_t process, uint32_t index)
-{
-  const uint32_t first = index - index % model->config.n_messages;
-  const uint8_t stamp = message_at(model, state, index)->stamp;
-  for (uint32_t other = first; other < first + model->config.n_messages; other++)
-    if (has_delivered(model, state, process, other) && message_at(model, state, other)->stamp > stamp)
-      return true;
-  return false;
-}
-
-static void learn(uint8_t *clock, const uint8_t *other)
-{
-  for (uint32_t process = 0; process < 8; process++)
-    clock[process] = clock[process] < other[process] ? other[process] : clock[process];
-}
-
-static void note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t name)
-{
-  const uint32_t index = index_of(model, name);
-  const uint32_t me = 1u << process;
-  busq_model_message *message = message_at(model, state, index);
-  busq_model_process *self = process_of(model, state, process);
-  uint32_t faults = 0;
-  if (message->delivered & me)
-    faults |= 1u << BUSQ_PROPERTY_DUPLICATED;
-  if (!(message->destinations & me) || !message->stamp)
-    faults |= 1u << BUSQ_PROPERTY_PHANTOM;
-  if (is_overtaken(model, state, process, index))
-    faults |= 1u << BUSQ_PROPERTY_FIFO;
-  if (self->late[busq_message_origin(name)] >= message->stamp)
-    faults |= 1u << BUSQ_PROPERTY_CAUSAL;
-  message->delivered |= (uint8_t)me;
-  learn(self->knows, message->clock);
-  learn(self->late, message->clock);
-  if (model->log_bytes)
-    faults |= judge_orders(model, state, process, index);
-  busq_model_head_of(state)->faults |= faults;
-}
 
 static bool add_packet(const busq_model *model, void *state, busq_order_packet packet, uint32_t from, uint32_t to)
 {
@@ -252,8 +206,21 @@ static bool add_packet(const busq_model *model, void *state, busq_order_packet p
     return false;
   packet.from = from;
   packet.unused = to;
-  packets_of(model, state)[head->n_packets++] = packet;
+  busq_model_packets_of(model, state)[head->n_packets++] = packet;
+  busq_model_print_added(model, state);
+  if (packet.message)
+    busq_model_note_packet(model, state, &packet, to);
   return true;
+}
+
+static busq_order_packet take_packet(const busq_model *model, void *state, uint32_t place)
+{
+  busq_model_head *head = busq_model_head_of(state);
+  busq_order_packet *at = busq_model_packets_of(model, state) + place;
+  const busq_order_packet packet = *at;
+  busq_model_print_removed(model, state, place);
+  memmove(at, at + 1, (--head->n_packets - place) * sizeof *at);
+  return packet;
 }
 
 static bool send(const busq_model *model, void *state, uint32_t from, const busq_order_effect *effect)
@@ -262,30 +229,63 @@ static bool send(const busq_model *model, void *state, uint32_t from, const busq
     return add_packet(model, state, effect->packet, from, effect->to);
   uint32_t set = (1u << model->config.n_processes) - 1;
   if (effect->to == BUSQ_TO_DESTINATIONS)
-    set = message_at(model, state, index_of(model, effect->packet.message))->destinations;
+    set = busq_model_message_at(model, state, busq_model_index_of(model, effect->packet.message))->destinations;
   for (uint32_t to = 0; to < model->config.n_processes; to++)
     if (set & 1u << to && to != from && !add_packet(model, state, effect->packet, from, to))
       return false;
   return true;
 }
 
+static void deliver(const busq_model *model, void *state, uint32_t process, uint64_t message)
+{
+  busq_model_head *head = busq_model_head_of(state);
+  busq_model_note_delivery(model, state, process, message);
+  if (model->config.behaviour == BUSQ_CHECK_JOB && process == 0 && head->job == BUSQ_MODEL_NO_JOB) {
+    head->job = BUSQ_MODEL_JOB_RUNS;
+    head->job_sender = (uint8_t)busq_message_origin(message);
+  }
+}
+
 static bool perform(const busq_model *model, void *state, uint32_t process, const busq_order_effect *effect)
 {
+  const uint64_t message = effect->packet.message;
   switch (effect->kind) {
   case BUSQ_DO_SEND:
     return send(model, state, process, effect);
   case BUSQ_DO_SENT:
-    note_sent(model, state, effect);
+    if (effect->clock)
+      memcpy(busq_model_clock_of(model, state, busq_model_index_of(model, message)), effect->clock,
+             model->clock_words * sizeof(uint32_t));
+    busq_model_note_sent(model, state, message);
     return true;
   case BUSQ_DO_DELIVER:
-    note_delivery(model, state, process, effect->packet.message);
+    deliver(model, state, process, message);
     return true;
   case BUSQ_DO_DONE:
-    message_at(model, state, index_of(model, effect->packet.message))->is_done = 1;
+    busq_model_note_done(model, state, message);
+    return true;
+  case BUSQ_DO_DROP:
+    busq_model_note_dropped(model, state, process, message);
+    return true;
+  case BUSQ_DO_ALARM:
+    busq_model_process_of(model, state, process)->n_alarms++;
     return true;
   default:
     return true;
   }
+}
+
+static void note_effect(busq_check_transition *transition, const busq_order_effect *effect)
+{
+  uint32_t *count = effect->kind == BUSQ_DO_SENT      ? &transition->n_sent
+                    : effect->kind == BUSQ_DO_DELIVER ? &transition->n_delivered
+                    : effect->kind == BUSQ_DO_DONE    ? &transition->n_done
+                    : effect->kind == BUSQ_DO_DROP    ? &transition->n_dropped
+                                                      : NULL;
+  if (effect->kind == BUSQ_DO_SEND)
+    transition->sends |= 1u << effect->packet.kind;
+  if (count && *count < 2)
+    ++*count;
 }
 
 /* ---- what the order may ask ---- */
@@ -299,7 +299,7 @@ typedef struct {
 static const uint32_t *vector_of(const busq_order_world *world, uint64_t name)
 {
   const model_world *self = (const model_world *)world;
-  return clock_of(self->model, self->state, index_of(self->model, name));
+  return busq_model_clock_of(self->model, self->state, busq_model_index_of(self->model, name));
 }
 
 static const uint32_t *row_of(const busq_order_world *world, uint64_t name, uint32_t row)
@@ -307,126 +307,212 @@ static const uint32_t *row_of(const busq_order_world *world, uint64_t name, uint
   return vector_of(world, name) + (row + 1) * ((const model_world *)world)->model->config.n_processes;
 }
 
-static int run_step(const busq_model *model, void *state, uint32_t process, busq_order_event *event)
+/* ---- steps ---- */
+
+/* What an order may refuse is a packet that was doubled; everything else is a fault. */
+static void note_refusal(void *state, int result)
 {
+  if (result == BUSQ_FULL)
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_BUFFERS;
+  else if (!busq_model_head_of(state)->n_doubled)
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
+}
+
+static int run_step(const busq_model *model, void *state, uint32_t process, busq_order_event *event,
+                    busq_check_transition *transition)
+{
+  const busq_order *order = model->config.order;
   const model_world world = {{vector_of, row_of}, model, state};
   busq_order_effect items[EFFECTS];
+  busq_order_effects effects = {.items = items, .max = EFFECTS, .is_cut = true};
   event->world = &world.world;
-  for (;;) {
-    busq_order_effects effects = {.items = items, .max = EFFECTS};
-    const int result = busq_order_step(model->config.order, order_of(model, state, process), event, &effects);
-    if (result != BUSQ_OK)
-      return result;
-    for (uint32_t place = 0; place < effects.n; place++)
+  for (; effects.is_cut; event->kind = BUSQ_ON_MORE) {
+    effects.n = 0;
+    effects.is_cut = false;
+    const int result = busq_order_step(order, busq_model_order_of(model, state, process), event, &effects);
+    if (result != BUSQ_OK) {
+      note_refusal(state, result);
+      transition->is_refused = 1;
+      break;
+    }
+    for (uint32_t place = 0; place < effects.n; place++) {
+      note_effect(transition, &items[place]);
       if (!perform(model, state, process, &items[place]))
         return BUSQ_NO_SPACE;
-    if (!effects.is_cut)
-      return BUSQ_OK;
-    event->kind = BUSQ_ON_MORE;
+    }
+  }
+  busq_model_print_process(model, state, process);
+  if (!order->verify(busq_model_order_of(model, state, process)) && !model->config.doubled_max)
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
+  return BUSQ_OK;
+}
+
+static int submit(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+{
+  busq_model_process *self = busq_model_process_of(model, state, move->process);
+  const uint64_t name = busq_message_name(move->process, ++self->n_submitted);
+  busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
+  const uint32_t me = 1u << move->process;
+  message->destinations = (uint8_t)move->destinations;
+  uint32_t others[BUSQ_MODEL_PROCESSES_MAX];
+  uint32_t n_others = 0;
+  for (uint32_t rest = move->destinations & ~me; rest; rest &= rest - 1)
+    others[n_others++] = (uint32_t)__builtin_ctz(rest);
+  busq_order_event event = {.kind = BUSQ_ON_SUBMIT,
+                            .to = n_others ? others[0] : move->process,
+                            .n_others = n_others,
+                            .others = others,
+                            .is_for_me = move->destinations & me,
+                            .packet = {.message = name}};
+  return run_step(model, state, move->process, &event, transition);
+}
+
+static int receive(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+{
+  busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = take_packet(model, state, move->place)};
+  const uint64_t name = event.packet.message;
+  const bool has_payload = name && model->config.order->kinds[event.packet.kind].has_payload;
+  event.packet.unused = 0;
+  transition->what = event.packet.kind;
+  if (name)
+    event.is_for_me =
+        busq_model_message_at(model, state, busq_model_index_of(model, name))->destinations & 1u << move->process;
+  if (has_payload)
+    busq_model_note_payload(model, state, move->process, name, true);
+  const int result = run_step(model, state, move->process, &event, transition);
+  if (has_payload)
+    busq_model_note_payload(model, state, move->process, name, false);
+  return result;
+}
+
+static int tick(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+{
+  busq_order_event event = {.kind = BUSQ_ON_TICK};
+  busq_model_process_of(model, state, move->process)->n_alarms--;
+  return run_step(model, state, move->process, &event, transition);
+}
+
+/* The copy comes behind everything that was sent before. */
+static int double_packet(const busq_model *model, void *state, const busq_model_move *move)
+{
+  busq_model_head_of(state)->n_doubled++;
+  const busq_order_packet packet = busq_model_packets_of(model, state)[move->place];
+  return add_packet(model, state, packet, packet.from, packet.unused) ? BUSQ_OK : BUSQ_NO_SPACE;
+}
+
+int busq_model_play(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+{
+  busq_check_transition ignored;
+  transition = transition ? transition : &ignored;
+  *transition = (busq_check_transition){.event = move->kind};
+  busq_model_head_of(state)->n_moves += model->config.counts_moves;
+  switch (move->kind) {
+  case BUSQ_CHECK_SUBMIT:
+    return submit(model, state, move, transition);
+  case BUSQ_CHECK_RECEIVE:
+    return receive(model, state, move, transition);
+  case BUSQ_CHECK_TICK:
+    return tick(model, state, move, transition);
+  case BUSQ_CHECK_LOSE:
+    (void)take_packet(model, state, move->place);
+    busq_model_head_of(state)->n_lost++;
+    return BUSQ_OK;
+  case BUSQ_CHECK_DOUBLE:
+    return double_packet(model, state, move);
+  default:
+    busq_model_head_of(state)->job = BUSQ_MODEL_JOB_IS_OVER;
+    return move->destinations ? submit(model, state, move, transition) : BUSQ_OK;
   }
 }
 
-static int submit(const busq_model *model, void *state, const busq_model_move *move)
+void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step)
 {
-  busq_model_process *self = process_of(model, state, move->process);
-  const uint64_t name = busq_message_name(move->process, ++self->n_submitted);
-  message_at(model, state, index_of(model, name))->destinations = (uint8_t)move->destinations;
-  uint32_t others[BUSQ_MODEL_PROCESSES_MAX];
-  uint32_t n_others = 0;
-  for (uint32_t other = 0; other < model->config.n_processes; other++)
-    if (move->destinations & 1u << other && other != move->process)
-      others[n_others++] = other;
-  busq_order_event event = {
-      .kind = BUSQ_ON_SUBMIT, .to = others[0], .n_others = n_others, .others = others, .packet = {.message = name}};
-  return run_step(model, state, move->process, &event);
+  *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations};
+  const bool is_of_packet = move->kind >= BUSQ_CHECK_RECEIVE && move->kind <= BUSQ_CHECK_DOUBLE && move->kind != BUSQ_CHECK_TICK;
+  if (is_of_packet) {
+    const busq_order_packet *packet = &busq_model_packets_of(model, state)[move->place];
+    step->message = packet->message;
+    step->stamp = packet->stamp;
+    step->note = packet->note;
+    step->from = packet->from;
+    step->what = packet->kind;
+  } else if (move->destinations) {
+    step->message = busq_message_name(move->process, busq_model_process_of(model, state, move->process)->n_submitted + 1u);
+  }
 }
 
-static int receive(const busq_model *model, void *state, const busq_model_move *move)
-{
-  busq_model_head *head = busq_model_head_of(state);
-  busq_order_packet *at = packets_of(model, state) + move->place;
-  busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = *at};
-  event.packet.unused = 0;
-  memmove(at, at + 1, (--head->n_packets - move->place) * sizeof *at);
-  if (event.packet.message)
-    event.is_for_me =
-        message_at(model, state, index_of(model, event.packet.message))->destinations & 1u << move->process;
-  return run_step(model, state, move->process, &event);
-}
-
-int busq_model_play(const busq_model *model, void *state, const busq_model_move *move)
-{
-  return move->is_receive ? receive(model, state, move) : submit(model, state, move);
-}
-
-/* ---- what need not be tried ---- */
+/* ---- what need not be tried ----
+ *
+ * A job comes between: a submit that comes later than it might would stand behind the job's answer, and during the job process 0
+ * can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  What goes from a process to itself, point to
+ * point, does not wait in the buffer, so that other messages may wait while it goes.
+ */
 
 bool busq_model_is_waiting(const busq_model *model, const void *state, const busq_model_move *move)
 {
-  const busq_model_process *self = process_of(model, state, move->process);
-  return model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER && !move->is_receive && self->n_sent < self->n_submitted;
+  const busq_model_process *self = busq_model_process_of(model, state, move->process);
+  const uint32_t traits = model->config.order->traits;
+  const bool pass = model->config.with_self && traits & BUSQ_ORDER_POINT_TO_POINT; /* some pass the buffer */
+  return traits & BUSQ_ORDER_OUTPUT_BUFFER && move->kind == BUSQ_CHECK_SUBMIT && !pass &&
+         model->config.behaviour != BUSQ_CHECK_JOB && self->n_sent < self->n_submitted;
 }
 
 bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move)
 {
-  if (!move->is_receive)
+  const busq_model_config *config = &model->config;
+  if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || config->lost_max || config->doubled_max)
     return false;
-  const busq_order *order = model->config.order;
-  const uint32_t kind = 1u << packets_of(model, state)[move->place].kind;
-  const bool has_sent_all = process_of(model, state, move->process)->n_sent == model->config.n_messages;
+  const busq_order *order = config->order;
+  const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
+  const bool has_sent_all = busq_model_process_of(model, state, move->process)->n_sent == config->n_messages;
   return kind & order->quiet_always || (kind & order->quiet_when_all_is_sent && has_sent_all);
 }
 
-/* ---- judging and comparing ---- */
-
-uint32_t busq_model_judge_end(const busq_model *model, const void *state)
+/* The same move after another one: a packet has moved up where an older one was taken. */
+static busq_model_move after(const busq_model_move *move, const busq_model_move *other)
 {
-  for (uint32_t process = 0; process < model->config.n_processes; process++)
-    if (process_of(model, state, process)->n_submitted < model->config.n_messages)
-      return 1u << BUSQ_PROPERTY_LOST;
-  for (uint32_t index = 0; index < model->n_all; index++) {
-    const busq_model_message *message = message_at(model, state, index);
-    if (message->delivered != message->destinations || !message->is_done)
-      return 1u << BUSQ_PROPERTY_LOST;
-  }
-  return 0;
+  busq_model_move same = *move;
+  const bool takes = other->kind == BUSQ_CHECK_RECEIVE || other->kind == BUSQ_CHECK_LOSE;
+  const bool is_of_packet = move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
+  same.place -= takes && is_of_packet && other->place < move->place;
+  return same;
 }
 
-static inline uint64_t mix(uint64_t x)
+static bool play_both(const busq_model *model, void *state, const busq_model_move *one, const busq_model_move *other)
 {
-  x *= UINT64_C(0x9fb21c651e98df25);
-  return x ^ x >> 32;
+  const busq_model_move second = after(other, one);
+  return busq_model_play(model, state, one, NULL) == BUSQ_OK && busq_model_play(model, state, &second, NULL) == BUSQ_OK;
 }
 
-/* Four lanes, so that multiplications overlap. */
-static uint64_t hash_words(const void *bytes, size_t n_bytes, uint64_t seed)
+bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one, const busq_model_move *other,
+                        void *room)
 {
-  const uint64_t *words = bytes;
-  const size_t n = n_bytes / 8;
-  uint64_t lane[4] = {seed, seed ^ 1, seed ^ 2, seed ^ 3};
-  size_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    for (size_t j = 0; j < 4; j++) {
-      lane[j] = (lane[j] ^ words[i + j]) * UINT64_C(0x9e3779b97f4a7c15);
-      lane[j] ^= lane[j] >> 29;
-    }
-  for (; i < n; i++)
-    lane[0] = mix(lane[0] ^ words[i]);
-  return mix(lane[0] + mix(lane[1] + mix(lane[2] + mix(lane[3]))));
+  void *first = room;
+  void *second = (char *)room + model->state_bytes_max;
+  memcpy(first, state, busq_model_bytes(model, state));
+  memcpy(second, state, busq_model_bytes(model, state));
+  return play_both(model, first, one, other) && play_both(model, second, other, one) &&
+         busq_model_fingerprint(model, first) == busq_model_fingerprint(model, second);
 }
 
-uint64_t busq_model_fingerprint(const busq_model *model, const void *state)
+/* ---- looking ---- */
+
+size_t busq_model_bytes(const busq_model *model, const void *state)
 {
-  const char *bytes = state;
-  const busq_order_packet *packets = packets_of(model, state);
-  const bool is_fifo = model->config.order->traits & BUSQ_ORDER_FIFO_CHANNELS;
-  uint64_t sum = busq_model_head_of(state)->faults;
-  for (uint32_t place = 0; place < busq_model_head_of(state)->n_packets; place++) {
-    uint64_t rank = 0;
-    for (uint32_t before = 0; is_fifo && before < place; before++)
-      rank += packets[before].from == packets[place].from && packets[before].unused == packets[place].unused;
-    sum += hash_words(&packets[place], sizeof packets[place], rank);
-  }
-  const uint64_t whole = hash_words(bytes + model->processes_at, model->packets_at - model->processes_at, sum);
-  return whole ? whole : 1; /* 0 is for tables, where nothing stands */
+  return model->packets_at + busq_model_head_of(state)->n_packets * sizeof(busq_order_packet);
+}
+
+uint32_t busq_model_n_packets(const void *state)
+{
+  return busq_model_head_of(state)->n_packets;
+}
+
+uint32_t busq_model_faults(const void *state)
+{
+  return busq_model_head_of(state)->faults;
+}
+
+void busq_model_gauge(const busq_model *model, const void *state, uint32_t process, busq_order_gauge *gauge)
+{
+  model->config.order->gauge(busq_model_order_of(model, state, process), gauge);
 }

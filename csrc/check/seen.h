@@ -4,37 +4,62 @@
 /*
  * The set of fingerprints that were seen, shared by threads.
  *
- * Guarantee: of all who add the same fingerprint, one is told that it is new.
+ * Guarantee: of all who add the same fingerprint, one is told that it is new.  An addition that was drawn beforehand always finds
+ * a free slot, soon: the set is never fuller than LOAD_MAX.
  *
- * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else is kept, so
- * no access orders another: a state is handed over inside of one thread, or under a lock.  The memory comes from the system as
- * it is touched, in large pages where it has them, for every addition is a miss of the cache.
+ * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else is kept,
+ * so no access orders another: a state is handed over inside of one thread, or under a lock.  A slot's place is the upper part of
+ * fingerprint times slots, so any number of slots will do, and they stand in the order of their fingerprints: when the set
+ * grows, old and new table are both walked through from the beginning, and what was walked through in the old one goes back to
+ * the system.  The set begins small, so a small search stays in the cache; large tables lie in large pages where the system has them,
+ * for every addition is a miss of the cache.
  *
- * Not given: removing, growing, or an addition that ends when every slot is taken (busq_seen_is_full says so in time).
+ * Not given: removing.  While it grows, nobody else may touch it.
  */
 #include "base/types.h"
-#include <stdatomic.h>
+#include "check/account.h"
 #include <stddef.h>
 
 typedef struct {
   _Atomic uint64_t *slots;
-  uint64_t mask; /* slots - 1 */
+  uint64_t n_slots;
+  uint64_t bytes_max; /* it grows no further */
+  bool is_final;
+  busq_account *account;
+  void *mapping; /* in which the slots lie */
+  size_t mapping_bytes;
+  atomic_llong room; /* additions that nobody has drawn so far */
 } busq_seen;
 
-/* As many slots as fit into so many bytes, a power of two; false where there is no such memory. */
-bool busq_seen_init(busq_seen *seen, uint64_t memory_bytes);
+/* Beginning small; false where there is no memory even for that. */
+bool busq_seen_init(busq_seen *seen, busq_account *account, uint64_t bytes_max);
 void busq_seen_deinit(busq_seen *seen);
+/* Makes room for more additions; false where the set may not grow, or `must_stop` was set meanwhile.  Nobody may use the set
+ * meanwhile. */
+bool busq_seen_grow(busq_seen *seen, const atomic_bool *must_stop);
+/* The right to make up to so many additions: how many it is. */
+uint64_t busq_seen_draw(busq_seen *seen, uint64_t count);
 
-/* Says that the fingerprint will be added soon. */
+static inline bool busq_seen_has_room(busq_seen *seen, uint64_t count)
+{
+  return atomic_load_explicit(&seen->room, memory_order_relaxed) >= (long long)count;
+}
+
+static inline uint64_t busq_seen_home(const busq_seen *seen, uint64_t fingerprint)
+{
+  return (uint64_t)((unsigned __int128)fingerprint * seen->n_slots >> 64);
+}
+
+/* Says that the fingerprint will be asked for, or added, soon. */
 static inline void busq_seen_announce(const busq_seen *seen, uint64_t fingerprint)
 {
-  __builtin_prefetch((const void *)&seen->slots[fingerprint & seen->mask], 1);
+  __builtin_prefetch((const void *)&seen->slots[busq_seen_home(seen, fingerprint)], 1);
 }
 
 /* Whether it is new; from now on it is not.  A fingerprint is not 0. */
 static inline bool busq_seen_add(busq_seen *seen, uint64_t fingerprint)
 {
-  for (uint64_t slot = fingerprint & seen->mask;; slot = (slot + 1) & seen->mask) {
+  for (uint64_t slot = busq_seen_home(seen, fingerprint);; slot = slot + 1 < seen->n_slots ? slot + 1 : 0) {
     uint64_t found = atomic_load_explicit(&seen->slots[slot], memory_order_relaxed);
     if (!found && atomic_compare_exchange_strong_explicit(&seen->slots[slot], &found, fingerprint, memory_order_relaxed,
                                                           memory_order_relaxed))
@@ -44,10 +69,13 @@ static inline bool busq_seen_add(busq_seen *seen, uint64_t fingerprint)
   }
 }
 
-/* Whether so many are as many as it should hold. */
-static inline bool busq_seen_is_full(const busq_seen *seen, uint64_t count)
+static inline bool busq_seen_contains(const busq_seen *seen, uint64_t fingerprint)
 {
-  return count > seen->mask / 10 * 9;
+  for (uint64_t slot = busq_seen_home(seen, fingerprint);; slot = slot + 1 < seen->n_slots ? slot + 1 : 0) {
+    const uint64_t found = atomic_load_explicit(&seen->slots[slot], memory_order_relaxed);
+    if (!found || found == fingerprint)
+      return found;
+  }
 }
 
 #endif /* BUSQ_CHECK_SEEN_H */

@@ -150,9 +150,32 @@ static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet
   return is_good;
 }
 
+/* Whether the acting process has delivered or dropped the message before; that is no fault of the order, but of a network that
+ * has doubled a packet. */
+static bool has_ended_before(const busq_stage *stage, uint64_t message)
+{
+  for (uint32_t place = 0; stage->n_doubled && place < stage->n_events; place++) {
+    const busq_stage_event *event = &stage->events[place];
+    const bool is_end = event->kind == BUSQ_STAGE_DELIVER || event->kind == BUSQ_STAGE_DROP;
+    if (is_end && event->message == message && event->process == stage->acting)
+      return true;
+  }
+  return false;
+}
+
+static bool end_again(busq_stage *stage, uint32_t kind, uint64_t message)
+{
+  busq_stage_kept *kept = find_kept(stage, message);
+  if (kept)
+    let_go(stage, kept, STAGE_AS_DESTINATION);
+  return add_event(stage, kind, message, NULL, BUSQ_STAGE_NOTHING);
+}
+
 /* Delivered or dropped: here nobody needs the message any more. */
 static bool end(busq_stage *stage, uint32_t kind, uint64_t message)
 {
+  if (has_ended_before(stage, message))
+    return end_again(stage, kind, message);
   busq_stage_kept *kept = find_kept(stage, message);
   const bool is_witness = kept && kept->reasons == STAGE_AS_WITNESS && kind == BUSQ_STAGE_DROP;
   const bool is_owed = kept && kept->reasons & (STAGE_AS_DESTINATION | STAGE_IS_OWED);
@@ -246,9 +269,10 @@ static int step(busq_stage *stage, busq_order_event *event)
     const int result = busq_order_step(stage->order, acting(stage)->state, event, &effects);
     if (result == BUSQ_FULL)
       return result;
-    if (result != BUSQ_OK)
+    /* Orders promise nothing of a packet that comes twice: they may refuse it, or go astray. */
+    if (result != BUSQ_OK && !stage->n_doubled)
       BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
-    if (!effects.is_cut && !stage->order->verify(acting(stage)->state))
+    if (!effects.is_cut && !stage->n_doubled && !stage->order->verify(acting(stage)->state))
       BROKEN(stage, "the state of process %u does not verify", stage->acting);
     bool is_good = note_mode(stage);
     for (uint32_t place = 0; place < effects.n && is_good; place++)
@@ -467,6 +491,20 @@ int busq_stage_lose(busq_stage *stage, uint32_t packet)
     busq_messages_release(&stage->messages, stage->packets[place].message);
   take_out(stage, place);
   return BUSQ_OK;
+}
+
+int busq_stage_double(busq_stage *stage, uint32_t packet)
+{
+  const uint32_t place = find_packet(stage, packet);
+  if (place == stage->n_packets)
+    return no_such_packet(stage, packet);
+  const int result = begin(stage, stage->packets[place].from);
+  if (result != BUSQ_OK)
+    return result;
+  const busq_stage_packet *doubled = &stage->packets[place];
+  const busq_order_packet copy = {doubled->message, doubled->stamp, doubled->note, doubled->what, doubled->from, 0};
+  stage->n_doubled++;
+  return send_to(stage, doubled->to, &copy) ? BUSQ_OK : out_of_memory();
 }
 
 int busq_stage_tick(busq_stage *stage, uint32_t process)

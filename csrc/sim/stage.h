@@ -67,6 +67,7 @@ struct busq_stage {
   uint32_t n_packets;
   uint32_t packets_capacity;
   uint32_t packets_ever;
+  uint32_t n_doubled; /* packets that the network has doubled */
   busq_stage_event *events;
   uint32_t n_events;
   uint32_t events_capacity;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_CHECK_ACCOUNT_H
+#define BUSQ_CHECK_ACCOUNT_H
+/*
+ * How much memory a search uses.
+ *
+ * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory because
+ * of a search: who is refused ends the search, and keeps what it knows.
+ *
+ * Not given: memory.  Whoever takes still has to ask the system for it, and gives back what he does not get.
+ */
+#include "base/types.h"
+#include <stdatomic.h>
+
+typedef struct {
+  uint64_t limit_bytes;
+  atomic_ullong used_bytes;
+  atomic_ullong most_bytes; /* so far */
+} busq_account;
+
+static inline bool busq_account_take(busq_account *account, uint64_t bytes)
+{
+  unsigned long long used = atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+  do
+    if (bytes > account->limit_bytes - used)
+      return false;
+  while (!atomic_compare_exchange_weak_explicit(&account->used_bytes, &used, used + bytes, memory_order_relaxed,
+                                                memory_order_relaxed));
+  unsigned long long most = atomic_load_explicit(&account->most_bytes, memory_order_relaxed);
+  while (most < used + bytes && !atomic_compare_exchange_weak_explicit(&account->most_bytes, &most, used + bytes,
+                                                                       memory_order_relaxed, memory_order_relaxed))
+    ;
+  return true;
+}
+
+static inline void busq_account_give_back(busq_account *account, uint64_t bytes)
+{
+  atomic_fetch_sub_explicit(&account->used_bytes, bytes, memory_order_relaxed);
+}
+
+static inline uint64_t busq_account_left(busq_account *account)
+{
+  return account->limit_bytes - atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+}
+
+#endif /* BUSQ_CHECK_ACCOUNT_H */

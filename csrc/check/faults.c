@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check/faults.h"
+
+/* ---- where the driver has a message ---- */
+
+static bool judges_keeping(const busq_model *model)
+{
+  return !model->config.lost_max && !model->config.doubled_max;
+}
+
+/* At the origin it is kept until it is done, besides. */
+static void note_kept(const busq_model *model, void *state, uint32_t process, uint64_t name)
+{
+  const busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
+  const bool is_there = message->kept & 1u << process || (process == busq_message_origin(name) && !message->is_done);
+  if (!is_there && judges_keeping(model))
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_KEPT;
+}
+
+static void let_go(const busq_model *model, void *state, uint32_t process, uint64_t name)
+{
+  busq_model_message_at(model, state, busq_model_index_of(model, name))->kept &= (uint8_t)~(1u << process);
+}
+
+/* ---- orders ---- */
+
+static void add_to_log(const busq_model *model, void *state, uint32_t process, uint32_t index)
+{
+  busq_model_log_of(model, state, process)[busq_model_process_of(model, state, process)->n_logged++] = (uint8_t)index;
+}
+
+/* Whether the logs of all processes together have a cycle. */
+static bool has_cycle(const busq_model *model, const void *state)
+{
+  uint32_t after[BUSQ_MODEL_MESSAGES_MAX] = {0};
+  for (uint32_t process = 0; process < model->config.n_processes; process++) {
+    const uint8_t *log = busq_model_log_of(model, state, process);
+    for (uint32_t place = 1; place < busq_model_process_of(model, state, process)->n_logged; place++)
+      if (log[place - 1] != log[place]) /* sent to oneself, and delivered at once */
+        after[log[place - 1]] |= 1u << log[place];
+  }
+  for (uint32_t middle = 0; middle < model->n_all; middle++)
+    for (uint32_t first = 0; first < model->n_all; first++)
+      if (after[first] & 1u << middle)
+        after[first] |= after[middle];
+  for (uint32_t index = 0; index < model->n_all; index++)
+    if (after[index] & 1u << index)
+      return true;
+  return false;
+}
+
+void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
+{
+  const uint32_t origin = busq_message_origin(name);
+  const uint32_t index = busq_model_index_of(model, name);
+  busq_model_process *self = busq_model_process_of(model, state, origin);
+  busq_model_message *message = busq_model_message_at(model, state, index);
+  self->n_sent++;
+  message->stamp = ++self->knows[origin];
+  memcpy(message->clock, self->knows, sizeof message->clock);
+  if (!model->logs_sends)
+    return;
+  add_to_log(model, state, origin, index);
+  if (has_cycle(model, state))
+    busq_model_head_of(state)->faults |= 1u << BUSQ_PROPERTY_SYNCHRONOUS;
+}
+
+/* Whether some other process has delivered both, and the other way round. */
+static bool is_contradicted(const busq_model *model, const void *state, uint32_t process, uint32_t first, uint32_t second)
+{
+  for (uint32_t other = 0; other < model->config.n_processes; other++) {
+    if (other == process || !busq_model_has_delivered(model, state, other, first) ||
+        !busq_model_has_delivered(model, state, other, second))
+      continue;
+    const uint8_t *log = busq_model_log_of(model, state, other);
+    const uint8_t n = busq_model_process_of(model, state, other)->n_logged;
+    if ((uint8_t *)memchr(log, (int)second, n) < (uint8_t *)memchr(log, (int)first, n))
+      return true;
+  }
+  return false;
+}
+
+/* Deliveries are logged and compared. */
+static uint32_t judge_orders(const busq_model *model, void *state, uint32_t process, uint32_t index)
+{
+  const uint8_t *log = busq_model_log_of(model, state, process);
+  const uint32_t n_logged = busq_model_process_of(model, state, process)->n_logged;
+  uint32_t faults = 0;
+  for (uint32_t place = 0; !model->logs_sends && place < n_logged; place++)
+    if (is_contradicted(model, state, process, log[place], index))
+      faults |= 1u << BUSQ_PROPERTY_CONSISTENT;
+  add_to_log(model, state, process, index);
+  if (has_cycle(model, state))
+    faults |= 1u << (model->logs_sends ? BUSQ_PROPERTY_SYNCHRONOUS : BUSQ_PROPERTY_TOTAL);
+  return faults;
+}
+
+/* Whether something that its sender sent later was delivered here before. */
+static bool is_overtaken(const busq_model *model, const void *state, uint32_t process, uint32_t index)
+{
+  const uint32_t first = index - index % model->config.n_messages;
+  const uint8_t stamp = busq_model_message_at(model, state, index)->stamp;
+  for (uint32_t other = first; other < first + model->config.n_messages; other++)
+    if (busq_model_has_delivered(model, state, process, other) &&
+        busq_model_message_at(model, state, other)->stamp > stamp)
+      return true;
+  return false;
+}
+
+static void learn(uint8_t *clock, const uint8_t *other)
+{
+  for (uint32_t process = 0; process < 8; process++)
+    clock[process] = clock[process] < other[process] ? other[process] : clock[process];
+}
+
+void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t name)
+{
+  const uint32_t index = busq_model_index_of(model, name);
+  const uint32_t me = 1u << process;
+  busq_model_message *message = busq_model_message_at(model, state, index);
+  busq_model_process *self = busq_model_process_of(model, state, process);
+  const bool is_first = !(message->delivered & me);
+  const bool is_phantom = !(message->destinations & me) || !message->stamp;
+  uint32_t faults = 0;
+  if (!is_first)
+    faults |= 1u << BUSQ_PROPERTY_DUPLICATED;
+  if (is_phantom)
+    faults |= 1u << BUSQ_PROPERTY_PHANTOM;
+  if (is_first && !is_phantom && is_overtaken(model, state, process, index))
+    faults |= 1u << BUSQ_PROPERTY_FIFO;
+  if (is_first && !is_phantom && self->late[busq_message_origin(name)] >= message->stamp)
+    faults |= 1u << BUSQ_PROPERTY_CAUSAL;
+  message->delivered |= (uint8_t)me;
+  self->n_delivered += is_first;
+  if (is_first && busq_model_n_senders(model, self) == self->n_delivered)
+    self->senders[self->n_delivered - 1] = (uint8_t)busq_message_origin(name);
+  learn(self->knows, message->clock);
+  learn(self->late, message->clock);
+  if (model->logs_deliveries && is_first)
+    faults |= judge_orders(model, state, process, index);
+  busq_model_head_of(state)->faults |= faults;
+  note_kept(model, state, process, name);
+  let_go(model, state, process, name);
+}
+
+/* ---- the rest of a message's life ---- */
+
+void busq_model_note_dropped(const busq_model *model, void *state, uint32_t process, uint64_t name)
+{
+  note_kept(model, state, process, name);
+  let_go(model, state, process, name);
+}
+
+void busq_model_note_done(const busq_model *model, void *state, uint64_t name)
+{
+  busq_model_message_at(model, state, busq_model_index_of(model, name))->is_done = 1;
+}
+
+void busq_model_note_payload(const busq_model *model, void *state, uint32_t process, uint64_t name, bool is_in)
+{
+  busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
+  const bool stays = message->destinations & 1u << process || model->config.order->traits & BUSQ_ORDER_WHOLE_GROUP;
+  if (is_in)
+    message->kept |= (uint8_t)(1u << process);
+  else if (!stays)
+    let_go(model, state, process, name);
+}
+
+void busq_model_note_packet(const busq_model *model, void *state, const busq_order_packet *packet, uint32_t to)
+{
+  const uint64_t name = packet->message;
+  const uint32_t set = busq_model_message_at(model, state, busq_model_index_of(model, name))->destinations |
+                       1u << busq_message_origin(name);
+  if (~set & (1u << packet->from | 1u << to))
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_GENUINE;
+  if (model->config.order->kinds[packet->kind].has_payload)
+    note_kept(model, state, packet->from, name);
+}
+
+/* ---- at an end ---- */
+
+/* Something waits, is held back, or must keep silent, and will for ever. */
+static bool is_unfinished(const busq_model *model, const void *state)
+{
+  for (uint32_t process = 0; process < model->config.n_processes; process++) {
+    busq_order_gauge gauge;
+    busq_model_gauge(model, state, process, &gauge);
+    if (gauge.waiting || gauge.held || gauge.is_secret)
+      return true;
+  }
+  return false;
+}
+
+uint32_t busq_model_judge_end(const busq_model *model, const void *state)
+{
+  uint32_t faults = is_unfinished(model, state) ? 1u << BUSQ_CHECK_STUCK : 0;
+  for (uint32_t index = 0; index < model->n_all; index++) {
+    const busq_model_message *message = busq_model_message_at(model, state, index);
+    if (!message->destinations)
+      continue; /* never submitted */
+    if (message->stamp && message->destinations & ~message->delivered)
+      faults |= 1u << BUSQ_PROPERTY_LOST;
+    if (!message->stamp || !message->is_done)
+      faults |= 1u << BUSQ_CHECK_STUCK;
+    if (message->kept && judges_keeping(model))
+      faults |= 1u << BUSQ_CHECK_KEPT;
+  }
+  return faults;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_CHECK_FAULTS_H
+#define BUSQ_CHECK_FAULTS_H
+/*
+ * What judges an execution while it goes on.
+ *
+ * Guarantee: after every send and delivery, the faults of a state are the properties which the observers of spec/ would find broken
+ * in the history so far (but what is only lost at an end, and for the properties that the order makes no promise about: consistent,
+ * total and synchronous are judged where the order claims one of them).  A fault belongs to the state from then on: a second way to
+ * the same deliveries may be without fault.
+ *
+ * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, who has delivered it, and the
+ * vector clock of its send.  By process: what it knows, and the largest clock of what it has delivered, which says at once
+ * whether something that is delivered now comes too late.  Where the order promises more, the order of all deliveries, and
+ * of all sends if it claims to be synchronous: messages that can be put on one line, each at one moment, are those whose events'
+ * orders have no cycle together.  Besides, where the driver has each message, as order.h tells drivers to keep them.
+ *
+ * Not given: that judgement of keeping, where the network loses or doubles packets.
+ */
+#include "check/state.h"
+
+void busq_model_note_sent(const busq_model *model, void *state, uint64_t message);
+void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t message);
+void busq_model_note_dropped(const busq_model *model, void *state, uint32_t process, uint64_t message);
+void busq_model_note_done(const busq_model *model, void *state, uint64_t message);
+/* A packet about a message is sent. */
+void busq_model_note_packet(const busq_model *model, void *state, const busq_order_packet *packet, uint32_t to);
+/* A packet with the message itself arrives, is_in, or the step that takes it is over. */
+void busq_model_note_payload(const busq_model *model, void *state, uint32_t process, uint64_t message, bool is_in);
+
+#endif /* BUSQ_CHECK_FAULTS_H */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "check/reduce.h"
+#include <string.h>
+
+/* Whether the move commutes with all others of its process; submits count only where they are asked for. */
+static bool commutes(const busq_model *model, const void *state, const busq_model_move *moves, uint32_t n_moves,
+                     uint32_t place, bool with_submits, void *room)
+{
+  for (uint32_t other = 0; other < n_moves; other++) {
+    const bool is_asked = with_submits || moves[other].kind != BUSQ_CHECK_SUBMIT;
+    if (other != place && moves[other].process == moves[place].process && is_asked &&
+        !busq_model_commute(model, state, &moves[place], &moves[other], room))
+      return false;
+  }
+  return true;
+}
+
+static bool is_waiting(const busq_model *model, const void *state, const busq_model_move *move, void *room)
+{
+  if (move->kind != BUSQ_CHECK_SUBMIT || !(model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER))
+    return false;
+  memcpy(room, state, busq_model_bytes(model, state));
+  return busq_model_play(model, room, move, NULL) == BUSQ_OK && busq_model_is_waiting(model, room, move);
+}
+
+static uint32_t leave_late_out(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves, void *room,
+                               uint64_t *contradicted)
+{
+  bool is_late[BUSQ_MODEL_MOVES_MAX];
+  uint32_t n_late = 0;
+  for (uint32_t place = 0; place < n_moves; place++) {
+    const bool waits = is_waiting(model, state, &moves[place], room);
+    is_late[place] = waits && commutes(model, state, moves, n_moves, place, false, room);
+    *contradicted += waits != is_late[place];
+    n_late += is_late[place];
+  }
+  if (n_late == n_moves)
+    return n_moves;
+  uint32_t n_left = 0;
+  for (uint32_t place = 0; place < n_moves; place++)
+    if (!is_late[place])
+      moves[n_left++] = moves[place];
+  return n_left;
+}
+
+static bool delivers(const busq_model *model, const void *state, const busq_model_move *move, void *room)
+{
+  busq_check_transition transition;
+  memcpy(room, state, busq_model_bytes(model, state));
+  return busq_model_play(model, room, move, &transition) != BUSQ_OK || transition.n_delivered;
+}
+
+uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *state, busq_model_move *moves, uint32_t n_moves,
+                     void *room, uint64_t *contradicted)
+{
+  for (uint32_t place = 0; reductions & BUSQ_CHECK_QUIET_PACKETS && place < n_moves; place++) {
+    if (!busq_model_is_quiet(model, state, &moves[place]))
+      continue;
+    if (!delivers(model, state, &moves[place], room) && commutes(model, state, moves, n_moves, place, true, room)) {
+      moves[0] = moves[place];
+      return 1;
+    }
+    *contradicted += !delivers(model, state, &moves[place], room);
+  }
+  return reductions & BUSQ_CHECK_LATE_SUBMITS ? leave_late_out(model, state, moves, n_moves, room, contradicted) : n_moves;
+}

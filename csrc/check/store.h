@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_CHECK_STORE_H
+#define BUSQ_CHECK_STORE_H
+/*
+ * Bytes that grow in place.
+ *
+ * Guarantee: what lies in a store never moves, and what it uses is counted in the account of its search, by pieces.
+ *
+ * Mechanism: address space is reserved for the largest that it may become; memory comes from the system where it is touched, and
+ * goes back from the beginning on.
+ *
+ * Not given: threads.  Growing and releasing belong to one thread at a time; others may use meanwhile what is there.
+ */
+#include "check/account.h"
+#include <stddef.h>
+
+typedef struct {
+  char *bytes;
+  size_t reserved_bytes;
+  size_t used_bytes;     /* from the beginning */
+  size_t counted_bytes;  /* in the account: up to here */
+  size_t released_bytes; /* given back: up to here */
+  busq_account *account;
+} busq_store;
+
+bool busq_store_init(busq_store *store, busq_account *account, size_t bytes_max);
+void busq_store_deinit(busq_store *store);
+/* False where the account, or the address space, does not go along. */
+bool busq_store_grow(busq_store *store, size_t used_bytes);
+/* What lies before this is not needed any more: gives its memory back, and what was reserved for more. */
+void busq_store_release(busq_store *store, size_t before);
+/* Empty again; keeps the memory for what comes, if none was given back. */
+void busq_store_clear(busq_store *store);
+
+#endif /* BUSQ_CHECK_STORE_H */
