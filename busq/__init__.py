@@ -53,7 +53,7 @@ __all__ = [
     "__version__",
 ]
 
-_LABORATORY = ("execution", "orders", "sim", "spec", "stage")
+_LABORATORY = ("check", "execution", "orders", "sim", "spec", "stage")
 
 
 def __getattr__(name: str) -> Any:

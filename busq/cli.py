@@ -38,6 +38,7 @@ from busq.commands.base import (
 ELSEWHERE: dict[str, str] = {
     "bench": "busq.commands.bench:bench",
     "chat": "busq.commands.chat:chat",
+    "check": "busq.commands.check:check",
     "demo": "busq.commands.replay:demo",
     "diagram": "busq.commands.diagram:diagram",
     "example": "busq.commands.example:example",

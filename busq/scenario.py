@@ -9,10 +9,11 @@ A scenario is a text of commands and of what each of them causes:
 | ``order cykas: alice bob carol``        | the first command: the order, with its options, and its processes       |
 | ``> alice sends m1 to carol, bob``      | an application sends; ``to everybody``: to all others                   |
 | ``> carol receives normal m1``          | the oldest packet like this arrives; kind, message and ``from alice``   |
-|                                         | may each be left out                                                    |
+|                                         | may each be left out; ``receives the 2nd normal m1``: the next younger  |
 | ``> everything arrives``                | packets arrive, oldest first, until none is left                        |
 | ``> everything arrives, seed 7``        | in an order drawn from a seed                                           |
 | ``> the network loses data m1 to bob``  | a packet will never arrive                                              |
+| ``> the network doubles data m1 to bob``| it will arrive twice; both may say ``from alice``                       |
 | ``> bob's alarm goes off``              | the time is over that he wanted to wait                                 |
 | ``> bob begins a job``, ``ends``        | for pictures: ``bob begins a job for m1`` names what caused it          |
 | ``> what is stuck``                     | lists what was not delivered so far, and where it is                    |
@@ -53,12 +54,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from busq.errors import BusqError, CorruptSegment, Full
 from busq.execution import Event, Execution
 from busq.orders import ORDERS, parse
 from busq.spec import PROPERTIES
 from busq.stage import Packet, Stage
 
-__all__ = ["Scenario", "load", "play"]
+__all__ = ["Player", "Scenario", "load", "play"]
 
 _STEPS_MAX = 10_000
 
@@ -93,7 +95,7 @@ def play(text: str, *, name: str = "scenario") -> Scenario:
         lines.append(line)
         try:
             if stage is not None and line.startswith(">"):
-                lines.extend(f"  {caused}" for caused in _Player(stage).play(line[1:].strip()))
+                lines.extend(f"  {caused}" for caused in Player(stage).play(line[1:].strip()))
             elif stage is None and line.startswith("order "):
                 stage = _set_up(line)
             elif line and not line.startswith("#"):
@@ -113,14 +115,23 @@ def _set_up(line: str) -> Stage:
     return Stage(order.strip(), processes.split())
 
 
-class _Player:
-    """One command: finds what it means, does it, and says what it caused."""
+class Player:
+    """Plays commands on a stage: finds what each means, does it, and says what it caused.
+
+    `failure` is what a step has ended with that the stage could not do: its receiver had no room (Full), or the order
+    broke the rules of orders (CorruptSegment).
+
+    >>> Player(Stage("none", ["ann", "bob"])).play("ann sends m1 to bob")
+    ['ann -> bob: data m1']
+    """
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._order = parse(stage.order)[0]
+        self.failure: BusqError | None = None
 
     def play(self, command: str) -> list[str]:
+        """Play a command, as it stands behind the ">"; ValueError or LookupError for what is none or can't be done."""
         for pattern, act in _COMMANDS:
             match = re.fullmatch(pattern, command)
             if match:
@@ -129,7 +140,7 @@ class _Player:
 
     # ---- commands ----
 
-    def sends(self, match: re.Match[str]) -> Iterator[str]:
+    def _sends(self, match: re.Match[str]) -> Iterator[str]:
         sender, label, to = match.groups()
         others = [name for name in self._stage.processes if name != sender]
         targets = others if to == "everybody" else [name.strip() for name in to.split(",")]
@@ -137,11 +148,11 @@ class _Player:
             raise ValueError(f"there is a message {label} already")
         return self._told(lambda: self._stage.submit(sender, label, targets))
 
-    def receives(self, match: re.Match[str]) -> Iterator[str]:
-        packet = self._packet(match["words"] or "", match["process"], match["sender"])
+    def _receives(self, match: re.Match[str]) -> Iterator[str]:
+        packet = self._packet(match)
         return self._told(lambda: self._stage.receive(packet.packet))
 
-    def everything_arrives(self, match: re.Match[str]) -> Iterator[str]:
+    def _everything_arrives(self, match: re.Match[str]) -> Iterator[str]:
         seed = match["seed"]
         if seed is not None:
             yield from self._told(lambda: self._stage.run(int(seed)), is_shown=True)
@@ -152,27 +163,31 @@ class _Player:
             yield from self._told(lambda: self._stage.receive(self._stage.packets[0].packet), is_shown=True)
         raise ValueError(f"it does not come to rest within {_STEPS_MAX} packets")
 
-    def is_lost(self, match: re.Match[str]) -> Iterator[str]:
-        self._stage.lose(self._packet(match["words"], match["process"], None).packet)
+    def _is_lost(self, match: re.Match[str]) -> Iterator[str]:
+        self._stage.lose(self._packet(match).packet)
         return iter(())
 
-    def alarm(self, match: re.Match[str]) -> Iterator[str]:
+    def _is_doubled(self, match: re.Match[str]) -> Iterator[str]:
+        packet = self._packet(match)
+        return self._told(lambda: self._stage.double(packet.packet))
+
+    def _alarm(self, match: re.Match[str]) -> Iterator[str]:
         return self._told(lambda: self._stage.tick(match["process"]))
 
-    def job(self, match: re.Match[str]) -> Iterator[str]:
+    def _job(self, match: re.Match[str]) -> Iterator[str]:
         label = match["label"]
         message = self._labels()[label] if label else 0
         (self._stage.work if match["verb"] == "begins a" else self._stage.rest)(match["process"], message)
         return iter(())
 
-    def stuck(self, match: re.Match[str]) -> Iterator[str]:
+    def _stuck(self, match: re.Match[str]) -> Iterator[str]:
         names = self._stage.processes
         found = self._stage.stuck
         yield from (f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in found)
         if not found:
             yield "nothing"
 
-    def verdict(self, match: re.Match[str]) -> Iterator[str]:
+    def _verdict(self, match: re.Match[str]) -> Iterator[str]:
         verdicts = self._stage.judge(match["names"].split() or PROPERTIES)
         for name, verdict in verdicts.items():
             if not verdict.ok:
@@ -186,7 +201,12 @@ class _Player:
     def _told(self, act: Callable[[], Sequence[Event]], *, is_shown: bool = False) -> Iterator[str]:
         """Do something, and say what it caused; `is_shown`: also what arrived, where the command does not say it."""
         alarms = self._alarms()
-        events = act()
+        try:
+            events = act()
+        except (Full, CorruptSegment) as error:
+            self.failure = error
+            yield "there is no room for it" if isinstance(error, Full) else str(error)
+            return
         numbers = {packet.packet: packet.stamp for packet in self._stage.packets}
         for _, step in itertools.groupby(events, key=lambda event: event.time_s):
             yield from self._tell_step(list(step), numbers, is_shown)
@@ -239,17 +259,17 @@ class _Player:
     def _alarms(self) -> dict[str, int]:
         return {name: self._stage.gauge(name)["alarms"] for name in self._stage.processes}
 
-    def _packet(self, words: str, to: str, sender: str | None) -> Packet:
-        """The oldest packet that these words (a kind, a message) describe."""
+    def _packet(self, match: re.Match[str]) -> Packet:
+        """The oldest packet that these words (a kind, a message) describe, or the one at this place among them."""
         what = label = ""
-        for word in words.split():
+        for word in (match["words"] or "").split():
             if word in ORDERS[self._order.name].kinds and not what:
                 what = word
             elif word in self._labels() and not label:
                 label = word
             else:
                 raise ValueError(f"{word!r} is neither a kind of packet of this order nor a message")
-        return self._stage.find(to, what, label, sender)
+        return self._stage.find(match["process"], what, label, match["sender"], place=int(match["place"] or 1))
 
 
 def _alike(event: Event) -> tuple[str, int, str, int]:
@@ -264,13 +284,16 @@ _SENTENCES = {
     "open": "leaves secret mode",
 }
 
-_COMMANDS: tuple[tuple[str, Callable[[_Player, re.Match[str]], Iterator[str]]], ...] = (
-    (r"(\S+) sends (\S+) to (.+)", _Player.sends),
-    (r"(?P<process>\S+) receives(?P<words>( (?!from\b)\S+){0,2})( from (?P<sender>\S+))?", _Player.receives),
-    (r"everything arrives(, seed (?P<seed>\d+))?", _Player.everything_arrives),
-    (r"the network loses (?P<words>.+) to (?P<process>\S+)", _Player.is_lost),
-    (r"(?P<process>\S+)'s alarm goes off", _Player.alarm),
-    (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", _Player.job),
-    (r"what is stuck", _Player.stuck),
-    (r"verdict(?P<names>( \w+)*)", _Player.verdict),
+_PLACE = r"( the (?P<place>[1-9]\d{0,5})(st|nd|rd|th))?"
+
+_COMMANDS: tuple[tuple[str, Callable[[Player, re.Match[str]], Iterator[str]]], ...] = (
+    (r"(\S+) sends (\S+) to (.+)", Player._sends),
+    (rf"(?P<process>\S+) receives{_PLACE}(?P<words>( (?!from\b)\S+){{0,2}})( from (?P<sender>\S+))?", Player._receives),
+    (r"everything arrives(, seed (?P<seed>\d+))?", Player._everything_arrives),
+    (rf"the network loses{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", Player._is_lost),
+    (rf"the network doubles{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", Player._is_doubled),
+    (r"(?P<process>\S+)'s alarm goes off", Player._alarm),
+    (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", Player._job),
+    (r"what is stuck", Player._stuck),
+    (r"verdict(?P<names>( \w+)*)", Player._verdict),
 )

@@ -150,6 +150,21 @@ class Stage:
         check(lib.busq_stage_lose(self._stage, packet))
         self._lost.add((found.message, found.to))
 
+    def double(self, packet: int) -> tuple[Event, ...]:
+        """Let the network double a packet: the copy is as if its sender had sent it again, now.
+
+        >>> stage = Stage("none", 2)
+        >>> _ = stage.submit(0, "hello", 1)
+        >>> [event.kind for event in stage.double(stage.find().packet)]
+        ['send']
+        >>> _ = stage.run()
+        >>> stage.judge()["duplicated"].text
+        'p1 delivered hello more than once'
+        """
+        before = self._facts().n_events
+        check(lib.busq_stage_double(self._stage, packet))
+        return self._events_from(before)
+
     def tick(self, process: Process) -> tuple[Event, ...]:
         """Let an alarm of the process go off; ValueError if it has set none."""
         before = self._facts().n_events
@@ -222,8 +237,16 @@ class Stage:
             )
         return tuple(found)
 
-    def find(self, to: Process | None = None, what: str = "", label: str = "", sender: Process | None = None) -> Packet:
-        """Return the oldest packet in flight that is like this; LookupError if there is none.
+    def find(
+        self,
+        to: Process | None = None,
+        what: str = "",
+        label: str = "",
+        sender: Process | None = None,
+        *,
+        place: int = 1,
+    ) -> Packet:
+        """Return the oldest packet in flight that is like this, or a younger one; LookupError if there is none.
 
         >>> stage = Stage("none", 2)
         >>> _ = stage.submit(0, "hello", 1)
@@ -231,12 +254,14 @@ class Stage:
         'data'
         """
         for packet in self.packets:
-            if (
+            is_like = (
                 (to is None or packet.to == self._index(to))
                 and (sender is None or packet.sender == self._index(sender))
                 and what in ("", packet.what)
                 and label in ("", packet.label)
-            ):
+            )
+            place -= is_like
+            if is_like and place == 0:
                 return packet
         raise LookupError(f"no such packet is in flight: to {to!r}, {what!r}, {label!r}, from {sender!r}")
 

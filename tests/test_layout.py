@@ -35,9 +35,10 @@ PYTHON_ROOMS = [
     {"bus"},
     {"spec", "workload"},
     {"execution"},
-    {"queues", "aio", "sim", "stage", "check", "trace"},
+    {"queues", "aio", "sim", "stage", "trace"},
     {"__init__"},  # what "import busq" gives
     {"spark", "scenario"},
+    {"check"},
     {"host"},
     {"replay", "leftovers"},
     {"doctor", "compare"},

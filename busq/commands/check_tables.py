@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq check --table1` and `--all`: many searches, and a table of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from busq import show
+from busq.check import ALL, Interrupted, Result, run
+from busq.check.bounds import ORDERS, PAPER_RATE, RATE, TABLE_1, Bound, Paper
+from busq.commands import check_show
+from busq.commands.base import plain_errors, print_json
+from busq.figures.tables import new_table
+
+__all__ = ["orders", "table_1"]
+
+Row = tuple[str, ...]
+
+
+def _search(bound: Bound, limits: dict[str, Any], *, reduced: bool, bare: bool = False) -> Result:
+    processes, messages = bound.bare if bare else (bound.processes, bound.messages)
+    with plain_errors(), check_show.progress(f"{bound.order} {processes} x {messages}") as progress:
+        return run(
+            bound.order,
+            processes,
+            messages,
+            fan_out=bound.fan_out,
+            application=bound.application,
+            reductions=ALL if reduced else (),
+            progress=progress,
+            **limits,
+        )
+
+
+def _is_expected(bound: Bound, found: Result) -> bool:
+    is_open = found.holds and not found.complete
+    return (is_open or found.holds is not bound.breaks) and not found.doubts
+
+
+def _verdict(found: Result) -> str:
+    if found.broken:
+        example = found.counterexample
+        return f"{example.faults[0]} broken in {len(example.steps)} steps" if example else f"{found.broken[0]} broken"
+    return "holds" if found.complete else "not complete"
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.0f} M" if count >= 10_000_000 else f"{count:,}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:.2g} s"
+
+
+def _print(title: str, heads: Row, rows: Sequence[Row], markdown: bool, left: Row) -> None:
+    if markdown:
+        click.echo(f"| {' | '.join(heads)} |")
+        click.echo("|" + "---|" * len(heads))
+        for row in rows:
+            click.echo(f"| {' | '.join(row)} |")
+        return
+    table = new_table(title, *heads, left=left)
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns[1:]:
+        column.no_wrap = False
+    show.to_stdout(table)
+
+
+# ---- Table 1 ----
+
+
+def table_1(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+    """Measure Table 1 of the Cykas paper, and print it beside the paper's figures."""
+    found: list[tuple[Paper, Result]] = []
+    code = 0
+    for paper in TABLE_1:
+        try:
+            found.append((paper, _search(paper.bound, limits, reduced=reduced)))
+        except Interrupted as error:
+            found.append((paper, error.result))
+            code = 130
+            break
+    rate = None if code else _rate(limits)
+    ok = all(_is_expected(paper.bound, result) for paper, result in found)
+    if as_json:
+        points = [_point(result) | {"paper": _facts(paper)} for paper, result in found]
+        print_json({"points": points, "ok": ok, "rate": rate})
+        return code or int(not ok)
+    heads = ("protocol", "by", "states", "moves", "depth", "time", "verdict")
+    rows = [row for paper, result in found for row in _rows_of_table_1(paper, result)]
+    left = ("protocol", "by", "verdict")
+    _print("Table 1 of the Cykas paper: 3 processes with 3 messages each", heads, rows, markdown, left)
+    if rate is not None:
+        click.echo(
+            f"Without reductions, cykas {RATE.processes} x {RATE.messages}: "
+            f"{check_show.amount(rate['states_per_s_and_core'])} states per second and core, "
+            f"{rate['ratio']:.0f} times the {rate['paper_states_per_s_and_thread'] / 1e3:.1f} thousand of the paper."
+        )
+    return code or int(not ok)
+
+
+def _rows_of_table_1(paper: Paper, found: Result) -> tuple[Row, Row]:
+    here = (
+        paper.name,
+        f"{found.threads} threads",
+        _millions(found.unique_states),
+        _millions(found.total_states),
+        str(found.max_depth),
+        _seconds(found.seconds),
+        _verdict(found),
+    )
+    there = (
+        "",
+        "paper, 96",
+        f"{paper.unique_millions:,} M",
+        f"{paper.total_millions:,} M",
+        str(paper.max_depth),
+        f"{paper.seconds} s",
+        "a violation" if paper.bound.breaks else "holds",
+    )
+    return here, there
+
+
+def _facts(paper: Paper) -> dict[str, Any]:
+    return {
+        "unique_states_millions": paper.unique_millions,
+        "total_states_millions": paper.total_millions,
+        "max_depth": paper.max_depth,
+        "seconds": paper.seconds,
+        "threads": 96,
+    }
+
+
+def _rate(limits: dict[str, Any]) -> dict[str, Any]:
+    """States per second of processor time, without reductions."""
+    began_s = time.process_time()
+    found = _search(RATE, limits, reduced=False)
+    rate = found.unique_states / (time.process_time() - began_s)
+    return {
+        "order": RATE.order,
+        "processes": RATE.processes,
+        "messages": RATE.messages,
+        "unique_states": found.unique_states,
+        "states_per_s_and_core": rate,
+        "paper_states_per_s_and_thread": PAPER_RATE,
+        "ratio": rate / PAPER_RATE,
+    }
+
+
+# ---- every order ----
+
+
+def orders(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+    """Search every order at its bound, with reductions and without."""
+    rows: list[Row] = []
+    points: list[dict[str, Any]] = []
+    ok, code = True, 0
+    for bound in ORDERS:
+        try:
+            pair = [_search(bound, limits, reduced=True)] if reduced else []
+            pair.append(_search(bound, limits, reduced=False, bare=True))
+        except Interrupted:
+            code = 130
+            break
+        ok = ok and all(_is_expected(bound, result) for result in pair)
+        points += [_point(result) for result in pair]
+        rows.append(_row_of_orders(bound, pair))
+    if as_json:
+        print_json({"points": points, "ok": ok})
+        return code or int(not ok)
+    heads = ("order", "bound", "to", *(("states", "time") if reduced else ()), "unreduced", "time", "verdict")
+    if markdown:
+        rows = [(f"`{row[0]}`", *row[1:]) for row in rows]
+    _print("Every execution of every order", heads, rows, markdown, (heads[0], heads[1], heads[-1]))
+    return code or int(not ok)
+
+
+def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
+    cells: list[str] = []
+    for found in pair:
+        is_other = (found.processes, found.messages) != (bound.processes, bound.messages)
+        where = f" ({found.processes} x {found.messages})" if is_other else ""
+        seen = "" if found.complete or found.broken else "≥ "
+        cells += [f"{seen}{found.unique_states:,}{where}", _seconds(found.seconds)]
+    to = "1" if bound.fan_out == 1 else f"1 to {bound.fan_out}"
+    return (bound.order, f"{bound.processes} x {bound.messages}", to, *cells, _verdict(pair[0]))
+
+
+def _point(found: Result) -> dict[str, Any]:
+    """A row of a table: without the long lists."""
+    data = found.as_json()
+    for name in ("transitions", "unseen"):
+        data.pop(name)
+    return data

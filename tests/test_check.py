@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker: every execution within a bound, what it claims, and what it shows when a claim breaks."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import TESTS
+
+import busq
+from busq.check import ALL, Counterexample, Progress, Result, run
+from busq.execution import Execution
+from busq.orders import ORDERS, parse
+from busq.scenario import Player, play
+from busq.spec import PROPERTIES
+from busq.stage import Stage
+
+MIB = 1 << 20
+STEADY = [name for name, order in ORDERS.items() if not order.laboratory]
+# Bounds at which every order is searched in a second, with and without reductions: processes, messages, destinations.
+SMALL: dict[str, tuple[int, int, int]] = {
+    name: (2, 2, 1)
+    if name in ("lamport", "token", "lamport-literal")
+    else (3, 2, 1)
+    if name == "sync-naive"
+    else (3, 1, 2)
+    for name in ORDERS
+} | {name: (2, 3, 1) for name, order in ORDERS.items() if order.point_to_point and name != "sync-naive"}
+
+
+def small(order: str, **options: object) -> Result:
+    processes, messages, fan_out = SMALL[order.partition(":")[0]]
+    return run(order, processes, messages, fan_out=fan_out, memory=256 * MIB, **options)  # type: ignore[arg-type]
+
+
+def violation(order: str, *bound: int, **options: object) -> Counterexample:
+    found = run(order, *bound, memory=256 * MIB, **options)  # type: ignore[arg-type]
+    assert not found.holds
+    assert found.doubts == ()
+    assert found.counterexample is not None
+    return found.counterexample
+
+
+@pytest.mark.parametrize(
+    "name", ["busq.check", "busq.check.search", "busq.check.result", "busq.check.witness", "busq.commands.check_show"]
+)
+def test_the_examples_of_the_documentation_run(name: str) -> None:
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+    assert result.attempted > 0
+
+
+# ---- what is searched ----
+
+
+def test_two_messages_that_cross_are_searched_as_by_hand() -> None:
+    """Each is not sent, in flight, or delivered; one that was delivered before the other was sent is in its past.
+
+    Nothing is sent; one, in flight (2) or delivered (2); both in flight (1); one in flight and one delivered, with the
+    former sent before or after (2 x 2); both delivered, at the same time or one after the other (3).
+    """
+    found = run("none", 2, 1, reductions=())
+    assert found.unique_states == 1 + 2 + 2 + 1 + 4 + 3
+    assert (found.ends, found.max_depth, found.complete) == (3, 4, True)
+
+
+@pytest.mark.parametrize("order", STEADY)
+def test_what_an_order_promises_holds_in_every_execution(order: str) -> None:
+    found = small(order)
+    assert found.complete, found.unexplored
+    assert found.holds, found.broken
+    assert found.counterexample is None
+    assert all(found.verdicts[name].ok for name in ORDERS[order].claims if name in found.verdicts)
+    assert 0 <= found.missed_probability < 1e-6
+    assert not any(one.contradicted for one in found.searches)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_reductions_change_no_verdict(order: str) -> None:
+    bare = small(order, properties=[], reductions=())
+    assert bare.complete
+    for chosen in (ALL, *[[one] for one in ALL]):
+        reduced = small(order, properties=[], reductions=chosen)
+        assert reduced.complete
+        assert {name: one.ok for name, one in reduced.verdicts.items()} == {
+            name: one.ok for name, one in bare.verdicts.items()
+        }, chosen
+        assert reduced.unique_states <= bare.unique_states
+
+
+def test_reductions_leave_most_states_out() -> None:
+    bare, reduced = (run("cykas", 3, 2, reductions=chosen, memory=512 * MIB) for chosen in ((), ALL))
+    assert bare.complete and reduced.complete and bare.holds and reduced.holds  # noqa: PT018
+    assert reduced.unique_states * 3 < bare.unique_states
+
+
+@pytest.mark.parametrize("order", ["mfss", "skeen", "sync-naive", "causal-matrix"])
+def test_depth_and_breadth_see_the_same(order: str) -> None:
+    depth, breadth = (small(order, properties=[], search=search, reductions=()) for search in ("depth", "breadth"))
+    for name in ("unique_states", "total_states", "ends", "max_depth", "complete", "verdicts"):
+        assert getattr(depth, name) == getattr(breadth, name), name
+
+
+def test_one_thread_and_several_see_the_same() -> None:
+    one, four = (run("cykas", 2, 3, threads=threads, reductions=()) for threads in (1, 4))
+    assert (one.unique_states, one.total_states, one.ends) == (four.unique_states, four.total_states, four.ends)
+
+
+def test_destinations_may_be_given() -> None:
+    all_of_them = run("fifo", 3, 1, reductions=())
+    ring = run("fifo", 3, 1, reductions=(), destinations=[[[1]], [[2]], [[0]]])
+    assert ring.complete and ring.holds  # noqa: PT018
+    assert ring.unique_states < all_of_them.unique_states
+
+
+def test_with_channels_that_keep_the_order_no_order_keeps_fifo() -> None:
+    assert not run("none", 2, 2, properties=["fifo"]).holds
+    assert run("none", 2, 2, properties=["fifo"], network="fifo").holds
+
+
+def test_processes_that_answer_send_less_than_those_that_are_free() -> None:
+    free, reply = (run("causal-matrix", 3, 2, fan_out=1, application=name) for name in ("free", "reply"))
+    assert reply.holds and reply.complete  # noqa: PT018
+    assert reply.unique_states < free.unique_states
+
+
+def test_a_long_job_changes_what_can_happen() -> None:
+    free, job = (run("mfss", 3, 1, application=name, reductions=()) for name in ("free", "job"))
+    assert job.holds and job.complete  # noqa: PT018
+    assert job.unique_states != free.unique_states
+
+
+def test_who_may_lose_messages_keeps_their_order() -> None:
+    found = run("fifo:on_gap=skip", 2, 2, lost=1)
+    assert found.holds and found.complete  # noqa: PT018
+    assert not found.verdicts["lost"].ok
+    assert not found.verdicts["lost"].judged
+
+
+def test_a_network_that_doubles_packets_makes_none_deliver_twice() -> None:
+    example = violation("none", 2, 1, doubled=1)
+    assert example.faults == ("duplicated",)
+    assert "> the network doubles data m1 to" in example.transcript()
+    assert "more than once" in example.sentences()["duplicated"]
+
+
+def test_messages_may_go_to_their_own_sender() -> None:
+    found = run("skeen", 2, 1, to_self=True)
+    assert found.holds and found.complete  # noqa: PT018
+    assert found.fan_out == 2
+
+
+# ---- violations ----
+
+
+def shape(execution: Execution, names: tuple[int, ...]) -> tuple[object, ...]:
+    """What every process sends and delivers, with processes renamed, and messages named by sender and number."""
+    number: dict[int, tuple[int, int]] = {}
+    kinds = {event.message: event.what for event in execution.events if event.kind == "send"}
+    logs: dict[int, list[object]] = {}
+    for event in execution.events:
+        if event.kind == "sent":
+            sent = sum(sender == names[event.process] for sender, _ in number.values())
+            number[event.message] = (names[event.process], sent)
+        if event.kind in ("sent", "deliver"):
+            to = tuple(names[one] for one in execution.destinations[event.message])
+            what = (event.kind, number[event.message], kinds[event.message], to)
+            logs.setdefault(names[event.process], []).append(what)
+    return tuple(sorted((process, tuple(log)) for process, log in logs.items()))
+
+
+def is_isomorphic(one: Execution, other: Execution) -> bool:
+    renamings = itertools.permutations(range(len(other.processes)))
+    return shape(one, tuple(range(len(one.processes)))) in [shape(other, names) for names in renamings]
+
+
+def test_the_shortest_violation_of_cykas_telling_is_figure_3_of_the_paper() -> None:
+    """Section 2.3: "We found this counterexample using the Stateright model checker"."""
+    example = violation("cykas-telling", 3, 2)
+    assert example.faults == ("causal",)
+    assert example.is_shortest
+    text = (TESTS / "scenarios" / "cykas-telling" / "cykas-figure-3.txt").read_text()
+    figure = play(text.partition("> everything arrives")[0]).execution
+    assert is_isomorphic(example.execution(), figure)
+    # Five sends, and the four arrivals that the figure shows.
+    assert sorted(step.kind for step in example.steps) == ["receive"] * 4 + ["submit"] * 5
+
+
+def test_shapes_that_differ_are_told_apart() -> None:
+    one, other = (Stage("none", 3) for _ in range(2))
+    one.submit(0, to=1)
+    other.submit(2, to=0)
+    assert is_isomorphic(one.execution(), other.execution())
+    other.submit(2, to=1)
+    one.submit(0, to=1)
+    assert not is_isomorphic(one.execution(), other.execution())
+
+
+def test_the_naive_rendezvous_gets_stuck_when_two_send_to_each_other() -> None:
+    example = violation("sync-naive", 2, 1)
+    assert set(example.faults) >= {"lost", "stuck"}
+    assert [step.kind for step in example.steps] == ["submit", "submit", "receive", "receive"]
+    assert "held" in example.sentences()["stuck"]
+
+
+@pytest.mark.parametrize(
+    ("order", "bound", "options"),
+    [
+        ("none", (2, 2), {"properties": ["fifo"]}),
+        ("fifo", (3, 2), {"properties": ["causal"]}),
+        ("skeen", (2, 2), {"properties": ["causal"], "fan_out": 1}),
+        ("cykas-telling", (3, 2), {}),
+        ("sync-naive", (3, 1), {}),
+        ("lamport-literal", (3, 1), {}),
+        ("none", (2, 1), {"doubled": 1}),
+        ("fifo:on_gap=skip", (2, 2), {"lost": 1, "properties": ["lost"]}),
+        ("fifo", (3, 2), {"properties": ["causal"], "application": "job"}),
+        ("sequencer", (3, 1), {"properties": ["genuine"]}),
+    ],
+)
+def test_a_counterexample_is_the_same_in_every_form(
+    order: str, bound: tuple[int, ...], options: dict[str, object], tmp_path: Path
+) -> None:
+    example = violation(order, *bound, **options)
+    assert example.faults
+    again = Counterexample.from_json(example.to_json())
+    assert again == example
+    assert again.doubts() == ()
+    played = play(example.scenario())
+    assert played.text == example.scenario()
+    assert played.execution.judge() == example.judge()
+    assert example.transcript() in example.scenario()
+    if "genuine" not in example.faults:
+        broken = {name for name, verdict in played.execution.judge().items() if not verdict.ok}
+        assert broken & set(example.faults)
+    from busq.diagram import draw
+
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "example.svg"
+    draw(example.execution(), str(path), violations=example.judge())
+    assert path.stat().st_size > 1000
+
+
+def test_no_shorter_violation_is_there_where_the_search_says_so() -> None:
+    shortest = violation("cykas-telling", 3, 2)
+    found = run("cykas-telling", 3, 2, search="breadth", depth=len(shortest.steps) - 1)
+    assert found.holds
+    assert not found.complete
+    assert "steps" in found.unexplored
+
+
+def test_a_counterexample_that_was_tampered_with_is_told_from_a_good_one() -> None:
+    example = violation("none", 2, 2, properties=["fifo"])
+    text = example.to_json()
+    with pytest.raises(ValueError, match="not a counterexample"):
+        Counterexample.from_json(text.replace('"submit"', '"dance"'))
+    with pytest.raises(ValueError, match="not a counterexample"):
+        Counterexample.from_json("{}")
+    with pytest.raises(ValueError, match="not a counterexample"):
+        Counterexample.from_json("[1, 2]")
+    harmless = Counterexample.from_json(text.replace('"fifo"', '"phantom"'))
+    assert harmless.doubts() == ("the checker says that phantom is broken, the observers do not",)
+    impossible = Counterexample.from_json(text.replace('"order": "none"', '"order": "skeen"'))
+    assert "step 3" in impossible.doubts()[0]
+
+
+def test_a_scenario_can_double_packets_and_tell_those_apart_that_look_alike() -> None:
+    head = "order none: p q r\n> p sends m1 to r\n> q sends m2 to r\n"
+    played = play(
+        f"{head}> the network doubles data to r from q\n> r receives the 3rd data\n> r receives data from q\n"
+    )
+    assert played.text.splitlines()[5:] == [
+        "> the network doubles data to r from q",
+        "  q -> r: data m2",
+        "> r receives the 3rd data",
+        "  r delivers m2",
+        "> r receives data from q",
+        "  r delivers m2",
+    ]
+    assert not played.execution.judge()["duplicated"].ok
+    played = play(f"{head}> the network loses data to r from q\n> everything arrives\n")
+    assert [event.message >> 32 for event in played.execution.events if event.kind == "deliver"] == [0]
+    with pytest.raises(ValueError, match=r"line 4.*no such packet"):
+        play(f"{head}> r receives the 3rd data\n")
+
+
+def test_a_step_for_which_there_is_no_room_is_told() -> None:
+    stage = Stage("fifo", ["ann", "bob"], held_max=1)
+    player = Player(stage)
+    for number in (1, 2, 3):
+        player.play(f"ann sends m{number} to bob")
+    assert player.play("bob receives m3") == ["bob holds m3 back"]
+    assert player.play("bob receives m2") == ["there is no room for it"]
+    assert isinstance(player.failure, busq.Full)
+
+
+# ---- the checker and the observers ----
+
+
+def executions(order: str, bound: tuple[int, int, int], seed: int, count: int) -> Iterator[Stage]:
+    """Random executions within a bound, on another driver of the same orders."""
+    processes, messages, fan_out = bound
+    chance = random.Random(seed)
+    for _ in range(count):
+        stage = Stage(order, processes, waiting_max=messages, held_max=processes * messages)
+        senders = [process for process in range(processes) for _ in range(messages)]
+        chance.shuffle(senders)
+        for sender in senders:
+            others = [process for process in range(processes) if process != sender]
+            stage.submit(sender, "", chance.sample(others, chance.randint(1, fan_out)))
+            stage.run(chance.getrandbits(63), limit=chance.randrange(4))
+        stage.run(chance.getrandbits(63))
+        yield stage
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_checker_and_observers_agree_about_what_an_order_keeps(order: str, seed: int) -> None:
+    """What random executions break, the checker finds; what it finds, the observers see in its counterexample."""
+    found = small(order, properties=[])
+    assert found.complete
+    judged = [name for name in PROPERTIES if name in found.verdicts]
+    for stage in executions(order, SMALL[order], seed, 100):
+        for name, verdict in stage.judge(judged).items():
+            assert verdict.ok or not found.verdicts[name].ok, (name, verdict.text)
+        assert stage.is_quiet or not found.verdicts["stuck"].ok
+    for name in judged:
+        if not found.verdicts[name].ok:
+            example = small(order, properties=[name]).counterexample
+            assert example is not None
+            assert example.doubts() == ()
+            assert not example.judge()[name].ok
+
+
+@pytest.mark.parametrize("order", ["none", "fifo", "cykas-telling", "skeen", "mfss"])
+def test_random_executions_of_the_checker_are_judged_as_the_observers_do(order: str, seed: int) -> None:
+    """Each is searched with everything judged: up to its first fault, which the observers see, or there is none."""
+    for one in range(seed, seed + 8):
+        found = run(order, 3, 3, walks=1, seed=one, memory=4 * MIB, properties=["fifo", "causal", "lost", "stuck"])
+        assert found.holds is (found.counterexample is None)
+        assert found.doubts == ()
+
+
+# ---- random executions ----
+
+
+def test_random_executions_are_replayed_from_their_seed() -> None:
+    found = run("cykas-telling", 3, 3, walks=100_000, seed=5)
+    assert not found.complete
+    assert found.seed == 5
+    assert found.counterexample is not None
+    assert found.counterexample.seed is not None
+    again = run("cykas-telling", 3, 3, walks=1, seed=found.counterexample.seed)
+    assert again.counterexample is not None
+    assert again.counterexample.steps == found.counterexample.steps
+
+
+def test_random_executions_say_which_transitions_they_met() -> None:
+    found = run("cykas", 4, 4, walks=2_000)
+    assert found.holds
+    assert not found.complete
+    assert found.ends == 2_000
+    assert {one.event for one in found.transitions} >= {"submit", "receive normal", "receive eager", "receive yct"}
+    assert sum(one.count for one in found.transitions) == found.unique_states
+    assert found.covered > 5
+    few = run("cykas", 4, 4, walks=1)
+    assert few.covered + len(few.unseen) == found.covered + len(found.unseen)
+    assert few.covered <= found.covered
+
+
+# ---- bounds ----
+
+
+def test_a_search_that_runs_out_of_memory_says_how_far_it_came() -> None:
+    found = run("cykas", 3, 3, memory=4 * MIB)
+    assert found.holds
+    assert not found.complete
+    assert "memory" in found.unexplored
+    assert found.unique_states > 1000
+    assert found.memory_bytes <= 4 * MIB
+
+
+def test_a_search_that_runs_out_of_time_says_so() -> None:
+    found = run("cykas", 3, 4, seconds=0.2, memory=256 * MIB)
+    assert not found.complete
+    assert "time" in found.unexplored
+
+
+def test_a_violation_without_memory_for_the_shortest_one_is_kept() -> None:
+    found = run("cykas-telling", 3, 3, memory=2 * MIB)
+    if found.counterexample is None:
+        assert "memory" in found.unexplored
+    else:
+        assert found.doubts == ()
+
+
+def test_progress_is_told_while_it_goes_on() -> None:
+    seen: list[Progress] = []
+    run("cykas", 3, 4, seconds=0.6, memory=256 * MIB, progress=seen.append)
+    assert seen
+    assert all(one.search == "depth" for one in seen)
+    assert [one.unique_states for one in seen] == sorted(one.unique_states for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"protocol": "sky"}, "expected one of"),
+        ({"processes": 9}, "processes is 9: expected 2 to 8"),
+        ({"processes": 1}, "processes is 1"),
+        ({"messages": 0}, "messages is 0: expected 1"),
+        ({"messages": 11}, "messages is 11: expected 1 to 10"),
+        ({"fan_out": 2}, "cykas is point to point"),
+        ({"to_self": True}, "cykas is point to point"),
+        ({"protocol": "skeen", "fan_out": 3}, "fan_out is 3: expected 1 to 2"),
+        ({"lost": 1}, "cykas would wait for what is lost"),
+        ({"application": "dance"}, "application is 'dance': expected free, reply, job"),
+        ({"network": "wet"}, "network is 'wet'"),
+        ({"search": "deep"}, "search is 'deep'"),
+        ({"search": "depth", "walks": 3}, "search is 'depth'"),
+        ({"reductions": ["luck"]}, "'luck' is none: expected late-submits"),
+        ({"properties": ["beauty"]}, "'beauty' is none"),
+        ({"properties": ["total"]}, "'total' is judged only of orders"),
+        ({"memory": 10}, "memory is 10: expected bytes"),
+        ({"memory": 1 << 60}, "the machine has"),
+        ({"threads": 0}, "threads is 0"),
+        ({"seconds": 0}, "seconds is 0"),
+        ({"depth": 0}, "depth is 0"),
+        ({"walks": 0}, "walks is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"destinations": [[[1]]]}, "expected 3 sets"),
+        ({"destinations": [[[0]] * 3] * 3}, r"destinations\[0\]\[0\] is \[0\]"),
+    ],
+)
+def test_what_cannot_be_searched_is_told_before_anything_runs(options: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        run(**{"protocol": "cykas", **options})  # type: ignore[arg-type]
+
+
+def test_orders_are_judged_by_what_they_promise() -> None:
+    for name in STEADY:
+        order = parse(name)[0]
+        found = run(name, 2, 1)
+        judged = {one for one, finding in found.verdicts.items() if finding.judged}
+        assert order.claims & set(found.verdicts) <= judged
+        assert ("genuine" in judged) is not (order.whole_group or order.coordinated)
