@@ -614,7 +614,8 @@ typedef struct busq_check busq_check;
 typedef enum {
   BUSQ_CHECK_FREE = 0,  /* every process sends its messages whenever it likes */
   BUSQ_CHECK_REPLY = 1, /* every process sends its first message whenever it likes, and answers the senders of what it delivers */
-  BUSQ_CHECK_JOB = 2    /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither sends nor receives */
+  BUSQ_CHECK_JOB = 2    /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither
+                         * sends nor receives */
 } busq_check_behaviour;
 
 typedef enum {

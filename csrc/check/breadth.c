@@ -7,9 +7,9 @@
  * threads.
  *
  * Mechanism.  The states of a level stand packed in a row (check/pack.h), in the order of the paths by which they were found
- * first: moves are ordered as busq_model_moves names them.  A log keeps, of every state, its parent's place in the row before and the
- * move; from it a path is rebuilt.  A level is done by rounds, each as many parents as the threads' rooms hold the successors
- * of; all threads meet between the steps of a round:
+ * first: moves are ordered as busq_model_moves names them.  A log keeps, of every state, its parent's place in the row before
+ * and the move; from it a path is rebuilt.  A level is done by rounds, each as many parents as the threads' rooms hold the
+ * successors of; all threads meet between the steps of a round:
  *
  *   expand   threads take units of parents, in their order, and keep those successors that are not in the set so far;
  *   add      each thread adds its share of the fingerprints to the set, in the order of the successors: of equal ones the first

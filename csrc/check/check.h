@@ -4,32 +4,33 @@
 /*
  * What is searched, and what is left out.
  *
- * Guarantee.  Where a search says "complete", every execution within the bound (check/model.h) was judged, at every step and at
- * its end, but for what depends on a state whose 64-bit fingerprint is that of another one; how many those are on average is
- * told.  What is found is given as the steps that lead there, and every step can be made: reductions leave states out, and never
- * make one up.
+ * Guarantee.  Where a search says "complete", every execution within the bound (check/model.h) was judged, at every step and
+ * at its end, but for what depends on a state whose 64-bit fingerprint is that of another one; how many those are on average
+ * is told.  What is found is given as the steps that lead there, and every step can be made: reductions leave states out, and
+ * never make one up.
  *
- * Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose violation is a
- * shortest one; random executions (check/walk.c), for bounds that the others do not get through.
+ * Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose violation
+ * is a shortest one; random executions (check/walk.c), for bounds that the others do not get through.
  *
- * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was violated on the
- * way, is part of it.  An execution that goes on for more than BUSQ_CREW_DEPTH_MAX moves is taken for one without end; whether
- * there may be others that go in circles, from a state to itself, the transitions tell (check/model.h).
+ * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was violated on
+ * the way, is part of it.  An execution that goes on for more than BUSQ_CREW_DEPTH_MAX moves is taken for one without end;
+ * whether there may be others that go in circles, from a state to itself, the transitions tell (check/model.h).
  *
  * Reductions, each of which can be switched off:
  *
- *   late submits    A submit that only waits in an output buffer is tried later, where it is sent at once.  Both ways take the same
- *                   number of moves, so a shortest violation stays one.
+ *   late submits    A submit that only waits in an output buffer is tried later, where it is sent at once.  Both ways take
+ *                   the same number of moves, so a shortest violation stays one.
  *
- *   quiet packets   A packet whose arrival commutes with everything that can happen before it is let in at once.  It comes sooner
- *                   than it would have to, so the shortest way to a violation may be left out; breadth first goes without.
+ *   quiet packets   A packet whose arrival commutes with everything that can happen before it is let in at once.  It comes
+ *                   sooner than it would have to, so the shortest way to a violation may be left out; breadth first goes
+ *                   without.
  *
  *                   Why nothing is lost by these two, and what is not taken on an order's word: check/reduce.h.
  *
- *   symmetry        Where no process is special (busq_model_is_symmetric), states that differ by the names of processes only are
- *                   taken for one: what can happen from one can happen from the other, under other names, in as many moves, and no
- *                   property asks for names.  The states that are kept are real ones: whoever of a class comes first stands
- *                   for it.  So the steps of a violation are real too.  States and ends are counted by class.
+ *   symmetry        Where no process is special (busq_model_is_symmetric), states that differ by the names of processes only
+ *                   are taken for one: what can happen from one can happen from the other, under other names, in as many
+ *                   moves, and no property asks for names.  The states that are kept are real ones: whoever of a class comes
+ *                   first stands for it.  So the steps of a violation are real too.  States and ends are counted by class.
  *
  * They go together: each says of a state what may be left out because of what can happen from it, and the names of processes
  * change nothing of that.

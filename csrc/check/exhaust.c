@@ -6,9 +6,10 @@
  * fingerprint collides (check/check.h).  What is found is given with the moves that lead to it.
  *
  * Mechanism: a set of fingerprints, shared by all threads, and for each thread a stack of states to go on from, each with the
- * moves that lead to it.  Who has nothing left to do asks; whoever has gives away the older half of its stack.  When the set has
- * to grow, all threads meet at a gate, and one of them makes it grow.  Every addition to a large set is a miss of the cache: so the
- * successors of a state are added only when those of the next state have been played, and their slots have come from memory.
+ * moves that lead to it.  Who has nothing left to do asks; whoever has gives away the older half of its stack.  When the set
+ * has to grow, all threads meet at a gate, and one of them makes it grow.  Every addition to a large set is a miss of the
+ * cache: so the successors of a state are added only when those of the next state have been played, and their slots have come
+ * from memory.
  *
  * Not given: the shortest violation; and which one is found depends on the threads.
  */

@@ -66,7 +66,8 @@ void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
 }
 
 /* Whether some other process has delivered both, and the other way round. */
-static bool is_contradicted(const busq_model *model, const void *state, uint32_t process, uint32_t first, uint32_t second)
+static bool is_contradicted(const busq_model *model, const void *state, uint32_t process, uint32_t first,
+                            uint32_t second)
 {
   for (uint32_t other = 0; other < model->config.n_processes; other++) {
     if (other == process || !busq_model_has_delivered(model, state, other, first) ||

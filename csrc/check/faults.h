@@ -4,16 +4,16 @@
 /*
  * What judges an execution while it goes on.
  *
- * Guarantee: after every send and delivery, the faults of a state are the properties which the observers of spec/ would find broken
- * in the history so far (but what is only lost at an end, and for the properties that the order makes no promise about: consistent,
- * total and synchronous are judged where the order claims one of them).  A fault belongs to the state from then on: a second way to
- * the same deliveries may be without fault.
+ * Guarantee: after every send and delivery, the faults of a state are the properties which the observers of spec/ would find
+ * broken in the history so far (but what is only lost at an end, and for the properties that the order makes no promise
+ * about: consistent, total and synchronous are judged where the order claims one of them).  A fault belongs to the state from
+ * then on: a second way to the same deliveries may be without fault.
  *
- * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, who has delivered it, and the
- * vector clock of its send.  By process: what it knows, and the largest clock of what it has delivered, which says at once
- * whether something that is delivered now comes too late.  Where the order promises more, the order of all deliveries, and
- * of all sends if it claims to be synchronous: messages that can be put on one line, each at one moment, are those whose events'
- * orders have no cycle together.  Besides, where the driver has each message, as order.h tells drivers to keep them.
+ * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, who has delivered it,
+ * and the vector clock of its send.  By process: what it knows, and the largest clock of what it has delivered, which says at
+ * once whether something that is delivered now comes too late.  Where the order promises more, the order of all deliveries,
+ * and of all sends if it claims to be synchronous: messages that can be put on one line, each at one moment, are those whose
+ * events' orders have no cycle together.  Besides, where the driver has each message, as order.h tells drivers to keep them.
  *
  * Not given: that judgement of keeping, where the network loses or doubles packets.
  */

@@ -22,8 +22,8 @@ static inline uint64_t word_at(const char *bytes, size_t place)
   return word;
 }
 
-/* Two lanes, so that multiplications overlap.  What is small or alike, as ranks and process numbers are, must not be told apart by a seed of
- * its own size: a rank of 1 and a stamp of 3 would look like a rank of 0 and a stamp of 2.  So seeds are spread. */
+/* Two lanes, so that multiplications overlap.  What is small or alike, as ranks and process numbers are, must not be told apart
+ * by a seed of its own size: a rank of 1 and a stamp of 3 would look like a rank of 0 and a stamp of 2.  So seeds are spread. */
 static inline uint64_t hash_words(const void *bytes, size_t n_bytes, uint64_t seed)
 {
   const size_t n = n_bytes / 8;
@@ -160,7 +160,8 @@ static void rename_clock(const busq_model *model, const uint32_t *from, uint32_t
   }
 }
 
-static void rename_process(const busq_model *model, const void *state, char *renamed, uint32_t process, const uint32_t *names)
+static void rename_process(const busq_model *model, const void *state, char *renamed, uint32_t process,
+                           const uint32_t *names)
 {
   const busq_model_process *from = busq_model_process_of(model, state, process);
   busq_model_process *to = busq_model_process_of(model, renamed, names[process]);
@@ -176,7 +177,8 @@ static void rename_process(const busq_model *model, const void *state, char *ren
     renamed_log[place] = place < from->n_logged ? (uint8_t)rename_index(model, log[place], names) : 0;
 }
 
-static void rename_message(const busq_model *model, const void *state, char *renamed, uint32_t index, const uint32_t *names)
+static void rename_message(const busq_model *model, const void *state, char *renamed, uint32_t index,
+                           const uint32_t *names)
 {
   const busq_model_message *from = busq_model_message_at(model, state, index);
   const uint32_t new_index = rename_index(model, index, names);
@@ -257,7 +259,8 @@ static void draw_names(const busq_model *model, uint64_t choice, uint32_t *names
   }
 }
 
-bool busq_model_keeps_names(const busq_model *model, const void *state, const busq_model_move *move, uint64_t choice, void *room)
+bool busq_model_keeps_names(const busq_model *model, const void *state, const busq_model_move *move, uint64_t choice,
+                            void *room)
 {
   uint32_t names[BUSQ_MODEL_PROCESSES_MAX];
   char *renamed = room, *played = (char *)room + model->state_bytes_max;

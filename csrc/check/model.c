@@ -22,7 +22,8 @@ static int check_size(const busq_model_config *config)
   if (config->n_processes < 1 || config->n_processes > BUSQ_MODEL_PROCESSES_MAX)
     return busq_error(BUSQ_INVALID, "%u processes: a model has 1 to %u", config->n_processes, BUSQ_MODEL_PROCESSES_MAX);
   if (config->n_messages < 1 || config->n_messages > BUSQ_MODEL_MESSAGES_MAX / config->n_processes)
-    return busq_error(BUSQ_INVALID, "%u messages of each of %u processes: a model has at least 1 of each, and at most %u of all",
+    return busq_error(BUSQ_INVALID,
+                      "%u messages of each of %u processes: a model has at least 1 of each, and at most %u of all",
                       config->n_messages, config->n_processes, BUSQ_MODEL_MESSAGES_MAX);
   if (config->behaviour == BUSQ_CHECK_REPLY && config->n_messages > BUSQ_MODEL_ANSWERS_MAX + 1)
     return busq_error(BUSQ_INVALID, "%u messages of each process: with replies at most %d", config->n_messages,
@@ -78,7 +79,8 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   model->logs_deliveries = order->claims & (BUSQ_CLAIMS_TOTAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_SYNCHRONOUS);
   lay_out(model);
   if (model->order_bytes > BUSQ_MODEL_ORDER_BYTES_MAX)
-    return busq_error(BUSQ_INVALID, "a process of %s has %zu bytes of state: a model has room for %u; take fewer messages or processes",
+    return busq_error(BUSQ_INVALID,
+                      "a process of %s has %zu bytes of state: a model has room for %u; take fewer messages or processes",
                       order->name, model->order_bytes, BUSQ_MODEL_ORDER_BYTES_MAX);
   return BUSQ_OK;
 }
@@ -116,7 +118,8 @@ static bool is_free(const busq_model *model, const void *state, uint32_t process
 static bool may_be_sent_to(const busq_model *model, const void *state, uint32_t process, uint32_t set)
 {
   const busq_model_process *self = busq_model_process_of(model, state, process);
-  if ((set & 1u << process && !model->config.with_self) || (uint32_t)__builtin_popcount(set) > model->config.fan_out_max)
+  const bool is_strange = set & 1u << process && !model->config.with_self;
+  if (is_strange || (uint32_t)__builtin_popcount(set) > model->config.fan_out_max)
     return false;
   if (model->config.behaviour == BUSQ_CHECK_REPLY && self->n_submitted)
     return set == 1u << self->senders[self->n_submitted - 1];
@@ -425,11 +428,15 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
   }
 }
 
+static bool is_of_packet(const busq_model_move *move)
+{
+  return move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
+}
+
 void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step)
 {
   *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations};
-  const bool is_of_packet = move->kind >= BUSQ_CHECK_RECEIVE && move->kind <= BUSQ_CHECK_DOUBLE && move->kind != BUSQ_CHECK_TICK;
-  if (is_of_packet) {
+  if (is_of_packet(move)) {
     const busq_order_packet *packet = &busq_model_packets_of(model, state)[move->place];
     step->message = packet->message;
     step->stamp = packet->stamp;
@@ -437,7 +444,8 @@ void busq_model_describe(const busq_model *model, const void *state, const busq_
     step->from = packet->from;
     step->what = packet->kind;
   } else if (move->destinations) {
-    step->message = busq_message_name(move->process, busq_model_process_of(model, state, move->process)->n_submitted + 1u);
+    const uint32_t n_submitted = busq_model_process_of(model, state, move->process)->n_submitted;
+    step->message = busq_message_name(move->process, n_submitted + 1);
   }
 }
 
@@ -460,7 +468,8 @@ bool busq_model_is_waiting(const busq_model *model, const void *state, const bus
 bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move)
 {
   const busq_model_config *config = &model->config;
-  if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || config->lost_max || config->doubled_max)
+  const bool may_vanish = config->lost_max || config->doubled_max;
+  if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || may_vanish)
     return false;
   const busq_order *order = config->order;
   const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
@@ -473,8 +482,7 @@ static busq_model_move after(const busq_model_move *move, const busq_model_move 
 {
   busq_model_move same = *move;
   const bool takes = other->kind == BUSQ_CHECK_RECEIVE || other->kind == BUSQ_CHECK_LOSE;
-  const bool is_of_packet = move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
-  same.place -= takes && is_of_packet && other->place < move->place;
+  same.place -= takes && is_of_packet(move) && other->place < move->place;
   return same;
 }
 
@@ -484,8 +492,8 @@ static bool play_both(const busq_model *model, void *state, const busq_model_mov
   return busq_model_play(model, state, one, NULL) == BUSQ_OK && busq_model_play(model, state, &second, NULL) == BUSQ_OK;
 }
 
-bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one, const busq_model_move *other,
-                        void *room)
+bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one,
+                        const busq_model_move *other, void *room)
 {
   void *first = room;
   void *second = (char *)room + model->state_bytes_max;

@@ -4,8 +4,8 @@
 /*
  * A group of processes, its network and what its application does, as one flat state.
  *
- * Guarantee: a state is a block of bytes, and what can happen from it depends on nothing else.  The moves are all that can happen
- * next:
+ * Guarantee: a state is a block of bytes, and what can happen from it depends on nothing else.  The moves are all that can
+ * happen next:
  *   a process submits its next message, to every set of processes that the configuration allows;
  *   a packet arrives, any of those in flight, or, where channels keep the order, the oldest of each channel;
  *   the network loses a packet, or doubles one, while it may;
@@ -14,19 +14,19 @@
  * Equal states have equal fingerprints, and different ones different fingerprints, but for collisions of 64 bits
  * (check/fingerprint.h).
  *
- * Mechanism: the order's own step function on copies of its own states.  The network is a bag of packets.  What judges an execution
- * is part of the state too (check/faults.h).
+ * Mechanism: the order's own step function on copies of its own states.  The network is a bag of packets.  What judges an
+ * execution is part of the state too (check/faults.h).
  *
- * Does every execution end?  Submits, sends, deliveries and ends of messages are finitely many.  So an execution without end would,
- * from some moment on, be a chain of packets of which each makes its receiver send the next and nothing else.  If no kind of
- * packet can, over such steps, lead to itself, there is none; the transitions that were seen tell (busq_model_play).  Where one
- * can, as the token of `token`, counts_moves settles it: then a state knows how many moves have led to it, none can be reached
- * from itself, and what goes in circles shows as an execution of any length.
+ * Does every execution end?  Submits, sends, deliveries and ends of messages are finitely many.  So an execution without end
+ * would, from some moment on, be a chain of packets of which each makes its receiver send the next and nothing else.  If no
+ * kind of packet can, over such steps, lead to itself, there is none; the transitions that were seen tell (busq_model_play).
+ * Where one can, as the token of `token`, counts_moves settles it: then a state knows how many moves have led to it, none can
+ * be reached from itself, and what goes in circles shows as an execution of any length.
  *
- * What the application does.  Free: each process submits its messages whenever it likes.  Reply: its first message whenever it
- * likes; its next one may be submitted when it has delivered one more message, and goes to the sender of that.  Job: free, but the
- * first delivery at process 0 begins a job; until that ends, at any moment, process 0 neither submits nor receives, and with its
- * end it answers who has begun it, if it has a message left and, in a rendezvous, the last one is done.
+ * What the application does.  Free: each process submits its messages whenever it likes.  Reply: its first message whenever
+ * it likes; its next one may be submitted when it has delivered one more message, and goes to the sender of that.  Job: free,
+ * but the first delivery at process 0 begins a job; until that ends, at any moment, process 0 neither submits nor receives,
+ * and with its end it answers who has begun it, if it has a message left and, in a rendezvous, the last one is done.
  *
  * Not given: time, processes that stop or die.
  */
@@ -37,7 +37,8 @@
 #define BUSQ_MODEL_PACKETS_MAX 240u
 #define BUSQ_MODEL_ORDER_BYTES_MAX 16384u /* the state of one process, as its order keeps it */
 /* Submits to every set, three moves of each packet, alarms, the end of the job. */
-#define BUSQ_MODEL_MOVES_MAX (BUSQ_MODEL_PROCESSES_MAX * 255u + 3u * BUSQ_MODEL_PACKETS_MAX + BUSQ_MODEL_PROCESSES_MAX + 1u)
+#define BUSQ_MODEL_MOVES_MAX \
+  (BUSQ_MODEL_PROCESSES_MAX * 255u + 3u * BUSQ_MODEL_PACKETS_MAX + BUSQ_MODEL_PROCESSES_MAX + 1u)
 
 typedef struct {
   const busq_order *order;
@@ -105,11 +106,12 @@ bool busq_model_is_symmetric(const busq_model *model);
 uint64_t busq_model_fingerprint_of_class(const busq_model *model, const void *state);
 /* Whether playing the move and giving the processes other names, drawn by the number `choice`, come to the same in either order.
  * `room` takes two states. */
-bool busq_model_keeps_names(const busq_model *model, const void *state, const busq_model_move *move, uint64_t choice, void *room);
+bool busq_model_keeps_names(const busq_model *model, const void *state, const busq_model_move *move, uint64_t choice,
+                            void *room);
 
-/* Whether two moves that are possible in this state lead to the same one in either order, and neither prevents the other.  `room` takes
- * two states. */
-bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one, const busq_model_move *other,
-                        void *room);
+/* Whether two moves that are possible in this state lead to the same one in either order, and neither prevents the other.
+ * `room` takes two states. */
+bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one,
+                        const busq_model_move *other, void *room);
 
 #endif /* BUSQ_CHECK_MODEL_H */

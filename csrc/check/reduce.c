@@ -23,8 +23,8 @@ static bool is_waiting(const busq_model *model, const void *state, const busq_mo
   return busq_model_play(model, room, move, NULL) == BUSQ_OK && busq_model_is_waiting(model, room, move);
 }
 
-static uint32_t leave_late_out(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves, void *room,
-                               uint64_t *contradicted)
+static uint32_t leave_late_out(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves,
+                               void *room, uint64_t *contradicted)
 {
   bool is_late[BUSQ_MODEL_MOVES_MAX];
   uint32_t n_late = 0;
@@ -50,8 +50,8 @@ static bool delivers(const busq_model *model, const void *state, const busq_mode
   return busq_model_play(model, room, move, &transition) != BUSQ_OK || transition.n_delivered;
 }
 
-uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *state, busq_model_move *moves, uint32_t n_moves,
-                     void *room, uint64_t *contradicted)
+uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *state, busq_model_move *moves,
+                     uint32_t n_moves, void *room, uint64_t *contradicted)
 {
   for (uint32_t place = 0; reductions & BUSQ_CHECK_QUIET_PACKETS && place < n_moves; place++) {
     if (!busq_model_is_quiet(model, state, &moves[place]))
@@ -62,5 +62,7 @@ uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *s
     }
     *contradicted += !delivers(model, state, &moves[place], room);
   }
-  return reductions & BUSQ_CHECK_LATE_SUBMITS ? leave_late_out(model, state, moves, n_moves, room, contradicted) : n_moves;
+  if (!(reductions & BUSQ_CHECK_LATE_SUBMITS))
+    return n_moves;
+  return leave_late_out(model, state, moves, n_moves, room, contradicted);
 }

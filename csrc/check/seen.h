@@ -4,15 +4,15 @@
 /*
  * The set of fingerprints that were seen, shared by threads.
  *
- * Guarantee: of all who add the same fingerprint, one is told that it is new.  An addition that was drawn beforehand always finds
- * a free slot, soon: the set is never fuller than LOAD_MAX.
+ * Guarantee: of all who add the same fingerprint, one is told that it is new.  An addition that was drawn beforehand always
+ * finds a free slot, soon: the set is never fuller than LOAD_MAX.
  *
- * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else is kept,
- * so no access orders another: a state is handed over inside of one thread, or under a lock.  A slot's place is the upper part of
- * fingerprint times slots, so any number of slots will do, and they stand in the order of their fingerprints: when the set
- * grows, old and new table are both walked through from the beginning, and what was walked through in the old one goes back to
- * the system.  The set begins small, so a small search stays in the cache; large tables lie in large pages where the system has them,
- * for every addition is a miss of the cache.
+ * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else is
+ * kept, so no access orders another: a state is handed over inside of one thread, or under a lock.  A slot's place is the
+ * upper part of fingerprint times slots, so any number of slots will do, and they stand in the order of their fingerprints:
+ * when the set grows, old and new table are both walked through from the beginning, and what was walked through in the old
+ * one goes back to the system.  The set begins small, so a small search stays in the cache; large tables lie in large pages
+ * where the system has them, for every addition is a miss of the cache.
  *
  * Not given: removing.  While it grows, nobody else may touch it.
  */

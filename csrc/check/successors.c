@@ -46,7 +46,8 @@ static void check_names(busq_successors *self, busq_crew *crew, busq_tally *tall
 {
   const busq_model *model = &crew->model;
   const bool is_first = self->n_asked++ < NAMES_CHECKED;
-  if ((!is_first && self->n_asked % NAMES_SHARE) || (model->config.order->delivers_by_name && model->config.n_processes > 3))
+  const bool can_be_asked = !model->config.order->delivers_by_name || model->config.n_processes <= 3;
+  if ((!is_first && self->n_asked % NAMES_SHARE) || !can_be_asked)
     return;
   for (uint32_t place = 0; place < self->count && (is_first || place < 1); place++) {
     const uint64_t choice = busq_hash_mix(self->n_asked * BUSQ_MODEL_MOVES_MAX + place);

@@ -7,8 +7,8 @@
  * Guarantee: every move that was made is counted in its kind of transition, as long as there are no more than
  * BUSQ_TRANSITIONS_MAX kinds.
  *
- * Mechanism: what makes a kind fits into a word.  A small table of each thread counts them; now and then, and where it is full, it
- * is added to the table of all.
+ * Mechanism: what makes a kind fits into a word.  A small table of each thread counts them; now and then, and where it is
+ * full, it is added to the table of all.
  */
 #include "base/types.h"
 #include "busq.h"

@@ -5,11 +5,12 @@
  * Guarantee: execution k depends on the seed and k alone, and is judged at every step and at its end.  The violation that is
  * reported is that of the smallest k, whatever the number of threads; all executions before it were made.
  *
- * Mechanism: threads take the executions by number.  An execution that chose among all moves alike would have used up its submits
- * before the first packet had gone far, for there are many ways to submit; and what needs a packet that is very late would hardly
- * ever come up.  So each draws a temper for itself: how often it submits, and, every second one, a process that it neglects.  In
- * every state it first draws whether it is time for a submit, by that share; then one move among those of this kind, each as likely
- * as the others.  Where that is a packet that goes to, or comes from, the neglected process, it draws again, three times at most.
+ * Mechanism: threads take the executions by number.  An execution that chose among all moves alike would have used up its
+ * submits before the first packet had gone far, for there are many ways to submit; and what needs a packet that is very late
+ * would hardly ever come up.  So each draws a temper for itself: how often it submits, and, every second one, a process that
+ * it neglects.  In every state it first draws whether it is time for a submit, by that share; then one move among those of
+ * this kind, each as likely as the others.  Where that is a packet that goes to, or comes from, the neglected process, it
+ * draws again, three times at most.
  *
  * Not given: states that were not met, and how likely it is that there are any.
  */

@@ -30,14 +30,15 @@
  * cost n bits per eager message; the window costs nothing beside the messages themselves.  The set includes j itself, so
  * that a YCT can't overtake its own EAGER.
  *
- * The option own=left-out is for the laboratory.  The paper says both: in section 2.1 that the YCT of figure 2 is sent when its own
- * EAGER is acknowledged too, in section 2.2.1 that for it Alice waits for Carol, and not for Bob, its receiver.  With this option the
- * set of eager message s leaves out its receiver: its YCT is sent as soon as all *earlier* messages are acknowledged, so it may
- * overtake its EAGER.  MODE stays what it is, a count, less one at a YCT, whoever sent it; at -1 it waits for the EAGER that was
- * overtaken.  The window tells this too: all that is earlier than s is acknowledged exactly when s has come to its front.
+ * The option own=left-out is for the laboratory.  The paper says both: in section 2.1 that the YCT of figure 2 is sent when
+ * its own EAGER is acknowledged too, in section 2.2.1 that for it Alice waits for Carol, and not for Bob, its receiver.  With
+ * this option the set of eager message s leaves out its receiver: its YCT is sent as soon as all *earlier* messages are
+ * acknowledged, so it may overtake its EAGER.  MODE stays what it is, a count, less one at a YCT, whoever sent it; at -1 it
+ * waits for the EAGER that was overtaken.  The window tells this too: all that is earlier than s is acknowledged exactly when
+ * s has come to its front.
  *
- * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager message.  That is
- * not causal; the paper's figure 3 is the counterexample.
+ * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager message.
+ * That is not causal; the paper's figure 3 is the counterexample.
  *
  * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager message.
  */
@@ -233,10 +234,11 @@ static void cykas_gauge(const void *state, busq_order_gauge *gauge)
 }
 
 /* What commutes with everything at its receiver.
- *   YCT: a submit that is sent at once before it comes would be sent at once after it too, as MODE only gets lower; and those that
- *     are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
- *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last of the
- *     ACKs that they wait for has come, in whatever order those come.  Otherwise it decides whether the next message is a secret. */
+ *   YCT: a submit that is sent at once before it comes would be sent at once after it too, as MODE only gets lower; and those
+ *     that are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
+ *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last
+ *     of the ACKs that they wait for has come, in whatever order those come.  Otherwise it decides whether the next message
+ *     is a secret. */
 #define QUIET_ALWAYS (1u << YCT)
 #define QUIET_WHEN_ALL_IS_SENT (1u << ACK)
 

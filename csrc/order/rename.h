@@ -4,8 +4,8 @@
 /*
  * Renaming processes in what states are made of (busq_order.rename).
  *
- * Guarantee: entries keep their places in an output buffer, and in a hold-back buffer come to stand where their new keys belong.  What
- * is not in use stays zero.  So a group that had been called so from the start would have the same bytes.
+ * Guarantee: entries keep their places in an output buffer, and in a hold-back buffer come to stand where their new keys
+ * belong.  What is not in use stays zero.  So a group that had been called so from the start would have the same bytes.
  *
  * Mechanism: a state is copied as it is, then names are put right in the copy, in the entries in use only.
  */

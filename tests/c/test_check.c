@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The searches of the checker: what they say about a search, whatever order is searched; what hurries one (memory that is too small,
- * somebody who gives up, an order that never comes to an end); and that they say the same as each other.
+ * The searches of the checker: what they say about a search, whatever order is searched; what hurries one (memory that is too
+ * small, somebody who gives up, an order that never comes to an end); and that they say the same as each other.
  */
 #include "check.h"
 #include "base/error.h"

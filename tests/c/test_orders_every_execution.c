@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them, everything is delivered
- * in all of them, and what it does not claim is missed in some.
+ * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them, everything is
+ * delivered in all of them, and what it does not claim is missed in some.
  */
 #include "check.h"
 #include "check/check.h"
