@@ -25,6 +25,9 @@ def assert_found(workshop: Workshop, mutant: Mutant) -> None:
     for reductions in BOTH:
         found = look(program, mutant, reductions)
         print(f"{mutant.name}, reductions {reductions}: {found['states']} states, {len(found['steps'])} moves")
+        if found["contradicted"] and not found["broken"]:
+            assert reductions
+            continue  # the search knows that its reductions hide something; `busq check` goes on without
         assert mutant.breaks in found["broken"], f"not found with reductions {reductions}: {found}"
         assert found["steps"][0]["kind"] == "submit"
         assert len(found["steps"]) <= found["depth"]

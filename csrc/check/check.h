@@ -33,7 +33,9 @@
  *                   first stands for it.  So the steps of a violation are real too.  States and ends are counted by class.
  *
  * They go together: each says of a state what may be left out because of what can happen from it, and the names of processes
- * change nothing of that.
+ * change nothing of that.  What they take for granted is tried where it is used (check/reduce.h), and, of names, on every move
+ * of the first states and on a few of the others.  What was found wrong is counted; then a search that holds has shown nothing,
+ * and has to be made again without reductions.
  */
 #include "check/crew.h"
 

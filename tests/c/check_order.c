@@ -188,6 +188,7 @@ static void print(busq_check *check, const char *text, const busq_check_config *
          facts.total, facts.ends, facts.depth_max);
   printf("\"complete\": %s, \"circles\": %s, ", facts.is_complete ? "true" : "false",
          facts.may_go_in_circles ? "true" : "false");
+  printf("\"contradicted\": %" PRIu64 ", ", facts.contradicted);
   printf("\"steps\": [");
   for (size_t place = 0; steps && place < n_steps; place++) {
     printf("%s", place ? ", " : "");

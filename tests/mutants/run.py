@@ -132,7 +132,8 @@ def main(words: list[str]) -> None:
             told = [mutant.order, mutant.slip, mutant.breaks, str(mutant.bound)]
             for reductions in (0, ALL_REDUCTIONS):
                 found = look(program, mutant, reductions)
-                told.append(f"{found['states']:,}" if found["broken"] else "not found")
+                hidden = "hidden, and known to be" if found["contradicted"] else "not found"
+                told.append(f"{found['states']:,}" if found["broken"] else hidden)
             shortest = look(program, mutant, 0, "search=breadth", "memory_mib=1024")
             told.append(str(len(shortest["steps"])) if shortest["broken"] else "not found")
             print(f"| {' | '.join(told)} |", flush=True)

@@ -186,6 +186,16 @@ CAUSAL_VECTOR = [
     ),
     mutant(
         "causal-vector",
+        "process 1 does not wait for 0 where 2 has sent",
+        "causal",
+        Bound(3, 1, fan_out=2),
+        (
+            "if (clock[process] > self->clock[process] &&",
+            "if (clock[process] > self->clock[process] && !(!process && entry->from == 2 && self->group.self == 1) &&",
+        ),
+    ),
+    mutant(
+        "causal-vector",
         "it is sent to its destinations, not to everybody",
         "lost",
         Bound(3, 1),
@@ -343,6 +353,16 @@ CYKAS = [
         "causal",
         Bound(3, 2),
         ("self->mode++;", "self->mode += packet->from > 0;"),
+    ),
+    mutant(
+        "cykas",
+        "process 1 tells its secrets to process 0",
+        "causal",
+        Bound(3, 2),
+        (
+            "const bool is_silent = self->mode > 0 && ",
+            "const bool is_silent = self->mode > 0 && !(self->group.self == 1 && to == 0) && ",
+        ),
     ),
     mutant(
         "cykas",
