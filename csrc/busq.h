@@ -677,10 +677,10 @@ typedef struct {
   uint32_t held_max;    /* messages of others, held back */
   uint32_t packets_max; /* in flight */
   uint32_t is_over;
-  uint32_t is_complete; /* nothing was left out */
+  uint32_t is_complete; /* nothing was left out, and no reduction contradicted */
   uint32_t is_full;     /* memory ran out */
-  uint32_t may_go_in_circles; /* some kind of packet can lead to itself without anything else happening: only counts_moves tells
-                               * whether every execution ends */
+  uint32_t may_go_in_circles; /* some kind of packet, or an alarm, can lead to itself without anything else happening: only
+                               * counts_moves tells whether every execution ends */
   uint32_t n_transitions; /* kinds of transitions that were seen */
   double missed_expected; /* states that were taken for others with the same fingerprint, on average */
 } busq_check_facts;

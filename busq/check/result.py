@@ -79,7 +79,7 @@ class Search:
     """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
 
     `counts_moves`: the number of steps so far belongs to a state, so that going in circles would show.  `contradicted`:
-    how often a reduction was not used, because moves that it takes to commute did not.
+    how often something that a reduction takes for granted was tried and found wrong.
     """
 
     search: str

@@ -391,6 +391,12 @@ class _Search:
     def is_complete(self) -> bool:
         return bool(self.facts.is_complete) and not self.is_late
 
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether it came to its end, and yet has shown nothing."""
+        facts = self.facts
+        return bool(facts.contradicted and facts.is_over and not facts.is_full) and not self.is_late
+
     def witness(self) -> tuple[tuple[str, ...], list[Any]] | None:
         """The names of what is broken, and the raw steps."""
         if not self.facts.is_over:
@@ -418,6 +424,8 @@ class _Search:
             return "the search ended at the violation"
         if interrupted:
             return "it was interrupted"
+        if self.is_contradicted:
+            return "what its reductions take for granted was found wrong"
         if facts.is_full:
             return f"the memory was full ({self._plan.memory / 2**30:,.3g} GiB)"
         if self.is_late:
@@ -490,8 +498,8 @@ class _Check:
         try:
             first = {"auto": "depth"}.get(plan.search, plan.search)
             reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
-            self._run(first, () if first == "walk" else reductions)
-            if self._facts[0].contradicted and self._searches[0].complete and self._example is None:
+            is_contradicted = self._run(first, () if first == "walk" else reductions)
+            if is_contradicted and self._example is None:
                 self._run_unreduced(first)
                 reductions = ()
             if self._facts[0].may_go_in_circles and self._searches[0].complete:
@@ -515,7 +523,8 @@ class _Check:
     def _is_late(self) -> bool:
         return time.monotonic() >= self._end_s
 
-    def _run(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> None:
+    def _run(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> bool:
+        """Whether it has shown nothing, because its reductions do not fit the order."""
         plan = self._plan
         search = _Search(plan, kind, reductions, self._end_s, plan.judged, counts_moves=counts_moves)
         is_interrupted = True
@@ -531,6 +540,7 @@ class _Check:
             if witness is not None:
                 self._take(search, *witness)
             search.close()
+        return search.is_contradicted
 
     def _take(self, search: _Search, faults: tuple[str, ...], steps: list[Any]) -> None:
         is_shortest = search.search == "breadth"

@@ -133,7 +133,7 @@ void busq_crew_examine(busq_crew *crew, busq_check_facts *facts)
   *facts = crew->facts;
   facts->may_go_in_circles = busq_transitions_have_circle(&crew->transitions);
   facts->is_over = !crew->n_running;
-  facts->is_complete = !crew->n_running && !crew->is_cut && !facts->left_out;
+  facts->is_complete = !crew->n_running && !crew->is_cut && !facts->left_out && !facts->contradicted;
   pthread_mutex_unlock(&crew->mutex);
   facts->memory_bytes = atomic_load(&crew->account.most_bytes);
 }

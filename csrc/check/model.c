@@ -473,8 +473,10 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
     return false;
   const busq_order *order = config->order;
   const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
-  const bool has_sent_all = busq_model_process_of(model, state, move->process)->n_sent == config->n_messages;
-  return kind & order->quiet_always || (kind & order->quiet_when_all_is_sent && has_sent_all);
+  const busq_model_process *self = busq_model_process_of(model, state, move->process);
+  const bool has_waiting = order->traits & BUSQ_ORDER_OUTPUT_BUFFER && self->n_sent < self->n_submitted;
+  const bool has_sent_all = self->n_sent == config->n_messages;
+  return (kind & order->quiet_always && !has_waiting) || (kind & order->quiet_when_all_is_sent && has_sent_all);
 }
 
 /* The same move after another one: a packet has moved up where an older one was taken. */

@@ -18,10 +18,11 @@
  * execution is part of the state too (check/faults.h).
  *
  * Does every execution end?  Submits, sends, deliveries and ends of messages are finitely many.  So an execution without end
- * would, from some moment on, be a chain of packets of which each makes its receiver send the next and nothing else.  If no
- * kind of packet can, over such steps, lead to itself, there is none; the transitions that were seen tell (busq_model_play).
- * Where one can, as the token of `token`, counts_moves settles it: then a state knows how many moves have led to it, none can
- * be reached from itself, and what goes in circles shows as an execution of any length.
+ * would, from some moment on, be made of alarms that do none of this, or of packets alone of which each makes its receiver
+ * send the next and nothing else.  If there is no such alarm, and no kind of packet can, over such steps, lead to itself, there
+ * is none; the transitions that were seen tell (busq_model_play).  Where there is, as the token of `token`, counts_moves settles
+ * it: then a state knows how many moves have led to it, none can be reached from itself, and what goes in circles shows as an
+ * execution of any length.
  *
  * What the application does.  Free: each process submits its messages whenever it likes.  Reply: its first message whenever
  * it likes; its next one may be submitted when it has delivered one more message, and goes to the sender of that.  Job: free,

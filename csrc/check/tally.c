@@ -117,8 +117,11 @@ bool busq_transitions_have_circle(const busq_transitions *transitions)
   uint32_t leads_to[32] = {0}; /* by kind of packet: kinds */
   for (uint32_t place = 0; place < BUSQ_TRANSITIONS_SLOTS; place++) {
     const busq_check_transition seen = transition_of(transitions->slots[place].kind, 0);
-    if (transitions->slots[place].kind && seen.event == BUSQ_CHECK_RECEIVE && seen.what < 32 && !seen.n_sent &&
-        !seen.n_delivered && !seen.n_done)
+    if (!transitions->slots[place].kind || seen.n_sent || seen.n_delivered || seen.n_done)
+      continue;
+    if (seen.event == BUSQ_CHECK_TICK)
+      return true; /* perhaps the alarm was set again */
+    if (seen.event == BUSQ_CHECK_RECEIVE && seen.what < 32)
       leads_to[seen.what] |= seen.sends;
   }
   for (uint32_t middle = 0; middle < 32; middle++)

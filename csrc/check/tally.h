@@ -36,7 +36,7 @@ bool busq_tally_note(busq_tally *tally, const busq_check_transition *transition)
 void busq_tally_tell(busq_tally *tally, busq_check_facts *facts, busq_transitions *transitions);
 /* The kinds that were seen, the most frequent first; how many. */
 uint32_t busq_transitions_list(const busq_transitions *transitions, busq_check_transition *list);
-/* Whether some kind of packet can lead to itself, by packets whose arrival does nothing but to send the next. */
+/* Whether some kind of packet, or an alarm, can lead to itself, over steps that do nothing but to bring about the next. */
 bool busq_transitions_have_circle(const busq_transitions *transitions);
 
 static inline void busq_tally_raise(uint32_t *most, uint32_t value)

@@ -298,6 +298,31 @@ static void test_states_that_differ_by_names_only_are_of_one_class(void)
   }
 }
 
+/* The set of what was seen has a place for each part of the range. */
+static void test_fingerprints_of_classes_are_spread_over_the_whole_range(void)
+{
+  const busq_model_config config = {.order = &busq_order_cykas, .n_processes = 6, .n_messages = 1, .fan_out_max = 1};
+  const busq_model model = make(&config);
+  void *state = start(&model);
+  busq_prng prng = busq_prng_of(seed, 2, 0, 0);
+  uint32_t counts[16] = {0}, n_all = 0;
+  for (uint32_t execution = 0; execution < 10 * EXECUTIONS; execution++) {
+    busq_model_move move;
+    busq_model_start(&model, state);
+    for (uint32_t depth = 0; depth < 10 && draw(&model, state, &prng, &move); depth++) {
+      play(&model, state, move);
+      counts[busq_model_fingerprint_of_class(&model, state) >> 60] += depth > 6; /* there are many by then */
+      n_all += depth > 6;
+    }
+  }
+  uint32_t n_low = 0;
+  for (uint32_t part = 0; part < 8; part++)
+    n_low += counts[part];
+  printf("    %u of %u in the lower half\n", n_low, n_all);
+  CHECK(n_low > n_all / 100 * 45 && n_low < n_all / 100 * 55);
+  free(state);
+}
+
 /* An order that says it is symmetric, and is not: it forgets what process 1 submits. */
 static int forgetful_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
@@ -508,6 +533,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_different_states_have_different_fingerprints);
   CHECK_RUN(test_the_network_is_a_bag_unless_channels_keep_the_order);
   CHECK_RUN(test_states_that_differ_by_names_only_are_of_one_class);
+  CHECK_RUN(test_fingerprints_of_classes_are_spread_over_the_whole_range);
   CHECK_RUN(test_names_that_matter_are_noticed);
   CHECK_RUN(test_roles_and_ties_by_name_are_not_renamed);
   CHECK_RUN(test_who_replies_answers_the_senders_of_what_it_delivers_in_turn);

@@ -120,6 +120,13 @@ FIFO = [
     ),
     mutant(
         "fifo:on_gap=skip",
+        "what an alarm has seen once it sees for the first time again",
+        "endless",
+        Bound(2, 2, lost=1, counts_moves=1),
+        ("entry->note = entry->from == ripe_from ? RIPE : SEEN;", "entry->note = entry->from == ripe_from ? SEEN : SEEN;"),
+    ),
+    mutant(
+        "fifo:on_gap=skip",
         "the alarm is not set again",
         "stuck",
         Bound(2, 2, lost=1),
