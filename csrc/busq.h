@@ -636,7 +636,8 @@ typedef enum {
   BUSQ_CHECK_STUCK = 16,   /* at an end: a submit that was never taken, or a message that is never done */
   BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from somebody who is neither its origin nor a destination */
   BUSQ_CHECK_BUFFERS = 18, /* a packet was refused for want of room */
-  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, or its state is not sound */
+  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, said an effect that makes no sense, or its
+                            * state is not sound */
   BUSQ_CHECK_ENDLESS = 20, /* an execution that goes on beyond all bounds */
   BUSQ_CHECK_KEPT = 21     /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
 } busq_check_property;
@@ -659,7 +660,8 @@ typedef struct {
   uint64_t memory_bytes;   /* for all that grows */
   uint64_t walks;          /* walk: how many executions */
   uint64_t seed;           /* walk: execution k is drawn from seed + k */
-  const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice */
+  const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice.  Replies, and
+                                 * the answer to a job, go to whom they answer all the same. */
 } busq_check_config;
 
 typedef struct {

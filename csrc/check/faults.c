@@ -96,15 +96,16 @@ static uint32_t judge_orders(const busq_model *model, void *state, uint32_t proc
   return faults;
 }
 
-/* Whether something that its sender sent later was delivered here before. */
+/* Whether something that its sender sent here later was delivered before. */
 static bool is_overtaken(const busq_model *model, const void *state, uint32_t process, uint32_t index)
 {
   const uint32_t first = index - index % model->config.n_messages;
   const uint8_t stamp = busq_model_message_at(model, state, index)->stamp;
-  for (uint32_t other = first; other < first + model->config.n_messages; other++)
-    if (busq_model_has_delivered(model, state, process, other) &&
-        busq_model_message_at(model, state, other)->stamp > stamp)
+  for (uint32_t index_of_other = first; index_of_other < first + model->config.n_messages; index_of_other++) {
+    const busq_model_message *other = busq_model_message_at(model, state, index_of_other);
+    if (other->delivered & other->destinations & 1u << process && other->stamp > stamp)
       return true;
+  }
   return false;
 }
 

@@ -5,8 +5,8 @@
  * What judges an execution while it goes on.
  *
  * Guarantee: after every send and delivery, the faults of a state are the properties which the observers of spec/ would find
- * broken in the history so far (but what is only lost at an end, and for the properties that the order makes no promise
- * about: consistent, total and synchronous are judged where the order claims one of them).  A fault belongs to the state from
+ * broken in the history so far (but for what is only lost at an end; consistent and total are judged where the order
+ * claims one of the two, synchronous where it claims that).  A fault belongs to the state from
  * then on: a second way to the same deliveries may be without fault.
  *
  * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, who has delivered it,

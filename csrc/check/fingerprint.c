@@ -343,6 +343,8 @@ static void line_up(const busq_model *model, const uint64_t *signatures, uint32_
   }
 }
 
+enum { LINES_MAX = 720 }; /* of larger groups that look alike, some classes are looked at more than once */
+
 /* The next line in which only processes that look alike have changed places; false where there is none. */
 static bool line_up_next(const busq_model *model, const uint64_t *signatures, uint32_t *line)
 {
@@ -367,12 +369,13 @@ uint64_t busq_model_fingerprint_of_class(const busq_model *model, const void *st
     signatures[process] = signature_of(model, state, process);
   line_up(model, signatures, line);
   uint64_t least = UINT64_MAX;
+  uint32_t n_tried = 0;
   do {
     for (uint32_t place = 0; place < n; place++)
       names[line[place]] = place;
     const uint64_t print = fingerprint_as(model, state, names);
     least = print < least ? print : least;
-  } while (line_up_next(model, signatures, line));
+  } while (++n_tried < LINES_MAX && line_up_next(model, signatures, line));
   /* The least of many are small numbers, and would crowd where sets keep these: spread again, one to one. */
   const uint64_t even = mix(mix(least));
   return even ? even : 1;

@@ -31,6 +31,14 @@ static int check_size(const busq_model_config *config)
   return BUSQ_OK;
 }
 
+static int check_network(const busq_model_config *config)
+{
+  if (config->doubled_max > BUSQ_MODEL_ACCIDENTS_MAX || config->lost_max > BUSQ_MODEL_ACCIDENTS_MAX)
+    return busq_error(BUSQ_INVALID, "%u packets doubled and %u lost: at most %u of each", config->doubled_max,
+                      config->lost_max, BUSQ_MODEL_ACCIDENTS_MAX);
+  return BUSQ_OK;
+}
+
 static int check_destinations(const busq_model_config *config)
 {
   const uint32_t everybody = (1u << config->n_processes) - 1;
@@ -66,6 +74,8 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
 {
   *model = (busq_model){.config = *config};
   int result = check_size(config);
+  if (result == BUSQ_OK)
+    result = check_network(config);
   if (result == BUSQ_OK)
     result = check_destinations(config);
   if (result != BUSQ_OK)
@@ -249,9 +259,30 @@ static void deliver(const busq_model *model, void *state, uint32_t process, uint
   }
 }
 
+/* Whether an effect speaks of a message that there is, and of a process or kind; a message is sent once. */
+static bool is_sensible(const busq_model *model, const void *state, const busq_order_effect *effect)
+{
+  const uint64_t message = effect->packet.message;
+  const bool is_send = effect->kind == BUSQ_DO_SEND;
+  if (is_send && (effect->packet.kind >= model->config.order->n_kinds ||
+                  (effect->to >= model->config.n_processes && effect->to < BUSQ_TO_ALL)))
+    return false;
+  if (effect->kind == BUSQ_DO_ALARM || (is_send && !message && effect->to != BUSQ_TO_DESTINATIONS))
+    return true;
+  const uint32_t origin = busq_message_origin(message), number = busq_message_number(message);
+  if (origin >= model->config.n_processes || !number ||
+      number > busq_model_process_of(model, state, origin)->n_submitted)
+    return false;
+  return effect->kind != BUSQ_DO_SENT || !busq_model_message_at(model, state, busq_model_index_of(model, message))->stamp;
+}
+
 static bool perform(const busq_model *model, void *state, uint32_t process, const busq_order_effect *effect)
 {
   const uint64_t message = effect->packet.message;
+  if (!is_sensible(model, state, effect)) {
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
+    return true;
+  }
   switch (effect->kind) {
   case BUSQ_DO_SEND:
     return send(model, state, process, effect);
@@ -285,7 +316,7 @@ static void note_effect(busq_check_transition *transition, const busq_order_effe
                     : effect->kind == BUSQ_DO_DONE    ? &transition->n_done
                     : effect->kind == BUSQ_DO_DROP    ? &transition->n_dropped
                                                       : NULL;
-  if (effect->kind == BUSQ_DO_SEND)
+  if (effect->kind == BUSQ_DO_SEND && effect->packet.kind < 32)
     transition->sends |= 1u << effect->packet.kind;
   if (count && *count < 2)
     ++*count;
@@ -451,17 +482,21 @@ void busq_model_describe(const busq_model *model, const void *state, const busq_
 
 /* ---- what need not be tried ----
  *
- * A job comes between: a submit that comes later than it might would stand behind the job's answer, and during the job process 0
- * can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  What goes from a process to itself, point to
- * point, does not wait in the buffer, so that other messages may wait while it goes.
+ * A job comes between: a submit that comes later than it might would stand behind the job's answer, and during the job
+ * process 0 can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  What goes from a
+ * process to itself, point to point, does not wait in the buffer, so that other messages may wait while it goes.
  */
+
+/* Whether some messages pass the output buffer. */
+static bool may_pass(const busq_model *model)
+{
+  return model->config.with_self && model->config.order->traits & BUSQ_ORDER_POINT_TO_POINT;
+}
 
 bool busq_model_is_waiting(const busq_model *model, const void *state, const busq_model_move *move)
 {
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
-  const uint32_t traits = model->config.order->traits;
-  const bool pass = model->config.with_self && traits & BUSQ_ORDER_POINT_TO_POINT; /* some pass the buffer */
-  return traits & BUSQ_ORDER_OUTPUT_BUFFER && move->kind == BUSQ_CHECK_SUBMIT && !pass &&
+  return model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER && move->kind == BUSQ_CHECK_SUBMIT && !may_pass(model) &&
          model->config.behaviour != BUSQ_CHECK_JOB && self->n_sent < self->n_submitted;
 }
 
@@ -474,9 +509,10 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
   const busq_order *order = config->order;
   const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
+  if (self->n_sent == config->n_messages)
+    return kind & (order->quiet_always | order->quiet_when_all_is_sent);
   const bool has_waiting = order->traits & BUSQ_ORDER_OUTPUT_BUFFER && self->n_sent < self->n_submitted;
-  const bool has_sent_all = self->n_sent == config->n_messages;
-  return (kind & order->quiet_always && !has_waiting) || (kind & order->quiet_when_all_is_sent && has_sent_all);
+  return kind & order->quiet_always && !has_waiting && !may_pass(model);
 }
 
 /* The same move after another one: a packet has moved up where an older one was taken. */

@@ -9,7 +9,7 @@
  *   a process submits its next message, to every set of processes that the configuration allows;
  *   a packet arrives, any of those in flight, or, where channels keep the order, the oldest of each channel;
  *   the network loses a packet, or doubles one, while it may;
- *   an alarm goes off, at any moment after it was set;
+ *   an alarm goes off, at any moment after it was set, but not during its process's job;
  *   a job ends.
  * Equal states have equal fingerprints, and different ones different fingerprints, but for collisions of 64 bits
  * (check/fingerprint.h).
@@ -36,6 +36,7 @@
 #define BUSQ_MODEL_PROCESSES_MAX 8u
 #define BUSQ_MODEL_MESSAGES_MAX 32u /* of all processes */
 #define BUSQ_MODEL_PACKETS_MAX 240u
+#define BUSQ_MODEL_ACCIDENTS_MAX 100u /* packets that are lost, and doubled */
 #define BUSQ_MODEL_ORDER_BYTES_MAX 16384u /* the state of one process, as its order keeps it */
 /* Submits to every set, three moves of each packet, alarms, the end of the job. */
 #define BUSQ_MODEL_MOVES_MAX \

@@ -14,16 +14,17 @@
  *   Late submits    In an order with an output buffer, a submit that is not sent at once changes nothing but the buffer; the
  *                   step that would send it from there does the same as that step with an empty buffer and the submit right
  *                   after it.  So of all times at which a message may be submitted, those at which it is sent at once are
- *                   enough.  Such a submit is left out, if it commutes with every packet and alarm that its process may take
- *                   next; and if anything else is left to do, for who waits for something that never comes is stuck, and has
- *                   to be seen.
+ *                   enough.  Such a submit is left out, if it, and others behind it, commute with every packet and alarm that
+ *                   its process may take next; and if anything else is left to do, for who waits for something that never
+ *                   comes is stuck, and has to be seen.
  *
  *   Quiet packets   A packet whose arrival commutes with everything that can happen before it is let in at once, and nothing
  *                   else is tried in that state: whatever else would have happened first can happen after it, and leads to
  *                   the same states.  What happens to others commutes with it anyway.  A packet that lets something be
  *                   delivered is never taken for quiet: whether deliveries may change places is what is to be found out.
  *
- * Why no state is put off for ever: every move uses something up, so there are no circles (check/model.h).
+ * Why no state is put off for ever: every move uses something up, so there are no circles, unless packets go in circles, which is
+ * found out (check/model.h).
  *
  * Not given: that all the commuting is played.  What is left out could meet, later, a move that is not possible yet; that it
  * commutes with those too is the order's word.  Wherever both finish, searches with and without reductions are compared
@@ -32,7 +33,7 @@
 #include "check/model.h"
 
 /* Puts the moves that are to be tried first, and says how many they are: none only where there was none.  `room` takes two
- * states.  *contradicted grows where an order's word was found wrong. */
+ * states, and one more for each message of a process.  *contradicted grows where an order's word was found wrong. */
 uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *state, busq_model_move *moves,
                      uint32_t n_moves, void *room, uint64_t *contradicted);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { NAMES_CHECKED = 10000, NAMES_SHARE = 64 };
-enum { BEGIN_STATES = 4 /* at least as many as busq_reduce asks for */ };
+enum { BEGIN_STATES = 2 + BUSQ_MODEL_MESSAGES_MAX / 2 /* as many as busq_reduce asks for, with two processes */ };
 
 static bool grow(busq_successors *self, busq_crew *crew, size_t room_bytes)
 {
@@ -93,6 +93,8 @@ bool busq_successors_play(busq_successors *self, busq_crew *crew, busq_tally *ta
   size_t at = 0;
   for (uint32_t place = 0; place < self->count; place++) {
     busq_successor *next = &self->each[place];
+    if (busq_crew_must_stop(crew))
+      return false; /* a state of a large group has thousands of successors */
     if (self->room_bytes - at < crew->model.state_bytes_max && !grow(self, crew, 2 * self->room_bytes)) {
       busq_crew_stop(crew, BUSQ_CREW_FULL);
       return false;

@@ -504,6 +504,58 @@ static void test_an_alarm_goes_off_at_any_moment_after_it_was_set(void)
   free(state);
 }
 
+/* ---- what a broken order says ---- */
+
+static uint32_t nonsense;
+
+static int nonsense_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  if (event->kind != BUSQ_ON_SUBMIT || nonsense == 0)
+    return busq_order_none.step(state, event, effects);
+  const uint64_t names[] = {0, busq_message_name(7, 1), busq_message_name(0, 9), event->packet.message};
+  busq_do_sent(effects, event->packet.message, NULL);
+  if (nonsense == 1)
+    busq_do_sent(effects, event->packet.message, NULL); /* twice */
+  else if (nonsense < 5)
+    busq_do_deliver(effects, names[nonsense - 2]); /* there is no such message */
+  else
+    busq_do_send(effects, nonsense == 5 ? 5 : 1, (busq_order_packet){.message = names[3], .kind = nonsense == 5 ? 0 : 40});
+  return BUSQ_OK;
+}
+
+static void test_an_effect_that_makes_no_sense_is_a_fault_and_left_out(void)
+{
+  busq_order broken = busq_order_none;
+  broken.step = nonsense_step;
+  const busq_model_config config = {.order = &broken, .n_processes = 2, .n_messages = 2, .fan_out_max = 1};
+  const busq_model model = make(&config);
+  void *state = start(&model);
+  for (nonsense = 0; nonsense < 7; nonsense++) {
+    busq_model_start(&model, state);
+    play(&model, state, submit(0, 2));
+    CHECK_EQUAL(busq_model_faults(state), nonsense ? 1u << BUSQ_CHECK_REFUSED : 0);
+    CHECK_EQUAL(busq_model_n_packets(state), nonsense ? 0 : 1);
+  }
+  free(state);
+}
+
+/* A message that came to somebody it was not sent to overtakes nobody: it is a phantom. */
+static void test_what_strays_is_no_fault_of_fifo(void)
+{
+  const busq_model_config config = {.order = &busq_order_none, .n_processes = 3, .n_messages = 2, .fan_out_max = 1};
+  const busq_model model = make(&config);
+  void *state = start(&model);
+  play(&model, state, submit(0, 4));
+  play(&model, state, submit(0, 2));
+  busq_model_packets_of(&model, state)[1].unused = 2; /* the network leads the second one astray */
+  play(&model, state, (busq_model_move){.kind = BUSQ_CHECK_RECEIVE, .process = 2, .place = 1});
+  play(&model, state, (busq_model_move){.kind = BUSQ_CHECK_RECEIVE, .process = 2, .place = 0});
+  CHECK(busq_model_faults(state) & 1u << BUSQ_PROPERTY_PHANTOM);
+  CHECK(busq_model_faults(state) & 1u << BUSQ_PROPERTY_CAUSAL);
+  CHECK(!(busq_model_faults(state) & 1u << BUSQ_PROPERTY_FIFO));
+  free(state);
+}
+
 /* ---- what commutes ---- */
 
 static void test_moves_at_different_processes_commute_and_deliveries_at_one_need_not(void)
@@ -542,6 +594,8 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_a_network_loses_and_doubles_so_many_packets_and_no_more);
   CHECK_RUN(test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice);
   CHECK_RUN(test_an_alarm_goes_off_at_any_moment_after_it_was_set);
+  CHECK_RUN(test_an_effect_that_makes_no_sense_is_a_fault_and_left_out);
+  CHECK_RUN(test_what_strays_is_no_fault_of_fifo);
   CHECK_RUN(test_moves_at_different_processes_commute_and_deliveries_at_one_need_not);
   return 0;
 }

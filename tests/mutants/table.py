@@ -123,7 +123,10 @@ FIFO = [
         "what an alarm has seen once it sees for the first time again",
         "endless",
         Bound(2, 2, lost=1, counts_moves=1),
-        ("entry->note = entry->from == ripe_from ? RIPE : SEEN;", "entry->note = entry->from == ripe_from ? SEEN : SEEN;"),
+        (
+            "entry->note = entry->from == ripe_from ? RIPE : SEEN;",
+            "entry->note = entry->from == ripe_from ? SEEN : SEEN;",
+        ),
     ),
     mutant(
         "fifo:on_gap=skip",
@@ -294,6 +297,27 @@ MFSS = [
             "if (result == BUSQ_OK)\n    pump(self, effects);",
             "if (result == BUSQ_OK && event->kind == BUSQ_ON_SUBMIT)\n    pump(self, effects);",
         ),
+    ),
+    mutant(
+        "mfss",
+        "an acknowledgement lets everything go that waits",
+        "causal",
+        Bound(2, 3),
+        (
+            """  const busq_outbox_entry *head = busq_outbox_at(&self->outbox, 0);
+  self->is_unacked = 1;
+  busq_do_sent(effects, head->message, NULL);
+  busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = DATA});
+""",
+            """  self->is_unacked = self->outbox.count;
+  for (uint32_t place = 0; place < self->outbox.count; place++) {
+    const busq_outbox_entry *head = busq_outbox_at(&self->outbox, place);
+    busq_do_sent(effects, head->message, NULL);
+    busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = DATA});
+  }
+""",
+        ),
+        ("  self->is_unacked = 0;\n", "  self->is_unacked--;\n"),
     ),
     mutant(
         "mfss",
