@@ -445,7 +445,7 @@ static busq_crew *loop(uint32_t options, bool counts_moves, uint32_t judged, con
                                    .kind = kind,
                                    .n_threads = 2,
                                    .judged = judged,
-                                   .memory_bytes = 64 << 20,
+                                   .memory_bytes = 512 << 20, /* every state that waits has its path, of up to 2,048 moves */
                                    .walks = 10};
   busq_crew *crew;
   CHECK_EQUAL(busq_crew_new(&config, &crew), BUSQ_OK);
