@@ -60,18 +60,22 @@ from busq.orders import ORDERS, parse
 from busq.spec import PROPERTIES
 from busq.stage import Packet, Stage
 
-__all__ = ["Player", "Scenario", "load", "play"]
+__all__ = ["Player", "Scenario", "load", "play", "remains"]
 
 _STEPS_MAX = 10_000
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A scenario that was played: its text with what every command caused, the comment at its head, its execution."""
+    """A scenario that was played: its text with what every command caused, the comment at its head, its execution.
+
+    `remains`: what processes have left although nothing can happen any more, a sentence each.
+    """
 
     text: str
     title: str
     execution: Execution
+    remains: tuple[str, ...] = ()
 
 
 def load(path: str | Path) -> Scenario:
@@ -105,7 +109,30 @@ def play(text: str, *, name: str = "scenario") -> Scenario:
     if stage is None:
         raise ValueError(f"{name}: expected a line like 'order cykas: alice bob carol'")
     title = " ".join(line[1:].strip() for line in itertools.takewhile(lambda line: line.startswith("#"), lines))
-    return Scenario("\n".join(lines) + "\n", title, stage.execution())
+    return Scenario("\n".join(lines) + "\n", title, stage.execution(), tuple(remains(stage)))
+
+
+def remains(stage: Stage) -> Iterator[str]:
+    """What processes have left although nothing can happen any more; nothing while something can.
+
+    >>> stage = Stage("fifo", ["ann", "bob"])
+    >>> for label in ("m1", "m2"):
+    ...     _ = stage.submit("ann", label, "bob")
+    >>> stage.lose(stage.find(label="m1").packet)
+    >>> _ = stage.run()
+    >>> list(remains(stage))
+    ['bob goes on holding something back']
+    """
+    gauges = {name: stage.gauge(name) for name in stage.processes}
+    if stage.packets or any(gauge["alarms"] for gauge in gauges.values()):
+        return
+    for name, gauge in gauges.items():
+        if gauge["secret"]:
+            yield f"{name} stays in secret mode"
+        if gauge["held"]:
+            yield f"{name} goes on holding something back"
+        if gauge["waiting"]:
+            yield f"{name} goes on keeping a message of its own"
 
 
 def _set_up(line: str) -> Stage:
@@ -185,7 +212,7 @@ class Player:
         found = self._stage.stuck
         yield from (f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in found)
         if not found:
-            yield "nothing"
+            yield from list(remains(self._stage)) or ["nothing"]
 
     def _verdict(self, match: re.Match[str]) -> Iterator[str]:
         verdicts = self._stage.judge(match["names"].split() or PROPERTIES)

@@ -14,7 +14,8 @@ import pytest
 from conftest import TESTS
 
 import busq
-from busq.check import ALL, Counterexample, Progress, Result, run
+from busq.check import ALL, Counterexample, Finding, Progress, Result, run, search
+from busq.errors import NoSpace
 from busq.execution import Execution
 from busq.orders import ORDERS, parse
 from busq.scenario import Player, play
@@ -141,13 +142,29 @@ def test_who_may_lose_messages_keeps_their_order() -> None:
     assert found.holds and found.complete  # noqa: PT018
     assert not found.verdicts["lost"].ok
     assert not found.verdicts["lost"].judged
+    assert not found.verdicts["lost"].claimed
 
 
 def test_a_network_that_doubles_packets_makes_none_deliver_twice() -> None:
-    example = violation("none", 2, 1, doubled=1)
+    example = violation("none", 2, 1, doubled=1, properties=["duplicated"])
     assert example.faults == ("duplicated",)
     assert "> the network doubles data m1 to" in example.transcript()
     assert "more than once" in example.sentences()["duplicated"]
+
+
+@pytest.mark.parametrize(("order", "messages"), [("cykas", 1), ("skeen", 1), ("none", 2)])
+def test_orders_that_do_not_promise_to_bear_doubled_packets_break_no_promise(order: str, messages: int) -> None:
+    found = run(order, 2, messages, doubled=1)
+    assert found.holds and found.complete  # noqa: PT018
+    assert found.counterexample is None
+    assert found.missed
+    assert found.promised == ()
+
+
+def test_fifo_bears_doubled_packets() -> None:
+    found = run("fifo", 2, 2, doubled=1)
+    assert found.holds and found.complete  # noqa: PT018
+    assert found.verdicts["duplicated"] == Finding(ok=True, claimed=True, judged=True)
 
 
 def test_messages_may_go_to_their_own_sender() -> None:
@@ -218,7 +235,7 @@ def test_the_naive_rendezvous_gets_stuck_when_two_send_to_each_other() -> None:
         ("cykas-telling", (3, 2), {}),
         ("sync-naive", (3, 1), {}),
         ("lamport-literal", (3, 1), {}),
-        ("none", (2, 1), {"doubled": 1}),
+        ("none", (2, 1), {"doubled": 1, "properties": ["duplicated"]}),
         ("fifo:on_gap=skip", (2, 2), {"lost": 1, "properties": ["lost"]}),
         ("fifo", (3, 2), {"properties": ["causal"], "application": "job"}),
         ("sequencer", (3, 1), {"properties": ["genuine"]}),
@@ -266,8 +283,35 @@ def test_a_counterexample_that_was_tampered_with_is_told_from_a_good_one() -> No
         Counterexample.from_json("[1, 2]")
     harmless = Counterexample.from_json(text.replace('"fifo"', '"phantom"'))
     assert harmless.doubts() == ("the checker says that phantom is broken, the observers do not",)
+    assert harmless.confirmed() == {"phantom": False}
     impossible = Counterexample.from_json(text.replace('"order": "none"', '"order": "skeen"'))
     assert "step 3" in impossible.doubts()[0]
+    with pytest.raises(ValueError, match="step 3, receive"):
+        impossible.confirmed()
+    endless = Counterexample.from_json(violation("sync-naive", 2, 1).to_json().replace('"lost"', '"endless"'))
+    assert endless.confirmed() == {"endless": False, "stuck": True, "kept": True}
+
+
+@pytest.mark.parametrize(
+    ("found", "replacement"),
+    [
+        ('["fifo"]', "[]"),
+        ('["fifo"]', '"fifo"'),
+        ('["fifo"]', '["beauty"]'),
+        ('"doubled": 0', '"doubled": -100'),
+        ('"messages": 2', '"messages": 1000000000'),
+        (', "to": [1]', ""),
+        (', "sender": 0', ""),
+        ('"m1"', r'"m1\nverdict"'),
+        ('"seed": null', '"seed": ' + '{"a":' * 100_000),
+    ],
+)
+def test_what_no_counterexample_says_is_not_read(found: str, replacement: str) -> None:
+    text = violation("none", 2, 2, properties=["fifo"]).to_json().replace('"to": [0]', '"to": [1]')
+    text = text.replace('"sender": 1', '"sender": 0')
+    assert found in text
+    with pytest.raises(ValueError, match="not a counterexample"):
+        Counterexample.from_json(text.replace(found, replacement))
 
 
 def test_a_scenario_can_double_packets_and_tell_those_apart_that_look_alike() -> None:
@@ -399,6 +443,34 @@ def test_a_violation_without_memory_for_the_shortest_one_is_kept() -> None:
         assert found.doubts == ()
 
 
+def test_a_violation_stays_when_there_is_no_memory_to_look_for_a_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = search._Search.__init__
+
+    def begin_depth_first_alone(self: object, plan: object, kind: str, *rest: object, **options: object) -> None:
+        if kind == "breadth":
+            raise NoSpace(28, "no memory")
+        begin(self, plan, kind, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("busq.check.search._Search.__init__", begin_depth_first_alone)
+    example = violation("cykas-telling", 3, 2)
+    assert example.faults == ("causal",)
+    assert not example.is_shortest
+
+
+def test_more_packets_in_flight_than_there_is_room_for_are_left_out_and_said() -> None:
+    found = run("lamport:ack=all", 8, 4, walks=3, memory=4 * MIB, seconds=20)
+    assert found.holds
+    assert not found.complete
+    assert "packets in flight, all that a check has room for" in found.unexplored
+    assert found.unique_states > 50
+
+
+def test_every_message_may_go_to_all() -> None:
+    given = run("skeen", 3, 1, destinations=[[[1, 2]], [[0, 2]], [[0, 1]]], reductions=())
+    to_all = run("skeen", 3, 1, broadcast=True, reductions=())
+    assert (to_all.unique_states, to_all.destinations) == (given.unique_states, "given")
+
+
 def test_progress_is_told_while_it_goes_on() -> None:
     seen: list[Progress] = []
     run("cykas", 3, 4, seconds=0.6, memory=256 * MIB, progress=seen.append)
@@ -431,6 +503,11 @@ def test_progress_is_told_while_it_goes_on() -> None:
         ({"threads": 0}, "threads is 0"),
         ({"seconds": 0}, "seconds is 0"),
         ({"depth": 0}, "depth is 0"),
+        ({"depth": 2049}, "depth is 2049: expected 1 to 2048"),
+        ({"broadcast": True}, "cykas is point to point"),
+        ({"protocol": "lamport", "broadcast": True, "messages": 10**21}, "messages is 1"),
+        ({"protocol": "lamport", "broadcast": True, "processes": 10**6}, "processes is 1000000"),
+        ({"protocol": "lamport", "broadcast": True, "fan_out": 1}, "every message goes to all"),
         ({"walks": 0}, "walks is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"destinations": [[[1]]]}, "expected 3 sets"),

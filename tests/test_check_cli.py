@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import TESTS, wait_until
 
-from busq.check import Counterexample, bounds
+from busq.check import Counterexample, Interrupted, bounds
+from busq.check import run as check
 from busq.cli import commands
 from busq.orders import ORDERS, parse
 from busq.scenario import load
@@ -76,7 +78,7 @@ def test_what_is_not_promised_may_break() -> None:
 
 def test_other_properties_may_be_asked_for() -> None:
     assert run("fifo", "--messages", 2, "--property", "fifo", *LITTLE).exit_code == 0
-    result = run("fifo", "--messages", 2, "--property", "causal", *LITTLE)
+    result = run("fifo", "--messages", 2, "--property", "fifo,causal", *LITTLE)
     assert result.exit_code == 1
     assert "VIOLATION: causal" in result.stdout
 
@@ -168,14 +170,86 @@ def test_a_counterexample_is_replayed(told: Path, name: str) -> None:
     assert as_json("--replay", told / name, code=1)["ok"] is False
 
 
-def test_what_breaks_nothing_any_more_is_replayed_too(told: Path) -> None:
-    example = Counterexample.from_json((told / "told.json").read_text())
-    (told / "other.json").write_text(example.to_json().replace("cykas-telling", "cykas"))
+def replayed(told: Path, found: str, replacement: str, code: int) -> Result:
+    """A replay of told.json with one thing changed."""
+    text = (told / "told.json").read_text()
+    assert found in text
+    (told / "other.json").write_text(text.replace(found, replacement))
     result = run("--replay", told / "other.json")
-    assert result.exit_code == 0
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_what_breaks_nothing_any_more_is_replayed_too(told: Path) -> None:
+    result = replayed(told, '["causal"]', '["phantom"]', 0)
+    assert "phantom is not broken any more" in result.stdout
     assert "Nothing of this is broken any more" in result.stdout
+    assert as_json("--replay", told / "other.json")["ok"] is True
     (told / "other.txt").write_text("# two words\norder none: p q\n> p sends m1 to q\n> everything arrives\n")
     assert run("--replay", told / "other.txt").exit_code == 0
+
+
+def test_of_two_faults_each_has_its_own_answer(told: Path) -> None:
+    result = replayed(told, '["causal"]', '["causal", "phantom"]', 1)
+    assert "causal is broken:" in result.stdout
+    assert "phantom is not broken any more" in result.stdout
+    assert as_json("--replay", told / "other.json", code=1)["broken"] == {"causal": True, "phantom": False}
+
+
+def test_steps_that_cannot_be_played_show_nothing(told: Path) -> None:
+    result = replayed(told, '"cykas-telling"', '"bus1"', 2)
+    assert "It cannot be played on the code as it is now: step 5, receive" in result.stderr
+    assert "broken any more" not in result.output
+    assert as_json("--replay", told / "other.json", code=2)["ok"] is None
+
+
+def test_a_counterexample_that_was_kept_becomes_a_scenario_later(told: Path) -> None:
+    result = run("--replay", told / "told.json", "--scenario", told / "later.txt")
+    assert result.exit_code == 1
+    assert (told / "later.txt").read_text() == (told / "told.txt").read_text()
+    result = run("--replay", told / "told.txt", "--scenario", told / "later.txt")
+    assert result.exit_code == 2
+    assert "--scenario is for a counterexample" in result.stderr
+
+
+def test_the_scenario_of_something_stuck_says_so_when_it_is_played(tmp_path: Path) -> None:
+    path = tmp_path / "stuck.txt"
+    bound = ["--processes", 2, "--messages", 1, "--doubled", 1, "--property", "stuck"]
+    assert run("skeen", *bound, "--scenario", path, *LITTLE).exit_code == 1
+    text = path.read_text()
+    assert text.rstrip().endswith("goes on holding something back")
+    assert "verdict" not in text
+    result = run("--replay", path)
+    assert result.exit_code == 1
+    assert "Nothing can happen any more, but" in result.stdout
+
+
+def test_a_file_that_cannot_be_written_loses_nothing_else(tmp_path: Path) -> None:
+    good = tmp_path / "told.json"
+    files = ["--scenario", "/dev/full", "--counterexample", good]
+    result = run("cykas-telling", "--messages", 2, *files, *LITTLE)
+    assert result.exit_code == 1
+    assert "VIOLATION: causal" in result.stdout
+    assert "busq: /dev/full: No space left on device" in result.stderr
+    assert Counterexample.from_json(good.read_text()).faults == ("causal",)
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_a_result_that_cannot_be_printed_is_still_written(tmp_path: Path, how: str) -> None:
+    good = tmp_path / "told.json"
+    command = [sys.executable, "-m", "busq", "check", "cykas-telling", "--messages", "2", "--counterexample", str(good)]
+    reader, writer = os.pipe() if how == "closed" else (-1, os.open("/dev/full", os.O_WRONLY))
+    if how == "closed":
+        os.close(reader)
+    try:
+        done = subprocess.run(
+            [*command, *LITTLE], cwd=TESTS, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert Counterexample.from_json(good.read_text()).faults == ("causal",)
 
 
 def test_a_counterexample_is_drawn(tmp_path: Path) -> None:
@@ -185,6 +259,42 @@ def test_a_counterexample_is_drawn(tmp_path: Path) -> None:
     text = path.read_text()
     for word in ("alice", "bob", "carol", "eager", "cykas-telling: 9 steps"):
         assert word in text
+
+
+def test_what_was_not_seen_is_not_said_to_hold() -> None:
+    result = run("cykas", "--memory", "2MiB")
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}
+    assert rows["lost"][1:4] == ["yes", "so", "far"]
+    result = run("fifo:on_gap=skip", "--processes", 2, "--messages", 2, "--lost", 1, *LITTLE)
+    assert "HOLDS" in result.stdout
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}
+    assert rows["lost"][1:3] == ["no", "all"]
+
+
+def test_doubled_packets_are_no_promise_of_every_order() -> None:
+    bound = ["--processes", 2, "--messages", 1, "--doubled", 1, *LITTLE]
+    result = run("cykas", *bound)
+    assert result.exit_code == 0
+    assert "cykas promises nothing where packets are doubled" in result.stdout
+    assert "broken in some: duplicated" in result.stdout
+    assert "promises nothing" not in run("fifo", *bound).stdout
+    assert run("cykas", *bound, "--property", "duplicated").exit_code == 1
+
+
+def test_random_executions_that_were_cut_short_say_so() -> None:
+    result = run("lamport", "--processes", 5, "--messages", 4, "--walks", 10**8, "--seconds", 0.2, *LITTLE)
+    assert " of 100,000,000 random executions" in result.stdout
+    assert "the time was over (0.2 s)" in result.stdout
+    result = run("lamport", "--processes", 5, "--messages", 4, "--walks", 5, "--depth", 50, *LITTLE)
+    assert "5 of them were cut off after 50 steps" in result.stdout
+
+
+def test_what_is_stuck_is_told_below_its_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "stuck.svg"
+    bound = ["--processes", 2, "--messages", 1, "--doubled", 1, "--property", "stuck"]
+    assert run("skeen", *bound, "--diagram", path, *LITTLE).exit_code == 1
+    assert "goes on holding something back" in path.read_text()
 
 
 def test_without_a_violation_no_file_is_written(tmp_path: Path) -> None:
@@ -229,6 +339,29 @@ def test_the_table_of_orders_is_printed_as_markdown(monkeypatch: pytest.MonkeyPa
     assert "lost" in lines[3]
 
 
+def test_a_table_that_is_interrupted_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("busq.commands.check_tables.ORDERS", [bounds.Bound("none", 2, 1)] * 3)
+    searched: list[bool] = []
+
+    def search(order: str, *bound: int, reductions: tuple[str, ...], **options: Any) -> Any:
+        found = check(order, *bound, reductions=reductions, **options)
+        searched.append(not reductions)
+        if len(searched) == 4:
+            raise Interrupted(replace(found, complete=False))
+        return found
+
+    monkeypatch.setattr("busq.commands.check_tables.run", search)
+    result = run("--all", *LITTLE)
+    assert result.exit_code == 130
+    assert "interrupted: 2 of 3 rows" in result.stdout
+    searched.clear()
+    found = as_json("--all", *LITTLE, code=130)
+    assert len(found["points"]) == 4
+    assert found["complete"] is False
+    searched.clear()
+    assert len(run("--all", "--markdown", *LITTLE).stdout.splitlines()) == 4
+
+
 def test_every_order_stands_in_the_table_of_orders() -> None:
     assert {parse(one.order)[0].name for one in bounds.ORDERS} == set(ORDERS)
     assert all(one.breaks is ORDERS[parse(one.order)[0].name].laboratory for one in bounds.ORDERS)
@@ -259,7 +392,21 @@ def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
         (["mfss", "--reductions", "luck"], "'luck' is none"),
         (["mfss", "--reductions", "symmetry", "--no-reductions"], "exclude each other"),
         (["mfss", "--walks", 0], "walks is 0"),
-        (["mfss", "--search", "depth", "--walks", 5], "search is 'depth'"),
+        (["mfss", "--search", "depth", "--walks", 5], "search is 'depth', and walks are asked for"),
+        (["bus1", "--memory", "1M", "--threads", 64], "too little for a search by 64 threads"),
+        (["lamport", "--broadcast", "--messages", 10**21], "messages is 1"),
+        (["--table1", "--messages", 2], "--messages is not for --table1 and --all"),
+        (["--all", "--scenario", "all.txt"], "--scenario is not for"),
+        (["--replay", "told.json", "--processes", 3], "--processes is not for --replay"),
+        (["mfss", "--walks", 5, "--reductions", "symmetry"], "random executions know no reductions"),
+        (["skeen", "--fan-out", 3], "--fan-out is 3: expected 1 to 2"),
+        (["mfss", "--property", "none", "--property", "causal"], "exclude each other"),
+        (["mfss", "--processes", 8, "--messages", 5], "--messages is 5: expected 1 to 4, 32 of 8 processes together"),
+        (["mfss", "--seed", 5], "--seed is for --walks"),
+        (["mfss", "--depth", 5000], "depth is 5000: expected 1 to 2048"),
+        (["mfss", "--scenario", ""], "a file needs a name"),
+        (["mfss", "--diagram", ""], "a file needs a name"),
+        (["mfss", "--scenario", "a.txt", "--counterexample", "./a.txt"], "expected a file of its own for each"),
         (["mfss", "--seconds", -1], "seconds is -1"),
         (["mfss", "--seconds", "nan"], "seconds is nan"),
         (["mfss", "--application", "dance"], "'dance' is not one of"),

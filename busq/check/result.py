@@ -7,20 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from busq.check.witness import Counterexample
+from busq.check.witness import BEYOND, Counterexample
 
 __all__ = ["BEYOND", "PROMISED", "Finding", "Progress", "Result", "Search", "Transition"]
 
-# What is judged besides the properties of histories, in words.
-BEYOND = {
-    "stuck": "every send is taken, and ends",
-    "refused": "no process refuses what another one sends",
-    "buffers": "there is room for every packet",
-    "endless": "every execution ends",
-    "kept": "messages are kept as long as they are needed",
-    "genuine": "only sender and destinations take part",
-}
-# The others.
+# What is judged besides BEYOND, in words.
 PROMISED = {
     "lost": "all that was sent is delivered",
     "duplicated": "nothing is delivered twice",
@@ -37,8 +28,8 @@ PROMISED = {
 class Finding:
     """What was found about a property.
 
-    `ok`: no execution that was seen breaks it.  `claimed`: the order promises it.  `judged`: the search would have
-    ended at a violation.
+    `ok`: no execution that was seen breaks it.  `claimed`: the order promises it, on such a network.
+    `judged`: the search would have ended at a violation.
     """
 
     ok: bool
@@ -106,13 +97,16 @@ class Result:
 
     `holds`: no violation of what was judged was found; that all was seen says `complete`, and if not, `unexplored` says
     why.  `unique_states` are different states, `total_states` moves that were made (and the start), `ends` states in
-    which nothing can happen any more, `max_depth` the most moves of an execution: of the first search.  Of random
+    which nothing can happen any more, `max_depth` the longest way that was searched, in moves: a state that was met
+    before is not gone through again on a longer one.  All are of the first search.  With reductions, and several
+    threads, they differ a little from run to run: which of several alike states comes first is chance.  Of random
     walks, `unique_states` are moves, and `ends` executions.  `rate` are unique states per second.
 
     `missed_probability` is the probability that at least one state was taken for another one because both have the
     same fingerprint; `missed_expected` how many on average.  `waiting_max`, `held_max` and `packets_max` are the most
     messages of its own that a process had unfinished, the most of others that it held back, and the most packets in
-    flight.
+    flight; of what was searched, which with late submits and quiet packets is not all (mfss 3 x 3: 1 message, and 3
+    without reductions).
 
     `verdicts` are by property; None of `ok` cannot be: what was not looked at is not there.  `searches` has the figures
     of each search: where the first one finds a violation, a second one looks for a shorter one; where packets might

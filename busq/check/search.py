@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -15,9 +16,10 @@ from busq._core import check
 from busq._native import ffi, lib
 from busq.check.result import BEYOND, Finding, Progress, Result, Search, Transition
 from busq.check.witness import NAMES, Counterexample, Step
+from busq.errors import NoSpace
 from busq.spec import PROPERTIES
 
-__all__ = ["ALL", "APPLICATIONS", "NETWORKS", "REDUCTIONS", "SEARCHES", "Interrupted", "run"]
+__all__ = ["ALL", "APPLICATIONS", "NETWORKS", "REDUCTIONS", "SAMPLE", "SEARCHES", "Interrupted", "bears_doubled", "run"]
 
 REDUCTIONS = {
     "late-submits": lib.BUSQ_CHECK_LATE_SUBMITS,
@@ -42,6 +44,8 @@ _AGREEMENT = ("consistent", "total")
 _MEMORY_BYTES_MAX = 16 << 30
 _MEMORY_BYTES_MIN = 1 << 20
 _WALKS = 10_000
+_DEPTH_MAX = 2048  # steps of an execution: what goes on beyond that is taken for endless
+SAMPLE = "random executions are a sample"
 _LOSSY = "fifo:on_gap=skip"
 _SMALL_SECONDS = 5.0  # what the search may take that says which transitions there are
 _COUNTS = ("no", "one", "several")
@@ -67,6 +71,7 @@ def run(
     lost: int = 0,
     to_self: bool = False,
     destinations: Destinations | None = None,
+    broadcast: bool = False,
     properties: Iterable[str] | None = None,
     reductions: Iterable[str] = ALL,
     search: str = "auto",
@@ -83,25 +88,28 @@ def run(
     `protocol` with its options ("lamport:ack=all"); `processes`, `messages` of each, and `fan_out`, the most
     destinations of a message (by default 1 where the order is point to point, else all others).  Every choice of
     destinations is tried, with `to_self` the sender itself too; or `destinations[p][k]` gives those of message k of
-    process p.
+    process p.  `broadcast`: every message goes to all that it may go to.
 
     `application`: "free", every process sends whenever it likes; "reply", it sends one message, and then answers;
     "job", free, but the first delivery at process 0 begins a job during which it neither sends nor receives.
-    `network`: "unordered", or "fifo"; it may double and lose so many packets (lose: only where the order bears it).
+    `network`: "unordered", or "fifo"; it may double and lose so many packets (lose: only where the order bears it;
+    double: all but fifo promise nothing then).
 
-    `properties` that are judged, that is, whose violation ends the search: by default what the order claims, what every
-    order must keep (lost, duplicated, phantom), stuck, refused, buffers, endless, and genuine where no third process
-    takes part in a message.  None: all is searched, whatever breaks.
+    `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims,
+    what every order must keep (lost, duplicated, phantom), stuck, refused, buffers, endless, kept, and genuine where no
+    third process takes part in a message.  (): all is searched, whatever breaks; so it is by default where packets are
+    doubled and the order does not promise to bear that.
 
     `reductions`: names from ALL, or none.  `search`: "depth" or "breadth" first; "auto" is depth first, and after a
     violation breadth first for the shortest one.  `walks` random executions, the first drawn from `seed`, the next from
-    `seed` + 1, and so on.  `depth` bounds the steps of an execution, `threads` are by default as many as there are
-    cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
+    `seed` + 1, and so on.  `depth` bounds the steps of an execution (2048 at most), `threads` are by default as many as
+    there are cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
     `progress` is called ten times a second at most.
 
-    Where memory, time or depth is not enough, the result says so, and what was seen until then.  Ctrl-C raises
-    Interrupted within a tenth of a second.  Errors: ValueError for what cannot be, NoSpace.  Costs about 0.3 to 3 us of
-    processor time and 8 to 16 bytes per state.
+    Where memory, time, depth or the room for packets is not enough, the result says so, and what was seen until then.
+    Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
+    be, NoSpace, and what `progress` raises.  Costs about 0.3 to 3 us of processor time and 8 to 16 bytes per state, and
+    for the way that a depth-first search is on some KiB per step, which decides in large groups.
 
     >>> result = run("cykas", processes=3, messages=1)
     >>> result.holds, result.complete, result.verdicts["causal"].claimed
@@ -120,6 +128,7 @@ def run(
         lost=lost,
         to_self=bool(to_self),
         destinations=destinations,
+        broadcast=broadcast,
         properties=properties,
         reductions=reductions,
         search=search,
@@ -149,6 +158,7 @@ class _Plan:
     lost: int
     to_self: bool
     destinations: tuple[int, ...]  # sets of bits; none: every choice
+    claimed: tuple[str, ...]  # what the order promises on this network
     judged: tuple[str, ...]
     known: tuple[str, ...]  # properties that the model looks at
     reductions: tuple[str, ...]
@@ -164,11 +174,11 @@ class _Plan:
 def _plan(protocol: str, processes: int, messages: int, *, memory: int | None, **options: Any) -> _Plan:
     order = orders.parse(protocol)[0]
     _check_whole("processes", processes, 2, len(NAMES))
-    _check_whole("messages", messages, 1, 32 // processes)
+    _check_whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
     fan_out = _fan_out(order, processes, options.pop("fan_out"), options["to_self"])
     is_walk = options["walks"] is not None or options["search"] == "walk"
     search = "walk" if is_walk else options["search"]
-    _check_choice("search", options.pop("search"), ("auto", "walk") if options["walks"] else SEARCHES)
+    _check_search(options.pop("search"), has_walks=options["walks"] is not None)
     _check_choice("application", options["application"], APPLICATIONS)
     _check_choice("network", options["network"], NETWORKS)
     _check_whole("doubled", options["doubled"], 0, 100)
@@ -185,35 +195,46 @@ def _plan(protocol: str, processes: int, messages: int, *, memory: int | None, *
         raise ValueError(f"seconds is {seconds}: expected more than 0")
     _check_whole("seed", options["seed"], 0, 2**63 - 1)
     known = _known(order)
+    claimed = _claimed(order, protocol, options["doubled"], options["lost"])
+    given = _destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"])
+    if options.pop("broadcast"):
+        given = _everybody(order, processes, messages, fan_out, options["to_self"], given)
     return _Plan(
         order=order,
         protocol=protocol,
         processes=processes,
         messages=messages,
         fan_out=fan_out,
-        judged=_judged(order, protocol, options["lost"], known, options.pop("properties")),
+        claimed=claimed,
+        judged=_judged(order, claimed, known, options.pop("properties")),
         known=known,
         reductions=_reductions(options.pop("reductions")),
         search=search,
         walks=_check_whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
-        depth=_check_whole("depth", depth, 1, 10**6) if depth is not None else 0,
+        depth=_check_whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
         threads=_check_whole("threads", threads, 1, 64) if threads is not None else _cores(),
         memory=_memory(memory),
         seconds=seconds,
-        destinations=_destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"]),
+        destinations=given,
         **options,
     )
 
 
-def _check_whole(name: str, value: Any, low: int, high: int) -> int:
+def _check_whole(name: str, value: Any, low: int, high: int, why: str = "") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}: expected {low} to {high}")
+        raise ValueError(f"{name} is {value!r}: expected {low} to {high}{why}")
     return value
 
 
 def _check_choice(name: str, value: Any, known: Iterable[str]) -> None:
     if value not in known:
         raise ValueError(f"{name} is {value!r}: expected {', '.join(known)}")
+
+
+def _check_search(search: Any, *, has_walks: bool) -> None:
+    _check_choice("search", search, SEARCHES)
+    if has_walks and search not in ("auto", "walk"):
+        raise ValueError(f"search is {search!r}, and walks are asked for: expected one of both")
 
 
 def _fan_out(order: orders.Order, processes: int, asked: int | None, to_self: bool) -> int:
@@ -250,6 +271,37 @@ def _destinations(
     return tuple(found)
 
 
+def _everybody(
+    order: orders.Order, processes: int, messages: int, fan_out: int, to_self: bool, given: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Destinations of every message of every process: all others, and perhaps itself."""
+    if order.point_to_point:
+        raise ValueError(f"broadcast: {order.name} is point to point: a multicast is several messages")
+    if given or fan_out < processes - 1:
+        raise ValueError("broadcast: every message goes to all: expected neither destinations nor a smaller fan_out")
+    all_of_them = (1 << processes) - 1
+    return tuple(
+        all_of_them & ~(0 if to_self else 1 << process) for process in range(processes) for _ in range(messages)
+    )
+
+
+def _claimed(order: orders.Order, protocol: str, doubled: int, lost: int) -> tuple[str, ...]:
+    """What the order promises on a network that doubles or loses packets."""
+    if doubled and not bears_doubled(protocol):
+        return ()
+    gives_up = lost > 0 or protocol == _LOSSY  # what is lost is lost
+    return tuple(name for name in PROPERTIES if name in order.claims and not (name == "lost" and gives_up))
+
+
+def bears_doubled(protocol: str) -> bool:
+    """Whether an order promises anything where the network doubles packets.
+
+    >>> bears_doubled("fifo"), bears_doubled("cykas")
+    (True, False)
+    """
+    return orders.parse(protocol)[0].name == "fifo"
+
+
 def _known(order: orders.Order) -> tuple[str, ...]:
     """What the model looks at: more than the common ones only where the order promises it."""
     if "synchronous" in order.claims:
@@ -258,7 +310,7 @@ def _known(order: orders.Order) -> tuple[str, ...]:
 
 
 def _judged(
-    order: orders.Order, protocol: str, lost: int, known: tuple[str, ...], asked: Iterable[str] | None
+    order: orders.Order, claimed: tuple[str, ...], known: tuple[str, ...], asked: Iterable[str] | None
 ) -> tuple[str, ...]:
     if asked is not None:
         chosen = [asked] if isinstance(asked, str) else list(asked)
@@ -269,13 +321,8 @@ def _judged(
                 raise ValueError(f"properties: {name!r} is judged only of orders that promise it, or agreement")
         return tuple(name for name in known if name in chosen)
     is_genuine = not (order.whole_group or order.coordinated)
-    gives_up = lost > 0 or protocol == _LOSSY  # what is lost is lost
     return tuple(
-        name
-        for name in known
-        if (name in order.claims or name in BEYOND)
-        and (name != "genuine" or is_genuine)
-        and not (name == "lost" and gives_up)
+        name for name in known if claimed and (name in claimed or name in BEYOND) and (name != "genuine" or is_genuine)
     )
 
 
@@ -324,6 +371,7 @@ class _Search:
         self.counts_moves = counts_moves
         self.reductions = tuple(reductions)
         self.is_late = False
+        self.outgrown = ""  # why the model had no room for an execution
         self._plan = plan
         self._end_s = end_s
         self._began_s = time.monotonic()
@@ -353,7 +401,7 @@ class _Search:
                 outcome = lib.busq_check_advance(self._check, _SLICE_NS)
                 now_s = time.monotonic()
                 if outcome != lib.BUSQ_INTERRUPTED:
-                    check(outcome)
+                    self._check_outcome(outcome)
                     return
                 self.is_late = now_s >= self._end_s
                 if self.is_late:
@@ -363,6 +411,12 @@ class _Search:
                     progress(self.progress())
         finally:
             self._look()
+
+    def _check_outcome(self, outcome: int) -> None:
+        try:
+            check(outcome)
+        except NoSpace as error:  # for so many packets in flight; what was seen stays
+            self.outgrown = (error.strerror or str(error)).replace(f" of {self._plan.order.name} ", " ")
 
     def _look(self) -> None:
         self.seconds = time.monotonic() - self._began_s
@@ -389,13 +443,15 @@ class _Search:
 
     @property
     def is_complete(self) -> bool:
-        return bool(self.facts.is_complete) and not self.is_late
+        return bool(self.facts.is_complete) and not self.is_late and not self.outgrown
 
     @property
     def is_contradicted(self) -> bool:
         """Whether it came to its end, and yet has shown nothing."""
         facts = self.facts
-        return bool(facts.contradicted and facts.is_over and not facts.is_full) and not self.is_late
+        return (
+            bool(facts.contradicted and facts.is_over and not facts.is_full) and not self.is_late and not self.outgrown
+        )
 
     def witness(self) -> tuple[tuple[str, ...], list[Any]] | None:
         """The names of what is broken, and the raw steps."""
@@ -424,15 +480,22 @@ class _Search:
             return "the search ended at the violation"
         if interrupted:
             return "it was interrupted"
+        if self.outgrown:
+            return self.outgrown
         if self.is_contradicted:
             return "what its reductions take for granted was found wrong"
         if facts.is_full:
-            return f"the memory was full ({self._plan.memory / 2**30:,.3g} GiB)"
+            size = self._plan.memory
+            return (
+                f"the memory was full ({size >> 20} MiB)"
+                if size < 1 << 30
+                else f"the memory was full ({size / 2**30:,.3g} GiB)"
+            )
         if self.is_late:
             return f"the time was over ({self._plan.seconds:g} s)"
         if self.search == "walk":
-            cut = f", and {facts.left_out:,} were cut off after {self._plan.depth} steps" if facts.left_out else ""
-            return f"random executions are a sample{cut}"
+            cut = f"{facts.left_out:,} of them were cut off after {self._plan.depth} steps"
+            return cut if facts.left_out else SAMPLE
         if facts.left_out:
             return f"what comes after {self._plan.depth} steps was left out, at {facts.left_out:,} states"
         return "the search was cut short"
@@ -490,6 +553,7 @@ class _Check:
         self._searches: list[Search] = []
         self._facts: list[Any] = []
         self._example: Counterexample | None = None
+        self._missing = ""  # why a further search could not be made that was needed
         self._transitions: tuple[Transition, ...] = ()
         self._small: tuple[Transition, ...] = ()
 
@@ -503,11 +567,12 @@ class _Check:
                 self._run_unreduced(first)
                 reductions = ()
             if self._facts[0].may_go_in_circles and self._searches[0].complete:
-                self._run(first, reductions, counts_moves=True)
-            if self._example is not None and plan.search == "auto" and not self._is_late():
-                self._run("breadth", _bearable(plan.reductions))
+                self._run_further(first, reductions, counts_moves=True)
+            if self._may_be_shorter():
+                self._run_further("breadth", _bearable(plan.reductions))
             if plan.search == "walk" and self._example is None:
-                self._search_small()
+                with contextlib.suppress(NoSpace):
+                    self._search_small()
         except KeyboardInterrupt:
             if not self._facts:
                 raise
@@ -515,10 +580,30 @@ class _Check:
         return self._conclude()
 
     def _run_unreduced(self, kind: str) -> None:
-        """Something that the reductions take for granted was found wrong: they have shown nothing."""
-        self._run(kind, ())
+        """Something that the reductions take for granted was found wrong: they have shown nothing.
+
+        Without memory for another search, it stays at that.
+        """
+        try:
+            self._run(kind, ())
+        except NoSpace:
+            return
         self._searches.insert(0, self._searches.pop())
         self._facts.insert(0, self._facts.pop())
+
+    def _run_further(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> None:
+        """What the first search has found stays where there is no memory for this one."""
+        try:
+            self._run(kind, reductions, counts_moves=counts_moves)
+        except NoSpace:
+            if counts_moves:
+                self._missing = "whether every execution ends was not seen: there was no memory for another search"
+
+    def _may_be_shorter(self) -> bool:
+        """Whether to look for a shorter counterexample; of what has no end, a search breadth first finds none."""
+        if self._example is None or self._plan.search != "auto" or self._is_late():
+            return False
+        return self._example.faults != ("endless",)
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._end_s
@@ -588,8 +673,7 @@ class _Check:
         for facts in self._facts:
             faults |= facts.faults
         verdicts = {
-            name: Finding(not faults & BITS[name], name in plan.order.claims, name in plan.judged)
-            for name in plan.known
+            name: Finding(not faults & BITS[name], name in plan.claimed, name in plan.judged) for name in plan.known
         }
         is_walk = plan.search == "walk"
         seen = {one.text for one in self._transitions}
@@ -608,8 +692,8 @@ class _Check:
             destinations="given" if plan.destinations else "every choice",
             search=plan.search,
             holds=all(one.ok for one in verdicts.values() if one.judged),
-            complete=all(one.complete for one in whole),
-            unexplored=next((_why(one) for one in whole if one.unexplored), ""),
+            complete=all(one.complete for one in whole) and not self._missing,
+            unexplored=next((_why(one) for one in whole if one.unexplored), self._missing),
             unique_states=first.unique_states,
             total_states=first.total_states,
             ends=first.ends,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,14 +12,23 @@ from typing import Any
 from busq import orders
 from busq.errors import BusqError, CorruptSegment, Full
 from busq.execution import Execution
-from busq.scenario import Player
+from busq.scenario import Player, remains
 from busq.spec import PROPERTIES, Verdict
 from busq.stage import Packet, Stage
 
-__all__ = ["FORMAT", "NAMES", "Counterexample", "Step"]
+__all__ = ["BEYOND", "FORMAT", "NAMES", "Counterexample", "Step"]
 
 FORMAT = "busq counterexample 1"
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
+# What is judged besides the properties of histories, in words.
+BEYOND = {
+    "stuck": "every send is taken, and ends",
+    "refused": "no process refuses what another one sends",
+    "buffers": "there is room for every packet",
+    "endless": "every execution ends",
+    "kept": "messages are kept as long as they are needed",
+    "genuine": "only sender and destinations take part",
+}
 KINDS = ("submit", "receive", "tick", "lose", "double", "end job")
 
 
@@ -187,7 +197,8 @@ class Counterexample:
             # Of an execution that goes on, what is still in flight is no fault.
             is_over = {"lost", "stuck", "kept"} & set(self.faults)
             asked = [name for name in self.faults if name in PROPERTIES]
-            for command in (*(["what is stuck"] if is_over else []), " ".join(["verdict", *asked])):
+            commands = ["what is stuck"] if is_over else []
+            for command in [*commands, *([" ".join(["verdict", *asked])] if asked else [])]:
                 lines += [f"> {command}", *(f"  {caused}" for caused in player.play(command))]
         return "\n".join(lines) + "\n"
 
@@ -214,6 +225,14 @@ class Counterexample:
             for name in self.faults
             if not _is_confirmed(name, performance)
         )
+
+    def confirmed(self) -> dict[str, bool]:
+        """Return, for each fault, whether the observers see it, as for doubts.
+
+        Raises ValueError, with the number of the step, where the steps can't be performed.  O(steps^2).
+        """
+        performance = self._perform()
+        return {name: _is_confirmed(name, performance) for name in self.faults}
 
     # ---- handing on ----
 
@@ -251,7 +270,7 @@ class Counterexample:
                 order=str(data["order"]),
                 processes=int(data["processes"]),
                 messages=int(data["messages"]),
-                faults=tuple(map(str, data["faults"])),
+                faults=_faults(data["faults"]),
                 steps=tuple(Step(**{**step, "to": tuple(map(int, step.get("to", ())))}) for step in data["steps"]),
                 is_shortest=bool(data["is_shortest"]),
                 application=str(data["application"]),
@@ -260,7 +279,7 @@ class Counterexample:
                 seed=None if seed is None else int(seed),
             )
             found._check()
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(
                 f"not a counterexample: expected {FORMAT!r} as `busq check` writes it ({error})"
             ) from error
@@ -268,11 +287,12 @@ class Counterexample:
 
     def _check(self) -> None:
         orders.parse(self.order)
-        if not 2 <= self.processes <= len(NAMES) or self.messages < 1:
+        if not 2 <= self.processes <= len(NAMES) or not 1 <= self.messages <= 32 // self.processes:
             raise ValueError(f"{self.processes} processes with {self.messages} messages")
+        if not 0 <= self.doubled <= 100:
+            raise ValueError(f"{self.doubled} packets may be doubled")
         for number, step in enumerate(self.steps, 1):
-            peers = [step.process, *step.to, *([step.sender] if step.sender >= 0 else [])]
-            if step.kind not in KINDS or not all(isinstance(one, int) and 0 <= one < self.processes for one in peers):
+            if not _can_be(step, self.processes):
                 raise ValueError(f"step {number} is {step}")
 
     def _perform(self) -> _Performance:
@@ -291,6 +311,29 @@ class Counterexample:
             "double": f"the network doubles {words} to {names[step.process]} from {sender}",
             "end job": f"{names[step.process]} ends the job" + (f" and sends {step.message} to {to}" if to else ""),
         }[step.kind]
+
+
+def _faults(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list) or not given:
+        raise ValueError(f"its faults are {given!r}")
+    for name in given:
+        if name not in PROPERTIES and name not in BEYOND:
+            raise ValueError(f"it has a fault {name!r}")
+    return tuple(given)
+
+
+def _can_be(step: Step, processes: int) -> bool:
+    """Whether a step that somebody wrote down has what its kind needs, and nothing that a transcript can't say."""
+    is_packet = step.kind in ("receive", "lose", "double")
+    peers = [step.process, *step.to, *([step.sender] if is_packet else [])]
+    return (
+        step.kind in KINDS
+        and all(isinstance(one, int) and 0 <= one < processes for one in peers)
+        and bool(step.to) >= (step.kind == "submit")
+        and (step.kind in ("submit", "end job") or not step.to)
+        and re.fullmatch(r"m[0-9]{1,6}" if step.to else r"(m[0-9]{1,6})?", step.message) is not None
+        and re.fullmatch(r"[a-z0-9-]*", step.what) is not None
+    )
 
 
 _SILENT: dict[str, Any] = {"message": "", "to": (), "what": "", "sender": -1, "stamp": 0, "note": 0}
@@ -320,7 +363,8 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
         return isinstance(performance.failure, CorruptSegment)
     if name == "kept":
         return isinstance(performance.failure, CorruptSegment) or bool(_what_is_stuck(performance.stage))
-    return True  # no stage tells what never ends
+    stage = performance.stage  # no stage tells what never ends; but what ends has nothing left to do
+    return bool(stage.packets) or any(stage.gauge(process)["alarms"] for process in stage.processes)
 
 
 def _sentence(name: str, performance: _Performance) -> str:
@@ -350,17 +394,7 @@ def _what_is_stuck(stage: Stage) -> list[str]:
             for message, label in stage.execution().labels.items()
             if message not in done
         ]
-    return found or [one for name in names for one in _remains(name, stage.gauge(name))]
-
-
-def _remains(name: str, gauge: dict[str, int]) -> Iterator[str]:
-    """What a process has left although nothing can happen any more."""
-    if gauge["secret"]:
-        yield f"{name} stays in secret mode"
-    if gauge["held"]:
-        yield f"{name} goes on holding something back"
-    if gauge["waiting"]:
-        yield f"{name} goes on keeping a message of its own"
+    return found or list(remains(stage))
 
 
 def _strangers(stage: Stage) -> Iterator[str]:

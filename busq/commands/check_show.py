@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -17,6 +17,7 @@ from rich.text import Text
 from busq import show
 from busq.check import Counterexample, Progress, Result, Search
 from busq.check.result import BEYOND, PROMISED
+from busq.check.search import SAMPLE, bears_doubled
 from busq.orders import parse
 
 __all__ = ["amount", "example", "progress", "result", "size"]
@@ -43,6 +44,8 @@ def result(found: Result) -> None:
 
 def _headline(found: Result) -> Iterator[Text]:
     yield Text(_bound(found))
+    if found.doubled and not bears_doubled(found.order):
+        yield Text(f"{found.order} promises nothing where packets are doubled: shown is what that breaks")
     example = found.counterexample
     if example is not None:
         steps = f"VIOLATION: {', '.join(example.faults)}, after {len(example.steps)} steps"
@@ -53,7 +56,9 @@ def _headline(found: Result) -> Iterator[Text]:
     elif found.broken:
         yield Text(f"VIOLATION: {', '.join(found.broken)}", style="bold red")
     elif found.search == "walk":
-        sample = f" in {found.ends:,} random executions: a sample, not a search of all"
+        asked = f" of {found.walks:,}" if found.walks and found.ends < found.walks else ""
+        why = "" if found.unexplored == SAMPLE else f"; {found.unexplored}"
+        sample = f" in {found.ends:,}{asked} random executions: a sample, not a search of all{why}"
         yield Text.assemble(("no violation found", "green"), sample)
     elif not any(one.judged for one in found.verdicts.values()):
         much = "every execution was searched" if found.complete else f"searched, but NOT COMPLETE: {found.unexplored}"
@@ -77,8 +82,12 @@ def _bound(found: Result) -> str:
     more = {"reply": "; processes answer what they get", "job": "; process 0 does a job"}.get(found.application, "")
     is_fifo = found.network == "fifo" or parse(found.order)[0].fifo_channels
     network = "channels keep the order" if is_fifo else "the network reorders"
-    faults = [f"{verb} {n}" for verb, n in (("doubles", found.doubled), ("loses", found.lost)) if n]
-    also = f"; it {' and '.join(faults)} packet{'s' if found.doubled + found.lost > 1 else ''}" if faults else ""
+    faults = [
+        f"{verb} {n} packet{'s' if n > 1 else ''}"
+        for verb, n in (("doubles", found.doubled), ("loses", found.lost))
+        if n
+    ]
+    also = f"; it {' and '.join(faults)}" if faults else ""
     messages = "1 message" if found.messages == 1 else f"{found.messages} messages"
     return f"{found.order}: {found.processes} processes with {messages}, {to}; {network}{also}{more}"
 
@@ -89,7 +98,7 @@ def _figures(found: Result) -> Table:
     rows: list[tuple[str, Callable[[Any], str]]] = [
         ("moves" if is_walk else "states", lambda one: f"{one.unique_states:,}"),
         ("executions" if is_walk else "ends", lambda one: f"{one.ends:,}"),
-        ("longest execution, in steps", lambda one: f"{one.max_depth:,}"),
+        ("longest way searched, in steps", lambda one: f"{one.max_depth:,}"),
         ("seconds", lambda one: f"{one.seconds:.3g}" if one.seconds < 100 else f"{one.seconds:.0f}"),
         (f"{'moves' if is_walk else 'states'} per second", lambda one: amount(one.rate)),
         ("memory", lambda one: size(one.memory_bytes)),
@@ -100,9 +109,11 @@ def _figures(found: Result) -> Table:
         rows.append(("reductions", lambda one: ",\n".join(one.reductions) or "none"))
     for name, cell in rows:
         table.add_row(name, *(cell(one) for one in found.searches))
-    table.add_row("most messages of one's own unfinished", str(found.waiting_max))
-    table.add_row("most messages of others held back", str(found.held_max))
-    table.add_row("most packets in flight", str(found.packets_max))
+    # What need not be tried might fill buffers further.
+    more = "" if found.complete and not {"late-submits", "quiet-packets"} & set(found.reductions) else " or more"
+    table.add_row("most messages of one's own unfinished", f"{found.waiting_max}{more}")
+    table.add_row("most messages of others held back", f"{found.held_max}{more}")
+    table.add_row("most packets in flight", f"{found.packets_max}{more}")
     if is_walk:
         table.add_row("seed of the first execution", str(found.seed))
     return table
@@ -119,9 +130,12 @@ def _search_title(search: Search) -> str:
 def _properties(found: Result) -> Table:
     columns = ("property", "promised", "holds", "that is")
     table = show.new_table("", *columns, left=columns)
+    is_fit = not found.doubled or bears_doubled(found.order)
     for name, one in found.verdicts.items():
-        promised = "yes" if one.claimed or (name in BEYOND and one.judged) else "asked" if one.judged else ""
+        is_promised = one.claimed or (name in BEYOND and one.judged and is_fit)
+        promised = "yes" if is_promised else "asked" if one.judged else ""
         holds = show.yes(one.ok) if one.ok or one.judged or one.claimed else Text("no")
+        holds = Text("so far") if one.ok and not found.complete else holds
         table.add_row(name, promised, holds, (PROMISED | BEYOND)[name])
     return table
 
@@ -145,12 +159,14 @@ def _coverage(found: Result) -> Iterator[Text]:
 # ---- a counterexample ----
 
 
-def example(found: Counterexample, doubts: Sequence[str]) -> None:
-    """Print a counterexample as a transcript, with what the observers say about it."""
+def example(found: Counterexample, doubts: Sequence[str], *, broken: Mapping[str, bool] | None = None) -> None:
+    """Print a counterexample as a transcript, with what the observers say about it; `broken`: what they still see."""
     show.to_stdout("", Text(f"The {len(found.steps)} steps", style="bold"))
     _lines(Text(line, style="dim" if line.startswith("  ") else "") for line in found.transcript().splitlines())
     _lines(
         Text.assemble((name, "bold red"), f" is broken: {sentence}" if sentence else " is broken")
+        if broken is None or broken[name]
+        else Text(f"{name} is not broken any more")
         for name, sentence in found.sentences().items()
     )
     _lines(Text(f"BUG IN THE CHECKER: {doubt}", style="bold red") for doubt in doubts)

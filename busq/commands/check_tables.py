@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from busq.check import ALL, Interrupted, Result, run
 from busq.check.bounds import ORDERS, PAPER_RATE, RATE, TABLE_1, Bound, Paper
 from busq.commands import check_show
 from busq.commands.base import plain_errors, print_json
+from busq.commands.check import no_space_refused
 from busq.figures.tables import new_table
 
 __all__ = ["orders", "table_1"]
@@ -23,12 +25,12 @@ Row = tuple[str, ...]
 
 def _search(bound: Bound, limits: dict[str, Any], *, reduced: bool, bare: bool = False) -> Result:
     processes, messages = bound.bare if bare else (bound.processes, bound.messages)
-    with plain_errors(), check_show.progress(f"{bound.order} {processes} x {messages}") as progress:
+    with plain_errors(), no_space_refused(), check_show.progress(f"{bound.order} {processes} x {messages}") as progress:
         return run(
             bound.order,
             processes,
             messages,
-            fan_out=bound.fan_out,
+            fan_out=min(bound.fan_out, processes - 1),
             application=bound.application,
             reductions=ALL if reduced else (),
             progress=progress,
@@ -58,10 +60,8 @@ def _seconds(value: float) -> str:
 
 def _print(title: str, heads: Row, rows: Sequence[Row], markdown: bool, left: Row) -> None:
     if markdown:
-        click.echo(f"| {' | '.join(heads)} |")
-        click.echo("|" + "---|" * len(heads))
-        for row in rows:
-            click.echo(f"| {' | '.join(row)} |")
+        for place, row in enumerate(rows):
+            _echo_markdown(None if place else heads, row)
         return
     table = new_table(title, *heads, left=left)
     for row in rows:
@@ -89,9 +89,9 @@ def table_1(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: b
     ok = all(_is_expected(paper.bound, result) for paper, result in found)
     if as_json:
         points = [_point(result) | {"paper": _facts(paper)} for paper, result in found]
-        print_json({"points": points, "ok": ok, "rate": rate})
+        print_json({"points": points, "ok": ok, "complete": not code, "rate": rate})
         return code or int(not ok)
-    heads = ("protocol", "by", "states", "moves", "depth", "time", "verdict")
+    heads = ("protocol", "by", "states", "moves", "longest way", "time", "verdict")
     rows = [row for paper, result in found for row in _rows_of_table_1(paper, result)]
     left = ("protocol", "by", "verdict")
     _print("Table 1 of the Cykas paper: 3 processes with 3 messages each", heads, rows, markdown, left)
@@ -108,9 +108,11 @@ def _rows_of_table_1(paper: Paper, found: Result) -> tuple[Row, Row]:
     here = (
         paper.name,
         f"{found.threads} threads",
-        _millions(found.unique_states),
-        _millions(found.total_states),
-        str(found.max_depth),
+        *(
+            ("", "", "")  # how much a search has seen when it ends at a violation is chance
+            if found.broken
+            else (_millions(found.unique_states), _millions(found.total_states), str(found.max_depth))
+        ),
         _seconds(found.seconds),
         _verdict(found),
     )
@@ -160,24 +162,43 @@ def orders(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bo
     rows: list[Row] = []
     points: list[dict[str, Any]] = []
     ok, code = True, 0
+    heads = ("order", "bound", "to", *(("states", "time") if reduced else ()), "unreduced", "time", "verdict")
     for bound in ORDERS:
+        pair: list[Result] = []
         try:
-            pair = [_search(bound, limits, reduced=True)] if reduced else []
+            if reduced:
+                pair.append(_search(bound, limits, reduced=True))
             pair.append(_search(bound, limits, reduced=False, bare=True))
-        except Interrupted:
+        except Interrupted as error:
+            pair.append(error.result)
             code = 130
-            break
         ok = ok and all(_is_expected(bound, result) for result in pair)
         points += [_point(result) for result in pair]
-        rows.append(_row_of_orders(bound, pair))
+        row = _row_of_orders(bound, pair)
+        row = (*row[:-1], *[""] * (len(heads) - len(row)), row[-1])
+        rows.append((f"`{row[0]}`", *row[1:]) if markdown else row)
+        if markdown and not as_json:
+            _echo_markdown(heads if len(rows) == 1 else None, rows[-1])
+        if code:
+            break
+    is_whole = not code
     if as_json:
-        print_json({"points": points, "ok": ok})
+        print_json({"points": points, "ok": ok, "complete": is_whole})
         return code or int(not ok)
-    heads = ("order", "bound", "to", *(("states", "time") if reduced else ()), "unreduced", "time", "verdict")
-    if markdown:
-        rows = [(f"`{row[0]}`", *row[1:]) for row in rows]
-    _print("Every execution of every order", heads, rows, markdown, (heads[0], heads[1], heads[-1]))
+    if not markdown:
+        _print("Every execution of every order", heads, rows, False, (heads[0], heads[1], heads[-1]))
+    if not is_whole:
+        click.echo(f"interrupted: {len(rows)} of {len(ORDERS)} rows, and the last one is not whole", err=markdown)
     return code or int(not ok)
+
+
+def _echo_markdown(heads: Row | None, row: Row) -> None:
+    """Print a row as soon as it is there: a run of many minutes may be ended from outside."""
+    if heads is not None:
+        click.echo(f"| {' | '.join(heads)} |")
+        click.echo("|" + "---|" * len(heads))
+    click.echo(f"| {' | '.join(row)} |")
+    sys.stdout.flush()
 
 
 def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
@@ -185,10 +206,15 @@ def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
     for found in pair:
         is_other = (found.processes, found.messages) != (bound.processes, bound.messages)
         where = f" ({found.processes} x {found.messages})" if is_other else ""
-        seen = "" if found.complete or found.broken else "≥ "
-        cells += [f"{seen}{found.unique_states:,}{where}", _seconds(found.seconds)]
+        seen = "" if found.complete else "≥ "
+        # How much a search has seen when it ends at a violation is chance.
+        count = "" if found.broken else f"{seen}{found.unique_states:,}"
+        cells += [f"{count}{where}".strip(), _seconds(found.seconds)]
     to = "1" if bound.fan_out == 1 else f"1 to {bound.fan_out}"
-    return (bound.order, f"{bound.processes} x {bound.messages}", to, *cells, _verdict(pair[0]))
+    verdict = _verdict(pair[0])
+    if pair[-1].holds is not pair[0].holds:
+        verdict += f"; unreduced: {_verdict(pair[-1])}"
+    return (bound.order, f"{bound.processes} x {bound.messages}", to, *cells, verdict)
 
 
 def _point(found: Result) -> dict[str, Any]:
