@@ -225,7 +225,8 @@ typedef enum {
   BUSQ_ORDER_RENDEZVOUS = 8,     /* a send returns when its receiver has delivered, not at once */
   BUSQ_ORDER_LABORATORY = 16,    /* known to break, or to get stuck: not for use */
   BUSQ_ORDER_COORDINATED = 32,   /* process 0 takes part in every message */
-  BUSQ_ORDER_OUTPUT_BUFFER = 64  /* a submit that is not sent at once only waits in a buffer until another event lets it go */
+  BUSQ_ORDER_OUTPUT_BUFFER = 64  /* a submit that is not sent at once only waits in a buffer, which no later one passes, until another
+                                  * event lets it go */
 } busq_order_trait;
 
 typedef enum { BUSQ_CLOCK_NONE = 0, BUSQ_CLOCK_VECTOR = 1, BUSQ_CLOCK_MATRIX = 2 } busq_order_clock_shape;

@@ -57,7 +57,7 @@ RATE = Bound("cykas", 3, 2)
 ORDERS = (
     Bound("none", 3, 2),
     Bound("fifo", 3, 3, unreduced=(3, 2)),
-    Bound("fifo-ack", 3, 3, unreduced=(3, 2)),
+    Bound("fifo-ack", 3, 2),
     Bound("causal-vector", 4, 1, 3, unreduced=(3, 1)),
     Bound("causal-matrix", 3, 2, 2),
     Bound("mfss", 3, 3),
