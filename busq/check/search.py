@@ -15,7 +15,7 @@ from busq import orders
 from busq._core import check
 from busq._native import ffi, lib
 from busq.check.result import BEYOND, Finding, Progress, Result, Search, Transition
-from busq.check.witness import NAMES, Counterexample, Step
+from busq.check.witness import KINDS, NAMES, Counterexample, Step
 from busq.errors import NoSpace
 from busq.spec import PROPERTIES
 
@@ -37,8 +37,7 @@ BITS: dict[str, int] = {name: 1 << getattr(lib, f"BUSQ_PROPERTY_{name.upper()}")
 Destinations = Sequence[Sequence[Iterable[int]]]
 
 _SLICE_NS = 20_000_000  # how long a search goes on before it looks for Ctrl-C
-_KINDS = ("depth", "breadth", "walk")
-_STEPS = ("submit", "receive", "tick", "lose", "double", "end job")
+_IN_CORE = SEARCHES[1:]  # as the core numbers them
 _SAFETY = ("lost", "duplicated", "phantom", "fifo", "causal")
 _AGREEMENT = ("consistent", "total")
 _MEMORY_BYTES_MAX = 16 << 30
@@ -380,7 +379,7 @@ class _Search:
         config.processes, config.messages, config.fan_out_max = plan.processes, plan.messages, plan.fan_out
         config.behaviour, config.is_fifo = APPLICATIONS[plan.application], plan.network == "fifo"
         config.doubled_max, config.lost_max = plan.doubled, plan.lost
-        config.search = _KINDS.index(search)
+        config.search = _IN_CORE.index(search)
         config.reductions = sum(REDUCTIONS[name] for name in reductions)
         config.threads, config.memory_bytes, config.depth_max = plan.threads, plan.memory, plan.depth
         config.judged = sum(BITS[name] for name in judged)
@@ -521,7 +520,7 @@ class _Search:
 
 
 def _transition(raw: Any, order: orders.Order) -> Transition:
-    event = _STEPS[raw.event]
+    event = KINDS[raw.event]
     if event == "receive":
         event += f" {order.kinds[raw.what]}"
     found = []
@@ -563,13 +562,14 @@ class _Check:
             first = {"auto": "depth"}.get(plan.search, plan.search)
             reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
             is_contradicted = self._run(first, () if first == "walk" else reductions)
-            if is_contradicted and self._example is None:
-                self._run_unreduced(first)
+            if is_contradicted:
                 reductions = ()
+                if self._example is None:
+                    self._run_unreduced(first)
             if self._facts[0].may_go_in_circles and self._searches[0].complete:
                 self._run_further(first, reductions, counts_moves=True)
             if self._may_be_shorter():
-                self._run_further("breadth", _bearable(plan.reductions))
+                self._run_further("breadth", _bearable(reductions))
             if plan.search == "walk" and self._example is None:
                 with contextlib.suppress(NoSpace):
                     self._search_small()
@@ -741,7 +741,7 @@ def _named(raw: Iterable[Any], order: orders.Order) -> Iterator[Step]:
     """The steps, with names for messages in the order in which they are submitted."""
     labels: dict[int, str] = {}
     for one in raw:
-        kind = _STEPS[one.kind]
+        kind = KINDS[one.kind]
         is_submit = kind in ("submit", "end job") and one.destinations
         if is_submit:
             labels[one.message] = f"m{len(labels) + 1}"
