@@ -763,7 +763,8 @@ def soaking(bus_directory: Path, tmp_path: Path) -> Iterator[subprocess.Popen[by
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever is left holds the other end of its pipes
+            process.communicate(timeout=10)
 
 
 def kinds(path: Path) -> bytes:
@@ -818,6 +819,17 @@ def test_a_soak_whose_killer_is_killed_says_so(soaking: subprocess.Popen[bytes],
     assert stderr.decode() == f"busq: the killer (pid {killer.pid}) was killed by SIGKILL\n"
     wait_until(lambda: all(is_gone(relative) for relative in relatives), 20, "the end of the workers")
     assert soak_directories(bus_directory) == []
+
+
+def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen[bytes], bus_directory: Path) -> None:
+    relatives = family(soaking)
+    killer = next(relative for relative in relatives if relative.ppid() == soaking.pid)
+    # The first worker is never killed by plan: it stands still until somebody ends or continues it.
+    survivor = min(killer.children(), key=psutil.Process.create_time)
+    survivor.suspend()
+    killer.kill()
+    soaking.communicate(timeout=20)
+    wait_until(lambda: all(is_gone(relative) for relative in [*relatives, survivor]), 20, "the end of the workers")
 
 
 def test_every_random_choice_has_its_seed() -> None:

@@ -14,6 +14,7 @@ What a worker did stands in its ledger (`busq.soak.ledger`).  The shared words h
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import gc
 import heapq
@@ -84,6 +85,8 @@ class Command:
     DRAIN = 2  # send no more, receive and acknowledge what is there
     LEAVE = 3
 
+
+PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 WORDS = 8  # of each worker; the killer's own come first:
 COMMAND = 0
@@ -167,7 +170,6 @@ class _Worker:
         born_ns = self._mark(Phase.STARTING, JOIN_TIMEOUT_S)
         with contextlib.suppress(OSError):  # not every kernel keeps it
             self._schedstat = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        parent = os.getppid()
         self._ledger = Ledger(ledger_path(self._plan, self._index))
         self._ledger.write(Kind.BORN, self._life, 0, born_ns, os.getpid())
         descriptors = _descriptors()
@@ -179,7 +181,7 @@ class _Worker:
         self._poll = select.poll() if self._index % 3 == 2 else None
         if self._poll:
             self._poll.register(self._peer.fileno(), select.POLLIN)
-        while self._obey() and os.getppid() == parent:
+        while self._obey():
             pass
         self._mark(Phase.LEAVING)
         self._peer.close()
@@ -339,6 +341,8 @@ class _Killer:
         self._control = control
         self._words = words
         self._dice = random.Random(f"{plan.seed}/killer")
+        self._pid = os.getpid()
+        self._prctl = ctypes.CDLL(None).prctl
         everybody = range(len(plan.names))
         self._victims = everybody[plan.survivors :]
         self._lives = [0 for _ in everybody]
@@ -391,6 +395,7 @@ class _Killer:
         """The child: never returns."""
         code = 3
         try:
+            self._die_with_us()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             with contextlib.suppress(OSError):
                 self._control.close()
@@ -401,6 +406,12 @@ class _Killer:
                 file.write(traceback.format_exc())
         finally:
             os._exit(code)
+
+    def _die_with_us(self) -> None:
+        """In the child: end when the killer does, even while stopped, for then nobody would be left to continue it."""
+        self._prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != self._pid:  # it had died before
+            os._exit(4)
 
     def _kill(self, index: int) -> None:
         pid = self._pids[index]
