@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an audit finds: a verdict for each check of each run, findings about the logs themselves, and figures.
+
+All ways to audit (one process of C, many runs on Spark, one huge run on Spark) give this and nothing else, so that
+tables, pages and exit codes are made in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from busq.spec import PROPERTIES
+from busq.trace.finding import Finding
+
+__all__ = ["CHECKS", "INVALID", "UNKNOWN", "VALID", "Audit", "Check", "Finding", "RunAudit"]
+
+# "side": deliveries that come, at the same receiver, after a message that was only sent when theirs was known to be
+# sent: it had been delivered somewhere, or its send had returned, before the other send was called.  One host and clock.
+# "clock": events whose recorded vector clock is not the one that follows from the log.
+CHECKS = (*PROPERTIES, "side", "clock")
+
+VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+
+
+@dataclass(frozen=True)
+class Check:
+    """The verdict of one check on one run.
+
+    `verdict`: "valid", "invalid", or "unknown" where the log cannot tell; then `text` says why, and `count` is what was
+    found nevertheless.  `text` is the smallest witness in words, or what holds.  `messages`, `processes`, `steps` and
+    `kinds` are those of `busq.spec.Witness`.  `engine` says what settled it: "certificate", "island", "c",
+    "relational".  `at_least` says that the count is a lower bound.
+    """
+
+    name: str
+    verdict: str
+    count: int = 0
+    claimed: bool = False
+    text: str = ""
+    messages: tuple[int, ...] = ()
+    processes: tuple[str, ...] = ()
+    steps: tuple[tuple[int, str], ...] = ()
+    kinds: tuple[str, ...] = ()
+    engine: str = "c"
+    at_least: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Nothing was found (the log may have been unable to tell)."""
+        return not self.count
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for --json."""
+        return {
+            "ok": self.ok,
+            "verdict": self.verdict,
+            "count": self.count,
+            "claimed": self.claimed,
+            "text": self.text,
+            "messages": list(self.messages),
+            "processes": list(self.processes),
+            "engine": self.engine,
+            **({"at_least": True} if self.at_least else {}),
+        }
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    """The audit of one run.  `figures` has a table for each subject ("latency_us", "queueing_us", "blocked_ms"):
+    rows by process, with named columns."""
+
+    run: str
+    source: str
+    format: str
+    processes: tuple[str, ...]
+    messages: int
+    deliveries: int
+    events: int
+    checks: Mapping[str, Check]
+    findings: Sequence[Finding] = ()
+    figures: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    order: str = ""  # whose claims are held against it; "" if nobody said
+
+    @property
+    def ok(self) -> bool:
+        """Every claimed property holds."""
+        return all(check.ok for check in self.checks.values() if check.claimed)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for --json."""
+        return {
+            "run": self.run,
+            "source": self.source,
+            "format": self.format,
+            "order": self.order,
+            "ok": self.ok,
+            "processes": list(self.processes),
+            "messages": self.messages,
+            "deliveries": self.deliveries,
+            "events": self.events,
+            "verdicts": {name: check.as_json() for name, check in self.checks.items()},
+            "findings": [finding.as_json() for finding in self.findings],
+            "figures": {name: [dict(row) for row in rows] for name, rows in self.figures.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audits of all runs that were found; `engine` is "c" or "spark"."""
+
+    runs: Sequence[RunAudit]
+    engine: str
+    seconds: float
+    findings: Sequence[Finding] = ()  # about what belongs to no run
+
+    @property
+    def ok(self) -> bool:
+        """Every claimed property of every run holds."""
+        return all(run.ok for run in self.runs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for --json: the sums over all runs, as every judge prints them, then each run."""
+        names = dict.fromkeys(name for run in self.runs for name in run.checks)
+        together = {name: [run.checks[name] for run in self.runs if name in run.checks] for name in names}
+        return {
+            "ok": self.ok,
+            "messages": sum(run.messages for run in self.runs),
+            "deliveries": sum(run.deliveries for run in self.runs),
+            "verdicts": {
+                name: {
+                    "ok": all(check.ok for check in checks),
+                    "count": sum(check.count for check in checks),
+                    "claimed": any(check.claimed for check in checks),
+                }
+                for name, checks in together.items()
+            },
+            "engine": self.engine,
+            "seconds": self.seconds,
+            "findings": [finding.as_json() for finding in self.findings],
+            "runs": [run.as_json() for run in self.runs],
+        }

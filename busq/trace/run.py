@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs: what an audit is about.  A source says where one stands; reading it gives its logs as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from busq.trace.finding import Finding
+
+__all__ = ["Run", "Source"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run stands, before it is read; small, and it can be pickled.
+
+    `paths` are its files; `options` what its format needs to know to read them ("parser", "delimiter", ...); `trace` is
+    the label of the execution where one file holds several (ShiViz), or the run where one folder does.
+    """
+
+    name: str
+    format: str  # "busq", "epfl", "shiviz", "ndjson", "csv"
+    paths: tuple[str, ...]
+    size_bytes: int
+    options: Mapping[str, str] = field(default_factory=dict)
+    trace: str = ""
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run in memory: `logs` has a table for every process, in program order, with the columns of the schema."""
+
+    source: Source
+    processes: tuple[str, ...]
+    logs: tuple[pa.Table, ...]
+    order: str = ""  # whose promises it was made under, if it says so
+    findings: Sequence[Finding] = ()

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recorded trace looks like: the columns, the kinds of events, and the version of both.
+
+A trace is a folder of Parquet files (or one file).  A file holds a segment of the log of one process, in program order;
+files of others, made by other means, may hold several processes and runs.  Only these columns are asked for: `process`,
+`position`, `kind` and `message`, and `destinations` for whoever sends; the rest may be missing or null.
+
+What is believed: `position`, the order within a process.  All else (stamps, times, clocks, even the numbers of
+messages) are claims, which an audit holds against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["METADATA", "REQUIRED", "SCHEMA", "VERSION", "Kind", "message_of", "metadata", "number_of", "sender_of"]
+
+VERSION = 1
+
+METADATA = "busq.trace"  # the key under which a file's schema names its version
+
+
+class Kind(IntEnum):
+    """The kinds of events.  Judging an order takes sends and deliveries; the others tell what happened between them."""
+
+    DELIVER = 0  # the application got `message`
+    SEND = 1  # it sent `message` to `destinations`: called at time_ns, committed at commit_ns, returned at end_ns
+    LOCAL = 2  # something else, told by `label`
+    REDELIVER = 3  # it got `message` again, marked as a repetition
+    ABORT = 4  # the send of `message` failed: nobody gets it
+    STAGE = 5  # `message` was placed in the queue of destinations[0], at `stamp` (a proposal)
+    SEAL = 6  # the proposals of `message` were lost; it was sealed at `stamp`
+    BLOCK = 7  # it waited from time_ns to end_ns: to send `message` (there was no room), or, without one, to receive
+    JOIN = 8  # the process joined, or came back
+    LEAVE = 9  # it left
+    GAP = 10  # as many events as `stamp` says were dropped here: nobody took them in time
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("run", pa.dictionary(pa.int32(), pa.string())),  # missing: the name of the folder, or of the file
+        pa.field("process", pa.int32(), nullable=False),  # its index in the run, from 0
+        pa.field("position", pa.int64(), nullable=False),  # rises in program order; what is left out was lost
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("message", pa.int64()),  # its sender << 32 | its number among those of its sender, from 1
+        pa.field("destinations", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of sends
+        pa.field("stamp", pa.int64()),  # the protocol's final timestamp; equal ones are ordered by `message`
+        pa.field("time_ns", pa.int64()),  # monotonic, of one host: of a send, when it was called
+        pa.field("commit_ns", pa.int64()),  # of a send: when it was decided
+        pa.field("end_ns", pa.int64()),  # of a send or a wait: when the call returned
+        pa.field("clock", pa.list_(pa.field("item", pa.int64(), nullable=False))),  # a vector clock, by process
+        pa.field("label", pa.string()),  # for people: the text of the event
+    ]
+)
+
+REQUIRED = ("process", "position", "kind", "message")
+
+
+def message_of(sender: int, number: int) -> int:
+    """Return the name of the message with this number, from 1, among those of its sender.
+
+    >>> message_of(2, 1)
+    8589934593
+    """
+    return sender << 32 | number
+
+
+def sender_of(message: int) -> int:
+    """Return who sent a message.
+
+    >>> sender_of(message_of(2, 1))
+    2
+    """
+    return message >> 32
+
+
+def number_of(message: int) -> int:
+    """Return the number of a message among those of its sender, from 1.
+
+    >>> number_of(message_of(2, 7))
+    7
+    """
+    return message & 0xFFFFFFFF
+
+
+def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return what a file's schema carries: the version of the format, and facts about the file.
+
+    Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (who wrote it), `process`,
+    `segment` (from 0).  All but the version may be missing.
+
+    >>> metadata({"run": "a", "segment": 0})
+    {b'busq.trace': b'1', b'busq.run': b'a', b'busq.segment': b'0'}
+    """
+    return {METADATA.encode(): str(VERSION).encode()} | {
+        f"busq.{key}".encode(): str(value).encode() for key, value in facts.items()
+    }
