@@ -17,7 +17,7 @@ from busq.trace.finding import Finding
 __all__ = ["CHECKS", "INVALID", "UNKNOWN", "VALID", "Audit", "Check", "Finding", "RunAudit"]
 
 # "side": deliveries that come, at the same receiver, after a message that was only sent when theirs was known to be
-# sent: it had been delivered somewhere, or its send had returned, before the other send was called.  One host and clock.
+# sent: it had been delivered somewhere, or its send had returned, before the other send was called (one host's clock).
 # "clock": events whose recorded vector clock is not the one that follows from the log.
 CHECKS = (*PROPERTIES, "side", "clock")
 
