@@ -44,6 +44,28 @@ settings.register_profile(
 settings.load_profile("busq")
 
 
+TEARDOWN_S_MAX = 60
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Let no teardown hang: the time limit of a test is lifted when it fails, so what comes after needs its own."""
+    if signal.getitimer(signal.ITIMER_REAL)[0]:  # the limit still stands
+        yield
+        return
+
+    def give_up(*_: Any) -> None:
+        raise TimeoutError(f"tearing down {item.nodeid} took longer than {TEARDOWN_S_MAX} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, TEARDOWN_S_MAX)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 # ---- buses ----
 
 
