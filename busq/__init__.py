@@ -53,7 +53,7 @@ __all__ = [
     "__version__",
 ]
 
-_LABORATORY = ("check", "execution", "orders", "sim", "spec", "stage")
+_LABORATORY = ("audit", "check", "execution", "orders", "sim", "spec", "stage", "trace")
 
 
 def __getattr__(name: str) -> Any:

@@ -36,14 +36,17 @@ from busq.commands.base import (
 # The rest is imported by the commands that need it: `busq ls` should not wait for what only `busq soak` uses.
 
 ELSEWHERE: dict[str, str] = {
+    "audit": "busq.commands.audit:audit",
     "bench": "busq.commands.bench:bench",
     "chat": "busq.commands.chat:chat",
     "check": "busq.commands.check:check",
     "demo": "busq.commands.replay:demo",
     "diagram": "busq.commands.diagram:diagram",
     "example": "busq.commands.example:example",
+    "record": "busq.commands.record:record",
     "replay": "busq.commands.replay:replay",
     "sim": "busq.commands.sim:sim",
+    "sweep": "busq.commands.sweep:sweep",
 }
 
 

@@ -34,6 +34,7 @@ __all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peer
 STALE = ("was made before this machine was booted", "is half made")
 
 FIFO_NAME = re.compile(r"\.busq-([0-9a-f]{16})-(\d{1,10})-(\d{1,10})")
+TRACE_NAME = re.compile(r"\.busq-([0-9a-f]{16})-trace")  # the rings of a recorder that was killed
 # Between making a FIFO and opening it its owner needs a moment.
 FIFO_AGE_S_MIN = 10.0
 
@@ -133,7 +134,7 @@ def _has_reader(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Removed:
-    """One thing that was removed, or would be; `kind` is bus, fifo, messages or peer."""
+    """One thing that was removed, or would be; `kind` is bus, fifo, trace, messages or peer."""
 
     kind: str
     bus: str | None
@@ -194,6 +195,8 @@ def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = 
     for fifo, owner in stale_fifos():
         if not names or owner in names:
             _remove_fifo(cleaning, fifo, owner)
+    if not names:
+        _remove_traces(cleaning)
     for name in dict.fromkeys(names or bus_names()):
         try:
             _collect_bus(cleaning, name, unused)
@@ -216,6 +219,25 @@ def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:
         cleaning.fail(owner or fifo, error)
         return
     cleaning.removed.append(Removed("fifo", owner, fifo, why))
+
+
+def _remove_traces(cleaning: Cleaning) -> None:
+    """Remove the rings of recordings whose bus is gone."""
+    found = [entry.name for entry in os.scandir(_core.default_directory()) if TRACE_NAME.fullmatch(entry.name)]
+    owners = _generations() if found else {}
+    for name in sorted(found):
+        match = TRACE_NAME.fullmatch(name)
+        path = path_of(name)
+        if match is None or match[1] in owners or not stat.S_ISREG(os.lstat(path).st_mode):
+            continue
+        with contextlib.suppress(FileNotFoundError), _alone(path) as is_alone:
+            if not is_alone:
+                continue
+            size_bytes = os.lstat(path).st_blocks * 512
+            if not cleaning.dry_run:
+                os.unlink(path)
+            why = "its bus is gone, and nobody has it open"
+            cleaning.removed.append(Removed("trace", None, name, why, 0, size_bytes))
 
 
 def _collect_bus(cleaning: Cleaning, name: str, unused: bool) -> None:

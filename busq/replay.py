@@ -25,13 +25,16 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import busq
 from busq import orders
 from busq.host import COUNTERS, NATIVE, Cost, Counter, Journal, Log, Part, Report
 from busq.spec import PROPERTIES, History, Verdict
 from busq.workload import Schedule
+
+if TYPE_CHECKING:
+    from busq.trace.record import Recording
 
 __all__ = ["PERCENTILES", "Outcome", "ReplayError", "fold", "percentile", "run"]
 
@@ -90,6 +93,7 @@ class Outcome:
     damaged: int
     behind_s_max: float  # how far a send fell behind the pace
     faults: tuple[str, ...]  # what is wrong beside the verdicts: damage, standstill
+    recording: Recording | None = None
 
     @property
     def claims(self) -> frozenset[str]:
@@ -182,6 +186,7 @@ def run(
     name: str = "replay",
     patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
+    record: str | None = None,
 ) -> Outcome:
     """Replay a schedule and judge the execution.
 
@@ -192,7 +197,7 @@ def run(
     `shuffle`, a seed with which packets are made to overtake each other (`bus1` sends none), being held back for up to
     `shuffle_ms` milliseconds; `name`, with which the bus's name begins; `patience_s`, how long nothing may move before
     the replay is given up and judged as it stands; `progress`, called now and then with the numbers of messages sent
-    and received so far.
+    and received so far; `record`, a directory for a trace of it (`busq.trace`), in a folder named after the order.
 
     Errors: ReplayError when a process dies or is stuck; ValueError, NoSpace.  Cost: about 0.3 s to start, some 10 us
     per delivery, more where the order sends packets.
@@ -222,7 +227,7 @@ def run(
     sizes: dict[str, Any] = {"peers": len(sent.participants), "capacity": capacity, "arena": arena_bytes}
     if is_native:
         sizes["peers"] += 1  # for whoever cleans up
-    with _own_bus(bus_name, order, sizes) as (bus, crew):
+    with _own_bus(bus_name, order, sizes) as (bus, crew), _recording(bus, record, order) as recording:
         crew.start([Part(bus_name, sent, share, pace, order, depth) for share in shares])
         crew.gather("joined")
         crew.tell(time.monotonic_ns())
@@ -243,6 +248,7 @@ def run(
         pace=pace,
         late=late,
         full=full,
+        recording=recording,
         **_evaluate(sent, traits, reports, standstill),
     )
 
@@ -373,6 +379,18 @@ def _share_out(schedule: Schedule, processes: int) -> list[tuple[int, ...]]:
         shares[lightest].append(person)
         load[lightest] += work[person]
     return [tuple(share) for share in shares]
+
+
+@contextlib.contextmanager
+def _recording(bus: busq.Bus, directory: str | None, order: str) -> Iterator[Recording | None]:
+    """Record the bus while the block runs, if that is wanted."""
+    if directory is None:
+        yield None
+        return
+    from busq.trace.record import Recorder
+
+    with Recorder(bus, directory, run=order) as recorder:
+        yield recorder.recording
 
 
 # ---- the bus, and removing it ----

@@ -145,8 +145,14 @@ static void stay_away(uint64_t duration_ns)
     busq_cpu_relax();
 }
 
+/* For the recording: when the call at hand began, and since when it waits; 0 where it does not. */
+typedef struct {
+  uint64_t begun_ns;
+  uint64_t blocked_ns;
+} send_times;
+
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-                     uint64_t *failed_targetp)
+                     const send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -154,7 +160,12 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   busq_latch_acquire(&peer->send_latch);
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
+    if (BUSQ_UNLIKELY(times->begun_ns)) {
+      peer->tracer.begun_ns = times->begun_ns;
+      peer->tracer.blocked_ns = times->blocked_ns;
+    }
     result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
+    peer->tracer.begun_ns = 0;
     *failed_targetp = peer->failed_target;
   }
   busq_latch_release(&peer->send_latch);
@@ -190,8 +201,20 @@ static void let_room_gather(const busq_peer *peer)
     stay_away(GATHER_NS);
 }
 
+static void send_timed_out(busq_peer *peer, const send_times *times)
+{
+  busq_latch_acquire(&peer->send_latch);
+  if (!busq_load_relaxed(&peer->is_closed)) {
+    peer->tracer.begun_ns = times->begun_ns;
+    peer->tracer.blocked_ns = times->blocked_ns;
+    busq_multicast_timed_out(peer);
+    peer->tracer.begun_ns = peer->tracer.blocked_ns = 0;
+  }
+  busq_latch_release(&peer->send_latch);
+}
+
 static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
-                        size_t size_bytes, int64_t timeout_ns, uint64_t failed_target)
+                        size_t size_bytes, int64_t timeout_ns, send_times *times, uint64_t failed_target)
 {
   room_wait room = {0};
   busq_wait wait;
@@ -205,12 +228,14 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
         const int result = busq_wait_sleep(&wait, room.sequence, room.value, UINT64_MAX);
         if (result != BUSQ_OK) {
           waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
+          if (times->begun_ns && result == BUSQ_EMPTY)
+            send_timed_out(peer, times);
           return result == BUSQ_EMPTY ? BUSQ_FULL : result;
         }
       }
       room_wait_arm(&room, peer, failed_target);
     }
-    const int result = send_once(peer, targets, n_targets, data, size_bytes, &failed_target);
+    const int result = send_once(peer, targets, n_targets, data, size_bytes, times, &failed_target);
     if (result != BUSQ_FULL) {
       waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
       return result;
@@ -222,10 +247,13 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   uint64_t failed_target;
-  const int result = send_once(peer, targets, n_targets, data, size_bytes, &failed_target);
+  send_times times = {.begun_ns = busq_bus_is_recorded(peer->bus) ? busq_time_now_ns() : 0};
+  const int result = send_once(peer, targets, n_targets, data, size_bytes, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, failed_target);
+  if (times.begun_ns)
+    times.blocked_ns = busq_time_now_ns();
+  return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
 }
 
 uint64_t busq_peer_failed_target(busq_peer *peer)
@@ -295,6 +323,8 @@ void busq_peer_receive_end(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->fifo_fd >= 0))
     fifo_settle(peer);
+  if (BUSQ_UNLIKELY(peer->tracer.n_taken))
+    busq_tracer_flush(peer);
   busq_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
@@ -464,6 +494,15 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
+/* A wait that goes on with the next call is one wait. */
+static void wait_record(busq_peer *peer, uint64_t since_ns, int result)
+{
+  if (result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || busq_peer_receive_begin(peer) != BUSQ_OK)
+    return;
+  busq_tracer_waited(peer, since_ns);
+  busq_latch_release(&peer->receive_latch);
+}
+
 static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
   int result;
@@ -471,7 +510,11 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
   do
     result = wait_one_sleep(peer, wait);
   while (result == BUSQ_FULL);
+  const bool has_slept = busq_load_relaxed(&peer->self->receives.what) != BUSQ_WAITS_NOT;
+  const uint64_t since_ns = busq_load_relaxed(&peer->self->receives.since_ns);
   waits_end(peer, &peer->self->receives, &peer->receive_left_ns, result);
+  if (busq_bus_is_recorded(peer->bus) && has_slept)
+    wait_record(peer, since_ns, result);
   return result;
 }
 

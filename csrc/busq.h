@@ -206,6 +206,80 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns);
 
 /* cffi: begin */
 /*
+ * Recording: what every peer of a bus does, event by event (shm/collect.h).  A recorder belongs to one thread at a time.
+ */
+typedef struct busq_recorder busq_recorder;
+
+enum {
+  BUSQ_LABEL_NONE = 0,
+  BUSQ_LABEL_BEFORE = 1,     /* a delivery of a message that was sent before the recording began */
+  BUSQ_LABEL_UNFINISHED = 2, /* a send whose sender died in it */
+  BUSQ_LABEL_DIED = 3,       /* the process died here: what it had begun to write down is missing */
+  BUSQ_LABEL_KILLED = 4      /* the recorder was killed here, and another one went on */
+};
+
+/* Rows in program order, as columns in Arrow's layout; has_* are bitmaps. */
+typedef struct {
+  uint64_t n_rows;
+  uint64_t n_to;
+  uint64_t n_labels; /* rows with a label */
+  int64_t *position;
+  int64_t *message;
+  int64_t *stamp;
+  int64_t *time_ns;
+  int64_t *commit_ns;
+  int64_t *end_ns;
+  int8_t *kind;
+  uint8_t *label;    /* BUSQ_LABEL_* */
+  int32_t *to_start; /* [n_rows + 1] */
+  int32_t *to;
+  uint8_t *has_message;
+  uint8_t *has_stamp;
+  uint8_t *has_time;
+  uint8_t *has_commit;
+  uint8_t *has_end;
+  uint8_t *has_to;
+} busq_trace_columns;
+
+typedef struct {
+  uint64_t events;   /* taken from rings */
+  uint64_t dropped;  /* by peers that found their ring full */
+  uint64_t gaps;     /* holes that peers left which died while they wrote */
+  uint64_t before;   /* deliveries of messages sent before the recording */
+  uint64_t lost;     /* that a recorder had taken which was killed before it wrote them */
+  uint32_t processes;
+  uint32_t fill_percent; /* how full the fullest ring was, the last time */
+  uint32_t ring_records;
+  uint32_t is_continued; /* another recorder had been killed */
+} busq_recorder_facts;
+
+void busq_trace_columns_free(busq_trace_columns *columns);
+/* `ring_records`: per peer, a power of two, 0 for as many as are sensible.  BUSQ_EXISTS where somebody else records. */
+int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **recorderp);
+/* A process that an earlier recorder knew: its index is the number of calls before; its next position and message number.  Before
+ * the first drain. */
+int busq_recorder_know(busq_recorder *recorder, const char *name, size_t name_bytes, int64_t position, int64_t number);
+/* Behind those calls: the files of the recorder that was killed are gone on with. */
+int busq_recorder_resume(busq_recorder *recorder);
+/* Takes what is there out of the rings. */
+int busq_recorder_drain(busq_recorder *recorder);
+/* Makes rows of what is settled; with `is_all`, of everything. */
+int busq_recorder_settle(busq_recorder *recorder, int is_all);
+/* Takes the rows of a process; NULL where there are none. */
+busq_trace_columns *busq_recorder_take(busq_recorder *recorder, uint32_t process);
+/* Everything up to here was taken, and later: that is written.  A recorder that comes after us goes on behind it. */
+void busq_recorder_mark(busq_recorder *recorder);
+void busq_recorder_saved(busq_recorder *recorder);
+int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, size_t *name_bytesp);
+int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
+/* Tells the peers to stop; what they have written by then can still be drained. */
+void busq_recorder_stop(busq_recorder *recorder);
+/* Ends the recording and removes its rings, if it was stopped; otherwise leaves them to another recorder. */
+void busq_recorder_free(busq_recorder *recorder);
+/* cffi: end */
+
+/* cffi: begin */
+/*
  * Orders: the protocols that a bus or a simulation can use (order/order.h), numbered from 0, the weakest first.
  */
 
@@ -356,6 +430,135 @@ int busq_history_read_destinations(const busq_history *history, uint64_t message
 const char *busq_property_name(busq_property property);
 /* `properties` is a set of bits, 1 << property. */
 int busq_history_judge(const busq_history *history, uint32_t properties, busq_judgement *judgement);
+/* cffi: end */
+
+/* cffi: begin */
+/*
+ * Audits: histories from recorded logs, whose columns are read where they stand, and what such logs tell besides.  The
+ * layout of columns is that of Arrow.
+ */
+typedef struct {
+  const void *values;   /* NULL: there is no such column */
+  const uint8_t *valid; /* a bit per value, 0 for a null; NULL: there are none */
+  size_t offset;        /* where the first value stands, in both */
+} busq_column;
+
+/* Some rows of the log of one process, in program order. */
+typedef struct {
+  size_t n_rows;
+  busq_column kinds;             /* int8_t, no nulls: a busq_event_kind; rows of other kinds are passed over */
+  busq_column messages;          /* int64_t; so are rows without a message */
+  busq_column destinations;      /* int32_t: where the items of a row begin, and behind the last one where they end */
+  busq_column destination_items; /* int32_t, no nulls */
+  busq_column times_ns;          /* int64_t: of a delivery; of a send, when it was called, */
+  busq_column commits_ns;        /* when it was decided */
+  busq_column ends_ns;           /* and when the call returned */
+  busq_column clocks;            /* int32_t, as destinations */
+  busq_column clock_items;       /* int64_t, no nulls */
+} busq_rows;
+
+enum { BUSQ_ROW_KINDS = 16 };
+
+/* Appends the sends and deliveries among the rows, all or none. */
+int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows);
+/* Adds to counts[] how many rows are of each kind; the last one counts all that are higher. */
+void busq_rows_count(const busq_rows *rows, uint64_t *counts);
+
+/*
+ * What the logs can tell about messages that are missing.  A loss is definite where a later message of its sender was
+ * delivered at the same receiver; else that log may only have ended before.  Of a delivery without a send it is said
+ * likewise whether its sender's log must have held the send.
+ */
+typedef struct {
+  uint64_t n_definite;
+  uint64_t n_open;
+  uint64_t message;   /* of the first definite one */
+  uint32_t processes[2]; /* the receiver, and the sender if there is one */
+  uint32_t n_processes;
+  uint32_t unused;
+} busq_absence;
+
+/* `is_incomplete` has a byte for each process: whether events are missing in its log.  Adds to open_losses[] by receiver,
+ * to open_phantoms[] by sender.  A name is taken to be sender << 32 | number. */
+int busq_history_judge_absence(const busq_history *history, const uint8_t *is_incomplete, busq_absence *lost,
+                               uint64_t *open_losses, busq_absence *phantom, uint64_t *open_phantoms);
+
+/*
+ * Times: how long messages took, and whether they came in the order in which the world could see them sent.  One
+ * monotonic clock for all logs.  The history has to be complete; then each row that was appended to it is noted once,
+ * and after that, where latencies are asked for, measured once, both times in the order of appending.
+ */
+typedef struct busq_times busq_times;
+
+/*
+ * The side channel: a message was known to be sent at D, when it was first delivered or when its send returned,
+ * whichever came first.  A delivery is late where, at the same receiver, one before it is of a message whose send was
+ * called after D.
+ */
+typedef struct {
+  uint64_t count;      /* late deliveries, by the times that are known */
+  uint64_t n_messages; /* sent and delivered */
+  uint64_t n_unknown;  /* of these: some time that could matter is not known */
+  uint64_t late;       /* the witness: this message came after the other one at processes[0]; processes[1] sent it */
+  uint64_t other;
+  int64_t known_ns;       /* D of the late one, known at processes[3] */
+  int64_t called_ns;      /* of the other one's send, by processes[2] */
+  uint32_t processes[4];
+  uint32_t was_delivered; /* D is a delivery, not the return of the send */
+  uint32_t unused;
+} busq_side;
+
+/* Quantiles within 1 %; the largest is exact. */
+typedef struct {
+  uint64_t count;
+  int64_t p50_ns;
+  int64_t p90_ns;
+  int64_t p99_ns;
+  int64_t max_ns;
+} busq_quantiles;
+
+typedef enum {
+  BUSQ_LATENCY = 0, /* from the call of the send to the delivery */
+  BUSQ_QUEUEING = 1 /* from the commit to the delivery */
+} busq_duration;
+
+int busq_times_new(const busq_history *history, busq_times **timesp);
+void busq_times_free(busq_times *times);
+int busq_times_note_rows(busq_times *times, uint32_t process, const busq_rows *rows);
+int busq_times_measure_rows(busq_times *times, uint32_t process, const busq_rows *rows);
+int busq_times_judge_side(const busq_times *times, busq_side *side);
+/* How many deliveries of a process come, in its log, before one with an earlier time; *rowp says where the first does. */
+uint64_t busq_times_count_backwards(const busq_times *times, uint32_t process, uint64_t *rowp);
+/* Of the deliveries to one receiver, or of messages with this number of destinations. */
+void busq_times_read_receiver(const busq_times *times, uint32_t what, uint32_t receiver, busq_quantiles *quantiles);
+void busq_times_read_fan_out(const busq_times *times, uint32_t what, uint32_t fan_out, busq_quantiles *quantiles);
+
+/*
+ * Vector clocks in logs.  A row with a clock is an event.  Its clock has to be the maximum of that of the event before
+ * and of the messages delivered since, up to this row; its own component is one more than before.  A message has the
+ * clock of the last event up to its send.  The rows that were appended to a history are noted in the order of
+ * appending, each once, and after that judged in the same order; their columns have to stay where they are until then.
+ */
+typedef struct busq_clocks busq_clocks;
+
+typedef struct {
+  uint64_t n_events;
+  uint64_t count;   /* events whose clock is wrong */
+  uint64_t message; /* the witness, the first one of the lowest process: the last message that it had delivered */
+  uint64_t row;     /* of the process's rows */
+  uint32_t has_message;
+  uint32_t process;
+  uint32_t component; /* which one is wrong, */
+  uint32_t unused;
+  int64_t found; /* what it says, */
+  int64_t right; /* and what follows from the logs */
+} busq_clock_faults;
+
+/* `is_incomplete` has a byte for each process: where events are missing, its own component may rise by more than one. */
+int busq_clocks_new(const busq_history *history, const uint8_t *is_incomplete, busq_clocks **clocksp);
+void busq_clocks_free(busq_clocks *clocks);
+int busq_clocks_note_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows);
+int busq_clocks_judge_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows, busq_clock_faults *faults);
 /* cffi: end */
 
 /* cffi: begin */

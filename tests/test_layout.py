@@ -44,6 +44,7 @@ PYTHON_ROOMS = [
     {"doctor", "compare"},
     {"picture", "show"},
     {"diagram", "figures"},
+    {"grid"},
     {"audit"},
     {"soak", "examples", "spark"},
     {"bench"},

@@ -1,2 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audits: what was ordered how, from the logs alone."""
+"""Audits: judge recorded traces, and say what was found.
+
+>>> import pathlib, tempfile
+>>> import busq
+>>> with tempfile.TemporaryDirectory() as directory:
+...     _ = pathlib.Path(directory, "proc01.output").write_text("b 1\\nb 2\\nd 1 2\\nd 1 1\\n")
+...     found = busq.audit.audit(directory)
+>>> found.ok, found.runs[0].checks["fifo"].text
+(False, 'p1 delivered p1.2 before p1.1, but p1 sent p1.1 before p1.2')
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from busq.audit.promises import claims
+from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Audit, Check, RunAudit
+from busq.trace.finding import Finding
+
+if TYPE_CHECKING:
+    from busq.audit.many import audit
+
+__all__ = [
+    "CHECKS",
+    "INVALID",
+    "UNKNOWN",
+    "VALID",
+    "Audit",
+    "Check",
+    "Finding",
+    "RunAudit",
+    "audit",
+    "claims",
+]
+
+_PLACES = {"audit": "many"}
+
+
+def __getattr__(name: str) -> Any:
+    """Give what needs pyarrow when it is asked for; ImportError says what to install."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'busq.audit' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"busq.audit.{_PLACES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "pyarrow":
+            raise
+        raise ImportError("busq.audit needs pyarrow: pip install 'busq[trace]'", name="pyarrow") from None

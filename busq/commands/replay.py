@@ -23,6 +23,8 @@ from busq.commands.base import (
     split,
 )
 
+from busq.commands.record import RECORD, check_record
+
 if TYPE_CHECKING:
     from busq.replay import Outcome
     from busq.workload import Schedule
@@ -159,6 +161,7 @@ def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Ou
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
 )
+@RECORD
 @JSON
 def replay(
     file: str,
@@ -173,6 +176,7 @@ def replay(
     shuffle: tuple[int, float] | None,
     pace: float | None,
     plot: str | None,
+    record: str | None,
     as_json: bool,
 ) -> int:
     """Send the messages of FILE between real processes, and judge what happened.
@@ -191,8 +195,12 @@ def replay(
         raise click.UsageError("--repeats wants --orders")
     if names is not None and (order is not None or plot is not None):
         raise click.UsageError(f"--orders and {'--plot' if order is None else '--order'} exclude each other")
+    check_record(record, "busq replay --record")
+    if record is not None and (repeats or 1) > 1:
+        raise click.UsageError("--record wants one run of each order, not --repeats")
     schedule = _read(file, size)
     options: dict[str, Any] = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace}
+    options["record"] = record
     if shuffle is not None:
         options["shuffle"], options["shuffle_ms"] = shuffle
     if names is not None:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Estimate", "estimate", "ratios", "slope"]
+__all__ = ["Estimate", "estimate", "ratios", "slope", "t95"]
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
 _T95 = (
@@ -59,10 +59,15 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = statistics.fmean(values)
     if len(values) == 1:
         return Estimate(mean, None)
-    return Estimate(mean, _t95(len(values) - 1) * statistics.stdev(values, mean) / math.sqrt(len(values)))
+    return Estimate(mean, t95(len(values) - 1) * statistics.stdev(values, mean) / math.sqrt(len(values)))
 
 
-def _t95(freedom: int) -> float:
+def t95(freedom: int) -> float:
+    """Return the two-sided 95 % quantile of Student's t, for one degree of freedom or more.
+
+    >>> t95(1), round(t95(100), 3)
+    (12.706, 1.984)
+    """
     if freedom <= len(_T95):
         return _T95[freedom - 1]
     return _Z95 + (_Z95**3 + _Z95) / (4 * freedom)

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from busq import orders
 from busq.sim import Config, Result, run
 
-__all__ = ["PoolError", "cores", "memory_bytes", "run_all"]
+__all__ = ["PoolError", "begin_worker", "cores", "memory_bytes", "run_all"]
 
 MEMORY_MAX_BYTES = 3 << 30  # of all simulations that run or are about to
 BYTES_PER_MESSAGE = 200
@@ -81,7 +81,7 @@ def run_all(
 def _run_pool(configs: Sequence[Config], order: Sequence[int], jobs: int, tell: Callable[[int, Result], None]) -> None:
     context = multiprocessing.get_context("spawn")
     watched, lifeline = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(watched,))
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker, initargs=(watched,))
     try:
         waiting = list(order)
         running: dict[Future[Result], int] = {}
@@ -129,8 +129,8 @@ def memory_bytes(config: Config) -> float:
     return 4 * words + (BYTES_PER_MESSAGE + 4 * (words > n) * n) * n * config.messages_per_process
 
 
-def _begin(lifeline: Connection) -> None:
-    """What a worker does first."""
+def begin_worker(lifeline: Connection) -> None:
+    """Do what a worker does first: leave Ctrl-C to the caller, and end with it, as `lifeline` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

@@ -1,2 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: what was sent and delivered, recorded from a bus or read from somebody's logs."""
+"""Traces: what was sent and delivered, recorded from a bus or read from somebody's logs.
+
+>>> import tempfile
+>>> from busq.trace import Kind, Writer, message_of, read
+>>> with tempfile.TemporaryDirectory() as directory:
+...     with Writer(directory, run="doc", names=["ann", "bob"]) as writer:
+...         sent = {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[1]]}
+...         _ = writer.write(0, sent)
+...         _ = writer.write(1, {"kind": [Kind.DELIVER], "message": [message_of(0, 1)]})
+...     run = read(directory)
+>>> run.processes, [log.num_rows for log in run.logs]
+(('ann', 'bob'), [1, 1])
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from busq.trace.errors import TraceError
+from busq.trace.finding import Finding
+
+if TYPE_CHECKING:
+    from busq.trace.locate import FORMATS, Found, find
+    from busq.trace.reader import read
+    from busq.trace.record import Recorder, Recording, record
+    from busq.trace.run import Run, Source
+    from busq.trace.schema import SCHEMA, Kind, message_of, number_of, sender_of
+    from busq.trace.writer import Writer, write
+
+__all__ = [
+    "FORMATS",
+    "SCHEMA",
+    "Finding",
+    "Found",
+    "Kind",
+    "Recorder",
+    "Recording",
+    "Run",
+    "Source",
+    "TraceError",
+    "Writer",
+    "find",
+    "message_of",
+    "number_of",
+    "read",
+    "record",
+    "sender_of",
+    "write",
+]
+
+_PLACES = {
+    "FORMATS": "locate",
+    "Found": "locate",
+    "find": "locate",
+    "read": "reader",
+    "Recorder": "record",
+    "Recording": "record",
+    "record": "record",
+    "Run": "run",
+    "Source": "run",
+    "SCHEMA": "schema",
+    "Kind": "schema",
+    "message_of": "schema",
+    "number_of": "schema",
+    "sender_of": "schema",
+    "Writer": "writer",
+    "write": "writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Give what needs pyarrow when it is asked for; ImportError says what to install."""
+    if name not in _PLACES:
+        raise AttributeError(f"module 'busq.trace' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"busq.trace.{_PLACES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "pyarrow":
+            raise
+        raise ImportError("busq.trace needs pyarrow: pip install 'busq[trace]'", name="pyarrow") from None
+
+
+class _Package(ModuleType):
+    """This package: where a module is called as what it gives, `busq.trace.record`, the name means the latter."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        is_module = isinstance(value, ModuleType) and _PLACES.get(name) == name
+        super().__setattr__(name, getattr(value, name) if is_module else value)
+
+
+sys.modules[__name__].__class__ = _Package

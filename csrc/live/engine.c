@@ -26,6 +26,43 @@ static void journal_add(busq_live *live, uint32_t kind, busq_live_entry *entry, 
       .message = entry->name, .multicast = busq_entry_header(entry)->multicast, .kind = kind, .process = process};
 }
 
+/* For the recording: a message of ours, as its application sent it.  What a rendezvous promises it promises of what the order
+ * does, so there that is what is recorded. */
+static uint64_t record_send(busq_live *live, busq_live_entry *entry)
+{
+  enum { FEW = 16 };
+  busq_trace_destination few[FEW] = {0}, *to = few;
+  const uint32_t n = entry->n_destinations;
+  if (n > FEW)
+    to = malloc(n * sizeof *to);
+  for (uint32_t i = 0; to && i < n; i++) {
+    const uint16_t slot = busq_entry_destinations(entry)[i];
+    to[i] = (busq_trace_destination){slot, (uint16_t)live->members[slot].incarnation};
+  }
+  const uint64_t number = busq_message_number(entry->name);
+  const uint64_t position =
+      to ? busq_tracer_app_send(live->port, number, to, n, entry->begun_ns, live->blocked_ns) : UINT64_MAX;
+  live->blocked_ns = 0;
+  if (to != few)
+    free(to);
+  return position;
+}
+
+static void record_delivery(busq_live *live, const busq_live_entry *entry)
+{
+  const busq_tracer_taken taken = {
+      .message = busq_message_number(entry->name),
+      .slot = (uint16_t)busq_message_origin(entry->name),
+      .kind = BUSQ_TRACE_DELIVER,
+  };
+  busq_tracer_take(live->port, &taken);
+}
+
+static bool is_rendezvous(const busq_live *live)
+{
+  return (live->order->traits & BUSQ_ORDER_RENDEZVOUS) != 0;
+}
+
 static void gauge(busq_live *live)
 {
   busq_order_gauge seen;
@@ -88,6 +125,10 @@ static void do_deliver(busq_live *live, busq_live_entry *entry)
   if (live->has_journal)
     journal_add(live, BUSQ_LIVE_DELIVERED, entry, busq_message_origin(entry->name));
   live->facts.delivered++;
+  if (busq_bus_is_recorded(live->bus) && is_rendezvous(live)) {
+    record_delivery(live, entry);
+    busq_tracer_flush(live->port);
+  }
   busq_link_settle(live, busq_message_origin(entry->name), entry->payload_bytes);
   if (live->is_lingering) {
     busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
@@ -123,6 +164,8 @@ static void do_sent(busq_live *live, busq_live_entry *entry, const uint32_t *clo
                                                ? live->n * sizeof(uint32_t)
                                                : (live->n + (size_t)live->n * live->n) * sizeof(uint32_t));
   live->facts.messages_sent++;
+  if (busq_bus_is_recorded(live->bus) && entry->begun_ns && is_rendezvous(live))
+    busq_tracer_app_sent(live->port, record_send(live, entry), false);
   for (uint32_t i = 0; live->has_journal && i < entry->n_destinations; i++)
     journal_add(live, BUSQ_LIVE_SENT, entry, busq_entry_destinations(entry)[i]);
 }
@@ -443,6 +486,9 @@ static int submit(busq_live *live, const uint32_t *destinations, uint32_t n_dest
   busq_table_add(&live->messages, entry);
   live->n_undone++;
   busq_link_owe(live, destinations, n_destinations, size_bytes);
+  entry->begun_ns = live->begun_ns;
+  const bool is_recorded = BUSQ_UNLIKELY(entry->begun_ns) && !is_rendezvous(live);
+  const uint64_t position = is_recorded ? record_send(live, entry) : UINT64_MAX;
   if (live->early_first || !step_submit(live, entry)) {
     entry->next = NULL;
     if (live->early_first)
@@ -451,6 +497,7 @@ static int submit(busq_live *live, const uint32_t *destinations, uint32_t n_dest
       live->early_first = entry;
     live->early_last = entry;
   }
+  busq_tracer_app_sent(live->port, position, true);
   return BUSQ_OK;
 }
 
@@ -490,6 +537,8 @@ busq_live_entry *busq_engine_take(busq_live *live)
   live->inbox_first = entry->next;
   busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
   live->facts.taken++;
+  if (busq_bus_is_recorded(live->bus) && !is_rendezvous(live))
+    record_delivery(live, entry);
   return entry;
 }
 

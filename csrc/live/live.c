@@ -169,8 +169,10 @@ int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const bus
   if (result)
     return result;
   result = busq_peer_join(bus, name, name_bytes, &live->port);
-  if (!result)
+  if (!result) {
+    live->port->tracer.is_silent = true;
     result = live_find_self(live, name, name_bytes);
+  }
   if (!result)
     result = live_init_state(live);
   if (!result) {
@@ -339,9 +341,15 @@ static int wait_for_room(busq_live *live, const uint32_t *destinations, uint32_t
 static int send_locked(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data,
                        size_t size_bytes, int64_t timeout_ns, busq_live_ticket *ticket)
 {
+  const uint64_t begun_ns = busq_bus_is_recorded(live->bus) ? busq_time_now_ns() : 0;
+  uint64_t blocked_ns = 0;
   int result = check_send(live, destinations, n_destinations);
-  if (!result && !busq_engine_has_room(live, destinations, n_destinations))
+  if (!result && !busq_engine_has_room(live, destinations, n_destinations)) {
+    blocked_ns = begun_ns;
     result = wait_for_room(live, destinations, n_destinations, timeout_ns);
+  }
+  live->begun_ns = begun_ns;
+  live->blocked_ns = blocked_ns;
   return result ? result : busq_engine_submit(live, destinations, n_destinations, data, size_bytes, ticket);
 }
 
@@ -422,8 +430,20 @@ static int take(busq_live *live, busq_live_message *messages, uint32_t limit, ui
   busq_live_entry *entry;
   while (*countp < limit && (entry = busq_engine_take(live)) != NULL)
     fill_message(entry, &messages[(*countp)++]);
+  if (BUSQ_UNLIKELY(live->port->tracer.n_taken))
+    busq_tracer_flush(live->port);
   busq_engine_settle_event(live);
   return *countp ? BUSQ_OK : BUSQ_EMPTY;
+}
+
+/* A wait that goes on with the next call is one wait; short ones are not worth an event. */
+static void record_wait(busq_live *live)
+{
+  enum { SHORT_NS = 50000 };
+  const uint64_t since_ns = live->waits_since_ns;
+  live->waits_since_ns = 0;
+  if (since_ns && busq_bus_is_recorded(live->bus) && busq_time_now_ns() - since_ns > SHORT_NS)
+    busq_tracer_app_waited(live->port, since_ns);
 }
 
 static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t limit, uint32_t *countp,
@@ -434,6 +454,8 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
     (void)busq_engine_turn(live);
     if (live->is_closed)
       return BUSQ_CLOSED;
+    if (BUSQ_UNLIKELY(live->waits_since_ns) && live->inbox_first)
+      record_wait(live);
     int result = take(live, messages, limit, countp);
     if (result == BUSQ_OK)
       return result;
@@ -446,8 +468,12 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
       return result;
     }
     const int64_t left_ns = left_of(timeout_ns, began_ns);
-    if (left_ns == 0)
+    if (left_ns == 0) {
+      record_wait(live);
       return BUSQ_EMPTY;
+    }
+    if (busq_bus_is_recorded(live->bus) && !live->waits_since_ns)
+      live->waits_since_ns = busq_time_now_ns();
     result = busq_progress_wait(live, &live->came, left_ns);
     if (result && !live->inbox_first)
       return live->is_closed ? BUSQ_CLOSED : result;

@@ -22,6 +22,7 @@
  * the bus was shut down.
  */
 #include "live/message.h"
+#include "shm/handle.h"
 #include <pthread.h>
 
 /* ---- the group ---- */
@@ -171,6 +172,11 @@ struct busq_live {
   uint64_t n_journal;
   uint64_t journal_room;
   bool has_journal;
+
+  /* While somebody records: of the send at hand, when it was called, and when it began to wait for room. */
+  uint64_t begun_ns;
+  uint64_t blocked_ns;
+  uint64_t waits_since_ns; /* of who receives; 0: nobody waits */
 };
 
 #endif /* BUSQ_LIVE_LIVE_H */

@@ -17,6 +17,7 @@
 #include "queue/ring.h"
 #include "shm/arena.h"
 #include "shm/layout.h"
+#include "shm/tracer.h"
 
 typedef struct {
   uint32_t held;
@@ -131,6 +132,8 @@ struct busq_peer {
   uint32_t spin_ns;
   uint32_t yield_ns;
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
+
+  busq_tracer tracer;
 };
 
 extern uint32_t busq_fork_generation;
@@ -174,6 +177,12 @@ static inline void busq_latch_release(busq_latch *latch)
 {
   /* SYNC POINT latch */
   __atomic_store_n(&latch->held, 0, __ATOMIC_RELEASE);
+}
+
+/* Does somebody record what happens on this bus? */
+static inline bool busq_bus_is_recorded(const busq_bus *bus)
+{
+  return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));
 }
 
 static inline int busq_peer_check(const busq_peer *peer)

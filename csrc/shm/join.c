@@ -334,6 +334,8 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
     busq_peer_free(peer);
     return result;
   }
+  if (busq_bus_is_recorded(bus))
+    busq_tracer_join(peer);
   *peerp = peer;
   return BUSQ_OK;
 }
@@ -358,6 +360,8 @@ void busq_join_finish_close(busq_peer *peer)
 
 static void peer_leave(busq_peer *peer)
 {
+  if (busq_bus_is_recorded(peer->bus))
+    busq_tracer_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
   if (!peer->is_durable)
@@ -400,6 +404,7 @@ void busq_peer_free(busq_peer *peer)
     return;
   if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
     (void)busq_peer_close(peer);
+  busq_tracer_deinit(peer);
   busq_arena_deinit(&peer->arena);
   busq_heap_deinit(&peer->heap);
   free(peer->known);

@@ -56,6 +56,7 @@ typedef struct {
   /* Read by everybody at every call, written almost never. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
   uint32_t memory_wanted; /* counts the times that a sender found no memory: who has some to spare gives it back */
+  uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
 } busq_header;
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
@@ -170,6 +171,11 @@ enum {
 static inline uint64_t busq_record_tag(uint64_t sequence, uint32_t attempt)
 {
   return sequence << 10 | (uint64_t)(attempt & BUSQ_ATTEMPT_MAX) << 2;
+}
+
+static inline uint64_t busq_tag_sequence(uint64_t tag)
+{
+  return tag >> 10;
 }
 
 static inline uint32_t busq_tag_attempt(uint64_t tag)

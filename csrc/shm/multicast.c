@@ -285,6 +285,8 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
         position_take(peer, slot, &ring, multicast->proposal, stamp, ring.slot_count, &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
+    if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+      busq_tracer_stage(peer, busq_tag_sequence(multicast->tag), slot, claim.timestamp);
     if (is_late) {
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
@@ -350,6 +352,8 @@ static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast 
   /* Seal: from here on the timestamp is fixed, and anybody may finish the rest. */
   if (!record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
     return 0;
+  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+    busq_tracer_seal(peer, busq_tag_sequence(tag), timestamp);
 #ifdef BUSQ_MUTANT_COMMIT_BEFORE_SYNC
   (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
   multicast_sync(peer->bus, record, timestamp);
@@ -437,15 +441,21 @@ static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_
 static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
+  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+    busq_tracer_send_begin(peer, peer->sequence, n_targets);
 #ifdef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
 #endif
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
+    if (peer->tracer.begun_ns)
+      busq_tracer_send_end(peer, 0, result);
     busq_arena_cancel(&peer->arena, bytes, record);
     return result;
   }
+  if (BUSQ_UNLIKELY(peer->tracer.begun_ns) && n_targets > 1)
+    busq_tracer_send_commit(peer);
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
@@ -455,6 +465,8 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
 #endif
+  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+    busq_tracer_send_end(peer, peer->lamport, result);
   return result;
 }
 
@@ -475,6 +487,12 @@ static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
   if (result == BUSQ_FULL)
     (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
   return result;
+}
+
+void busq_multicast_timed_out(busq_peer *peer)
+{
+  (void)sequence_next(peer);
+  busq_tracer_send_timed_out(peer, peer->sequence);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)

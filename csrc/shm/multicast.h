@@ -47,6 +47,8 @@
 
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes);
+/* For the recording: a send that found no room before its time was over uses up a number. */
+void busq_multicast_timed_out(busq_peer *peer);
 /* Gives memory back that somebody else asks for; wants the send latch. */
 void busq_multicast_share_memory_slow(busq_peer *peer);
 static inline bool busq_multicast_is_memory_wanted(const busq_peer *peer)

@@ -266,6 +266,19 @@ int busq_receive_peek(busq_peer *peer)
 
 /* ---- taking ---- */
 
+__attribute__((noinline)) static void take_record(busq_peer *peer, const busq_found *found)
+{
+  const busq_tracer_taken taken = {
+      .message = busq_tag_sequence(found->key.sequence),
+      .stamp = found->key.timestamp,
+      .incarnation = found->sender_incarnation,
+      .slot = (uint16_t)found->key.sender,
+      .kind = found->is_redelivered ? BUSQ_TRACE_REDELIVER : BUSQ_TRACE_DELIVER,
+  };
+  if (!peer->tracer.is_silent)
+    busq_tracer_take(peer, &taken);
+}
+
 void busq_receive_take(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->found;
@@ -276,6 +289,8 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
+  if (busq_bus_is_recorded(peer->bus))
+    take_record(peer, found);
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
 #ifdef BUSQ_MUTANT_BIT_BEFORE_READ

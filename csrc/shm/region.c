@@ -6,6 +6,7 @@
 #include "order/order.h"
 #include "shm/handle.h"
 #include "shm/life.h"
+#include "shm/rings.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -365,13 +366,14 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
 
 /* ---- removing ---- */
 
-/* Peers that were killed on this bus have left their FIFOs behind, and nobody will come to bury them later. */
+/* Peers that were killed on this bus have left their FIFOs behind, and a recorder its rings; nobody will come to bury them later. */
 static void region_tidy(const char *directory, const char *name)
 {
   busq_bus *bus;
   if (busq_bus_open(directory, name, &bus) != BUSQ_OK)
     return;
   (void)busq_life_reclaim(bus);
+  busq_rings_unlink(bus);
   busq_bus_free(bus);
 }
 

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow columns as the C core reads them: where they stand, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from busq._native import ffi, lib
+from busq.trace.schema import SCHEMA, Kind
+
+__all__ = ["COLUMNS", "Rows", "count_kinds", "rows_of", "settle"]
+
+# What an audit reads of a trace.
+COLUMNS = ("kind", "message", "destinations", "time_ns", "commit_ns", "end_ns", "clock", "label")
+
+_NUMBERS = {
+    "kind": "kinds",
+    "message": "messages",
+    "time_ns": "times_ns",
+    "commit_ns": "commits_ns",
+    "end_ns": "ends_ns",
+}
+_LISTS = {"destinations": ("destinations", "destination_items"), "clock": ("clocks", "clock_items")}
+
+
+_TYPES = {name: SCHEMA.field(name).type for name in (*_NUMBERS, *_LISTS)}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of the log of one process; `pointer` is good as long as this is."""
+
+    pointer: Any
+    _arrays: Sequence[pa.Array]
+
+    def has(self, column: str) -> bool:
+        """Whether there is anything in a column, as busq_rows calls it."""
+        return bool(getattr(self.pointer, column).values)
+
+
+def rows_of(log: pa.Table) -> list[Rows]:
+    """Return a log as rows for the C core, in pieces that stand together in memory."""
+    names = [name for name in log.column_names if name in _TYPES]
+    columns = [log.column(name) for name in names]
+    for index, name in enumerate(names):
+        if columns[index].type != _TYPES[name]:
+            columns[index] = pc.cast(columns[index], _TYPES[name])
+    if all(column.num_chunks == 1 for column in columns):
+        pieces = [[column.chunk(0) for column in columns]]
+    else:
+        pieces = [batch.columns for batch in pa.table(columns, names).to_batches()]
+    return [Rows(_rows(names, arrays), arrays) for arrays in pieces if arrays and len(arrays[0])]
+
+
+def _rows(names: Sequence[str], arrays: Sequence[pa.Array]) -> Any:
+    rows = ffi.new("busq_rows *")
+    rows.n_rows = len(arrays[0])
+    for name, array in zip(names, arrays, strict=True):
+        if array.null_count == len(array):  # then it is as if there were no such column
+            continue
+        if name in _NUMBERS:
+            _point(getattr(rows, _NUMBERS[name]), array)
+        else:
+            starts, items = _LISTS[name]
+            _point(getattr(rows, starts), array)
+            _point(getattr(rows, items), array.values)
+    return rows
+
+
+def _point(column: Any, array: pa.Array) -> None:
+    valid, values = array.buffers()[:2]
+    column.values = ffi.cast("void *", values.address if values else 0)
+    column.valid = ffi.cast("uint8_t *", valid.address if array.null_count else 0)
+    column.offset = array.offset
+
+
+def count_kinds(rows: Sequence[Rows]) -> list[int]:
+    """Return how many rows there are of each kind, by its number."""
+    counts = ffi.new("uint64_t[]", lib.BUSQ_ROW_KINDS)
+    for part in rows:
+        lib.busq_rows_count(part.pointer, counts)
+    return list(counts)
+
+
+def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
+    """Return a log in which failed sends and marked repetitions are no events, and how many repetitions there were.
+
+    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
+    got it first died before it could say so.
+    """
+    if not counts[Kind.REDELIVER] and not counts[Kind.ABORT]:
+        return log, 0
+    kinds = log["kind"].to_pylist()
+    aborted = set(_messages(log, Kind.ABORT)) if counts[Kind.ABORT] else set()
+    watched = set(_messages(log, Kind.REDELIVER)) if counts[Kind.REDELIVER] else set()
+    chosen = pc.is_in(log["message"], value_set=pa.array(sorted(aborted | watched), pa.int64()))
+    delivered: set[int] = set()
+    repetitions = 0
+    for row in pc.indices_nonzero(chosen).to_pylist():
+        kind, message = kinds[row], log["message"][row].as_py()
+        if kind == Kind.SEND and message in aborted:
+            kinds[row] = Kind.LOCAL
+        elif kind == Kind.DELIVER:
+            delivered.add(message)
+        elif kind == Kind.REDELIVER:
+            kinds[row] = Kind.LOCAL if message in delivered else Kind.DELIVER
+            repetitions += message in delivered
+            delivered.add(message)
+    changed = pa.array([int(kind) for kind in kinds], pa.int8())
+    return log.set_column(log.column_names.index("kind"), "kind", changed), repetitions
+
+
+def _messages(log: pa.Table, kind: Kind) -> Iterator[int]:
+    chosen = log["message"].filter(pc.equal(log["kind"], int(kind)))
+    return (message for message in chosen.to_pylist() if message is not None)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit of one run in memory, by the observers of the C core: no Spark, no Java.
+
+The columns of a trace are read where they stand; no event passes through Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from busq._core import check as check_result
+from busq._native import lib
+from busq.audit import clocks, missing, pace
+from busq.audit.columns import Rows, count_kinds, rows_of, settle
+from busq.audit.promises import claims, known
+from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
+from busq.audit.words import Words, amount
+from busq.spec import PROPERTIES, REMARKS, History, Verdict
+from busq.trace.finding import Finding
+from busq.trace.run import Run
+
+__all__ = ["audit"]
+
+
+def audit(
+    run: Run,
+    *,
+    order: str | None = None,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    checks: Iterable[str] = CHECKS,
+) -> RunAudit:
+    """Judge one run: a verdict for each check, with the smallest witness in words, findings and figures.
+
+    Parameters: `order`, whose claims are held against the run (what the trace says, if None; nobody's, if ""); `ask`
+    and `allow`, names of checks that are claimed or not, whatever the order says; `checks`, which are judged.
+    Errors: ValueError for an unknown order or check, or a log that names processes that are not there; NoSpace.
+    Cost: 0.1 to 0.3 us per event; besides the tables 150 bytes per message and 40 per event.
+
+    >>> import pyarrow as pa
+    >>> from busq.trace import Run, Source, message_of
+    >>> m = message_of(0, 1)
+    >>> sent = pa.table({"kind": [1], "message": [m], "destinations": [[1]]})
+    >>> got = pa.table({"kind": [0, 0], "message": [m, m], "destinations": [[], []]})
+    >>> found = audit(Run(Source("doc", "busq", (), 0), ("ann", "bob"), (sent, got)))
+    >>> found.ok, found.checks["duplicated"].text
+    (False, 'bob delivered ann.1 more than once')
+    """
+    judged = known(checks)
+    order = run.order if order is None else order
+    case = _Case(run)
+    claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks)
+    found = {check.name: replace(check, claimed=check.name in claimed) for check in case.judge(judged)}
+    return RunAudit(
+        run=run.source.name,
+        source=run.source.paths[0] if run.source.paths else "",
+        format=run.source.format,
+        processes=run.processes,
+        messages=case.messages,
+        deliveries=case.deliveries,
+        events=sum(log.num_rows for log in run.logs),
+        checks={name: found[name] for name in CHECKS if name in found},
+        findings=[*run.findings, *case.findings],
+        figures=case.figures,
+        order=order,
+    )
+
+
+class _Case:
+    """A run before its judge."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.words = Words(run)
+        self.history = History(self.words.tokens)
+        self.counts: list[list[int]] = []  # of the rows of each process, by kind
+        self.rows: list[list[Rows]] = []
+        self.repetitions = 0
+        self.findings: list[Finding] = []
+        self.messages = self.deliveries = 0
+        for process, log in enumerate(run.logs):
+            self._read(process, log)
+        self.holes = missing.incomplete(run, self.counts)
+        self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
+            clocks.clock_faults(run)
+        )
+        self.figures: dict[str, Sequence[Any]] = {}
+
+    def _read(self, process: int, log: Any) -> None:
+        parts = rows_of(log)
+        kinds = count_kinds(parts)
+        settled, repetitions = settle(log, kinds)
+        if settled is not log:
+            parts = rows_of(settled)
+        for part in parts:
+            check_result(lib.busq_history_append_rows(self.history._history, process, part.pointer))
+        self.counts.append(kinds)
+        self.rows.append(parts)
+        self.repetitions += repetitions
+
+    def judge(self, judged: frozenset[str]) -> Iterator[Check]:
+        """Judge what is asked for; notes findings and figures on the way."""
+        names = tuple(name for name in PROPERTIES if name in judged) + REMARKS
+        judgement = self.history._judge(names)
+        self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
+        verdicts = {name: self.history._verdict(name, judgement.verdicts[_NUMBERS[name]]) for name in names}
+        checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
+        if any(checks[name].count for name in ("lost", "phantom") if name in checks):
+            absent = checks.get("lost"), checks.get("phantom")
+            told = missing.tell_absent(*absent, self.run, self.history, self.holes, self.words)
+            checks |= {check.name: check for check in told}
+        for check in checks.values():
+            yield missing.tell_order(check, self.run, self.holes)
+        self._remark(verdicts)
+        times = pace.Pace(self.history, self.rows)
+        self.findings += times.findings(self.words)
+        if "side" in judged:
+            yield missing.tell_order(times.side(self.words), self.run, self.holes)
+        if "clock" in judged:
+            check = clocks.judge(self.history, self.rows, self.holes, self.words)
+            yield missing.tell_order(check, self.run, self.holes)
+        self.figures = dict(times.figures(self.run.processes))
+        if waits := pace.blocked(self.run, self.counts):
+            self.figures["blocked_ms"] = waits
+
+    def _check(self, name: str, verdict: Verdict) -> Check:
+        text = self.words.tell(verdict.text)
+        if verdict.witness is None:
+            return Check(name, VALID, text=text)
+        witness = verdict.witness
+        return Check(
+            name,
+            INVALID,
+            verdict.count,
+            text=text,
+            messages=witness.messages,
+            processes=tuple(map(self.words.process, witness.processes)),
+            steps=tuple((message, self.words.process(token)) for message, token in witness.steps),
+            kinds=witness.kinds,
+        )
+
+    def _remark(self, verdicts: dict[str, Verdict]) -> None:
+        for name in REMARKS:
+            verdict = verdicts[name]
+            if verdict.witness is not None:
+                process = self.words.process(verdict.witness.processes[0])
+                self.findings.append(Finding(name, self.words.tell(verdict.text), verdict.count, process=process))
+        if self.repetitions:
+            text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
+            self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))
+
+
+_NUMBERS = {name: getattr(lib, f"BUSQ_PROPERTY_{name.upper()}") for name in PROPERTIES + REMARKS}

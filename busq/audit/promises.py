@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is claimed of a run: by the order that it was made under, by whoever asks, less what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from busq.audit.result import CHECKS
+from busq.orders import parse
+
+__all__ = ["claims", "known"]
+
+# What is expected of a log about which nobody says anything.
+_PLAIN = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
+# Orders that keep the order of sends also where news of them travels outside.
+_SIDE_CHANNELS = frozenset({"bus1"})
+
+
+def claims(
+    order: str = "", *, allow: Iterable[str] = (), ask: Iterable[str] = (), has_clocks: bool = False
+) -> frozenset[str]:
+    """Return the names of the checks whose faults make an audit fail.
+
+    Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nobody promised anything: then completeness, FIFO
+    and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too.
+    Errors: ValueError for an unknown order or check.
+
+    >>> sorted(claims("", allow=["lost"], ask=["total"]))
+    ['causal', 'duplicated', 'fifo', 'phantom', 'total']
+    >>> "side" in claims("bus1"), "side" in claims("fifo")
+    (True, False)
+    """
+    if order:
+        promised = parse(order)[0]
+        found = promised.claims | ({"side"} if promised.name in _SIDE_CHANNELS else frozenset())
+    else:
+        found = _PLAIN
+    if has_clocks:
+        found |= {"clock"}
+    return (found | known(ask)) - known(allow)
+
+
+def known(names: Iterable[str]) -> frozenset[str]:
+    """Return names of checks as a set; ValueError names one that is none, and all that are.
+
+    >>> sorted(known(["total", "fifo"]))
+    ['fifo', 'total']
+    """
+    found = frozenset([names] if isinstance(names, str) else names)
+    unknown = sorted(found.difference(CHECKS))
+    if unknown:
+        raise ValueError(f"unknown check {unknown[0]!r}: known are {', '.join(CHECKS)}")
+    return found

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A page for an audit: one file that needs no network, to read, print, keep and hand on.
+
+It holds the verdicts with their witnesses, what is wrong with the logs, figures, and a space-time diagram of every
+witness to walk through.  The same audit gives the same page, byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from busq.audit.report_html import CHART_ROWS_MAX, chart, element, number, page, table, write_whole
+from busq.audit.report_scene import SCENE_MAX, Scene, around_all, count_events, whole
+from busq.audit.report_words import COUNTED, clean, figure_title
+from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit
+from busq.audit.words import amount
+from busq.trace.run import Run
+from busq.trace.schema import sender_of
+
+__all__ = ["SECTIONS_MAX", "render", "write"]
+
+SECTIONS_MAX = 40  # runs with a section of their own
+ROWS_MAX = 2_000  # runs in the table
+FINDINGS_MAX = 200
+WHOLE_ONLY_MAX = 60  # events: a run that small needs no cuts
+
+Runs = Mapping[str, Run] | Callable[[str], Run | None] | None
+
+_MARKS = {VALID: "✓ valid", INVALID: "✕ invalid", UNKNOWN: "? unknown"}
+
+
+def write(audit: Audit, path: str | os.PathLike[str], *, runs: Runs = None, title: str = "") -> None:
+    """Write the page of an audit to `path`, at once.
+
+    Parameters: `runs`, the runs by name, or what reads one: without it there are no diagrams; `title`, what was
+    audited (the source, if there is but one).
+    Errors: OSError; what `runs` raises.  Cost: about 1 us per event of the runs that have a section (those with broken
+    claims first, at most 40).
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = os.path.join(directory, "report.html")
+    ...     write(Audit([], "c", 0.1), path)
+    ...     open(path, encoding="utf-8").read(15)
+    '<!DOCTYPE html>'
+    """
+    write_whole(path, render(audit, runs=runs, title=title))
+
+
+def render(audit: Audit, *, runs: Runs = None, title: str = "") -> str:
+    """Return the page of an audit; as write."""
+    name = title or (audit.runs[0].source if len(audit.runs) == 1 else f"{len(audit.runs):,} runs")
+    by_rank = sorted(range(len(audit.runs)), key=lambda place: _rank(audit.runs[place]))
+    detailed = [audit.runs[place] for place in by_rank[:SECTIONS_MAX]]
+    listed = [audit.runs[place] for place in by_rank[:ROWS_MAX]]
+    scenes = [_scenes(found, runs) for found in detailed]
+    body = [_header(audit, name)]
+    parts: list[Element] = []
+    if len(audit.runs) > 1:
+        parts += _table_of_runs(audit, listed, len(detailed))
+    if audit.findings:
+        parts += [element("h2", "What belongs to no run"), *_findings(audit.findings)]
+    for place, (found, (made, note)) in enumerate(zip(detailed, scenes, strict=True)):
+        parts.append(_section(place, found, made, note, is_alone=len(audit.runs) == 1))
+    body += [element("main", *parts), _footer()]
+    data = {
+        "runs": [
+            {
+                "processes": [clean(process) for process in found.processes],
+                "scenes": [_encode(scene, found) for scene in made],
+                "first": _first(made, found),
+            }
+            for found, (made, _) in zip(detailed, scenes, strict=True)
+        ]
+    }
+    return page(f"busq audit: {name}", body, data)
+
+
+def _rank(found: RunAudit) -> int:
+    """Runs with broken claims come first, then those with doubts."""
+    if not found.ok or not found.checks:
+        return 0
+    return 1 if any(check.verdict == UNKNOWN and check.claimed for check in found.checks.values()) else 2
+
+
+# ---- the head ----
+
+
+def _header(audit: Audit, name: str) -> Element:
+    engines = {"c": "C, in memory", "spark": "Spark"}
+    sums = [
+        amount(len(audit.runs), "run")
+        if len(audit.runs) != 1
+        else amount(len(audit.runs[0].processes), "process", "processes"),
+        amount(sum(run.messages for run in audit.runs), "message"),
+        amount(sum(run.deliveries for run in audit.runs), "delivery", "deliveries"),
+        amount(sum(run.events for run in audit.runs), "event"),
+        f"engine: {engines.get(audit.engine, audit.engine)}",
+    ]
+    if len(audit.runs) == 1:
+        run = audit.runs[0]
+        sums += [f"format: {run.format}", f"claims of the order {run.order}" if run.order else "no order is named"]
+    verdict, text = _conclusion(audit)
+    return element(
+        "header",
+        element("p", "busq audit", class_="kicker"),
+        element("h1", name),
+        element("p", element("span", _MARKS[verdict].split()[0], class_=f"pill {verdict}"), f" {text}", class_="lead"),
+        element("p", *(element("span", one) for one in sums), class_="facts"),
+    )
+
+
+def _conclusion(audit: Audit) -> tuple[str, str]:
+    if not audit.runs:
+        return UNKNOWN, "There was no run to audit."
+    broken, doubtful = (_claimed(audit, verdict) for verdict in (INVALID, UNKNOWN))
+    unread = sum(not run.checks for run in audit.runs)
+    sentences = []
+    if broken:
+        bad = sum(
+            any(check.claimed and check.verdict == INVALID for check in run.checks.values()) for run in audit.runs
+        )
+        where = f" in {bad:,} of {len(audit.runs):,} runs" if len(audit.runs) > 1 else ""
+        sentences.append(f"What is claimed does not hold{where}: {', '.join(broken)}.")
+    if doubtful:
+        sentences.append(f"The logs cannot tell{' all' if broken else ''}: {', '.join(doubtful)}.")
+    if unread:
+        sentences.append(f"{amount(unread, 'run')} could not be read.")
+    if not sentences:
+        return VALID, "Everything that is claimed holds."
+    return INVALID if broken else UNKNOWN, " ".join(sentences)
+
+
+def _claimed(audit: Audit, verdict: str) -> list[str]:
+    """The claimed checks with this verdict somewhere."""
+    checks = [check for run in audit.runs for check in run.checks.values()]
+    found = {check.name for check in checks if check.claimed and check.verdict == verdict}
+    return [name for name in COUNTED if name in found]
+
+
+def _footer() -> Element:
+    return element(
+        "footer",
+        element(
+            "p",
+            "Counts are exact unless they say “at least”. A check that is not claimed may be invalid without being a "
+            "fault: the order did not promise it.",
+        ),
+        element("noscript", element("p", "The diagrams need JavaScript; all else is on this page without it.")),
+    )
+
+
+def _table_of_runs(audit: Audit, listed: Sequence[RunAudit], detailed: int) -> Iterator[Element]:
+    checks = [name for name in COUNTED if any(name in run.checks for run in audit.runs)]
+    head = ["run", "messages", "deliveries", *checks]
+    rows = []
+    for place, run in enumerate(listed):
+        has_section = place < detailed
+        name = element("button", run.run, type="button") if has_section else element("span", run.run)
+        cells = [element("td", name, data_value=run.run)]
+        cells += [
+            element("td", number(count), class_="number", data_value=count) for count in (run.messages, run.deliveries)
+        ]
+        cells += [_brief(run.checks.get(check)) for check in checks]
+        rows.append(element("tr", *cells, data_run=place if has_section else None))
+    yield element("h2", "Runs")
+    text = "Runs with broken claims come first. Choose one to see it below."
+    if len(audit.runs) > detailed:
+        text += f" Of the {len(audit.runs):,} runs, {detailed:,} have details"
+        text += f", and {len(listed):,} are listed." if len(listed) < len(audit.runs) else "."
+    yield element("p", text, class_="quiet")
+    yield element(
+        "div",
+        element(
+            "table",
+            element(
+                "thead", element("tr", *(element("th", one, class_="number" if one != "run" else None) for one in head))
+            ),
+            element("tbody", *rows),
+            class_="runs sortable",
+        ),
+        class_="scroll",
+    )
+
+
+def _brief(check: Check | None) -> Element:
+    if check is None:
+        return element("td", "", class_="number", data_value="")
+    text, style = number(check.count), check.verdict if check.claimed else "other"
+    if check.verdict != INVALID:
+        text = {VALID: "✓", UNKNOWN: f"? {number(check.count)}" if check.count else "?"}[check.verdict]
+    inner = text if check.verdict == VALID else element("span", text, class_=f"pill {style}")
+    return element("td", inner, class_="number", data_value=check.count, title=check.text)
+
+
+# ---- a run ----
+
+
+def _section(place: int, found: RunAudit, scenes: Sequence[Scene], note: str, *, is_alone: bool) -> Element:
+    facts = [
+        found.source,
+        amount(len(found.processes), "process", "processes"),
+        amount(found.messages, "message"),
+        amount(found.deliveries, "delivery", "deliveries"),
+        f"claims of the order {found.order}" if found.order else "no order is named",
+    ]
+    parts: list[Element | None] = []
+    if not is_alone:
+        parts.append(element("h2", found.run))
+        parts.append(element("p", *(element("span", fact) for fact in facts), class_="facts"))
+    if found.checks:
+        parts += [element("h3", "Verdicts"), _verdicts(found, {scene.check for scene in scenes})]
+    else:
+        parts.append(element("p", "This run could not be read."))
+    if scenes or note:
+        parts += [element("h3", "Space-time diagram"), element("p", note, class_="quiet") if note else None]
+    if scenes:
+        parts.append(element("div", class_="diagram"))
+    if found.findings:
+        parts += [element("h3", "What is wrong with the logs"), *_findings(found.findings)]
+    for name, rows in found.figures.items():
+        if rows:
+            parts += [element("h3", figure_title(name)), _figure(name, rows)]
+    return element("section", *parts, class_="run", data_run=place)
+
+
+def _verdicts(found: RunAudit, drawn: set[str]) -> Element:
+    rows = []
+    for name, check in found.checks.items():
+        style = check.verdict if check.claimed or check.verdict != INVALID else "other"
+        style = "other" if check.verdict == UNKNOWN and not check.claimed else style
+        count = f"at least {check.count:,}" if check.at_least else f"{check.count:,}"
+        count = "–" if check.verdict == UNKNOWN and not check.count else count
+        show = element("button", "Show", type="button", data_check=name, aria_label=f"Show {name} in the diagram")
+        rows.append(
+            element(
+                "tr",
+                element(
+                    "td", element("span", name, class_="name"), element("span", COUNTED.get(name, ""), class_="meaning")
+                ),
+                element("td", element("span", _MARKS[check.verdict], class_=f"pill {style}")),
+                element("td", "yes" if check.claimed else "no", class_="claim" + ("" if check.claimed else " quiet")),
+                element("td", count, class_="number"),
+                element("td", check.text, class_="witness"),
+                element("td", show if name in drawn else None, class_="show"),
+                data_name=name,
+            )
+        )
+    head = ("check", "verdict", "claimed", "count", "witness, or what holds", "")
+    titles = [element("th", one, class_="number" if one == "count" else None) for one in head]
+    return element(
+        "div",
+        element("table", element("thead", element("tr", *titles)), element("tbody", *rows), class_="verdicts"),
+        class_="scroll",
+    )
+
+
+def _findings(findings: Sequence[Finding]) -> Iterator[Element]:
+    rows = [
+        {
+            "what": finding.kind,
+            "count": finding.count,
+            "where": ":".join([finding.path, *([f"{finding.line:,}"] if finding.line else [])]) if finding.path else "",
+            "process": finding.process,
+            "text": finding.text.removeprefix(f"{finding.path}:{finding.line}: ").removeprefix(f"{finding.path}: "),
+        }
+        for finding in findings[:FINDINGS_MAX]
+    ]
+    yield table(rows, class_="findings")
+    if len(findings) > FINDINGS_MAX:
+        yield element("p", f"{len(findings) - FINDINGS_MAX:,} more are not listed.", class_="quiet")
+
+
+def _figure(name: str, rows: Sequence[Mapping[str, Any]]) -> Element:
+    drawn = chart(rows, figure_title(name))
+    shown = table(rows)
+    if drawn is None and len(rows) <= CHART_ROWS_MAX:
+        return shown
+    caption = "Dot: the middle (p50); bar: from there to the highest quantile; line: from the least to the greatest."
+    if len(rows) > CHART_ROWS_MAX:
+        caption += f" The first {CHART_ROWS_MAX} of {len(rows):,}; the others are in the table."
+    return element(
+        "figure",
+        drawn,
+        element("figcaption", caption) if drawn is not None else None,
+        element("details", element("summary", f"The numbers ({amount(len(rows), 'row')})"), shown),
+    )
+
+
+# ---- scenes ----
+
+
+def _scenes(found: RunAudit, runs: Runs) -> tuple[list[Scene], str]:
+    """The scenes of a run, and what is to say about them."""
+    if not found.checks:
+        return [], ""
+    if runs is None:
+        return [], "There is none: the page was written without the logs."
+    run = runs(found.run) if callable(runs) else runs.get(found.run)
+    if run is None:
+        return [], "There is none: the logs of this run were not at hand."
+    events = count_events(run)
+    shown = [whole(run)] if 0 < events <= SCENE_MAX else []
+    broken = [check for check in found.checks.values() if check.count]
+    cuts = [scene for scene in around_all(run, broken) if scene is not None]
+    is_small = bool(shown) and events <= WHOLE_ONLY_MAX
+    shown += [_marked(shown[0], cut) for cut in cuts] if is_small else cuts
+    if not shown:
+        return [], f"There is none: {events:,} events are too many to draw, and no check has a witness to cut out."
+    if events > SCENE_MAX:
+        return shown, f"The run has {events:,} events: too many to draw. What stands around each witness is shown."
+    return shown, ""
+
+
+def _marked(scene: Scene, cut: Scene) -> Scene:
+    """The whole of a small run, with the witness of a cut."""
+    at = {(event.process, event.row): index for index, event in enumerate(scene.events)}
+    place = [at[event.process, event.row] for event in cut.events]
+    return replace(
+        scene,
+        check=cut.check,
+        witness=tuple(sorted(place[index] for index in cut.witness)),
+        missing=tuple((place[index], process) for index, process in cut.missing),
+    )
+
+
+def _encode(scene: Scene, found: RunAudit) -> dict[str, Any]:
+    """A scene as its page reads it: columns, with what few events have by index."""
+    line_of = {process: line for line, process in enumerate(scene.shown)}
+    place_of = {message: place for place, message in enumerate(scene.messages)}
+    events = scene.events
+    times = [event.facts["time_ns"] for event in events if "time_ns" in event.facts]
+    start = min(times, default=0)
+    n = len(scene.processes)
+    return {
+        "check": scene.check,
+        "text": clean(found.checks[scene.check].text) if scene.check else "",
+        "note": _left_out(scene),
+        "shown": scene.shown,
+        "line": [line_of[event.process] for event in events],
+        "column": [event.column for event in events],
+        "kind": [event.kind for event in events],
+        "message": [place_of.get(event.message, -1) if event.message is not None else -1 for event in events],
+        "position": [event.facts.get("position", event.row) for event in events],
+        "messages": [
+            [clean(name), sender_of(message) if 0 <= sender_of(message) < n else -1]
+            for message, name in scene.messages.items()
+        ],
+        "edges": scene.edges,
+        "through": scene.through,
+        "backwards": scene.backwards,
+        "gaps": [[line_of[process], before, count] for process, before, count in scene.gaps],
+        "witness": scene.witness,
+        "missing": [[send, line_of[process]] for send, process in scene.missing if process in line_of],
+        "to": {
+            index: event.facts["destinations"] for index, event in enumerate(events) if event.facts.get("destinations")
+        },
+        "stamp": {index: str(event.facts["stamp"]) for index, event in enumerate(events) if "stamp" in event.facts},
+        "time": {
+            index: event.facts["time_ns"] - start for index, event in enumerate(events) if "time_ns" in event.facts
+        },
+        "label": {
+            index: clean(str(event.facts["label"])) for index, event in enumerate(events) if event.facts.get("label")
+        },
+    }
+
+
+def _first(scenes: Sequence[Scene], found: RunAudit) -> int:
+    """Which scene is opened first: that of a broken claim, if there is one."""
+    checks = [found.checks.get(scene.check) for scene in scenes]
+    for verdict in (INVALID, UNKNOWN):
+        for place, check in enumerate(checks):
+            if check is not None and check.claimed and check.verdict == verdict:
+                return place
+    return 0
+
+
+def _left_out(scene: Scene) -> str:
+    if not scene.left_out:
+        return ""
+    text = f"{len(scene.events):,} events are shown, {scene.left_out:,} are left out"
+    away = len(scene.processes) - len(scene.shown)
+    text += f", among them all of {amount(away, 'process', 'processes')}." if away else "."
+    if not scene.is_exact:
+        text += " Past and future are those within the picture: the run is too long to follow the rest."
+    return text

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding traces: which files there are, what format each has, and which of them make a run.
+
+A format is recognised from what a file begins with; its name decides only where the content says nothing.  In a folder,
+what is no log is passed over (configuration, notes); a path that is given itself must be one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
+from busq.trace.errors import TraceError
+from busq.trace.finding import Finding
+from busq.trace.records import FIELDS, Record
+from busq.trace.run import Source
+from busq.trace.text import beginning, is_binary, stem
+
+__all__ = ["FORMATS", "Found", "find"]
+
+FORMATS = ("busq", "epfl", "shiviz", "ndjson", "csv")
+
+_LOG_SUFFIXES = (".output", ".out")
+_NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
+_HOSTS = ("hosts", "hosts.txt", "membership")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs that stand under some paths, and what is remarkable about the files themselves."""
+
+    sources: list[Source]
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file, and the path it was found under."""
+
+    path: str
+    root: str
+    format: str = ""
+    is_empty: bool = False
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.path)
+
+
+def find(
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Found:
+    """Find the runs under paths.
+
+    Parameters: `paths`, files and folders, which are searched with all that is in them (not what is hidden); `format`,
+    one of FORMATS, if it is known; `options`, for formats that need some: "parser", "delimiter", "send" and "deliver"
+    for "shiviz" (regular expressions), "field.process" and the like for "csv" and "ndjson" (what a field is called).
+    Errors: TraceError if a path does not exist, or nothing under it is a log; OSError.
+    Cost: what it takes to read the beginning of each file, and the end of those in Parquet.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     for name in ("proc01.output", "proc02.output"):
+    ...         _ = pathlib.Path(directory, name).write_text("b 1\\n")
+    ...     source = find(directory).sources[0]
+    >>> source.format, len(source.paths)
+    ('epfl', 2)
+    """
+    if format is not None and format not in FORMATS:
+        raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
+    given = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    if not given:
+        raise TraceError("no paths: expected files or folders with logs")
+    its = dict(options or {})
+    _check_options(its)
+    findings: list[Finding] = []
+    files = [file for root in given for file in _logs(root, format, its)]
+    sources: list[Source] = []
+    for name, gather in _GATHER.items():
+        mine = list({os.path.realpath(file.path): file for file in files if file.format == name}.values())
+        if mine:
+            sources += gather(mine, its, findings)
+    return Found(_named_apart(sources), findings)
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    known = (*shiviz.OPTIONS, *(f"field.{name}" for name in FIELDS))
+    for name in options:
+        if name not in known:
+            raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
+
+
+# ---- files ----
+
+
+def _logs(root: str, wanted: str | None, options: Mapping[str, str]) -> list[_File]:
+    """Return the logs under a path; TraceError if there are none."""
+    if not os.path.exists(root):
+        raise TraceError(f"{root}: no such file or folder")
+    if not os.path.isdir(root):
+        return [_given(root, wanted, options)]
+    files = [_recognised(path, root, wanted, options) for path in _walk(root)]
+    logs = [file for file in files if file.format]
+    empty = [file for file in files if file.is_empty and not file.format]
+    logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
+    if not logs:
+        looked = f"{len(files)} files, none of which" if files else "nothing that"
+        raise TraceError(f"{root}: found {looked} is a log: expected {_expected(wanted)}")
+    return logs
+
+
+def _expected(wanted: str | None) -> str:
+    return f"the format {wanted}" if wanted else f"one of the formats {', '.join(FORMATS)}"
+
+
+def _walk(root: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if not name.startswith((".", "_")) and os.path.isfile(path):
+                yield path
+
+
+def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> _File:
+    """Return a file that was named itself: it must be a log."""
+    file = _recognised(path, path, wanted, options)
+    if file.is_empty and not file.format and wanted in (None, "epfl") and epfl.number_in(os.path.basename(path)):
+        return _File(path, path, "epfl", True)
+    if file.format:
+        return file
+    what = "an empty file" if file.is_empty else "a binary file" if is_binary(beginning(path)) else "a file"
+    raise TraceError(f"{path}: found {what} that is no log: expected {_expected(wanted)}")
+
+
+def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, str]) -> _File:
+    """Return a file with its format, "" if it is no log (of the format that is wanted)."""
+    head = beginning(path)
+    if not head.strip():
+        is_parquet = path.endswith(".parquet") and wanted in (None, "busq")
+        return _File(path, root, "busq" if is_parquet else "", True)
+    for name, looks_like in _LOOKS_LIKE.items():
+        if wanted in (None, name) and looks_like(path, head, options):
+            return _File(path, root, name)
+    return _File(path, root)
+
+
+def _looks_like_parquet(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return head.startswith(b"PAR1") or path.endswith(".parquet")
+
+
+def _looks_like_epfl(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not is_binary(head) and epfl.is_log(head)
+
+
+def _looks_like_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not is_binary(head) and ndjson.is_log(head, options)
+
+
+def _looks_like_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not is_binary(head) and csv_log.is_log(head, options)
+
+
+def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not is_binary(head) and (shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)))
+
+
+_LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
+    "busq": _looks_like_parquet,
+    "epfl": _looks_like_epfl,
+    "ndjson": _looks_like_ndjson,
+    "csv": _looks_like_csv,
+    "shiviz": _looks_like_shiviz,
+}
+
+
+def _with_names_of(empty: Sequence[_File], logs: Sequence[_File]) -> Iterator[_File]:
+    """Give the empty files that are logs nevertheless: they are named like one that is not empty, or as logs are."""
+    families = {found[0] for file in logs if file.format == "epfl" and (found := epfl.number_in(file.path))}
+    for file in empty:
+        found = epfl.number_in(file.path)
+        if found and (found[0] in families or file.path.endswith(_LOG_SUFFIXES)):
+            yield _File(file.path, file.root, "epfl", True)
+
+
+# ---- runs ----
+
+
+def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make a run of all logs whose names differ in a number only."""
+    families: dict[tuple[str, str], list[_File]] = {}
+    for file in files:
+        found = epfl.number_in(file.path)
+        if found is None:
+            raise TraceError(
+                f"{file.path}: expected the number of the process in the name of its log, as in proc01.output"
+            )
+        families.setdefault((file.root if os.path.isdir(file.root) else "", found[0]), []).append(file)
+    by_folder: dict[str, list[str]] = {}
+    for (_, family), _members in families.items():
+        by_folder.setdefault(os.path.dirname(family), []).append(family)
+    sources = []
+    for (root, family), members in families.items():
+        folder = os.path.dirname(family)
+        alone = len(by_folder[folder]) == 1
+        name = _name(folder, root) if alone else f"{_name(folder, root)}/{os.path.basename(family)}"
+        hosts = next((path for path in (os.path.join(folder, n) for n in _HOSTS) if os.path.isfile(path)), "")
+        its = options | ({"hosts": hosts} if hosts else {})
+        members = sorted(members, key=lambda file: (epfl.number_in(file.path) or ("", 0))[1])
+        sources.append(_source(name, "epfl", [file.path for file in members], its))
+    for folder, names in by_folder.items():
+        if len(names) > 1:
+            listed = " and ".join(os.path.basename(name) for name in names)
+            text = f"{folder}: holds the logs of {len(names)} runs, {listed}: each is judged on its own"
+            findings.append(Finding("mixed-runs", text, count=len(names), path=folder))
+    return sources
+
+
+def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make a run of all files in a folder that say the same run."""
+    heads: dict[tuple[str, str], list[parquet.Head]] = {}
+    roots: dict[str, str] = {}
+    broken: dict[str, list[tuple[str, Finding]]] = {}
+    for file in files:
+        roots[file.folder] = file.root
+        found = parquet.head(file.path)
+        if isinstance(found, Finding):
+            broken.setdefault(file.folder, []).append((file.path, found))
+            continue
+        for run in parquet.runs_of(found):
+            heads.setdefault((file.folder, run), []).append(found)
+    sources = []
+    for (folder, run), parts in heads.items():
+        lost = broken.get(folder, []) if sum(1 for other, _ in heads if other == folder) == 1 else []
+        broken = {name: them for name, them in broken.items() if not (lost and name == folder)}
+        for name, members in _told_apart(folder, run, parts, roots[folder]):
+            paths = [part.path for part in members] + [path for path, _ in lost]
+            sources.append(_source(name, "busq", paths, options, trace=run))
+    for them in broken.values():
+        findings += [finding for _, finding in them]
+    if not sources:
+        raise TraceError("; ".join(finding.text for finding in findings))
+    return sources
+
+
+def _told_apart(
+    folder: str, run: str, parts: Sequence[parquet.Head], root: str
+) -> Iterator[tuple[str, Sequence[parquet.Head]]]:
+    """Give names and files of runs: files that name no run, and hold the same events, are a run each."""
+    if run:
+        yield run, parts
+    elif len(parts) > 1 and _overlap(parts):
+        for part in parts:
+            yield stem(part.path), [part]
+    elif len(parts) == 1 and not os.path.isdir(root):
+        yield stem(parts[0].path), parts
+    else:
+        yield _name(folder, root), parts
+
+
+def _overlap(parts: Sequence[parquet.Head]) -> bool:
+    """Return whether two files hold events of a process at the same positions."""
+    boxes = [(*part.ranges["process"], *part.ranges["position"]) for part in parts if len(part.ranges) >= 2]
+    boxes = sorted(box for box in boxes if len(box) == 4)
+    for index, (_, last, first, end) in enumerate(boxes):
+        for process, _, begin, stop in boxes[index + 1 : index + 65]:
+            if process > last:
+                break
+            if begin <= end and first <= stop:
+                return True
+    return False
+
+
+def _gather_shiviz(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make a run of each execution; files of one folder that have a host each, another one each, are one."""
+    return _gather_text("shiviz", files, options, [shiviz.traces_in(file.path, options) for file in files])
+
+
+def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    parts = [_runs_in(ndjson.records_in(file.path, options).records) for file in files]
+    return _gather_text("ndjson", files, options, parts)
+
+
+def _gather_csv(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    parts = [_runs_in(csv_log.records_in(file.path, options).records) for file in files]
+    return _gather_text("csv", files, options, parts)
+
+
+def _runs_in(records: Sequence[Record]) -> list[tuple[str, set[str]]]:
+    """Return the runs that records tell of, each with its processes."""
+    runs: dict[str, set[str]] = {}
+    for record in records:
+        runs.setdefault(record.run, set()).add(record.process)
+    return list(runs.items()) or [("", set())]
+
+
+def _gather_text(
+    format_name: str, files: Sequence[_File], options: dict[str, str], parts: Sequence[list[tuple[str, set[str]]]]
+) -> list[Source]:
+    """Make the runs of text files, of which we know the runs in each, and their processes."""
+    folders: dict[tuple[str, str], list[tuple[_File, list[tuple[str, set[str]]]]]] = {}
+    for file, its in zip(files, parts, strict=True):
+        folders.setdefault((file.folder, file.root if os.path.isdir(file.root) else ""), []).append((file, its))
+    sources = []
+    for (folder, root), members in folders.items():
+        traces = {trace for _, its in members for trace, _ in its}
+        if len(members) > 1 and len(traces) == 1 and _one_each([its[0][1] for _, its in members]):
+            paths = [file.path for file, _ in members]
+            sources.append(_source(_name(folder, root), format_name, paths, options, traces.pop()))
+            continue
+        for file, its in members:
+            for trace, _ in its:
+                name = f"{stem(file.path)}/{trace}" if trace and len(its) > 1 else stem(file.path)
+                sources.append(_source(name, format_name, [file.path], options, trace))
+    return sources
+
+
+def _one_each(processes: Sequence[set[str]]) -> bool:
+    """Return whether every file is the log of one process, each of another one."""
+    return all(len(its) == 1 for its in processes) and len(set().union(*processes)) == len(processes)
+
+
+_GATHER: dict[str, Callable[[Sequence[_File], dict[str, str], list[Finding]], list[Source]]] = {
+    "busq": _gather_parquet,
+    "epfl": _gather_epfl,
+    "shiviz": _gather_shiviz,
+    "ndjson": _gather_ndjson,
+    "csv": _gather_csv,
+}
+
+
+def _source(name: str, format_name: str, paths: Sequence[str], options: Mapping[str, str], trace: str = "") -> Source:
+    size = sum(os.path.getsize(path) for path in paths)
+    return Source(name, format_name, tuple(paths), size, dict(options), trace)
+
+
+def _name(folder: str, root: str) -> str:
+    """Return what a run is called that stands in a folder: where it is below the path that was given."""
+    below = os.path.relpath(folder, root) if root and os.path.isdir(root) else "."
+    if below == ".":
+        return os.path.basename(os.path.realpath(folder)) or "run"
+    return below
+
+
+def _named_apart(sources: Sequence[Source]) -> list[Source]:
+    """Return sources whose names differ: those that would not are called by their folder as well."""
+    counts: dict[str, int] = {}
+    for source in sources:
+        counts[source.name] = counts.get(source.name, 0) + 1
+    taken: dict[str, int] = {}
+    named = []
+    for source in sources:
+        name = source.name
+        if counts[name] > 1:
+            folder = os.path.basename(os.path.dirname(os.path.realpath(source.paths[0])))
+            name = f"{folder}/{name}"
+        taken[name] = taken.get(name, 0) + 1
+        name = f"{name} ({taken[name]})" if taken[name] > 1 else name
+        named.append(_renamed(source, name))
+    return named
+
+
+def _renamed(source: Source, name: str) -> Source:
+    return Source(name, source.format, source.paths, source.size_bytes, source.options, source.trace, source.findings)

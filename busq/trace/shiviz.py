@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Logs with vector clocks as ShiViz takes them, among them those of GoVector.
+
+A regular expression in JavaScript's syntax says what an event looks like: its groups `event`, `host` and `clock` must
+be there, others are passed over; it may span lines.  Another one, the delimiter, says where one execution ends and the
+next begins; its group `trace`, if there is one, is the name of what follows.  Both may stand in the first two lines of
+the file.  Without them, the shapes in `SHAPES` are tried, and the one is taken that leaves the fewest lines over.
+
+Lines that belong to no event are bad lines, unless there are more of them than events: then the log stands in the
+output of some program, and only lines that hold a clock count.
+
+Such a log does not say who sent what to whom; it says, by its clocks, what came before what.  So messages are what the
+clocks tell of (`busq.trace.clocks`).  Where events speak of messages themselves, `send` and `deliver` are regular
+expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all hosts
+otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from busq.trace.clocks import Event, inspect, messages
+from busq.trace.errors import TraceError
+from busq.trace.finding import Finding
+from busq.trace.named import Names
+from busq.trace.rows import Log, by_nature
+from busq.trace.run import Run, Source
+from busq.trace.schema import Kind
+from busq.trace.text import BadLine, by_host, content, decoded
+
+__all__ = ["OPTIONS", "SHAPES", "is_log", "read", "traces_in"]
+
+OPTIONS = ("parser", "delimiter", "send", "deliver")
+
+# Shapes of events that are tried, the most special first: of those that take as many lines, the first one is taken.
+SHAPES = {
+    "Akka": r"\[\w+\] \[(?<date>\S+ \S+)\] \S+ \[akka://[^\]]*/(?<host>[^/\]]+)\] (?<clock>\{.*?\}) (?<event>.*)",
+    "web server": (
+        r"(?<ip>\d{1,3}(?:\.\d{1,3}){3}) (?<date>\d{1,2}/\d{1,2}/\d{4} \d{2}:\d{2}:\d{2} (?:AM|PM)) "
+        r"(?<action>INFO|GET|POST) (?<event>.*)\n(?<host>\w*) (?<clock>\{.*\})"
+    ),
+    "TLC": r'^State \d+: <(?<event>\w+).*>\n/\\ Host = (?<host>.*)\n/\\ Clock = "(?<clock>.*)"$',
+    "GoVector with times": r"^(?<timestamp>\d+) (?<host>\S+) (?<clock>\{.*\})\n(?<event>.*)",
+    "GoVector": r"^(?<host>\S+) (?<clock>\{.*\})\n(?<event>.*)",
+    "ShiViz": r"^(?<event>.*)\n(?<host>\S*) (?<clock>\{.*\})",
+    "one line": r"^(?<host>\S+) (?<clock>\{.*?\}) +(?<event>\S.*)",
+}
+DELIMITER = r"^=== (?<trace>.*) ===$"
+
+# Texts of events that tell of messages.
+_BROADCASTS = {
+    "send": r"^Initiating \w*Broadcast\((?<message>.+)\)$",
+    "deliver": r"^\w*Deliver of message (?<message>.+?)(?: from \S+)?$",
+}
+
+_GROUPS = ("event", "host", "clock")
+_CLOCK = re.compile(r'\{\s*\\?"[^"{}]*"\s*:\s*-?\d')
+_NUMBER_MAX = (1 << 62) - 1
+
+
+def is_log(head: bytes) -> bool:
+    """Return whether a text may be such a log: clocks stand in it, or its first line is a parser.
+
+    >>> is_log(b'ann {"ann":1}\\nhello\\n'), is_log(b"b 1\\n")
+    (True, False)
+    """
+    text = decoded(head)
+    return _header(text) is not None or any(
+        _CLOCK.search(line) and not line.lstrip().startswith("{") for line in text.splitlines()[:2000]
+    )
+
+
+# ---- regular expressions of JavaScript ----
+
+
+def _compiled(expression: str, what: str) -> re.Pattern[str]:
+    """Compile an expression of JavaScript, with its flags g and m; TraceError if that cannot be done."""
+    python = re.sub(r"\(\?<(?![=!])", "(?P<", expression)
+    python = re.sub(r"\\k<(\w+)>", r"(?P=\1)", python).replace("[^]", r"[\s\S]")
+    try:
+        return re.compile(python, re.MULTILINE)
+    except re.error as error:
+        raise TraceError(f"the {what} {expression!r} is no regular expression: {error}") from None
+
+
+def _parser(expression: str) -> re.Pattern[str]:
+    compiled = _compiled(expression, "parser")
+    missing = [name for name in _GROUPS if name not in compiled.groupindex]
+    if missing:
+        groups = " and ".join(f"(?<{name}>...)" for name in missing)
+        raise TraceError(f"the parser {expression!r} lacks {groups}: expected groups event, host and clock")
+    return compiled
+
+
+def _header(text: str) -> tuple[str, str, int] | None:
+    """Return the parser and the delimiter in the first two lines, and where the log begins, if they stand there."""
+    first, _, rest = text.partition("\n")
+    if not all(f"(?<{name}>" in first for name in _GROUPS):
+        return None
+    second, _, _ = rest.partition("\n")
+    return first.strip(), second.strip(), len(first) + len(second) + 2
+
+
+# ---- a file ----
+
+
+@dataclass
+class _Parsed:
+    """The events of one execution in a file, and what was wrong with its lines."""
+
+    trace: str
+    events: list[tuple[str, dict[str, int], str, int]] = field(default_factory=list)  # host, clock, text, line
+    bad: list[BadLine] = field(default_factory=list)
+    cut: int = 0  # the last line of the file, if it has no end
+
+
+@dataclass
+class _File:
+    """A text, how it is to be read, and where its lines begin."""
+
+    text: str
+    parser: re.Pattern[str]
+    delimiter: re.Pattern[str] | None
+    begin: int
+
+    def __post_init__(self) -> None:
+        self.line_starts = [0, *(found.end() for found in re.finditer("\n", self.text))]
+
+    def line(self, place: int) -> int:
+        return bisect.bisect_right(self.line_starts, place)
+
+
+def _open(text: str, options: Mapping[str, str]) -> _File:
+    """Settle how a text is to be read: as the options say, as its header says, or as it looks."""
+    header = _header(text)
+    begin = 0
+    parser, delimiter = options.get("parser", ""), options.get("delimiter", "")
+    if header:
+        begin = header[2]
+        parser, delimiter = parser or header[0], delimiter or header[1]
+    elif not delimiter and re.search(_compiled(DELIMITER, "delimiter"), text):
+        delimiter = DELIMITER
+    compiled = _parser(parser) if parser else _guess(text)
+    return _File(text, compiled, _compiled(delimiter, "delimiter") if delimiter else None, begin)
+
+
+def _guess(text: str) -> re.Pattern[str]:
+    """Return the shape that takes most clocks of a log, and of those the one that leaves the fewest lines over."""
+    sample = text if len(text) < 1 << 20 else text[: text.rfind("\n", 0, 1 << 20) + 1]
+    best: tuple[tuple[int, int], re.Pattern[str]] | None = None
+    for expression in SHAPES.values():
+        compiled = _parser(expression)
+        spans = [(found.start(), found.end()) for found in compiled.finditer(sample)]
+        score = (-len(spans), _left_over(sample, spans))
+        if spans and (best is None or score < best[0]):
+            best = (score, compiled)
+    if best is None:
+        raise TraceError(
+            "no event was recognised: expected a parser, a regular expression with the groups event, host and clock"
+        )
+    return best[1]
+
+
+def _left_over(text: str, spans: Sequence[tuple[int, int]]) -> int:
+    """Return how many lines, without blank ones, no span touches."""
+    lines = end = 0
+    for start, stop in [*spans, (len(text), len(text))]:
+        begin = text.rfind("\n", 0, start) + 1
+        if begin > end:
+            lines += sum(1 for line in text[end:begin].split("\n") if line.strip())
+        following = text.find("\n", stop)
+        end = max(end, len(text) if following < 0 else following + 1)
+    return lines
+
+
+def _executions(file: _File) -> Iterator[tuple[str, int, int]]:
+    """Give the executions in a file: name, begin and end; those without any text are left out."""
+    names: dict[str, int] = {}
+    begin, trace = file.begin, ""
+    cuts = list(file.delimiter.finditer(file.text, file.begin)) if file.delimiter else []
+    for cut in [*cuts, None]:
+        end = cut.start() if cut else len(file.text)
+        if file.text[begin:end].strip():
+            names[trace] = names.get(trace, 0) + 1
+            yield f"{trace} ({names[trace]})" if names[trace] > 1 else trace, begin, end
+        if cut:
+            begin, trace = cut.end(), cut.groupdict().get("trace") or ""
+
+
+def _parse(file: _File, trace: str, begin: int, end: int) -> _Parsed:
+    """Read the events of an execution."""
+    parsed = _Parsed(trace, cut=file.line(len(file.text)) if file.text[-1:] not in ("", "\n") else 0)
+    after = begin  # what comes before was looked at
+    left: list[tuple[int, str]] = []
+    for found in file.parser.finditer(file.text, begin, end):
+        if found.end() == found.start():
+            continue
+        left += _lines(file, after, file.line_starts[file.line(found.start()) - 1])
+        after = max(after, _line_end(file.text, found.end(), end))
+        line = file.line(found.start("clock"))
+        host = (found["host"] or "").strip()
+        clock, why = _clock(found["clock"] or "")
+        if clock is None or not host:
+            parsed.bad.append(BadLine(line, found[0].replace("\n", " | "), why if host else "no host"))
+            continue
+        parsed.events.append((host, clock, " ".join((found["event"] or "").split()), file.line(found.start())))
+    left += _lines(file, after, end)
+    is_chatter = len(left) > len(parsed.events)
+    parsed.bad += [BadLine(line, text) for line, text in left if not is_chatter or _CLOCK.search(text)]
+    parsed.bad.sort(key=lambda bad: bad.line)
+    return parsed
+
+
+def _line_end(text: str, place: int, end: int) -> int:
+    if place and text[place - 1] == "\n":
+        return place
+    found = text.find("\n", place, end)
+    return end if found < 0 else found + 1
+
+
+def _lines(file: _File, begin: int, end: int) -> Iterator[tuple[int, str]]:
+    """Give the lines between two places that are not blank, with their numbers."""
+    if begin < end:
+        number = file.line(begin)
+        for offset, line in enumerate(file.text[begin:end].split("\n")):
+            if line.strip():
+                yield number + offset, line.strip()
+
+
+def _clock(text: str) -> tuple[dict[str, int] | None, str]:
+    """Return a clock without components that are 0, or None and what is wrong with it."""
+    try:
+        found = json.loads(text.replace('\\"', '"') if '\\"' in text else text)
+    except (ValueError, RecursionError) as error:
+        return None, f"the clock is no JSON: {error}"
+    if not isinstance(found, dict):
+        return None, "the clock is no JSON object of hosts and numbers"
+    clock: dict[str, int] = {}
+    for host, time in found.items():
+        if isinstance(time, bool) or not isinstance(time, int) or not 0 <= time <= _NUMBER_MAX:
+            return None, f"the clock of {host} is {json.dumps(time)}: expected a number from 0 on"
+        if time:
+            clock[host] = time
+    return clock, ""
+
+
+def _opened(path: str, options: Mapping[str, str]) -> tuple[_File, list[Finding]]:
+    data, cut = content(path)
+    try:
+        return _open(decoded(data), options), [cut] if cut else []
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+
+
+def traces_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
+    """Return the executions in a file: their names ("" if they have none) and their hosts.
+
+    Errors: TraceError for a bad expression, or if there is no event at all; OSError.
+    """
+    file, _ = _opened(path, options)
+    found = []
+    for trace, begin, end in _executions(file):
+        hosts = {(match["host"] or "").strip() for match in file.parser.finditer(file.text, begin, end)} - {""}
+        if hosts:
+            found.append((trace, hosts))
+    if not found:
+        raise TraceError(f"{path}: no event was recognised by the parser {file.parser.pattern!r}")
+    return found
+
+
+# ---- a run ----
+
+
+def read(source: Source, columns: Sequence[str] | None = None) -> Run:
+    """Read one execution.
+
+    Errors: TraceError for a bad expression, or if there is no event; OSError.  Cost: about 20 us per event.
+    """
+    findings = list(source.findings)
+    parsed: list[tuple[str, _Parsed]] = []
+    for path in source.paths:
+        file, cut = _opened(path, source.options)
+        findings += cut
+        for trace, begin, end in _executions(file):
+            if len(source.paths) > 1 or trace == source.trace:
+                parsed.append((path, _parse(file, trace, begin, end)))
+    names = by_nature(
+        {host for _, each in parsed for host, _, _, _ in each.events}
+        | {host for _, each in parsed for _, clock, _, _ in each.events for host in clock}
+    )
+    for path, each in parsed:
+        known = {name: name for name in names}
+        findings += by_host(path, each.bad, known, "an event with a host and a clock", each.cut)
+    indices = {name: index for index, name in enumerate(names)}
+    events: list[list[Event]] = [[] for _ in names]
+    for path, each in parsed:
+        for host, clock, text, line in each.events:
+            by_index = {indices[name]: time for name, time in clock.items()}
+            events[indices[host]].append(Event(indices[host], by_index, text, path, line))
+    if not any(events):
+        raise TraceError(f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}")
+    findings += inspect(events, names)
+    logs = _application(events, names, source.options) or messages(events)
+    tables = [log.table(source.name, index, columns) for index, log in enumerate(logs)]
+    return Run(source, tuple(names), tuple(tables), findings=tuple(findings))
+
+
+# ---- messages that the texts of events speak of ----
+
+
+def _application(events: Sequence[list[Event]], names: Sequence[str], options: Mapping[str, str]) -> list[Log]:
+    """Return the logs with the messages that texts speak of; nothing if they do not."""
+    asked = "send" in options or "deliver" in options
+    send, deliver = (
+        _spoken(options.get(name, "" if asked else default), name) for name, default in _BROADCASTS.items()
+    )
+    sends = {id(e): found for mine in events for e in mine if send and (found := send.search(e.text))}
+    delivers = {id(e): found for mine in events for e in mine if deliver and (found := deliver.search(e.text))}
+    if not (sends and delivers) and not asked:
+        return []
+    if not sends and not delivers:
+        raise TraceError("no event was recognised by the options send and deliver")
+    to_all = list(range(len(names)))
+    indices = {name: index for index, name in enumerate(names)}
+    known = Names(indices)
+    for process, mine in enumerate(events):
+        for event in mine:
+            if id(event) in sends:
+                known.send(process, sends[id(event)]["message"])
+    own = any(
+        known.is_own(index, _key(delivers[id(e)])) for index, m in enumerate(events) for e in m if id(e) in delivers
+    )
+    logs = []
+    for process, mine in enumerate(events):
+        log = Log()
+        others = to_all if own else [other for other in to_all if other != process]
+        for event in mine:
+            _add(log, event, known, sends.get(id(event)), delivers.get(id(event)), others, indices)
+        logs.append(log)
+    return logs
+
+
+def _spoken(expression: str, name: str) -> re.Pattern[str] | None:
+    if not expression:
+        return None
+    compiled = _compiled(expression, f"option {name}")
+    if "message" not in compiled.groupindex:
+        raise TraceError(f"the option {name} {expression!r} lacks (?<message>...): expected the name of the message")
+    return compiled
+
+
+def _key(found: re.Match[str]) -> tuple[str, str]:
+    """Return the sender, "" if it is not told, and the name of a delivered message."""
+    return found.groupdict().get("sender") or "", found["message"]
+
+
+def _add(
+    log: Log,
+    event: Event,
+    known: Names,
+    sent: re.Match[str] | None,
+    delivered: re.Match[str] | None,
+    others: list[int],
+    indices: Mapping[str, int],
+) -> None:
+    """Append an event: as a send or a delivery where it is one, and else as a local event."""
+    if sent:
+        message = sent["message"]
+        to = sent.groupdict().get("to")
+        chosen = sorted({indices[name] for name in re.split(r"[\s,;]+", to) if name in indices}) if to else others
+        log.add(Kind.SEND, known.sent(event.process, message), destinations=chosen, label=message)
+    elif delivered:
+        log.add(Kind.DELIVER, known.delivered(*_key(delivered)), label=delivered["message"])
+    else:
+        log.add(Kind.LOCAL, label=event.text)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables: columns of any origin, brought to the types of the schema.
+
+Nothing is bent to fit: a value that has no exact counterpart is an error, which names the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from busq.trace.errors import TraceError
+from busq.trace.schema import SCHEMA, Kind
+
+__all__ = ["BROKEN", "cast", "conform", "count_from", "kinds"]
+
+# What Arrow raises for files and columns that are not what they say.
+BROKEN = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError)
+
+# What others call the kinds of events.
+_KIND_NAMES = {
+    "deliver": Kind.DELIVER,
+    "delivered": Kind.DELIVER,
+    "delivery": Kind.DELIVER,
+    "receive": Kind.DELIVER,
+    "received": Kind.DELIVER,
+    "recv": Kind.DELIVER,
+    "d": Kind.DELIVER,
+    "send": Kind.SEND,
+    "sent": Kind.SEND,
+    "broadcast": Kind.SEND,
+    "multicast": Kind.SEND,
+    "b": Kind.SEND,
+    "s": Kind.SEND,
+    "local": Kind.LOCAL,
+    "internal": Kind.LOCAL,
+    "redeliver": Kind.REDELIVER,
+    "redelivered": Kind.REDELIVER,
+    "abort": Kind.ABORT,
+    "stage": Kind.STAGE,
+    "seal": Kind.SEAL,
+    "block": Kind.BLOCK,
+    "join": Kind.JOIN,
+    "leave": Kind.LEAVE,
+    "gap": Kind.GAP,
+}
+
+
+def kinds(name: str) -> Kind | None:
+    """Return the kind that is meant by a word, or None.
+
+    >>> kinds(" Received ")
+    <Kind.DELIVER: 0>
+    """
+    return _KIND_NAMES.get(name.strip().lower())
+
+
+def conform(columns: pa.Table | pa.RecordBatch | Mapping[str, Any], *, run: str, process: int, start: int) -> pa.Table:
+    """Return a log of one process with the columns of the schema; what is missing and not required is null.
+
+    Parameters: `columns`, a table, or columns by name (arrays, lists, whatever Arrow takes); `run` and `process`, which
+    fill columns that are missing; `start`, the position of the first row if positions are missing.
+    Errors: TraceError for columns that are unknown, missing, not equally long or of the wrong type.
+
+    >>> conform({"kind": [0], "message": [5]}, run="a", process=3, start=7).select(["process", "position"]).to_pylist()
+    [{'process': 3, 'position': 7}]
+    """
+    given = dict(columns) if isinstance(columns, Mapping) else {n: columns[n] for n in columns.schema.names}
+    unknown = [name for name in given if name not in SCHEMA.names]
+    if unknown:
+        raise TraceError(f"unknown column {unknown[0]!r}: expected {', '.join(SCHEMA.names)}")
+    for name in ("kind", "message"):
+        if name not in given:
+            raise TraceError(f"no column {name!r}: expected kind and message, and destinations of what is sent")
+    rows = len(given["kind"])
+    arrays = [
+        cast(given[field.name], field, rows) if field.name in given else _filled(field, rows, run, process, start)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def _filled(field: pa.Field, rows: int, run: str, process: int, start: int) -> pa.Array:
+    """Return a column that was not given."""
+    if field.name == "run":
+        return pa.DictionaryArray.from_arrays(_constant(0, rows, pa.int32()), pa.array([run], pa.string()))
+    if field.name == "process":
+        return _constant(process, rows, pa.int32())
+    if field.name == "position":
+        return count_from(start, rows)
+    return pa.nulls(rows, field.type)
+
+
+def count_from(start: int, rows: int) -> pa.Array:
+    """Return the numbers from `start` on.
+
+    >>> count_from(3, 2).to_pylist()
+    [3, 4]
+    """
+    return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows), start=pa.scalar(start - 1, pa.int64()))
+
+
+def _constant(value: int, rows: int, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def cast(column: Any, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
+    """Return a column as a field of the schema asks for it; TraceError if that cannot be done without loss."""
+    try:
+        found = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else _array(column, field)
+        if found.type != field.type:
+            found = _converted(found, field)
+    except (*BROKEN, ValueError, TypeError, OverflowError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise TraceError(f"column {field.name!r}: expected {field.type}: {reason}") from None
+    if len(found) != rows:
+        raise TraceError(f"column {field.name!r}: {len(found)} rows, expected {rows} as in 'kind'")
+    if not field.nullable and found.null_count:
+        raise TraceError(f"column {field.name!r}: {found.null_count} rows are null, expected none")
+    return found
+
+
+def _array(column: Any, field: pa.Field) -> pa.Array:
+    """Return any sequence or buffer as an Arrow array."""
+    if isinstance(column, memoryview) or hasattr(column, "typecode"):
+        view = memoryview(column)
+        plain = {"b": pa.int8(), "B": pa.uint8(), "i": pa.int32(), "I": pa.uint32()}
+        wide = {"q": pa.int64(), "l": pa.int64(), "Q": pa.uint64(), "L": pa.uint64()}
+        return pa.Array.from_buffers((plain | wide)[view.format], len(view), [None, pa.py_buffer(view)])
+    if pa.types.is_dictionary(field.type):
+        return pa.array(column, pa.string())
+    return pa.array(column) if _is_text(column) else pa.array(column, field.type)
+
+
+def _is_text(column: Any) -> bool:
+    return bool(len(column)) and isinstance(column[0], str)
+
+
+def _converted(found: Any, field: pa.Field) -> Any:
+    """Return an array as another type, if every value has a counterpart there."""
+    if pa.types.is_dictionary(found.type) and not pa.types.is_dictionary(field.type):
+        found = pc.cast(found, found.type.value_type)
+    if pa.types.is_dictionary(field.type):
+        text = found if pa.types.is_string(found.type) else pc.cast(found, pa.string())
+        return pc.dictionary_encode(text)
+    if field.name == "kind" and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
+        return _kinds_of_words(found)
+    if pa.types.is_timestamp(found.type):
+        found = pc.cast(pc.cast(found, pa.timestamp("ns", found.type.tz)), pa.int64())
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(found), field.type)
+    return pc.cast(found, field.type)
+
+
+UNKNOWN_KIND = -1
+
+
+def _kinds_of_words(found: Any) -> Any:
+    """Return kinds for words; UNKNOWN_KIND for those that mean nothing here."""
+    encoded = pc.dictionary_encode(found)
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    arrays = []
+    for chunk in chunks:
+        numbers = [kinds(word) for word in chunk.dictionary.to_pylist()]
+        table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
+        arrays.append(table.take(chunk.indices))
+    return pa.chunked_array(arrays, pa.int8())

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that others wrote: plain or gzip, in any encoding near UTF-8, with lines that may be bad."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from busq.trace.finding import Finding
+
+__all__ = ["BadLine", "BadLines", "beginning", "by_host", "content", "decoded", "is_binary", "stem"]
+
+_SHOWN_MAX = 3
+_WIDTH_MAX = 60
+_GZIP = b"\x1f\x8b"
+
+
+def content(path: str | os.PathLike[str]) -> tuple[bytes, Finding | None]:
+    """Return what stands in a file, unpacked if it is gzip, and a finding if the packed data were cut off.
+
+    Errors: OSError.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    if not data.startswith(_GZIP):
+        return data, None
+    return _unpacked(data, os.fspath(path))
+
+
+def _unpacked(data: bytes, path: str) -> tuple[bytes, Finding | None]:
+    try:
+        return gzip.decompress(data), None
+    except (EOFError, OSError, zlib.error) as error:
+        readable = _what_can_be_unpacked(data)
+        text = f"{path}: the gzip data are damaged or cut off ({error}): what comes before was read"
+        return readable, Finding("truncated", text, path=path)
+
+
+def _what_can_be_unpacked(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    parts = []
+    try:
+        for begin in range(0, len(data), 1 << 12):
+            parts.append(unpacker.decompress(data[begin : begin + (1 << 12)]))
+    except zlib.error:
+        pass
+    return b"".join(parts)
+
+
+def beginning(path: str | os.PathLike[str], length: int = 1 << 16) -> bytes:
+    """Return the first bytes of a file, unpacked if it is gzip; OSError."""
+    with open(path, "rb") as file:
+        data = file.read(length)
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, length)
+    except zlib.error:
+        return data
+
+
+def is_binary(data: bytes) -> bool:
+    """Return whether these are no lines of text.
+
+    >>> is_binary(b"b 1"), is_binary(bytes(4))
+    (False, True)
+    """
+    return b"\0" in data
+
+
+def decoded(data: bytes) -> str:
+    """Return text, whose lines end in one way; bytes that are no UTF-8 become question marks in diamonds."""
+    text = data.decode("utf-8-sig", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def stem(path: str | os.PathLike[str]) -> str:
+    """Return the name of a file without what tells its format.
+
+    >>> stem("logs/a.ndjson.gz")
+    'a'
+    """
+    name = os.path.basename(os.fspath(path))
+    name = name[:-3] if name.endswith(".gz") else name
+    return os.path.splitext(name)[0] or name
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that means nothing; `why` says what is wrong with it if it is not the whole of it."""
+
+    line: int
+    text: str
+    why: str = ""
+
+
+def by_host(
+    path: str, bad: Sequence[BadLine], names: Mapping[str, str], expected: str, cut: int = 0
+) -> Iterator[Finding]:
+    """Give what to say about bad lines: a finding for each host that they seem to belong to, as they name it.
+
+    Parameters: `names`, what hosts are called in the log, and by us; `cut`, the last line, if it has no end.
+    """
+    longest_first = sorted(names, key=len, reverse=True)
+    host_in = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first) or "(?!)")
+    lines: dict[str, BadLines] = {}
+    for each in bad:
+        found = host_in.search(each.text)
+        host = names[found[0]] if found else ""
+        if each.line == cut:
+            what = f"{path}:{cut}: the last line, {each.text[:40]!r}, was cut, and left out"
+            yield Finding("truncated", what, path=path, line=cut, process=host)
+        else:
+            lines.setdefault(host, BadLines(path, expected, process=host)).add(each.line, each.text, each.why)
+    for mine in lines.values():
+        yield from mine.findings()
+
+
+@dataclass
+class BadLines:
+    """Counts lines that mean nothing, and keeps the first few."""
+
+    path: str
+    expected: str
+    count: int = 0
+    shown: list[tuple[int, str]] = field(default_factory=list)
+    process: str = ""
+
+    def add(self, line: int, found: str, why: str = "") -> None:
+        """Count a line; `why` says what is wrong with it if it is not the whole of it."""
+        self.count += 1
+        if len(self.shown) < _SHOWN_MAX:
+            found = found if len(found) <= _WIDTH_MAX else found[: _WIDTH_MAX - 3] + "..."
+            self.shown.append((line, f"{found!r}" + (f" ({why})" if why else "")))
+
+    def findings(self) -> list[Finding]:
+        """Return at most one finding."""
+        if not self.count:
+            return []
+        (line, found), *others = self.shown
+        also = "".join(f", line {number}: {text}" for number, text in others)
+        text = f"{self.path}:{line}: expected {self.expected}, found {found}{also}"
+        return [Finding("bad-line", text, count=self.count, path=self.path, line=line, process=self.process)]

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/tracer.h"
+#include "base/time.h"
+#include "shm/handle.h"
+#include "shm/rings.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct busq_tracer_map {
+  busq_trace_ring ring;
+  busq_rings rings;
+  busq_tracer_map *next;
+  uint32_t has_joined; /* its join stands in the ring: nothing of it may come before */
+};
+
+/* ---- mapping ---- */
+
+static void tracer_lock(busq_tracer *tracer)
+{
+  while (__atomic_exchange_n(&tracer->latch, 1, __ATOMIC_ACQUIRE))
+    busq_cpu_relax();
+}
+
+static void tracer_unlock(busq_tracer *tracer)
+{
+  __atomic_store_n(&tracer->latch, 0, __ATOMIC_RELEASE);
+}
+
+static void name_write(busq_trace_ring *ring, uint64_t position, const char *name, uint32_t bytes)
+{
+  for (uint32_t done = 0; done < bytes; done += BUSQ_TRACE_TEXT_BYTES) {
+    busq_trace_record *more = busq_trace_ring_at(ring, position);
+    const uint32_t left = bytes - done;
+    more->kind = BUSQ_TRACE_MORE;
+    memcpy(more->text, name + done, left < BUSQ_TRACE_TEXT_BYTES ? left : BUSQ_TRACE_TEXT_BYTES);
+    busq_trace_ring_publish(ring, position++, BUSQ_TRACE_DONE);
+  }
+}
+
+/* Says who writes into the ring from here on. */
+static bool map_join(busq_peer *peer, busq_tracer_map *map)
+{
+  busq_trace_ring *ring = &map->ring;
+  uint64_t position;
+  const uint32_t bytes = peer->self->name_bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX ? peer->self->name_bytes : 0;
+  const uint32_t n_more = (bytes + BUSQ_TRACE_TEXT_BYTES - 1) / BUSQ_TRACE_TEXT_BYTES;
+  if (!busq_trace_ring_reserve(ring, 1 + n_more, &position))
+    return false;
+  busq_trace_record *record = busq_trace_ring_at(ring, position);
+  record->kind = BUSQ_TRACE_JOIN;
+  record->flags = peer->tracer.is_fresh ? BUSQ_TRACE_FRESH : 0;
+  record->count = (uint16_t)bytes;
+  record->dropped = (uint32_t)busq_load_relaxed(&ring->shared->dropped);
+  record->message = record->stamp = 0;
+  record->time_ns = record->end_ns = busq_time_now_ns();
+  record->commit_ns = 0;
+  record->incarnation = peer->incarnation;
+  record->slot = (uint16_t)peer->slot;
+  name_write(ring, position + 1, peer->self->name, bytes);
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  busq_store_release(&map->has_joined, 1);
+  return true;
+}
+
+/* NULL where it can't be recorded. */
+static busq_tracer_map *map_new(busq_peer *peer)
+{
+  busq_tracer_map *map = calloc(1, sizeof *map);
+  if (!map)
+    return NULL;
+  if (busq_rings_open(&map->rings, peer->bus) != BUSQ_OK) {
+    free(map);
+    return NULL;
+  }
+  if (busq_rings_reserve(&map->rings, peer->slot) != BUSQ_OK) {
+    busq_rings_close(&map->rings);
+    free(map);
+    return NULL;
+  }
+  map->ring = busq_rings_ring(&map->rings, peer->slot);
+  busq_store_relaxed(&map->ring.shared->began, busq_load_relaxed(&map->ring.shared->tail));
+  busq_store_release(&map->ring.shared->is_there, 1);
+  return map;
+}
+
+static void tracer_attach(busq_peer *peer, uint32_t generation)
+{
+  busq_tracer *tracer = &peer->tracer;
+  tracer_lock(tracer);
+  if (tracer->generation != generation) {
+    busq_tracer_map *map = map_new(peer);
+    if (tracer->map) {
+      tracer->map->next = tracer->old;
+      tracer->old = tracer->map;
+    }
+    busq_store_release(&tracer->map, map);
+    busq_store_release(&tracer->generation, generation);
+  }
+  if (tracer->map && !tracer->map->has_joined)
+    (void)map_join(peer, tracer->map);
+  tracer_unlock(tracer);
+}
+
+busq_trace_ring *busq_tracer_ring(busq_peer *peer)
+{
+  const uint32_t generation = busq_load_acquire(&peer->bus->header->recording);
+  if (!generation)
+    return NULL;
+  if (BUSQ_UNLIKELY(busq_load_acquire(&peer->tracer.generation) != generation))
+    tracer_attach(peer, generation);
+  busq_tracer_map *map = busq_load_acquire(&peer->tracer.map);
+  if (BUSQ_UNLIKELY(map && !busq_load_acquire(&map->has_joined)))
+    tracer_attach(peer, generation);
+  return map && busq_load_acquire(&map->has_joined) ? &map->ring : NULL;
+}
+
+static void map_free(busq_tracer_map *map)
+{
+  while (map) {
+    busq_tracer_map *next = map->next;
+    busq_rings_close(&map->rings);
+    free(map);
+    map = next;
+  }
+}
+
+void busq_tracer_deinit(busq_peer *peer)
+{
+  map_free(peer->tracer.old);
+  map_free(peer->tracer.map);
+}
+
+/* ---- events ---- */
+
+/* The ring for what the core itself does. */
+static busq_trace_ring *ring_of_core(busq_peer *peer)
+{
+  return peer->tracer.is_silent ? NULL : busq_tracer_ring(peer);
+}
+
+/* A record of `kind`, to be filled and published; NULL where there is no room. */
+static busq_trace_record *record_new(busq_trace_ring *ring, uint32_t count, busq_trace_kind kind, uint64_t *positionp)
+{
+  if (BUSQ_UNLIKELY(!busq_trace_ring_reserve(ring, count, positionp)))
+    return NULL;
+  busq_trace_record *record = busq_trace_ring_at(ring, *positionp);
+  record->kind = (uint8_t)kind;
+  record->flags = 0;
+  record->count = 0;
+  record->dropped = (uint32_t)busq_load_relaxed(&ring->shared->dropped);
+  return record;
+}
+
+static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t message, uint64_t time_ns, uint64_t end_ns)
+{
+  uint64_t position;
+  busq_trace_record *record = ring ? record_new(ring, 1, kind, &position) : NULL;
+  if (!record)
+    return;
+  record->message = message;
+  record->stamp = 0;
+  record->time_ns = time_ns;
+  record->end_ns = end_ns;
+  record->commit_ns = 0;
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+}
+
+void busq_tracer_join(busq_peer *peer)
+{
+  peer->tracer.is_fresh = true;
+  (void)busq_tracer_ring(peer);
+  peer->tracer.is_fresh = false;
+}
+
+void busq_tracer_leave(busq_peer *peer)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  busq_tracer_flush(peer);
+  event_add(busq_tracer_ring(peer), BUSQ_TRACE_LEAVE, 0, now_ns, now_ns);
+}
+
+/* ---- sending ---- */
+
+static busq_trace_destination destination_of(const busq_peer *peer, uint32_t slot)
+{
+  return (busq_trace_destination){(uint16_t)slot, (uint16_t)peer->known[slot].incarnation};
+}
+
+/* A message of `n` destinations takes so many records. */
+static uint32_t records_of(uint32_t n)
+{
+  return n <= BUSQ_TRACE_INLINE ? 1 : 1 + (n - BUSQ_TRACE_INLINE + BUSQ_TRACE_PER_MORE - 1) / BUSQ_TRACE_PER_MORE;
+}
+
+static void targets_write(busq_trace_ring *ring, uint64_t position, const busq_trace_destination *to, uint32_t n)
+{
+  busq_trace_record *record = busq_trace_ring_at(ring, position);
+  record->count = (uint16_t)n;
+  for (uint32_t i = 0; i < n && i < BUSQ_TRACE_INLINE; i++)
+    record->to[i] = to[i];
+  for (uint32_t done = BUSQ_TRACE_INLINE; done < n; done += BUSQ_TRACE_PER_MORE) {
+    busq_trace_record *more = busq_trace_ring_at(ring, ++position);
+    more->kind = BUSQ_TRACE_MORE;
+    for (uint32_t i = 0; i < BUSQ_TRACE_PER_MORE && done + i < n; i++)
+      more->more[i] = to[done + i];
+    busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  }
+}
+
+/* Written down before the message can be seen anywhere; UINT64_MAX where there is no room. */
+static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_trace_destination *to, uint32_t n,
+                         uint64_t begun_ns, uint64_t blocked_ns)
+{
+  uint64_t position;
+  if (blocked_ns)
+    event_add(ring, BUSQ_TRACE_BLOCK, message, blocked_ns, busq_time_now_ns());
+  busq_trace_record *record = record_new(ring, records_of(n), BUSQ_TRACE_SEND, &position);
+  if (!record)
+    return UINT64_MAX;
+  record->message = message;
+  record->stamp = 0;
+  record->time_ns = begun_ns;
+  record->end_ns = 0;
+  record->commit_ns = 0;
+  targets_write(ring, position, to, n);
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_BEGUN);
+  return position;
+}
+
+void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets)
+{
+  enum { FEW = 16 };
+  busq_tracer *tracer = &peer->tracer;
+  busq_trace_destination few[FEW] = {0}, *to = few;
+  tracer->ring = ring_of_core(peer);
+  if (!tracer->ring)
+    return;
+  if (n_targets > FEW)
+    to = malloc(n_targets * sizeof *to);
+  for (uint32_t i = 0; to && i < n_targets; i++)
+    to[i] = destination_of(peer, peer->destinations[i]);
+  tracer->position =
+      to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun_ns, tracer->blocked_ns) : UINT64_MAX;
+  tracer->blocked_ns = 0;
+  if (tracer->position == UINT64_MAX)
+    tracer->ring = NULL;
+  if (to != few)
+    free(to);
+}
+
+void busq_tracer_send_commit(busq_peer *peer)
+{
+  peer->tracer.commit_ns = busq_time_now_ns();
+}
+
+void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
+{
+  busq_tracer *tracer = &peer->tracer;
+  if (!tracer->ring)
+    return;
+  busq_trace_record *record = busq_trace_ring_at(tracer->ring, tracer->position);
+  const uint64_t end_ns = busq_time_now_ns();
+  const uint64_t since_ns = tracer->commit_ns && result == BUSQ_OK ? end_ns - tracer->commit_ns : 0;
+  if (result == BUSQ_FULL)
+    record->kind = BUSQ_TRACE_VOID; /* it is tried again, under another number */
+  else if (result != BUSQ_OK)
+    record->kind = BUSQ_TRACE_ABORT;
+  record->stamp = timestamp;
+  record->end_ns = end_ns;
+  record->commit_ns = since_ns <= UINT32_MAX ? (uint32_t)since_ns : UINT32_MAX;
+  busq_trace_ring_publish(tracer->ring, tracer->position, BUSQ_TRACE_DONE);
+  tracer->commit_ns = 0;
+  tracer->ring = NULL;
+}
+
+void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64_t timestamp)
+{
+  uint64_t position;
+  busq_trace_ring *ring = peer->tracer.ring;
+  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_STAGE, &position) : NULL;
+  if (!record)
+    return;
+  record->message = sequence;
+  record->stamp = timestamp;
+  record->time_ns = record->end_ns = busq_time_now_ns();
+  record->count = 1;
+  record->to[0] = destination_of(peer, slot);
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+}
+
+void busq_tracer_seal(busq_peer *peer, uint64_t sequence, uint64_t timestamp)
+{
+  uint64_t position;
+  busq_trace_ring *ring = peer->tracer.ring;
+  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_SEAL, &position) : NULL;
+  if (!record)
+    return;
+  record->message = sequence;
+  record->stamp = timestamp;
+  record->time_ns = record->end_ns = busq_time_now_ns();
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+}
+
+void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  busq_trace_ring *ring = ring_of_core(peer);
+  event_add(ring, BUSQ_TRACE_BLOCK, sequence, peer->tracer.blocked_ns, now_ns);
+  event_add(ring, BUSQ_TRACE_ABORT, sequence, peer->tracer.begun_ns, now_ns);
+}
+
+/* ---- receiving ---- */
+
+void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken)
+{
+  if (peer->tracer.n_taken == BUSQ_TRACER_TAKEN_MAX)
+    busq_tracer_flush(peer);
+  peer->tracer.taken[peer->tracer.n_taken++] = *taken;
+}
+
+/* The clock is read after everything that it stands for: a delivery is never told to be earlier than it was. */
+void busq_tracer_flush(busq_peer *peer)
+{
+  busq_tracer *tracer = &peer->tracer;
+  busq_trace_ring *ring = tracer->n_taken ? busq_tracer_ring(peer) : NULL;
+  const uint64_t now_ns = ring ? busq_time_now_ns() : 0;
+  for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
+    const busq_tracer_taken *taken = &tracer->taken[i];
+    uint64_t position;
+    busq_trace_record *record = record_new(ring, 1, taken->kind, &position);
+    if (!record)
+      continue;
+    record->message = taken->message;
+    record->stamp = taken->stamp;
+    record->time_ns = record->end_ns = now_ns;
+    record->commit_ns = 0;
+    record->incarnation = taken->incarnation;
+    record->slot = taken->slot;
+    busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  }
+  tracer->n_taken = 0;
+}
+
+void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
+{
+  event_add(ring_of_core(peer), BUSQ_TRACE_BLOCK, 0, since_ns, busq_time_now_ns());
+}
+
+/* ---- for whoever runs a protocol ---- */
+
+uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trace_destination *to, uint32_t n,
+                              uint64_t begun_ns, uint64_t blocked_ns)
+{
+  busq_trace_ring *ring = busq_tracer_ring(peer);
+  return ring ? send_add(ring, message, to, n, begun_ns, blocked_ns) : UINT64_MAX;
+}
+
+void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)
+{
+  busq_trace_ring *ring = position == UINT64_MAX ? NULL : busq_tracer_ring(peer);
+  if (!ring)
+    return;
+  busq_trace_record *record = busq_trace_ring_at(ring, position);
+  record->end_ns = busq_time_now_ns();
+  record->flags = has_returned ? 0 : BUSQ_TRACE_OPEN;
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+}
+
+void busq_tracer_app_waited(busq_peer *peer, uint64_t since_ns)
+{
+  event_add(busq_tracer_ring(peer), BUSQ_TRACE_BLOCK, 0, since_ns, busq_time_now_ns());
+}

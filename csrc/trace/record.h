@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TRACE_RECORD_H
+#define BUSQ_TRACE_RECORD_H
+/*
+ * One event of a trace: 64 bytes, a line of the cache.
+ *
+ * A send is one record, written in two steps: begun before anybody can see the message, done when its call is about to
+ * return.  So whatever was delivered has its send before it in the ring of its sender, and a sender that was killed in between
+ * leaves a record that says so.  Who has more destinations (or a longer name) than fit in writes them into records that follow
+ * at once; all are reserved together, so that a list is never torn.
+ */
+#include "base/types.h"
+
+/* Kept equal to busq.trace.schema.Kind for what stands in files; the others stay in rings. */
+typedef enum {
+  BUSQ_TRACE_DELIVER = 0,
+  BUSQ_TRACE_SEND = 1,
+  BUSQ_TRACE_LOCAL = 2, /* only in files */
+  BUSQ_TRACE_REDELIVER = 3,
+  BUSQ_TRACE_ABORT = 4,
+  BUSQ_TRACE_STAGE = 5,
+  BUSQ_TRACE_SEAL = 6,
+  BUSQ_TRACE_BLOCK = 7,
+  BUSQ_TRACE_JOIN = 8,
+  BUSQ_TRACE_LEAVE = 9,
+  BUSQ_TRACE_GAP = 10, /* only in files */
+  BUSQ_TRACE_MORE = 11, /* goes on with the one before */
+  BUSQ_TRACE_VOID = 12  /* nothing came of it */
+} busq_trace_kind;
+
+enum {
+  BUSQ_TRACE_FRESH = 1, /* of a join: it has just joined; otherwise it was there before the recording */
+  BUSQ_TRACE_OPEN = 2,  /* of a send: end_ns is when it was final; its call had not returned */
+  BUSQ_TRACE_ORPHAN = 4 /* of a send: its sender died in it; set by the recorder */
+};
+
+/* A destination: its slot, and the last bits of the incarnation that the message was meant for. */
+typedef struct {
+  uint16_t slot;
+  uint16_t incarnation;
+} busq_trace_destination;
+
+enum { BUSQ_TRACE_INLINE = 3, BUSQ_TRACE_PER_MORE = 12, BUSQ_TRACE_TEXT_BYTES = 48 };
+
+typedef struct {
+  uint64_t word; /* position << 2 | phase; changed last */
+  uint8_t kind;  /* a busq_trace_kind */
+  uint8_t flags;
+  uint16_t count;   /* destinations of a send; bytes of the name of who joins */
+  uint32_t dropped; /* how many events this ring had no room for before this one */
+  union {
+    struct {
+      uint64_t message; /* the sequence number of its sender; 0: none */
+      uint64_t stamp;
+      uint64_t time_ns; /* CLOCK_MONOTONIC, as all of them */
+      uint64_t end_ns;
+      uint32_t commit_ns; /* of a send: so long before end_ns it was final; at most 4 s */
+      union {
+        busq_trace_destination to[BUSQ_TRACE_INLINE];
+        struct {
+          uint32_t incarnation; /* of the sender, or of who joins */
+          uint16_t slot;        /* of the sender */
+          uint16_t unused;
+        };
+      };
+    };
+    busq_trace_destination more[BUSQ_TRACE_PER_MORE];
+    char text[BUSQ_TRACE_TEXT_BYTES];
+  };
+} busq_trace_record;
+
+_Static_assert(sizeof(busq_trace_record) == 64, "an event is a line of the cache");
+
+#endif /* BUSQ_TRACE_RECORD_H */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/ring.h"
+
+bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *positionp)
+{
+  enum { AHEAD = 4 };
+  uint64_t tail = busq_load_relaxed(&ring->shared->tail);
+  do {
+    if (BUSQ_UNLIKELY(tail + count - busq_load_relaxed(&ring->head_seen) > ring->size)) {
+      /* SYNC POINT trace-head: the recorder has read what stood there. */
+      busq_store_relaxed(&ring->head_seen, busq_load_acquire(&ring->shared->head));
+      if (tail + count - busq_load_relaxed(&ring->head_seen) > ring->size) {
+        (void)busq_fetch_add(&ring->shared->dropped, 1);
+        return false;
+      }
+    }
+  } while (!__atomic_compare_exchange_n(&ring->shared->tail, &tail, tail + count, true, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED));
+  /* The recorder has had these lines since; so the next ones are fetched in time. */
+  busq_prefetch_write(busq_trace_ring_at(ring, tail + count + AHEAD));
+  *positionp = tail;
+  return true;
+}
+
+busq_trace_look busq_trace_ring_look(const busq_trace_ring *ring, uint64_t position, busq_trace_record *copy)
+{
+  busq_trace_record *record = busq_trace_ring_at(ring, position);
+  /* SYNC POINT trace-record */
+  const uint64_t word = busq_load_acquire(&record->word);
+  if (BUSQ_UNLIKELY(word >> 2 != position || !(word & BUSQ_TRACE_PHASE_MASK))) {
+    const uint64_t tail = busq_load_acquire(&ring->shared->tail);
+    if (tail < position || tail - position > ring->size)
+      return BUSQ_TRACE_LOOK_DAMAGED;
+    return tail == position ? BUSQ_TRACE_LOOK_NOTHING : BUSQ_TRACE_LOOK_HOLE;
+  }
+  *copy = *record;
+  copy->word = word;
+  return (word & BUSQ_TRACE_PHASE_MASK) == BUSQ_TRACE_DONE ? BUSQ_TRACE_LOOK_DONE : BUSQ_TRACE_LOOK_BEGUN;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TRACE_RING_H
+#define BUSQ_TRACE_RING_H
+/*
+ * The ring that carries the events of one peer to the recorder.
+ *
+ * Guarantee: writing never waits; what there is no room for is dropped and counted.  Events come out in the order in which
+ * they were reserved, each whole.  A writer that dies between reserving and publishing leaves a hole, which is passed only
+ * when it is certain that nobody will fill it.
+ *
+ * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by its
+ * word, which names the position it stands at, so that what a lap before has left is never taken for it.  Several threads
+ * of one peer may write; one recorder reads.
+ *
+ * Not given: protection from somebody who writes nonsense into the file.  The reader never leaves the mapping for it, and ends
+ * with an error where the ring's words contradict each other.
+ */
+#include "base/atomic.h"
+#include "trace/record.h"
+
+typedef struct {
+  /* Written by the peer. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t tail;
+  uint64_t began;    /* what stands before it was reserved by peers that are gone */
+  uint64_t dropped;
+  uint32_t is_there; /* the memory of the ring is reserved */
+  /* Written by the recorder. */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
+  uint64_t saved; /* what stands before it is in files */
+  uint64_t told;  /* so many of the dropped ones are in files */
+  /* Who writes, by its index in the files, and how its messages are numbered there: for a recorder that goes on. */
+  uint64_t first; /* sequence numbers; 0: nothing was sent */
+  uint64_t last;
+  int64_t number; /* of the first */
+  uint32_t process_plus_1;
+} busq_trace_shared;
+
+/* A private view. */
+typedef struct {
+  busq_trace_shared *shared;
+  busq_trace_record *records;
+  uint64_t size; /* a power of two */
+  uint64_t head_seen;
+} busq_trace_ring;
+
+enum { BUSQ_TRACE_BEGUN = 1, BUSQ_TRACE_DONE = 2, BUSQ_TRACE_PHASE_MASK = 3 };
+
+typedef enum {
+  BUSQ_TRACE_LOOK_NOTHING, /* no more */
+  BUSQ_TRACE_LOOK_HOLE,    /* reserved, not published */
+  BUSQ_TRACE_LOOK_BEGUN,
+  BUSQ_TRACE_LOOK_DONE,
+  BUSQ_TRACE_LOOK_DAMAGED
+} busq_trace_look;
+
+static inline busq_trace_record *busq_trace_ring_at(const busq_trace_ring *ring, uint64_t position)
+{
+  return &ring->records[position & (ring->size - 1)];
+}
+
+/* Reserves places that follow each other; false where there is no room: then they are counted as one dropped event. */
+bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *positionp);
+
+static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
+{
+  /* SYNC POINT trace-record: what the record says comes before its word. */
+  busq_store_release(&busq_trace_ring_at(ring, position)->word, position << 2 | phase);
+}
+
+/* For the recorder: what stands at a position, copied where it is published. */
+busq_trace_look busq_trace_ring_look(const busq_trace_ring *ring, uint64_t position, busq_trace_record *copy);
+
+#endif /* BUSQ_TRACE_RING_H */

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
+#include "company.h"
+#include "shm/rings.h"
+#include "trace/ring.h"
+#include <pthread.h>
+
+enum { SIZE = 256 };
+
+static busq_trace_shared shared;
+static busq_trace_record records[SIZE];
+
+static busq_trace_ring new_ring(void)
+{
+  memset(&shared, 0, sizeof shared);
+  memset(records, 0, sizeof records);
+  return (busq_trace_ring){.shared = &shared, .records = records, .size = SIZE};
+}
+
+static bool write_event(busq_trace_ring *ring, uint64_t message)
+{
+  uint64_t position;
+  if (!busq_trace_ring_reserve(ring, 1, &position))
+    return false;
+  busq_trace_ring_at(ring, position)->message = message;
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  return true;
+}
+
+/* ---- the ring ---- */
+
+static void test_events_come_out_as_they_went_in_over_many_laps(void)
+{
+  busq_trace_ring ring = new_ring();
+  busq_trace_record found;
+  for (uint64_t number = 0; number < 10 * SIZE + 7; number++) {
+    CHECK(write_event(&ring, number));
+    CHECK_EQUAL(busq_trace_ring_look(&ring, number, &found), BUSQ_TRACE_LOOK_DONE);
+    CHECK_EQUAL(found.message, number);
+    shared.head = number + 1;
+    CHECK_EQUAL(busq_trace_ring_look(&ring, number + 1, &found), BUSQ_TRACE_LOOK_NOTHING);
+  }
+}
+
+static void test_a_full_ring_drops_and_counts_and_goes_on_when_there_is_room(void)
+{
+  busq_trace_ring ring = new_ring();
+  for (uint64_t number = 0; number < SIZE; number++)
+    CHECK(write_event(&ring, number));
+  for (int i = 0; i < 5; i++)
+    CHECK(!write_event(&ring, 0));
+  CHECK_EQUAL(shared.dropped, 5);
+  CHECK_EQUAL(shared.tail, SIZE);
+  shared.head = 1;
+  CHECK(write_event(&ring, SIZE));
+  CHECK(!write_event(&ring, 0));
+}
+
+static void test_what_a_lap_before_has_left_is_never_taken_for_an_event(void)
+{
+  busq_trace_ring ring = new_ring();
+  busq_trace_record found;
+  uint64_t position;
+  for (uint64_t number = 0; number < SIZE; number++)
+    CHECK(write_event(&ring, number));
+  shared.head = SIZE;
+  CHECK(busq_trace_ring_reserve(&ring, 1, &position));
+  CHECK_EQUAL(busq_trace_ring_look(&ring, SIZE, &found), BUSQ_TRACE_LOOK_HOLE);
+  busq_trace_ring_publish(&ring, position, BUSQ_TRACE_BEGUN);
+  CHECK_EQUAL(busq_trace_ring_look(&ring, SIZE, &found), BUSQ_TRACE_LOOK_BEGUN);
+}
+
+static void test_a_ring_whose_words_contradict_each_other_is_damaged(void)
+{
+  busq_trace_ring ring = new_ring();
+  busq_trace_record found;
+  shared.tail = SIZE + 1;
+  CHECK_EQUAL(busq_trace_ring_look(&ring, 0, &found), BUSQ_TRACE_LOOK_DAMAGED);
+  shared.tail = 3;
+  CHECK_EQUAL(busq_trace_ring_look(&ring, 4, &found), BUSQ_TRACE_LOOK_DAMAGED);
+}
+
+enum { WRITERS = 3, EVENTS = 20000 };
+static busq_trace_ring threads_ring;
+
+static void *write_many(void *argument)
+{
+  const uint64_t writer = (uint64_t)(uintptr_t)argument;
+  for (uint64_t number = 1; number <= EVENTS; number += write_event(&threads_ring, writer << 32 | number))
+    sched_yield();
+  return NULL;
+}
+
+static void test_threads_write_at_once_and_every_event_comes_once_and_in_order(void)
+{
+  pthread_t threads[WRITERS];
+  uint64_t last[WRITERS] = {0}, position = 0;
+  busq_trace_record found;
+  threads_ring = new_ring();
+  for (uint64_t i = 0; i < WRITERS; i++)
+    CHECK_EQUAL(pthread_create(&threads[i], NULL, write_many, (void *)(uintptr_t)i), 0);
+  while (position < WRITERS * EVENTS) {
+    if (busq_trace_ring_look(&threads_ring, position, &found) != BUSQ_TRACE_LOOK_DONE) {
+      sched_yield();
+      continue;
+    }
+    const uint64_t writer = found.message >> 32;
+    CHECK(writer < WRITERS);
+    CHECK_EQUAL(found.message & UINT32_MAX, ++last[writer]);
+    busq_store_release(&shared.head, ++position);
+  }
+  for (uint64_t i = 0; i < WRITERS; i++)
+    CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+}
+
+/* ---- the recorder ---- */
+
+static busq_recorder *begin(uint32_t ring_records)
+{
+  busq_recorder *recorder = NULL;
+  if (busq_recorder_open(company_bus, ring_records, &recorder) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "can't record: %s", busq_error_text());
+  return recorder;
+}
+
+static void settle(busq_recorder *recorder)
+{
+  for (int pass = 0; pass < 3; pass++) {
+    CHECK_EQUAL(busq_recorder_drain(recorder), BUSQ_OK);
+    CHECK_EQUAL(busq_recorder_settle(recorder, 0), BUSQ_OK);
+  }
+}
+
+/* The rows of a process as a text: S1 D0.1 G3 ... */
+static const char *told(busq_recorder *recorder, uint32_t process)
+{
+  static char text[4096];
+  static const char letters[] = "DSLRATEBJQG";
+  size_t used = 0;
+  text[0] = '\0';
+  busq_trace_columns *found = busq_recorder_take(recorder, process);
+  for (uint64_t i = 0; found && i < found->n_rows; i++) {
+    const int64_t message = found->message[i];
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%c", used ? " " : "", letters[found->kind[i]]);
+    if (found->has_message[i / 8] >> (i % 8) & 1)
+      used += (size_t)snprintf(text + used, sizeof text - used, "%d.%d", (int)(message >> 32), (int)(message & 0xffff));
+    if (found->kind[i] == BUSQ_TRACE_GAP)
+      used += (size_t)snprintf(text + used, sizeof text - used, "%d", (int)found->stamp[i]);
+    for (int32_t to = found->to_start[i]; to < found->to_start[i + 1] && found->kind[i] == BUSQ_TRACE_SEND; to++)
+      used += (size_t)snprintf(text + used, sizeof text - used, ">%d", found->to[to]);
+  }
+  busq_trace_columns_free(found);
+  return text;
+}
+
+static void end(busq_recorder *recorder)
+{
+  busq_recorder_stop(recorder);
+  busq_recorder_free(recorder);
+}
+
+static busq_recorder_facts facts_of(busq_recorder *recorder)
+{
+  busq_recorder_facts facts;
+  CHECK_EQUAL(busq_recorder_examine(recorder, &facts), BUSQ_OK);
+  return facts;
+}
+
+static void test_sends_and_deliveries_become_rows(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a"), *b = join("b");
+  said(a, "b", "x");
+  said(a, "a b", "y");
+  CHECK_TEXT(heard(b), "x y");
+  said(b, "a", "z");
+  CHECK_TEXT(heard(a), "y z");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>0>1 T0.2 T0.2 D0.2 D1.1");
+  CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 S1.1>0");
+  end(recorder);
+  part();
+}
+
+static void test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such(void)
+{
+  meet(4, 8, 4096);
+  busq_peer *a = join("a"), *b = join("b");
+  said(a, "b", "before");
+  busq_recorder *recorder = begin(256);
+  CHECK_TEXT(heard(b), "before");
+  said(a, "b", "while");
+  CHECK_TEXT(heard(b), "while");
+  settle(recorder);
+  /* Who is met first is number 0. */
+  CHECK_TEXT(told(recorder, 0), "S0.1>1");
+  CHECK_TEXT(told(recorder, 1), "L D0.1");
+  CHECK_EQUAL(facts_of(recorder).before, 1);
+  busq_recorder_stop(recorder);
+  said(a, "b", "after");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "");
+  busq_recorder_free(recorder);
+  recorder = begin(256);
+  said(a, "b", "again");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "S0.1>1");
+  end(recorder);
+  part();
+}
+
+static void test_a_ring_that_nobody_empties_drops_and_messages_do_not_care(void)
+{
+  meet(4, 1024, 1 << 20);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  for (int i = 0; i < 300; i++)
+    said(a, "a", "x");
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).events, 255); /* a join takes two places */
+  said(a, "a", "y");
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).dropped, 2 + 300 - 256);
+  end(recorder);
+  part();
+}
+
+static void test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  said(a, "a", "1");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J S0.1>0");
+  busq_recorder_mark(recorder);
+  busq_recorder_saved(recorder);
+  said(a, "a", "2");
+  settle(recorder);
+  busq_recorder_free(recorder); /* killed: what it had taken and not written is lost */
+  said(a, "a", "3");
+  recorder = begin(0);
+  CHECK_EQUAL(facts_of(recorder).is_continued, 1);
+  CHECK_EQUAL(facts_of(recorder).ring_records, 256);
+  CHECK_EQUAL(busq_recorder_know(recorder, "a", 1, 2, 2), BUSQ_OK);
+  CHECK_EQUAL(busq_recorder_resume(recorder), BUSQ_OK);
+  CHECK_TEXT(heard(a), "1 2 3");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "G1 S0.3>0 D0.1 D0.2 D0.3");
+  CHECK_EQUAL(facts_of(recorder).lost, 1);
+  end(recorder);
+  part();
+}
+
+static void test_a_bus_has_one_recorder_at_a_time(void)
+{
+  busq_recorder *other;
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(0);
+  CHECK_EQUAL(busq_recorder_open(company_bus, 0, &other), BUSQ_EXISTS);
+  end(recorder);
+  CHECK_EQUAL(busq_recorder_open(company_bus, 100, &other), BUSQ_INVALID);
+  part();
+}
+
+static void test_a_peer_that_comes_back_goes_on_with_its_numbers(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a"), *b = join("b");
+  said(a, "b", "1");
+  said(a, "b", "2");
+  leave(a);
+  a = join("a");
+  said(a, "b", "3");
+  CHECK_TEXT(heard(b), "1 2 3");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>1 Q J S0.3>1");
+  CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 D0.3");
+  end(recorder);
+  part();
+}
+
+static void child_dies_between(bool is_begun)
+{
+  busq_peer *peer;
+  arrive();
+  peer = join("c");
+  said(peer, "a", "1");
+  busq_rings rings;
+  uint64_t position;
+  CHECK_EQUAL(busq_rings_open(&rings, company_bus), BUSQ_OK);
+  for (uint32_t slot = 0; slot < rings.peers; slot++) {
+    busq_trace_ring ring = busq_rings_ring(&rings, slot);
+    if (!ring.shared->is_there || memcmp(company_bus->slots[slot].name, "c", 2) != 0)
+      continue;
+    CHECK(busq_trace_ring_reserve(&ring, 1, &position));
+    if (is_begun) {
+      busq_trace_record *record = busq_trace_ring_at(&ring, position);
+      *record = (busq_trace_record){.word = record->word, .kind = BUSQ_TRACE_SEND, .message = peer->sequence + 1};
+      busq_trace_ring_publish(&ring, position, BUSQ_TRACE_BEGUN);
+    }
+  }
+  kill(getpid(), SIGKILL);
+}
+
+static void die_between(bool is_begun)
+{
+  int status;
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    child_dies_between(is_begun);
+    _exit(1);
+  }
+  CHECK_EQUAL(waitpid(child, &status, 0), child);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void test_what_a_dead_writer_has_not_written_is_a_gap(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  die_between(false);
+  CHECK_TEXT(heard(a), "1");
+  for (int pass = 0; pass < 10; pass++)
+    settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J D1.1");
+  CHECK_TEXT(told(recorder, 1), "J S1.1>0 G1");
+  CHECK_EQUAL(facts_of(recorder).gaps, 1);
+  end(recorder);
+  part();
+}
+
+static void test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  die_between(true);
+  CHECK_TEXT(heard(a), "1");
+  for (int pass = 0; pass < 40; pass++)
+    settle(recorder);
+  CHECK_TEXT(told(recorder, 1), "J S1.1>0 A1.2");
+  end(recorder);
+  part();
+}
+
+/* Whatever stands in the rings: an error, or rows, and never a step outside (with a sanitizer: seen). */
+static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
+{
+  check_chance chance = {seed};
+  for (int round = 0; round < 200; round++) {
+    meet(4, 64, 65536);
+    busq_recorder *recorder = begin(256);
+    busq_peer *a = join("a"), *b = join("b");
+    for (int i = 0; i < 20; i++)
+      said(a, "a b", "x");
+    (void)heard(b);
+    busq_rings rings;
+    CHECK_EQUAL(busq_rings_open(&rings, company_bus), BUSQ_OK);
+    for (int hits = 0; hits < 20; hits++) {
+      busq_trace_ring ring = busq_rings_ring(&rings, (uint32_t)check_below(&chance, 2));
+      char *const target = check_below(&chance, 4) ? (char *)ring.records : (char *)ring.shared;
+      const uint64_t bytes = target == (char *)ring.shared ? sizeof *ring.shared : 128 * sizeof *ring.records;
+      target[check_below(&chance, bytes)] ^= (char)check_next(&chance);
+    }
+    int result = BUSQ_OK;
+    for (int pass = 0; pass < 3 && !result; pass++) {
+      result = busq_recorder_drain(recorder);
+      if (!result)
+        result = busq_recorder_settle(recorder, 0);
+    }
+    CHECK(result == BUSQ_OK || result == BUSQ_CORRUPT);
+    (void)busq_recorder_settle(recorder, 1);
+    said(b, "a", "still works");
+    busq_rings_close(&rings);
+    end(recorder);
+    part();
+  }
+}
+
+int main(int argc, char **argv)
+{
+  check_begin();
+  const uint64_t seed = check_seed(argc, argv);
+  CHECK_RUN(test_events_come_out_as_they_went_in_over_many_laps);
+  CHECK_RUN(test_a_full_ring_drops_and_counts_and_goes_on_when_there_is_room);
+  CHECK_RUN(test_what_a_lap_before_has_left_is_never_taken_for_an_event);
+  CHECK_RUN(test_a_ring_whose_words_contradict_each_other_is_damaged);
+  CHECK_RUN(test_threads_write_at_once_and_every_event_comes_once_and_in_order);
+  CHECK_RUN(test_sends_and_deliveries_become_rows);
+  CHECK_RUN(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such);
+  CHECK_RUN(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care);
+  CHECK_RUN(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed);
+  CHECK_RUN(test_a_bus_has_one_recorder_at_a_time);
+  CHECK_RUN(test_a_peer_that_comes_back_goes_on_with_its_numbers);
+  CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
+  CHECK_RUN(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort);
+  CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
+  return 0;
+}

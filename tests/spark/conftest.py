@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all tests of Spark share: one session, started when the first test asks for it.
+
+Everything in this folder is skipped, with a reason, where Spark can't run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _missing() -> str:
+    if sys.version_info < (3, 11):
+        return "Spark needs Python 3.11"
+    lacking = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
+    if lacking:
+        return f"needs {', '.join(lacking)}: pip install 'busq[spark]'"
+    from busq.spark.available import Unavailable
+    from busq.spark.java import find_java
+
+    try:
+        find_java()
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
+MISSING = _missing()
+
+
+class _Skipped(pytest.Module):
+    """A module that is not even imported: what it imports is not there."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        pytest.skip(MISSING, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    return _Skipped.from_parent(parent, path=module_path) if MISSING else None
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session of all tests: small, two threads, few partitions, ended with the test run."""
+    import busq.spark
+
+    config = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    with busq.spark.session("local[2]", "1g", config=config) as session:
+        yield session

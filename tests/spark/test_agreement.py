@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Three ways to audit, one result: plain Python from the definitions, C, and Spark in both of its shapes."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the oracles stand there
+
+import test_epfl
+from audit_oracle import judge, random_run, transcribe
+from test_audit_agreement import assert_agreement
+
+from busq.audit.native import audit
+from busq.audit.result import RunAudit
+from busq.spark import huge, runs
+from busq.trace import Run, Source, find, read, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MANY = 120  # runs that go through Spark as files
+FEW = 2  # runs that are judged relationally, each on its own: some seconds of small jobs
+
+
+def on_disk(folder: Path, seeds: range) -> tuple[dict[str, Run], list[Source]]:
+    made = {f"run{seed}": random_run(random.Random(seed), f"run{seed}") for seed in seeds}
+    for run in made.values():
+        write(run, folder)
+    return made, find([folder]).sources
+
+
+def assert_same(found: RunAudit, expected: RunAudit, hint: str) -> None:
+    """What people see is the same: all but the words of a witness, of which there may be several."""
+    told = {name: (check.count, check.verdict, check.claimed) for name, check in found.checks.items()}
+    assert told == {n: (check.count, check.verdict, check.claimed) for n, check in expected.checks.items()}, hint
+    for what in ("run", "processes", "messages", "deliveries", "order", "ok"):
+        assert getattr(found, what) == getattr(expected, what), f"{what}: {hint}"
+    assert {(f.kind, f.count) for f in found.findings} == {(f.kind, f.count) for f in expected.findings}, hint
+
+
+def test_many_runs_are_judged_as_by_the_oracle_and_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
+    made, sources = on_disk(tmp_path, range(MANY))
+    found = runs.audit(spark, sources)
+    assert [run.run for run in found] == [source.name for source in sources]
+    for source, audited in zip(sources, found, strict=True):
+        assert_agreement(made[source.name], audited, judge(made[source.name]), source.name)
+        assert_same(audited, audit(read(source)), source.name)
+
+
+def test_one_run_is_judged_relationally_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
+    seed = random.randrange(1 << 20)
+    print(f"seed {seed}")
+    made, sources = on_disk(tmp_path, range(seed, seed + FEW))
+    for source in sources:
+        hint = f"{source.name}\n{transcribe(made[source.name])}"
+        found = huge.audit(spark, source)
+        assert_agreement(made[source.name], found, judge(made[source.name]), hint)
+        assert_same(found, audit(read(source)), hint)
+
+
+@pytest.mark.skipif(not test_epfl.DATA.is_dir(), reason="the EPFL logs are not in ../shared/data/epfl")
+def test_real_logs_are_judged_alike(spark: SparkSession, tmp_path: Path) -> None:
+    sources = find([test_epfl.DATA]).sources
+    for source, found in zip(sources, runs.audit(spark, sources), strict=True):
+        assert_same(found, audit(read(source)), source.name)
+    write(read(find([test_epfl.DATA / "dm-20201111"]).sources[0]), tmp_path)  # as a trace in Parquet
+    (source,) = find([tmp_path]).sources
+    assert_same(huge.audit(spark, source), audit(read(source)), source.name)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge of growing traces, without Spark: the same counts as the exact observers, whatever order files come in."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busq.spark.watch import Violation, Watch
+from busq.spec import History
+from busq.trace import Kind, Writer, message_of
+
+Event = tuple[Kind, int, list[int]]  # kind, message, destinations
+
+
+def logs_of(rng: random.Random, processes: int, messages: int) -> list[list[Event]]:
+    """Logs in which much is in order and some is not: late, doubled, lost, invented, sent to somebody else."""
+    logs: list[list[Event]] = [[] for _ in range(processes)]
+    queues: list[list[int]] = [[] for _ in range(processes)]
+    sent = [0] * processes
+    for _ in range(messages):
+        sender = rng.randrange(processes)
+        to = sorted(rng.sample(range(processes), rng.randint(1, processes)))
+        sent[sender] += 1
+        message = message_of(sender, sent[sender])
+        logs[sender].append((Kind.SEND, message, to))
+        for receiver in to:
+            queues[receiver].append(message)
+        receiver = rng.randrange(processes)
+        while queues[receiver] and rng.random() < 0.7:
+            place = rng.randrange(len(queues[receiver])) if rng.random() < 0.05 else 0
+            message = queues[receiver].pop(place)
+            for _ in range(rng.choices([1, 0, 2], [0.94, 0.03, 0.03])[0]):
+                logs[receiver].append((Kind.DELIVER, message, []))
+            if rng.random() < 0.02:
+                logs[receiver].append((Kind.DELIVER, message_of(rng.randrange(processes), 1), []))
+    for sender in range(processes):  # whose log ends before a message can't prove that it was never sent
+        if not sent[sender]:
+            logs[sender].append((Kind.SEND, message_of(sender, 1), [sender]))
+    for receiver, queue in enumerate(queues):
+        logs[receiver] += [(Kind.DELIVER, message, []) for message in queue if rng.random() < 0.9]
+    return logs
+
+
+def segments_of(logs: list[list[Event]], rng: random.Random, directory: Path) -> list[Path]:
+    """Write the logs in segments of any size."""
+    paths = []
+    with Writer(directory, run="run", names=[f"p{i}" for i in range(len(logs))]) as writer:
+        for process, log in enumerate(logs):
+            while log:
+                size = rng.randint(1, 12)
+                part, log = log[:size], log[size:]
+                kinds, messages, destinations = zip(*part, strict=True)
+                columns = {"kind": list(kinds), "message": list(messages), "destinations": list(destinations)}
+                paths.append(writer.write(process, columns))
+    return paths
+
+
+def judged(logs: list[list[Event]]) -> dict[str, int]:
+    """What the observers count."""
+    history = History(len(logs))
+    for process, log in enumerate(logs):
+        for kind, message, to in log:
+            if kind == Kind.SEND:
+                history.send(process, message, to)
+            else:
+                history.deliver(process, message)
+    return {name: v.count for name, v in history.judge(["lost", "duplicated", "phantom", "fifo"]).items()}
+
+
+def counted(watch: Watch) -> dict[str, int]:
+    """What the watch counts; what never came, and nothing overtook, is pending, and lost to an observer."""
+    found = {name: watch.counts.get(name, 0) for name in ("lost", "duplicated", "phantom", "fifo")}
+    return found | {"lost": found["lost"] + watch.pending}
+
+
+def test_files_in_any_order_and_any_batches_give_the_counts_of_the_observers(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for case in range(25):
+        logs = logs_of(rng, rng.randint(2, 5), rng.randint(5, 60))
+        paths = segments_of(logs, rng, tmp_path / str(case))
+        rng.shuffle(paths)
+        watch, now = Watch(delay_s=1000), 0.0
+        while paths:
+            size = rng.randint(1, 5)
+            batch, paths = paths[:size], paths[size:]
+            watch.take([str(path) for path in batch], now := now + 1)
+            if rng.random() < 0.2:
+                watch.save(tmp_path / "state.npz")
+                watch = Watch(delay_s=1000)
+                watch.load(tmp_path / "state.npz")
+        watch.finish(now)
+        assert counted(watch) == judged(logs), f"case {case}"
+        assert watch.events == sum(map(len, logs))
+
+
+# ---- the same thing event by event ----
+
+
+class Trace:
+    """Files of three processes, and the watch that takes them."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self._writer = Writer(directory, run="day", names=["ann", "bob", "cleo"])
+        self.watch = Watch(**{"delay_s": 5.0} | options)
+
+    def write(self, process: int, *events: tuple[Kind, int, list[int]], **more: list[Any]) -> str:
+        kinds, messages, destinations = zip(*events, strict=True)
+        columns = {"kind": list(kinds), "message": list(messages), "destinations": list(destinations)}
+        return str(self._writer.write(process, columns | more))
+
+    def take(self, *paths: str, now: float = 0.0) -> list[str]:
+        return [told(found) for found in self.watch.take(paths, now)]
+
+
+def told(found: Violation) -> str:
+    return f"{found.kind}: {found.text}"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return Trace(tmp_path)
+
+
+def sent(number: int, *to: int) -> Event:
+    return Kind.SEND, message_of(0, number), list(to)
+
+
+def got(number: int, sender: int = 0) -> Event:
+    return Kind.DELIVER, message_of(sender, number), []
+
+
+def test_a_segment_that_comes_too_early_waits_for_the_one_before(trace: Trace) -> None:
+    first, second = trace.write(0, sent(1, 1)), trace.write(0, sent(2, 1))
+    both = trace.write(1, got(1), got(2))
+    assert trace.take(second, both) == []
+    assert trace.watch.events == 2
+    assert trace.take(first) == []
+    assert (trace.watch.events, trace.watch.pending) == (4, 0)
+
+
+def test_a_segment_that_never_comes_is_a_gap_after_the_delay(trace: Trace) -> None:
+    trace.write(0, sent(1, 1), sent(2, 1))
+    assert trace.take(trace.write(0, sent(3, 1)), now=0) == []
+    assert list(map(told, trace.watch.tick(4.9))) == []
+    texts = list(map(told, trace.watch.tick(5.0)))
+    assert texts == [
+        "gap: segment 0 of ann did not come",
+        "gap: 2 events of ann missing before position 2",
+    ]
+
+
+def test_what_was_sent_before_the_gap_is_not_called_invented(trace: Trace) -> None:
+    trace.write(0, sent(1, 1), sent(2, 1))
+    trace.take(trace.write(0, sent(3, 1)), trace.write(1, got(1), got(2), got(3)), now=0)
+    trace.watch.tick(5.0)
+    assert trace.watch.counts == {"gap": 2}
+    assert (trace.watch.unproven, trace.watch.pending) == (2, 0)
+
+
+def test_a_delivery_is_judged_when_the_log_of_its_sender_has_come_as_far(trace: Trace) -> None:
+    assert trace.take(trace.write(1, got(2), got(1))) == []
+    texts = trace.take(trace.write(0, sent(1, 1), sent(2, 1)))
+    assert texts == ["fifo: bob delivered ann.2 before ann.1, but ann sent ann.1 before ann.2"]
+
+
+def test_what_a_later_message_overtook_is_lost_after_the_delay_and_pending_until_then(trace: Trace) -> None:
+    assert trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(2)), now=0) == []
+    assert trace.watch.pending == 1
+    assert list(map(told, trace.watch.tick(5.0))) == [
+        "lost: bob has not delivered ann.1, which was sent to it, and delivered ann.2"
+    ]
+    assert trace.watch.pending == 0
+
+
+def test_what_nothing_overtook_stays_pending_for_ever(trace: Trace) -> None:
+    trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(1)), now=0)
+    assert trace.watch.tick(1e6) == []
+    assert trace.watch.pending == 1
+
+
+def test_what_was_given_up_for_lost_and_comes_is_late(trace: Trace) -> None:
+    trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(2)), now=0)
+    trace.watch.tick(5.0)
+    texts = trace.take(trace.write(1, got(1)), now=6)
+    assert texts == ["fifo: bob delivered ann.1 after ann.2, and it had been given up for lost"]
+
+
+def test_a_repetition_is_told_from_what_was_sent_to_somebody_else(trace: Trace) -> None:
+    texts = trace.take(trace.write(0, sent(1, 1), sent(2, 2)), trace.write(1, got(1), got(1), got(2), got(1, sender=9)))
+    assert texts == [
+        "duplicated: bob delivered ann.1 more than once",
+        "phantom: bob delivered ann.2, which ann did not send to it",
+        "phantom: bob delivered p9.1, which nobody sent",
+    ]
+
+
+def test_stamps_have_to_rise_at_receivers_and_at_senders_and_to_agree(trace: Trace) -> None:
+    ann = trace.write(0, sent(1, 1), sent(2, 1), sent(3, 1), stamp=[10, 30, 20])
+    bob = trace.write(1, got(1), got(3), got(2), stamp=[11, 40, 30])
+    assert trace.take(ann, bob) == [
+        "stamp: ann sent ann.3 at stamp 20, and had seen stamp 30 before",
+        "stamp: bob delivered ann.2 (stamp 30) after ann.3 (stamp 40)",
+        "stamp: bob delivered ann.1 at stamp 11, and it was sent at stamp 10",
+        "stamp: bob delivered ann.3 at stamp 40, and it was sent at stamp 20",
+        "fifo: bob delivered ann.3 before ann.2, but ann sent ann.2 before ann.3",
+    ]
+
+
+def test_marked_repetitions_and_aborted_sends_are_no_faults(trace: Trace) -> None:
+    ann = trace.write(0, sent(1, 1), (Kind.ABORT, message_of(0, 2), []), sent(3, 1))
+    bob = trace.write(1, got(1), got(3), (Kind.REDELIVER, message_of(0, 1), []))
+    assert trace.take(ann, bob) == []
+    assert (trace.watch.pending, trace.watch.unproven) == (0, 0)
+
+
+def test_dropped_events_are_told_and_explain_what_is_missing(trace: Trace) -> None:
+    ann = trace.write(0, sent(1, 1), sent(2, 1))
+    bob = trace.write(1, (Kind.GAP, 0, []), got(2), stamp=[3, None], position=[0, 4])
+    assert trace.take(ann, bob) == ["dropped: 3 events of bob dropped: nobody took them in time"]
+    trace.watch.tick(5.0)
+    assert trace.watch.counts == {"dropped": 1}
+    assert trace.watch.unproven == 1
+
+
+def test_a_file_that_is_cut_off_is_told_and_the_next_one_is_read(trace: Trace) -> None:
+    first = trace.write(0, sent(1, 1))
+    Path(first).write_bytes(Path(first).read_bytes()[:-20])
+    second = trace.write(0, sent(2, 1))
+    texts = trace.take(first, second)
+    assert texts[0].startswith(f"truncated: {first}: the file is damaged or cut off")
+    assert trace.watch.events == 1
+
+
+def test_only_what_is_claimed_is_held_against_a_trace(tmp_path: Path) -> None:
+    trace = Trace(tmp_path, order="none")
+    trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(2), got(1)))
+    assert (trace.watch.counts, trace.watch.claimed) == ({"fifo": 1}, {})
+
+
+def test_a_flood_is_counted_and_the_first_ones_are_told(trace: Trace) -> None:
+    texts = trace.take(trace.write(1, *[got(1, sender=7) for _ in range(500)]), now=0)
+    assert [text for text in texts if "more like" in text] == [
+        "phantom: and 480 more like these",
+        "duplicated: and 479 more like these",
+    ]
+    assert (len(texts), trace.watch.counts) == (42, {"phantom": 500, "duplicated": 499})
+
+
+def test_an_unknown_check_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(ValueError, match="unknown check 'fofi'"):
+        Watch(allow=["fofi"])

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding traces: formats are recognised, what is no log is passed over or refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+from busq import trace  # noqa: E402
+from busq.trace import TraceError, Writer  # noqa: E402
+
+TEXTS = {
+    "1.output": ("epfl", "b 1\nd 1 1\n"),
+    "x.log": ("shiviz", 'ann {"ann": 1}\nhello\n'),
+    "x.ndjson": ("ndjson", '{"host": "a", "event": "deliver", "id": 1}\n'),
+    "x.csv": ("csv", "host,event,id\na,deliver,1\n"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("called", ["", "7.txt"], ids=["as usual", "as nobody does"])
+def test_formats_are_recognised_by_content(tmp_path: Path, name: str, called: str) -> None:
+    expected, text = TEXTS[name]
+    path = tmp_path / (called or name)
+    path.write_text(text)
+    source = trace.find(path).sources[0]
+    assert (source.format, source.size_bytes, source.paths) == (expected, len(text), (str(path),))
+
+
+def test_a_folder_may_hold_all_formats(tmp_path: Path) -> None:
+    for folder, (name, (_, text)) in enumerate(TEXTS.items()):
+        (tmp_path / f"f{folder}").mkdir()
+        (tmp_path / f"f{folder}" / name).write_text(text)
+    with Writer(tmp_path, run="ours") as writer:
+        writer.write(0, {"kind": [0], "message": [1]})
+    found = trace.find(tmp_path)
+    assert sorted(source.format for source in found.sources) == sorted(trace.FORMATS)
+    assert all(trace.read(source).logs[0].num_rows for source in found.sources)
+
+
+def test_sources_can_be_pickled(tmp_path: Path) -> None:
+    (tmp_path / "1.output").write_text("b 1\n")
+    source = trace.find(tmp_path).sources[0]
+    assert pickle.loads(pickle.dumps(source)) == source
+
+
+def test_what_is_hidden_is_passed_over(tmp_path: Path) -> None:
+    for name in (".1.output", "_temporary/1.output", ".git/2.output", "sub/3.output"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("b 1\n")
+    assert [source.name for source in trace.find(tmp_path).sources] == ["sub"]
+
+
+def test_a_path_given_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "1.output").write_text("b 1\n")
+    found = trace.find([tmp_path, tmp_path / "1.output", str(tmp_path)])
+    assert len(found.sources) == 1
+
+
+def test_a_format_that_is_given_is_the_only_one(tmp_path: Path) -> None:
+    (tmp_path / "1.output").write_text("b 1\n")
+    (tmp_path / "x.csv").write_text("host,event,id\na,deliver,1\n")
+    assert [source.format for source in trace.find(tmp_path, format="csv").sources] == ["csv"]
+    with pytest.raises(TraceError, match=r"1\.output: found a file that is no log: expected the format csv"):
+        trace.find(tmp_path / "1.output", format="csv")
+    with pytest.raises(TraceError, match="unknown format 'xml': known are busq, epfl, shiviz, ndjson, csv"):
+        trace.find(tmp_path, format="xml")
+
+
+def put_nothing(path: Path) -> None:
+    path.mkdir()
+
+
+def put_configuration(path: Path) -> None:
+    path.mkdir()
+    (path / "config").write_text("10\n")
+    (path / "hosts").write_text("1 localhost 11001\n")
+
+
+def put_binary(path: Path) -> None:
+    path.write_bytes(bytes(range(256)))
+
+
+def put_empty(path: Path) -> None:
+    path.touch()
+
+
+def put_schedule(path: Path) -> None:
+    path.write_text("time,sender,recipients\n0,ann,bob\n")
+
+
+REFUSED = {
+    "nothing": (None, "no such file or folder"),
+    "empty folder": (put_nothing, "found nothing that is a log: expected one of the formats busq, epfl"),
+    "configuration": (put_configuration, "found 2 files, none of which is a log"),
+    "binary": (put_binary, "found a binary file that is no log"),
+    "empty": (put_empty, "found an empty file that is no log"),
+    "a schedule": (put_schedule, "found a file that is no log"),
+}
+
+
+@pytest.mark.parametrize(("put", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_log_is_refused(tmp_path: Path, put: object, told: str) -> None:
+    path = tmp_path / "input"
+    if callable(put):
+        put(path)
+    with pytest.raises(TraceError, match=told) as caught:
+        trace.find(path)
+    assert str(caught.value).startswith(str(path))
+    with pytest.raises(TraceError, match=told):
+        trace.read(path)
+
+
+def test_no_paths_are_refused() -> None:
+    with pytest.raises(TraceError, match="no paths"):
+        trace.find([])
+
+
+def test_an_empty_file_that_is_named_like_a_log_is_an_empty_log(tmp_path: Path) -> None:
+    (tmp_path / "proc01.output").touch()
+    run = trace.read(tmp_path)
+    assert (run.processes, [finding.kind for finding in run.findings]) == (("p1",), ["empty-log"])
