@@ -147,8 +147,8 @@ static void stay_away(uint64_t duration_ns)
 
 /* For the recording: when the call at hand began, and since when it waits; 0 where it does not. */
 typedef struct {
-  uint64_t begun_ns;
-  uint64_t blocked_ns;
+  uint64_t begun;
+  uint64_t blocked;
 } send_times;
 
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
@@ -160,12 +160,12 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   busq_latch_acquire(&peer->send_latch);
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
-    if (BUSQ_UNLIKELY(times->begun_ns)) {
-      peer->tracer.begun_ns = times->begun_ns;
-      peer->tracer.blocked_ns = times->blocked_ns;
+    if (BUSQ_UNLIKELY(times->begun)) {
+      peer->tracer.begun = times->begun;
+      peer->tracer.blocked = times->blocked;
     }
     result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
-    peer->tracer.begun_ns = 0;
+    peer->tracer.begun = 0;
     *failed_targetp = peer->failed_target;
   }
   busq_latch_release(&peer->send_latch);
@@ -205,10 +205,10 @@ static void send_timed_out(busq_peer *peer, const send_times *times)
 {
   busq_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed)) {
-    peer->tracer.begun_ns = times->begun_ns;
-    peer->tracer.blocked_ns = times->blocked_ns;
+    peer->tracer.begun = times->begun;
+    peer->tracer.blocked = times->blocked;
     busq_multicast_timed_out(peer);
-    peer->tracer.begun_ns = peer->tracer.blocked_ns = 0;
+    peer->tracer.begun = peer->tracer.blocked = 0;
   }
   busq_latch_release(&peer->send_latch);
 }
@@ -228,7 +228,7 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
         const int result = busq_wait_sleep(&wait, room.sequence, room.value, UINT64_MAX);
         if (result != BUSQ_OK) {
           waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
-          if (times->begun_ns && result == BUSQ_EMPTY)
+          if (times->begun && result == BUSQ_EMPTY)
             send_timed_out(peer, times);
           return result == BUSQ_EMPTY ? BUSQ_FULL : result;
         }
@@ -247,12 +247,12 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   uint64_t failed_target;
-  send_times times = {.begun_ns = busq_bus_is_recorded(peer->bus) ? busq_time_now_ns() : 0};
+  send_times times = {.begun = busq_bus_recording_now(peer->bus)};
   const int result = send_once(peer, targets, n_targets, data, size_bytes, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  if (times.begun_ns)
-    times.blocked_ns = busq_time_now_ns();
+  if (times.begun)
+    times.blocked = busq_bus_recording_now(peer->bus);
   return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
 }
 

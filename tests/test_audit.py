@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -65,6 +67,12 @@ def _row(names: list[str], process: int, event: str) -> Row:
 
 def faults(found: RunAudit) -> dict[str, int]:
     return {name: check.count for name, check in found.checks.items() if check.count}
+
+
+@pytest.mark.parametrize("name", ["columns", "cut", "many", "missing", "native", "pace", "promises", "words"])
+def test_examples_in_the_documentation_run(name: str) -> None:
+    module = importlib.import_module(f"busq.audit.{name}")
+    assert doctest.testmod(module).failed == 0
 
 
 # ---- verdicts and their words ----

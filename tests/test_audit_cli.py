@@ -77,7 +77,7 @@ def test_what_is_broken_ends_with_1_and_the_witness(late: Path) -> None:
     result = audit(late)
     assert result.exit_code == 1
     assert "causal: p3 delivered p2.1 before p1.1, but p1.1 is in the past of p2.1" in result.output
-    assert "Exit code 1: causal" in result.output
+    assert "Exit code 1: causal is expected and broken" in result.output
 
 
 def test_what_is_allowed_ends_with_0(late: Path) -> None:

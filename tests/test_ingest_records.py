@@ -264,10 +264,16 @@ def test_without_names_of_messages_they_are_what_the_clocks_tell_of(tmp_path: Pa
         ("<", 2, {"0": 3, "2": 1}),
         (">", 0, {"0": 3}),
     ]
-    records = [{"event": event, "node": node, "pkt": {"snd": 0, "vc": clock}} for event, node, clock in events]
+    carried = {"type": "pl"}
+    records = [
+        {"event": event, "node": node, "pkt": {"snd": 0, "msg": carried, "vc": clock}} for event, node, clock in events
+    ]
     run = read(tmp_path, "a.ndjson", ndjson([{"N": 3}, *records]))
     assert run.findings == ()
     assert stories(run) == [[">", "p0.1 -> p1", "d", ">", "p0.2 -> p2"], ["<- p0.1", "<"], ["<- p0.2", "<"]]
+    for record in records:
+        record["event"] = {">": "send", "<": "recv"}.get(str(record["event"]), record["event"])
+    assert story(read(tmp_path, "a.ndjson", ndjson(records)), 1) == ["<- p0.1", "recv"]
 
 
 @pytest.mark.parametrize(

@@ -306,6 +306,11 @@ def test_without_its_logs_a_run_has_no_diagram_and_the_page_says_why() -> None:
     assert data_of(page)["runs"][0]["scenes"] == []
 
 
+def test_empty_logs_are_called_empty() -> None:
+    run = run_of([[], []])
+    assert "There is none: the logs are empty." in report.render(audit_of(run), runs={"run": run})
+
+
 def test_a_large_run_is_cut_and_the_page_says_how_much_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "SCENE_MAX", 500)
     run = random_run(2, processes=6, messages=40)

@@ -239,13 +239,14 @@ except ImportError as error:
 """
 
 
-def test_without_pyarrow_one_line_says_what_to_install() -> None:
+def test_without_pyarrow_one_line_says_what_to_install(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_PYARROW]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
     assert told == "busq.trace needs pyarrow: pip install 'busq[trace]'\n"
 
 
-def test_importing_busq_trace_does_not_import_pyarrow() -> None:
+def test_importing_busq_trace_does_not_import_pyarrow(tmp_path: Path) -> None:
     code = "import busq, busq.trace, sys; print('pyarrow' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout == "False\n"

@@ -309,6 +309,8 @@ def _scenes(found: RunAudit, runs: Runs) -> tuple[list[Scene], str]:
     cuts = [scene for scene in around_all(run, broken) if scene is not None]
     is_small = bool(shown) and events <= WHOLE_ONLY_MAX
     shown += [_marked(shown[0], cut) for cut in cuts] if is_small else cuts
+    if not events:
+        return [], "There is none: the logs are empty."
     if not shown:
         return [], f"There is none: {events:,} events are too many to draw, and no check has a witness to cut out."
     if events > SCENE_MAX:

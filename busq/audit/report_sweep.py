@@ -53,8 +53,9 @@ def render_sweep(result: SweepResult) -> str:
             parts += [element("h2", titles[name]), element("div", class_="data", data_table=name)]
     if result.constants:
         rows = [{"parameter": _named(name), "value": _plain(value)} for name, value in result.constants.items()]
-        parts += [element("h2", "The same everywhere"), table(rows)]
-    parts += [element("h2", "The grid"), element("pre", grid.text)] if grid.text else []
+        parts += [element("h2", "The grid"), _folded("Parameters with one value", table(rows))]
+    if grid.text:
+        parts.append(_folded("The file of the grid", element("pre", grid.text)))
     head = element(
         "header",
         element("p", "busq sweep", class_="kicker"),
@@ -75,6 +76,10 @@ def render_sweep(result: SweepResult) -> str:
         element("noscript", element("p", "The tables need JavaScript; the figures are on this page without it.")),
     )
     return page(f"busq sweep: {title}", [head, element("main", *parts), foot], {"tables": tables})
+
+
+def _folded(summary: str, inner: Element) -> Element:
+    return element("details", element("summary", summary), inner)
 
 
 def _named(name: str) -> str:
@@ -146,15 +151,16 @@ def _pictures(result: SweepResult) -> Iterator[Element]:
     drawn = {picture.name: picture for picture in result.grid.pictures}
     for name in dict.fromkeys((*drawn, *result.pictures)):
         picture = drawn.get(name)
-        title = (picture.title if picture else "") or name
+        title = (picture.title if picture else "") or ("" if len(drawn) == 1 else name)
         figure = _map(result, picture) if picture is not None and picture.kind == "map" else None
         if figure is not None:
-            yield element("h2", title)
+            yield element("h2", title or name)
             yield figure
         elif name in result.pictures:
             data = base64.b64encode(result.pictures[name]).decode()
-            yield element("h2", title)
-            yield element("figure", element("img", src=f"data:image/png;base64,{data}", alt=title))
+            if title:
+                yield element("h2", title)
+            yield element("figure", element("img", src=f"data:image/png;base64,{data}", alt=title or name))
 
 
 def _map(result: SweepResult, picture: Picture) -> Element | None:

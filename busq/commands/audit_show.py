@@ -10,6 +10,7 @@ from rich.text import Text
 
 from busq import show
 from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
+from busq.audit.words import listed
 from busq.doctor import amount
 from busq.execution import Execution
 
@@ -90,6 +91,9 @@ def _figures(run: RunAudit) -> Iterator[Any]:
             continue
         columns = list(rows[0])
         table = show.new_table("", *columns, left=["process", "to"])
+        if len(rows) > PROCESSES_MAX:
+            rows = sorted(rows, key=lambda row: row.get("p99", row.get("total", 0)), reverse=True)
+            title = f"{title}, the longest"
         for row in rows[:PROCESSES_MAX]:
             table.add_row(*(_number(row[column]) for column in columns))
         yield Text(f"{title}:")
@@ -179,23 +183,27 @@ def _worst(run: RunAudit) -> Iterator[Text]:
 
 
 def _conclusion(found: Audit, code: int) -> Text:
+    speed = f"{amount(len(found.runs), 'run')} judged in {found.seconds:.2g} s ({found.engine})"
     checks = [check for run in found.runs for check in run.checks.values() if check.claimed]
-    broken = sorted({check.name for check in checks if check.count})
-    unknown = sorted({check.name for check in checks if check.verdict == UNKNOWN and not check.count})
-    unread = [run.run for run in found.runs if not run.checks]
-    runs = amount(len(found.runs), "run")
-    speed = f"{runs} judged in {found.seconds:.2g} s ({found.engine})"
     if code:
-        reasons = [f"{', '.join(broken)} {'does' if len(broken) == 1 else 'do'} not hold"] if broken else []
-        reasons += [f"{amount(len(unread), 'run')} could not be read"] if unread else []
-        text = " and ".join(reasons) or "the logs are not as they should be (--strict)"
-        return Text(f"{speed}. Exit code 1: {text}, but {_expected(broken)}.", style="bold red")
-    told = f"; the logs cannot tell about {', '.join(unknown)}" if unknown else ""
+        return Text(f"{speed}. Exit code 1: {_reasons(found, checks)}.", style="bold red")
+    unknown = sorted({check.name for check in checks if check.verdict == UNKNOWN})
+    told = f"; the logs cannot tell about {listed(unknown)}" if unknown else ""
     return Text(f"{speed}. Exit code 0: all that is expected holds{told}.", style="green")
 
 
-def _expected(broken: Sequence[str]) -> str:
-    return "expected (--allow takes a check out)" if broken else "should be"
+def _reasons(found: Audit, checks: Sequence[Check]) -> str:
+    broken = sorted({check.name for check in checks if check.verdict == INVALID})
+    doubted = sorted({check.name for check in checks if check.count}.difference(broken))
+    unread = [run.run for run in found.runs if not run.checks]
+    reasons = []
+    if broken:
+        reasons.append(f"{listed(broken)} {'is' if len(broken) == 1 else 'are'} expected and broken")
+    if doubted:
+        reasons.append(f"{listed(doubted)} {'is' if len(doubted) == 1 else 'are'} expected and cannot be shown")
+    if unread:
+        reasons.append(f"{amount(len(unread), 'run')} could not be read")
+    return "; ".join(reasons) + " (--allow takes a check out)" * bool(broken or doubted) or "the logs are damaged"
 
 
 # ---- a picture of characters ----

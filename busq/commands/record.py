@@ -66,12 +66,10 @@ def record(name: str, directory: str, seconds: float | None, ring: int | None, a
     The exit code is 1 where something is missing.
     """
     check_record(directory, "busq record")
-    from busq.trace import record as recorder
+    from busq.trace.record import record as record_bus
 
     with plain_errors(), busq.Bus.open(name) as bus, _endings() as is_over, _shown(name) as progress:
-        found = recorder.record(
-            bus, directory, seconds=seconds, ring_records=ring, stop=is_over, progress=progress
-        )
+        found = record_bus(bus, directory, seconds=seconds, ring_records=ring, stop=is_over, progress=progress)
     if as_json:
         print_json(found.as_json())
     else:

@@ -22,7 +22,6 @@ from busq.commands.base import (
     print_json,
     split,
 )
-
 from busq.commands.record import RECORD, check_record
 
 if TYPE_CHECKING:

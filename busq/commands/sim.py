@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +25,7 @@ from busq.commands.base import (
     print_json,
     split,
 )
+from busq.commands.record import check_record
 
 if TYPE_CHECKING:
     from busq.figures import Figure, Settings
@@ -497,6 +499,7 @@ NETWORK = _together(
         "busq sim run --order cykas --processes 100 --bandwidth 50",
         "busq sim run --order all --fan-out 3",
         "busq sim run --order none --jitter 5 --trace mails.csv",
+        "busq sim run --order none,fifo --jitter 5 --traces traces",
     )
 )
 @click.option("--order", "names", callback=_orders, required=True, metavar="NAMES", help="One, several, or all.")
@@ -505,12 +508,19 @@ NETWORK = _together(
 @click.option(
     "--record", type=click.Path(dir_okay=False), metavar="FILE", help="Write all events, for `busq diagram`; one order."
 )
+@click.option(
+    "--traces",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write a trace for `busq audit`, in a folder for each order.",
+)
 @WORKERS
 @JSON
 def run(
     names: list[str],
     no_judge: bool,
     record: str | None,
+    traces: str | None,
     workers: int | None,
     as_json: bool,
     **options: Any,
@@ -523,7 +533,9 @@ def run(
 
     if record is not None and len(names) != 1:
         raise Refusal(f"--record takes one order, not {len(names)}")
-    config = _config(options, names[0], judge=not no_judge, record=record is not None)
+    check_record(traces, "busq sim run --traces")
+    wants_events = record is not None or traces is not None
+    config = _config(options, names[0], judge=not no_judge, record=wants_events)
     with _progress("sim") as progress:
         results = run_all([dataclasses.replace(config, order=name) for name in names], jobs=workers, progress=progress)
     found = dict(zip(names, results, strict=True))
@@ -533,7 +545,19 @@ def run(
         outcomes.show_runs(config, found)
     if record is not None:
         _write(record, found[names[0]])
+    for name, result in found.items() if traces is not None else ():
+        _write_trace(str(traces), name, result)
     return 0 if all(result.ok for result in results) else 1
+
+
+def _write_trace(directory: str, name: str, result: Result) -> None:
+    from busq.trace.executions import from_execution
+    from busq.trace.writer import write
+
+    with plain_errors():
+        assert result.execution is not None  # it was asked for
+        write(from_execution(result.execution, name), directory)
+    click.echo(f"wrote {os.path.join(directory, name)}", err=True)
 
 
 def _write(path: str, result: Result) -> None:

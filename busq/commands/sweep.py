@@ -59,12 +59,12 @@ def sweep(source: str | None, lists: bool, as_json: bool, **options: Any) -> int
     """
     from busq.grid import tables
 
-    if lists:
-        tables.list_grids()
-        return 0
-    if source is None:
+    if source is None and not lists:
         raise click.UsageError("expected a grid: a TOML file, or a name of busq sweep --list")
     with _errors():
+        if source is None or lists:
+            tables.list_grids()
+            return 0
         return _run(source, as_json, options)
 
 

@@ -31,6 +31,7 @@ from busq.sim import run
 
 __all__ = [
     "Done",
+    "NoArrow",
     "SweepError",
     "columns",
     "finished",
@@ -53,6 +54,10 @@ class SweepError(BusqError):
     """A sweep can't go on; the text says why."""
 
 
+class NoArrow(SweepError, ImportError):
+    """There is no pyarrow here."""
+
+
 @dataclass(frozen=True)
 class Done:
     """What a directory holds: identities of cells that are done, files to read, and what is wrong with others."""
@@ -67,7 +72,7 @@ def need_arrow() -> Any:
     try:
         return importlib.import_module("pyarrow")
     except ImportError:
-        raise SweepError("busq sweep needs pyarrow: pip install 'busq[spark]'") from None
+        raise NoArrow("busq sweep needs pyarrow: pip install 'busq[spark]'") from None
 
 
 def columns() -> dict[str, str]:

@@ -174,7 +174,8 @@ def _winners(grid: Grid, contest: Winner, found: Sequence[Row]) -> Iterable[Row]
     for rows in _grouped(mine, lambda row: row["situation"]).values():
         good = _grouped((row for row in rows if row["error"] is None), lambda row: row["order"])
         means = {order: _estimate(row[contest.value] for row in some) for order, some in good.items()}
-        ranked = sorted((mean.mean, order) for order, mean in means.items() if mean is not None)
+        # What is level but for rounding is level, so that it does not matter in which order numbers are added.
+        ranked = sorted((float(f"{mean.mean:.11e}"), order) for order, mean in means.items() if mean is not None)
         if not ranked:
             continue
         best = ranked[0][1]

@@ -93,7 +93,7 @@ def follow(
     judged; nothing is waited for then.  `spark`, `master` and `memory` as in ``busq.spark.session``.
 
     Raises ValueError for what is unknown, FileNotFoundError, Unavailable, SparkFailed.  A file is judged about a second
-    after it appeared; 0.1 to 0.3 us per event, on one core.
+    after it appeared; about 1 us per event, on one core.
 
     >>> follow("traces", report=lambda found: print(found.text), seconds=60)                     # doctest: +SKIP
     bob delivered ann.9 before ann.8, but ann sent ann.8 before ann.9

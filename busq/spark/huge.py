@@ -147,7 +147,7 @@ class _Judge:
         for name in CHECKS:
             if name in found and name in judged:
                 one = found[name]
-                told.append(one if name in (*_COUNTS, "clock") else missing.tell_order(one, case.run, case.holes))
+                told.append(missing.tell_order(one, case.run, case.holes))
         return told
 
     # ---- completeness ----
@@ -419,9 +419,14 @@ class _Judge:
             rows = pace.side(deliveries, block=case.block).collect()
             for name, since, of in (("latency_us", "start_ns", "send_times"), ("queueing_us", "commit_ns", "commits")):
                 if case.total(of):
-                    found = sorted(pace.durations(deliveries, since).collect(), key=lambda row: row["process"])
                     self.figures[name] = [
-                        {"process": case.names[row["process"]]} | {k: row[k] for k in _FIGURES} for row in found
+                        {"process": case.names[row["process"]]} | {k: row[k] for k in _FIGURES}
+                        for row in sorted(pace.durations(deliveries, since).collect(), key=lambda row: row["process"])
+                    ]
+                    rows_by_fan_out = pace.durations(deliveries, since, "fan_out").collect()
+                    self.figures[f"{name}_by_fan_out"] = [
+                        {k: row[k] for k in ("fan_out", *_FIGURES)}
+                        for row in sorted(rows_by_fan_out, key=lambda row: row["fan_out"])
                     ]
         finally:
             deliveries.unpersist()

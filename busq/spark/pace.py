@@ -59,17 +59,19 @@ def _us(since: str) -> Column:
     return F.greatest(F.col("time_ns") - F.col(since), F.lit(0)) / 1e3
 
 
-def durations(deliveries: DataFrame, since: str) -> DataFrame:
-    """Give quantiles, by receiver, of the microseconds since the send was called ("start_ns") or decided ("commit_ns").
+def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFrame:
+    """Give quantiles, by receiver or "fan_out", of the microseconds since a send was called or decided.
 
-    `deliveries`: what `timed` gave.  Columns: run, process, count, p50, p90, p99, max.
+    `since`: "start_ns" or "commit_ns".
+
+    `deliveries`: what `timed` gave.  Columns: run, `by`, count, p50, p90, p99, max.
     """
     took = _us(since)
     quantiles = F.percentile_approx(took, list(QUANTILES.values()), ACCURACY)
-    grouped = deliveries.where(took.isNotNull()).groupBy("run", "process")
+    grouped = deliveries.where(took.isNotNull()).groupBy("run", by)
     found = grouped.agg(F.count(F.lit(1)).alias("count"), quantiles.alias("quantiles"), F.max(took).alias("max"))
     each = [F.round(F.col("quantiles")[i], 3).alias(name) for i, name in enumerate(QUANTILES)]
-    return found.select("run", "process", "count", *each, F.round("max", 3).alias("max"))
+    return found.select("run", by, "count", *each, F.round("max", 3).alias("max"))
 
 
 def waits(events: DataFrame) -> DataFrame:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,7 @@ def verdicts(
     options = _Options(order, tuple(allow), tuple(ask), tuple(checks))
     # A partition for each hand, with one number in it: the hands themselves travel with the function.
     numbers = spark.range(0, len(packed), 1, max(1, len(packed)))
-    return numbers.mapInArrow(_Task(packed, options), SCHEMA)
+    return numbers.mapInArrow(_Task(packed, options, os.getcwd()), SCHEMA)
 
 
 def deal(sources: Sequence[Source], parallelism: int) -> list[list[int]]:
@@ -188,19 +189,31 @@ class _Task:
 
     hands: Sequence[bytes]
     options: _Options
+    folder: str  # that relative paths start from
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pa.set_cpu_count(1)  # the tasks beside this one have the other cores
-        rows: list[dict[str, Any]] = []
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for index, source in pickle.loads(zlib.decompress(self.hands[number])):
-                    rows.append(_to_row(index, _judge(source, self.options)))
-                    if len(rows) == ROWS_PER_BATCH:
-                        yield _to_batch(rows)
-                        rows = []
-        if rows:
-            yield _to_batch(rows)
+                hand = pickle.loads(zlib.decompress(self.hands[number]))
+                for begin in range(0, len(hand), ROWS_PER_BATCH):
+                    yield _to_batch(self._judge(hand[begin : begin + ROWS_PER_BATCH]))
+
+    def _judge(self, hand: Sequence[tuple[int, Source]]) -> list[dict[str, Any]]:
+        with _inside(self.folder):
+            return [_to_row(index, _judge(source, self.options)) for index, source in hand]
+
+
+@contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    """Make a folder the current one, if this machine has it."""
+    former = os.getcwd()
+    if os.path.isdir(folder):
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(former)
 
 
 def _judge(source: Source, options: _Options) -> RunAudit:

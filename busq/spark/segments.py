@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from busq.trace.parquet import PROCESSES_MAX
 from busq.trace.schema import Kind
 
-__all__ = ["Summary", "summarise"]
+__all__ = ["Summary", "look_at", "put_together", "summarise"]
 
 BATCH_ROWS = 1 << 18
 STAMP_MAX = (1 << 62) // PROCESSES_MAX
@@ -42,7 +42,7 @@ _ARROW = pa.schema(
     ]
 )
 
-Ints = npt.NDArray[np.int64]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass
@@ -70,10 +70,11 @@ def summarise(spark: SparkSession, logs: Sequence[tuple[int, str]]) -> Summary:
     rows = [(place, process, path) for place, (process, path) in enumerate(logs)]
     frame = spark.createDataFrame(rows, "place int, process int, path string").repartition(len(rows), "place")
     found = frame.mapInArrow(_look, "place int, " + _ROW).toArrow().to_pylist()
-    return _together(sorted(found, key=lambda row: row["place"]))
+    return put_together(sorted(found, key=lambda row: row["place"]))
 
 
-def _together(rows: Iterable[dict[str, Any]]) -> Summary:
+def put_together(rows: Iterable[dict[str, Any]]) -> Summary:
+    """Put what `look_at` said of files together, in program order."""
     summary, sums = Summary(is_rising={"total": True, "causal": True}), dict[tuple[int, int], Ints]()
     carried: dict[int, dict[str, int]] = {}
     for row in rows:
@@ -136,8 +137,13 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([("place", pa.int32()), *_ARROW])
     for batch in batches:
         for row in batch.to_pylist():
-            found = _Segment(row["process"]).read(row["path"])
+            found = look_at(row["process"], row["path"])
             yield pa.RecordBatch.from_pylist([{"place": row["place"], **found}], schema=schema)
+
+
+def look_at(process: int, path: str) -> dict[str, Any]:
+    """Look at a file, which holds a segment of the log of one process: a row of a summary."""
+    return _Segment(process).read(path)
 
 
 class _Segment:
@@ -151,7 +157,7 @@ class _Segment:
         self.last = -1
 
     def read(self, path: str) -> dict[str, Any]:
-        """Read the file: a row of a summary."""
+        """Read the file, once."""
         _add(self.facts, dict.fromkeys(_COUNTS, 0))
         with pq.ParquetFile(path) as file:
             there = [name for name in _COLUMNS if name in file.schema_arrow.names]
@@ -250,16 +256,22 @@ class _Segment:
         if len(flat):
             _add(self.facts, {"farthest": int(flat.max())})
         owner = np.repeat(np.arange(len(messages)), counts)
-        if len(flat) > 1 and ((np.diff(flat) <= 0) & (np.diff(owner) == 0)).any():  # not ascending: perhaps repeated
-            once = np.unique(np.stack([owner, flat]), axis=1)
-            owner, flat = once[0], once[1]
+        keys = owner * PROCESSES_MAX + flat
+        if len(keys) > 1 and (np.diff(keys) <= 0).any():  # somebody may be named twice
+            keys = np.sort(keys)
+            keys = keys[np.diff(keys, prepend=-1) > 0]
+            owner, flat = keys // PROCESSES_MAX, keys % PROCESSES_MAX
         self._note(messages[owner], stamps[owner], flat, sign=1)
 
     def _note(self, messages: Ints, stamps: Ints, others: Ints, *, sign: int) -> None:
         """Add up, by the process on the other side, numbers and hashes of copies."""
         if not len(messages):
             return
-        names, places = np.unique(others, return_inverse=True)
+        least = int(others.min())
+        if int(others.max()) - least < PROCESSES_MAX:
+            names, places = np.arange(least, int(others.max()) + 1), others - least
+        else:  # some are no processes
+            names, places = np.unique(others, return_inverse=True)
         counts = np.bincount(places)
         columns = [counts if sign > 0 else 0 * counts, counts if sign < 0 else 0 * counts]
         name = _hash(messages)
@@ -267,7 +279,9 @@ class _Segment:
             for shift in (0, 16, 32, 48):
                 part = ((hashed >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.float64)
                 columns.append(sign * np.bincount(places, part).astype(np.int64))
-        for other, row in zip(names.tolist(), np.stack(columns, axis=1), strict=True):
+        table = np.stack(columns, axis=1)
+        for place in np.flatnonzero(counts).tolist():
+            other, row = int(names[place]), table[place]
             pair = (self.process, other) if sign > 0 else (other, self.process)
             self.sums[pair] = self.sums.get(pair, np.zeros(_SUMS, np.int64)) + row
 

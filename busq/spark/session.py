@@ -126,7 +126,7 @@ class _Place:
 
 
 def _new_place(local_dir: str | os.PathLike[str] | None) -> _Place:
-    base = Path(local_dir) if local_dir is not None else _scratch()
+    base = Path(local_dir).resolve() if local_dir is not None else _scratch()
     if not base.is_dir():
         raise ValueError(f"{base} is no directory: Spark needs one for what does not fit into memory")
     _sweep(base)
@@ -187,7 +187,7 @@ def session(
     place = _new_place(local_dir)
     try:
         settings = _settings(chosen, heap, place, ui) | dict(config or {})
-        environment = _environment(chosen, java.home_for(place.path))
+        environment = _environment(chosen, java.home_for(place.path), place)
         with _as_before(), _started(settings, place, environment) as spark, _plain_errors(place):
             yield spark
     finally:
@@ -226,13 +226,14 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
     return settings
 
 
-def _environment(master: str, java_home: Path) -> dict[str, str]:
+def _environment(master: str, java_home: Path, place: _Place) -> dict[str, str]:
     """What Java and Spark's scripts read, and hand on to Python's workers."""
     if not is_local(master):
         return {"JAVA_HOME": str(java_home)}  # which Python, and where it finds busq, is for the user to say
     return {
         "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_IP": _LOOPBACK,
+        "SPARK_WORKER_DIR": str(place.path / "workers"),  # of local-cluster; or else it is in the package of Spark
         # Workers are this Python, and find what it finds; not what happens to stand in the current directory.
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),

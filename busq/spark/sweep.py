@@ -228,7 +228,7 @@ def rows(spark: SparkSession, files: Sequence[Path], chosen: Sequence[Cell]) -> 
         .drop("place")
     )
     results = [F.when(F.col("error").isNull(), F.col(name)).alias(name) for name in RESULTS]
-    rest = [name for name in ("number", "situation", "grid", "seed", "error", *PARAMETERS)]
+    rest = ["number", "situation", "grid", "seed", "error", *PARAMETERS]
     return plan.join(measured, on="cell", how="inner").select(*rest, *results)
 
 
@@ -258,6 +258,11 @@ def _half(value: Column | str) -> Column:
     return F.when(count > 1, t * F.stddev_samp(number) / F.sqrt(count))
 
 
+def _rounded(name: str) -> Column:
+    """To twelve digits: what is level but for rounding is level, in whatever order numbers were added."""
+    return F.when(F.col(name).isNotNull(), F.format_string("%.11e", name).cast("double"))
+
+
 def _places(grid: Grid, *, with_order: bool) -> list[str]:
     """What tells the rows of a result apart: the table, and the axes of the grid."""
     axes = [name for name in PARAMETERS if name in grid.axes and name != "order"]
@@ -268,17 +273,18 @@ def points(found: DataFrame, grid: Grid) -> DataFrame:
     """Return a row per table and combination: means, intervals, repeats in the order of the seeds."""
     good = F.col("error").isNull()
     figures = []
+    repeats = []
     for name in grid.keep:
         listed = F.array_sort(F.collect_list(F.when(good, F.struct("seed", name)))).getField(name)
-        repeats = F.when(F.size(listed) > 0, listed).alias(f"{name}_repeats")
-        figures += [_mean(name).alias(name), _half(name).alias(f"{name}_ci95"), repeats]
+        repeats.append(F.when(F.size(listed) > 0, listed).alias(f"{name}_repeats"))
+        figures += [_mean(name).alias(name), _half(name).alias(f"{name}_ci95")]
     failures = [
         F.count(F.when(good, 1)).alias("seeds"),
         F.count("error").alias("failed"),
         F.min("error").alias("error"),
     ]
     places = _places(grid, with_order=True)
-    return found.groupBy("situation", "number", *places).agg(*failures, *figures).drop("situation")
+    return found.groupBy("situation", "number", *places).agg(*failures, *figures, *repeats).drop("situation")
 
 
 def comparisons(found: DataFrame, grid: Grid, comparison: Comparison) -> DataFrame:
@@ -315,7 +321,7 @@ def winners(found: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
         found.where(F.col("order").isin(list(contest.orders)))
         .withColumn("value", _number(contest.value))
         .withColumn("mean", F.avg("value").over(Window.partitionBy("situation", "order")))
-        .withColumn("rank", F.when(F.col("mean").isNotNull(), F.struct("mean", "order")))
+        .withColumn("rank", F.when(F.col("mean").isNotNull(), F.struct(_rounded("mean"), "order")))
         .withColumn("first", F.min("rank").over(everywhere).getField("order"))
         .withColumn(
             "best",

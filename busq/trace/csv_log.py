@@ -15,7 +15,7 @@ from busq.trace.records import Bad, Fields, Parsed, build, record_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 
-__all__ = ["is_log", "read", "records_in"]
+__all__ = ["is_log", "read", "records_in", "runs_in"]
 
 
 def is_log(head: bytes, options: Mapping[str, str]) -> bool:
@@ -25,7 +25,7 @@ def is_log(head: bytes, options: Mapping[str, str]) -> bool:
     (True, False)
     """
     first = decoded(head).lstrip("\n").partition("\n")[0]
-    known = Fields.of(options).known_in(_heading(first))
+    known = Fields(options).known_in(_heading(first))
     return "process" in known and bool(known & {"kind", "message", "clock"})
 
 
@@ -45,7 +45,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     blank = decoded(data).count("\n") - text.count("\n")  # lines before the heading
     first = text.partition("\n")[0]
     heading = _heading(first)
-    fields = Fields.of({name: value.lower() for name, value in options.items()})
+    fields = Fields({name: value.lower() for name, value in options.items()})
     parsed = Parsed(path, f"{len(heading)} values, of {', '.join(heading)}")
     parsed.cut = blank + text.count("\n") + 1 if not text.endswith("\n") else 0
     parsed.findings += [cut] if cut else []
@@ -63,6 +63,14 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
         except Bad as error:
             parsed.bad.append(BadLine(line, ",".join(row), str(error)))
     return parsed
+
+
+def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
+    """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
+    runs: dict[str, set[str]] = {}
+    for record in records_in(path, options).records:
+        runs.setdefault(record.run, set()).add(record.process)
+    return list(runs.items())
 
 
 def _rows(reader: Any, bad: list[BadLine]) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.records import FIELDS, Record
+from busq.trace.records import FIELDS
 from busq.trace.run import Source
 from busq.trace.text import beginning, is_binary, stem
 
@@ -24,6 +24,7 @@ FORMATS = ("busq", "epfl", "shiviz", "ndjson", "csv")
 
 _LOG_SUFFIXES = (".output", ".out")
 _NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
+_NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it will say what is wrong with it
 _HOSTS = ("hosts", "hosts.txt", "membership")
 
 
@@ -282,21 +283,13 @@ def _gather_shiviz(files: Sequence[_File], options: dict[str, str], findings: li
 
 
 def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    parts = [_runs_in(ndjson.records_in(file.path, options).records) for file in files]
+    parts = [ndjson.runs_in(file.path, options) or _NO_RUN for file in files]
     return _gather_text("ndjson", files, options, parts)
 
 
 def _gather_csv(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    parts = [_runs_in(csv_log.records_in(file.path, options).records) for file in files]
+    parts = [csv_log.runs_in(file.path, options) or _NO_RUN for file in files]
     return _gather_text("csv", files, options, parts)
-
-
-def _runs_in(records: Sequence[Record]) -> list[tuple[str, set[str]]]:
-    """Return the runs that records tell of, each with its processes."""
-    runs: dict[str, set[str]] = {}
-    for record in records:
-        runs.setdefault(record.run, set()).add(record.process)
-    return list(runs.items()) or [("", set())]
 
 
 def _gather_text(

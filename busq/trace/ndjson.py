@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from busq.trace.records import Bad, Fields, Parsed, build, record_of
+from busq.trace.records import Bad, Fields, Parsed, build, name_of, record_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 
-__all__ = ["is_log", "read", "records_in"]
+__all__ = ["is_log", "read", "records_in", "runs_in"]
 
 _LOOKED_AT = 20
 
@@ -22,11 +22,12 @@ def is_log(head: bytes, options: Mapping[str, str]) -> bool:
     >>> is_log(b'{"host": "a", "event": "send"}\\n', {}), is_log(b"b 1\\n", {})
     (True, False)
     """
-    fields = Fields.of(options)
+    fields = Fields(options)
     for line in decoded(head).splitlines()[:_LOOKED_AT]:
         if line.lstrip().startswith("{"):
             raw = _parsed(line)
-            if isinstance(raw, dict) and fields.get(raw, "process") is not None and len(fields.known_in(raw)) > 1:
+            known = fields.values(raw) if isinstance(raw, dict) else {}
+            if known.get("process") is not None and len(known) > 1:
                 return True
     return False
 
@@ -42,7 +43,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     """Return what stands in a file; OSError."""
     data, cut = content(path)
     text = decoded(data)
-    fields = Fields.of(options)
+    fields = Fields(options)
     lines = text.split("\n")
     parsed = Parsed(path, "an object with a process, a kind and a message")
     parsed.cut = len(lines) if lines[-1] else 0
@@ -52,13 +53,25 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
             raw = json.loads(line)
             if not isinstance(raw, dict):
                 raise Bad("no object")
-            if number > 1 or fields.known_in(raw):  # a heading says something else
+            if number > 1 or fields.values(raw):  # a heading says something else
                 parsed.records.append(record_of(raw, fields, path, number))
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))
         except (ValueError, RecursionError) as error:
             parsed.bad.append(BadLine(number, line, f"no JSON: {error}"))
     return parsed
+
+
+def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
+    """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
+    fields = Fields(options)
+    runs: dict[str, set[str]] = {}
+    for _, line in _numbered(decoded(content(path)[0]).split("\n")):
+        raw = _parsed(line)
+        values = fields.values(raw) if isinstance(raw, dict) else {}
+        if values.get("process") is not None:
+            runs.setdefault(name_of(values.get("run")), set()).add(name_of(values["process"]))
+    return list(runs.items())
 
 
 def _numbered(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

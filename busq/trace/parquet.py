@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -48,7 +48,6 @@ class Head:
     process: int = -1
     segment: int = -1
     ranges: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of columns, where the file knows them
-    nulls: frozenset[str] = frozenset()  # columns that hold nothing
 
     @property
     def is_ours(self) -> bool:
@@ -69,7 +68,7 @@ def _with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Fin
     if not os.path.getsize(path):
         return Finding("empty-log", f"{path}: the file is empty", path=path)
     try:
-        with pq.ParquetFile(path, memory_map=True, pre_buffer=False) as file:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
             return use(file)
     except TraceError:
         raise
@@ -96,8 +95,7 @@ def _head_of(path: str, file: pq.ParquetFile) -> Head:
             f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
             f" and destinations, found {', '.join(schema.names) or 'none'}"
         )
-    ranges, nulls = _statistics(file.metadata)
-    return Head(
+    found = Head(
         path,
         file.metadata.num_rows,
         tuple(schema.names),
@@ -106,29 +104,33 @@ def _head_of(path: str, file: pq.ParquetFile) -> Head:
         facts.get("busq.order", ""),
         _number(facts.get("busq.process")),
         _number(facts.get("busq.segment")),
-        ranges,
-        frozenset(nulls),
     )
+    return found if found.is_ours else replace(found, ranges=_ranges(file.metadata))
 
 
-def _statistics(facts: pq.FileMetaData) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
-    """Return the ranges of some columns, where the file knows them, and the columns that it knows to hold nothing."""
+def _ranges(facts: pq.FileMetaData) -> dict[str, tuple[Any, Any]]:
+    """Return the least and greatest values of some columns, where the file knows them."""
     ranges: dict[str, tuple[Any, Any]] = {}
-    nulls = []
+    for name, known in _statistics(facts, _RANGED):
+        if all(one.statistics.has_min_max and not one.statistics.null_count for one in known):
+            ranges[name] = min(one.statistics.min for one in known), max(one.statistics.max for one in known)
+    return ranges
+
+
+def _null_columns(facts: pq.FileMetaData) -> set[str]:
+    """Return the columns that hold nothing, as far as the file knows."""
+    known = _statistics(facts, _OPTIONAL)
+    return {name for name, parts in known if all(one.statistics.null_count == one.num_values for one in parts)}
+
+
+def _statistics(facts: pq.FileMetaData, wanted: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
+    """Give columns whose every part has statistics, with these parts."""
     groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
     for index in range(facts.num_columns) if groups else ():
         name = facts.schema.column(index).path.split(".")[0]
-        if name not in _OPTIONAL and name not in _RANGED:
-            continue
-        chunks = [group.column(index) for group in groups]
-        known = [chunk.statistics for chunk in chunks]
-        if not all(known):
-            continue
-        if name in _RANGED and all(one.has_min_max and not one.null_count for one in known):
-            ranges[name] = min(one.min for one in known), max(one.max for one in known)
-        elif name in _OPTIONAL and all(one.null_count == c.num_values for one, c in zip(known, chunks, strict=True)):
-            nulls.append(name)
-    return ranges, nulls
+        parts = [group.column(index) for group in groups] if name in wanted else []
+        if parts and all(part.statistics for part in parts):
+            yield name, parts
 
 
 def _metadata(schema: pa.Schema) -> Iterable[tuple[bytes, bytes]]:
@@ -156,7 +158,7 @@ def _number(text: str | None) -> int:
 
 def runs_of(found: Head) -> list[str]:
     """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
-    if "run" not in found.columns or not found.rows:
+    if found.is_ours or "run" not in found.columns or not found.rows:
         return [found.run]
     if "run" in found.ranges and found.ranges["run"][0] == found.ranges["run"][1]:
         return [str(found.ranges["run"][0]) or found.run]
@@ -233,7 +235,8 @@ def _read_file(
 
 def _table(found: Head, file: pq.ParquetFile, run: str, columns: Sequence[str] | None) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
-    wanted = ({*(SCHEMA.names if columns is None else columns)} | {*REQUIRED, "destinations"}) - found.nulls - {"run"}
+    wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
+    wanted -= _null_columns(file.metadata)
     chosen = [name for name in SCHEMA.names if name in wanted and name in found.columns]
     several = "run" in found.columns and len(runs_of(found)) > 1
     table = file.read(columns=[*chosen, *(["run"] if several else [])], use_threads=found.rows > _ROWS_ALONE)

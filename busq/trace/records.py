@@ -40,7 +40,7 @@ from busq.trace.schema import Kind, number_of, sender_of
 from busq.trace.tables import kinds
 from busq.trace.text import BadLine, BadLines, by_host
 
-__all__ = ["FIELDS", "Bad", "Fields", "Parsed", "Record", "build", "record_of"]
+__all__ = ["FIELDS", "Bad", "Fields", "Parsed", "Record", "build", "name_of", "record_of"]
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "process": ("process", "host", "proc", "node", "pid", "peer"),
@@ -58,51 +58,61 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "position": ("position", "pos", "idx"),
 }
 
+_OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
 _MESSAGE_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
 _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
-_SECONDS_SINCE = 10**8
 
 
 class Bad(Exception):
     """A record that means nothing; the text says why."""
 
 
-@dataclass(frozen=True)
 class Fields:
-    """Which field of a record is which, as some records and the options say."""
+    """Which field of a record is which, as the names of its fields and the options say."""
 
-    names: Mapping[str, tuple[str, ...]]
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Take options as `field.process`, which name some."""
+        self.names = {
+            name: (options[f"field.{name}"],) if f"field.{name}" in options else names for name, names in FIELDS.items()
+        }
+        self._paths = {name: names[0] for name, names in self.names.items() if "." in names[0]}
+        self._plans: dict[tuple[str, ...], dict[str, str]] = {}
 
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Fields:
-        """Return the fields; options as `field.process` name some."""
-        return cls(
-            {
-                name: (options[f"field.{name}"],) if f"field.{name}" in options else names
-                for name, names in FIELDS.items()
-            }
-        )
+    def plan(self, record: Mapping[str, Any]) -> dict[str, str]:
+        """Return the names of the fields that stand in a record itself.
 
-    def get(self, record: Mapping[str, Any], name: str) -> Any:
-        """Return the value of a field, or None; it may stand in a record inside of the record."""
-        for key in self.names[name]:
-            if key in record:
-                return record[key]
-        for key in self.names[name]:
-            if "." in key:
-                return _inside(record, key)
-            for value in record.values():
-                if isinstance(value, dict) and key in value and name != "kind":
-                    return value[key]
-        return None
+        >>> Fields({}).plan({"host": "ann", "to": []})
+        {'process': 'host', 'destinations': 'to'}
+        """
+        shape = tuple(record)
+        if shape not in self._plans:
+            found = {name: next((key for key in keys if key in record), "") for name, keys in self.names.items()}
+            self._plans[shape] = {name: key for name, key in found.items() if key}
+        return self._plans[shape]
+
+    def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the fields that are there; some may stand in records inside of the record.
+
+        >>> Fields({}).values({"node": 1, "packet": {"vc": [1]}})
+        {'process': 1, 'clock': [1]}
+        """
+        found = {name: record[key] for name, key in self.plan(record).items()}
+        if self._paths:
+            found |= {name: _inside(record, path) for name, path in self._paths.items()}
+        for value in record.values():
+            if isinstance(value, dict):
+                for name, key in self.plan(value).items():
+                    if name != "kind" and name not in found:
+                        found[name] = value[key]
+        return found
 
     def known_in(self, names: Iterable[str]) -> set[str]:
         """Return which fields stand in a record or a heading.
 
-        >>> sorted(Fields.of({}).known_in(["host", "event", "colour"]))
+        >>> sorted(Fields({}).known_in(["host", "event", "colour"]))
         ['kind', 'process']
         """
         present = set(names)
@@ -135,31 +145,39 @@ class Record:
 
 def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
     """Return the event that a record tells of; Bad if it tells none."""
-    process = _name(fields.get(raw, "process"))
+    values = fields.values(raw)
+    process = name_of(values.get("process"))
     if not process:
         raise Bad("no process")
     kind, text = _kind(raw, fields)
-    message = _name(fields.get(raw, "message"))
-    clock = _clock(fields.get(raw, "clock"))
-    label = fields.get(raw, "label")
-    if kind in (Kind.SEND, Kind.DELIVER, Kind.REDELIVER) and not message:
+    clock = _clock(values.get("clock"))
+    message = name_of(values.get("message"))
+    if clock is not None and isinstance(values.get("message"), (dict, list)):
+        message = ""  # that is what it carries, not what it is called; the clocks know better
+    if kind in _OF_MESSAGES and not message:
         if clock is None:
             raise Bad(f"a {kind.name.lower()} without a message")
         kind = Kind.LOCAL
-    others: dict[str, Any] = {name: _time(fields.get(raw, name)) for name in ("time_ns", "commit_ns", "end_ns")}
-    others["stamp"] = _integer(fields.get(raw, "stamp"), "stamp")
-    others["label"] = str(label) if label not in (None, "") else text if kind == Kind.LOCAL else None
+    is_ns = fields.plan(raw).get("time_ns", "").endswith("_ns")
+    label = values.get("label")
+    others = {
+        "time_ns": _integer(values.get("time_ns"), "time") if is_ns else _time(values.get("time_ns")),
+        "commit_ns": _integer(values.get("commit_ns"), "commit_ns"),
+        "end_ns": _integer(values.get("end_ns"), "end_ns"),
+        "stamp": _integer(values.get("stamp"), "stamp"),
+        "label": str(label) if label not in (None, "") else text if kind == Kind.LOCAL else None,
+    }
     return Record(
         path,
         line,
         process,
         kind,
         message,
-        _destinations(fields.get(raw, "destinations")),
-        _name(fields.get(raw, "sender")),
+        _destinations(values.get("destinations")),
+        name_of(values.get("sender")),
         clock,
-        _integer(fields.get(raw, "position"), "position"),
-        _name(fields.get(raw, "run")),
+        _integer(values.get("position"), "position"),
+        name_of(values.get("run")),
         {name: value for name, value in others.items() if value is not None},
     )
 
@@ -184,8 +202,12 @@ def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
     return Kind.LOCAL, texts[0]
 
 
-def _name(value: Any) -> str:
-    """Return what something is called: text, or a number."""
+def name_of(value: Any) -> str:
+    """Return what something is called: text, or a number.
+
+    >>> name_of(" ann "), name_of(7), name_of(None)
+    ('ann', '7', '')
+    """
     if value is None or isinstance(value, bool):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -198,7 +220,7 @@ def _name(value: Any) -> str:
 def _integer(value: Any, name: str) -> int | None:
     if value in (None, ""):
         return None
-    text = _name(value)
+    text = name_of(value)
     if not _NUMBER.fullmatch(text) or abs(int(text)) > _MESSAGE_MAX:
         raise Bad(f"{name} {text[:40]!r}: expected a whole number")
     return int(text)
@@ -237,7 +259,7 @@ def _destinations(value: Any) -> tuple[str, ...] | None:
         value = [part for part in _SEPARATORS.split(value.strip(" []()\t")) if part]
     elif not isinstance(value, (list, tuple)):
         value = [value]
-    return tuple(dict.fromkeys(filter(None, map(_name, value))))
+    return tuple(dict.fromkeys(filter(None, map(name_of, value))))
 
 
 def _clock(value: Any) -> Mapping[str, int] | Sequence[int] | None:

@@ -18,7 +18,7 @@ from busq.trace.schema import SCHEMA, Kind
 __all__ = ["BROKEN", "cast", "conform", "count_from", "kinds"]
 
 # What Arrow raises for files and columns that are not what they say.
-BROKEN = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError)
+BROKEN = (pa.ArrowException, UnicodeDecodeError, OverflowError, OSError)
 
 # What others call the kinds of events.
 _KIND_NAMES = {

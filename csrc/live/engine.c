@@ -41,8 +41,8 @@ static uint64_t record_send(busq_live *live, busq_live_entry *entry)
   }
   const uint64_t number = busq_message_number(entry->name);
   const uint64_t position =
-      to ? busq_tracer_app_send(live->port, number, to, n, entry->begun_ns, live->blocked_ns) : UINT64_MAX;
-  live->blocked_ns = 0;
+      to ? busq_tracer_app_send(live->port, number, to, n, entry->begun, live->blocked) : UINT64_MAX;
+  live->blocked = 0;
   if (to != few)
     free(to);
   return position;
@@ -164,7 +164,7 @@ static void do_sent(busq_live *live, busq_live_entry *entry, const uint32_t *clo
                                                ? live->n * sizeof(uint32_t)
                                                : (live->n + (size_t)live->n * live->n) * sizeof(uint32_t));
   live->facts.messages_sent++;
-  if (busq_bus_is_recorded(live->bus) && entry->begun_ns && is_rendezvous(live))
+  if (busq_bus_is_recorded(live->bus) && entry->begun && is_rendezvous(live))
     busq_tracer_app_sent(live->port, record_send(live, entry), false);
   for (uint32_t i = 0; live->has_journal && i < entry->n_destinations; i++)
     journal_add(live, BUSQ_LIVE_SENT, entry, busq_entry_destinations(entry)[i]);
@@ -486,8 +486,8 @@ static int submit(busq_live *live, const uint32_t *destinations, uint32_t n_dest
   busq_table_add(&live->messages, entry);
   live->n_undone++;
   busq_link_owe(live, destinations, n_destinations, size_bytes);
-  entry->begun_ns = live->begun_ns;
-  const bool is_recorded = BUSQ_UNLIKELY(entry->begun_ns) && !is_rendezvous(live);
+  entry->begun = live->begun;
+  const bool is_recorded = BUSQ_UNLIKELY(entry->begun) && !is_rendezvous(live);
   const uint64_t position = is_recorded ? record_send(live, entry) : UINT64_MAX;
   if (live->early_first || !step_submit(live, entry)) {
     entry->next = NULL;

@@ -341,15 +341,15 @@ static int wait_for_room(busq_live *live, const uint32_t *destinations, uint32_t
 static int send_locked(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data,
                        size_t size_bytes, int64_t timeout_ns, busq_live_ticket *ticket)
 {
-  const uint64_t begun_ns = busq_bus_is_recorded(live->bus) ? busq_time_now_ns() : 0;
-  uint64_t blocked_ns = 0;
+  const uint64_t begun = busq_bus_recording_now(live->bus);
+  uint64_t blocked = 0;
   int result = check_send(live, destinations, n_destinations);
   if (!result && !busq_engine_has_room(live, destinations, n_destinations)) {
-    blocked_ns = begun_ns;
+    blocked = begun;
     result = wait_for_room(live, destinations, n_destinations, timeout_ns);
   }
-  live->begun_ns = begun_ns;
-  live->blocked_ns = blocked_ns;
+  live->begun = begun;
+  live->blocked = blocked;
   return result ? result : busq_engine_submit(live, destinations, n_destinations, data, size_bytes, ticket);
 }
 
@@ -439,11 +439,11 @@ static int take(busq_live *live, busq_live_message *messages, uint32_t limit, ui
 /* A wait that goes on with the next call is one wait; short ones are not worth an event. */
 static void record_wait(busq_live *live)
 {
-  enum { SHORT_NS = 50000 };
-  const uint64_t since_ns = live->waits_since_ns;
-  live->waits_since_ns = 0;
-  if (since_ns && busq_bus_is_recorded(live->bus) && busq_time_now_ns() - since_ns > SHORT_NS)
-    busq_tracer_app_waited(live->port, since_ns);
+  enum { SHORT = 50000 };
+  const uint64_t since = live->waits_since, now = busq_bus_recording_now(live->bus);
+  live->waits_since = 0;
+  if (since && now && now - since > SHORT)
+    busq_tracer_app_waited(live->port, since);
 }
 
 static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t limit, uint32_t *countp,
@@ -454,7 +454,7 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
     (void)busq_engine_turn(live);
     if (live->is_closed)
       return BUSQ_CLOSED;
-    if (BUSQ_UNLIKELY(live->waits_since_ns) && live->inbox_first)
+    if (BUSQ_UNLIKELY(live->waits_since) && live->inbox_first)
       record_wait(live);
     int result = take(live, messages, limit, countp);
     if (result == BUSQ_OK)
@@ -472,8 +472,8 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
       record_wait(live);
       return BUSQ_EMPTY;
     }
-    if (busq_bus_is_recorded(live->bus) && !live->waits_since_ns)
-      live->waits_since_ns = busq_time_now_ns();
+    if (!live->waits_since)
+      live->waits_since = busq_bus_recording_now(live->bus);
     result = busq_progress_wait(live, &live->came, left_ns);
     if (result && !live->inbox_first)
       return live->is_closed ? BUSQ_CLOSED : result;

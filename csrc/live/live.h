@@ -174,9 +174,9 @@ struct busq_live {
   bool has_journal;
 
   /* While somebody records: of the send at hand, when it was called, and when it began to wait for room. */
-  uint64_t begun_ns;
-  uint64_t blocked_ns;
-  uint64_t waits_since_ns; /* of who receives; 0: nobody waits */
+  uint64_t begun;
+  uint64_t blocked;
+  uint64_t waits_since; /* of who receives; 0: nobody waits */
 };
 
 #endif /* BUSQ_LIVE_LIVE_H */

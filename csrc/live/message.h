@@ -36,7 +36,7 @@ struct busq_live_entry {
   uint64_t wire_bytes;
   uint64_t payload_bytes;
   uint64_t payload_offset; /* in the wire block */
-  uint64_t begun_ns;       /* of our own, while somebody records: when it was sent */
+  uint64_t begun;          /* of our own, while somebody records: when it was sent */
   _Alignas(8) char wire[];
 };
 

@@ -273,7 +273,7 @@ static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *reco
     return no_memory(self);
   const uint32_t before = self->processes[index].slot;
   self->processes[index].slot = slot;
-  record->end_ns = index;
+  record->end = index;
   record->stamp = before != UINT32_MAX && before != slot ? before + UINT64_C(1) : 0;
   from->process = index;
   from->has_process = from->is_new_life = true;
@@ -352,7 +352,7 @@ static int head_skip(busq_recorder *self, uint32_t slot, bool is_begun, busq_tra
   source *from = &self->sources[slot];
   if (is_begun) {
     record->flags = BUSQ_TRACE_ORPHAN;
-    record->stamp = record->end_ns = 0;
+    record->stamp = record->end = 0;
     return record_take(self, slot, record);
   }
   *record = (busq_trace_record){.kind = BUSQ_TRACE_GAP, .dropped = from->seen};
@@ -432,6 +432,13 @@ typedef struct {
   uint64_t at; /* in the queue */
 } translation;
 
+static int64_t time_of(const translation *now, const busq_trace_record *record, uint64_t time)
+{
+  if (!time || (record->flags & BUSQ_TRACE_PLAIN))
+    return (int64_t)time;
+  return (int64_t)busq_trace_ns(&now->self->rings.scale, time);
+}
+
 static bool row_add(const translation *now, busq_trace_row *row)
 {
   if (!now->writer->columns)
@@ -482,14 +489,14 @@ static bool send_add(const translation *now, const busq_trace_record *record)
       .kind = record->kind,
       .message = message_of(now->from, record->message),
       .stamp = (int64_t)record->stamp,
-      .time_ns = (int64_t)record->time_ns,
-      .end_ns = (int64_t)record->end_ns,
-      .commit_ns = (int64_t)(record->end_ns - record->commit_ns),
+      .time_ns = time_of(now, record, record->time),
+      .end_ns = time_of(now, record, record->end),
+      .commit_ns = time_of(now, record, record->end - record->commit),
       .has_message = true,
       .has_stamp = record->stamp != 0,
       .has_time = true,
-      .has_end = record->end_ns != 0 && !(record->flags & BUSQ_TRACE_OPEN),
-      .has_commit = record->end_ns != 0 && record->kind == BUSQ_TRACE_SEND,
+      .has_end = record->end != 0 && !(record->flags & BUSQ_TRACE_OPEN),
+      .has_commit = record->end != 0 && record->kind == BUSQ_TRACE_SEND,
       .label = record->flags & BUSQ_TRACE_ORPHAN ? BUSQ_LABEL_UNFINISHED : BUSQ_LABEL_NONE,
   };
   row_destinations(now, &row);
@@ -505,7 +512,7 @@ static bool delivery_add(const translation *now, const busq_trace_record *record
       .kind = message ? record->kind : BUSQ_TRACE_LOCAL,
       .message = message,
       .stamp = (int64_t)record->stamp,
-      .time_ns = (int64_t)record->time_ns,
+      .time_ns = time_of(now, record, record->time),
       .has_message = message != 0,
       .has_stamp = record->stamp != 0,
       .has_time = true,
@@ -522,8 +529,8 @@ static bool other_add(const translation *now, const busq_trace_record *record)
       .kind = record->kind,
       .message = record->message ? message_of(now->from, record->message) : 0,
       .stamp = (int64_t)record->stamp,
-      .time_ns = (int64_t)record->time_ns,
-      .end_ns = (int64_t)record->end_ns,
+      .time_ns = time_of(now, record, record->time),
+      .end_ns = time_of(now, record, record->end),
       .has_message = record->message != 0,
       .has_stamp = record->stamp != 0,
       .has_time = true,
@@ -536,7 +543,7 @@ static bool other_add(const translation *now, const busq_trace_record *record)
 
 static bool join_add(const translation *now, const busq_trace_record *record)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .time_ns = (int64_t)record->time_ns, .has_time = true};
+  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .time_ns = time_of(now, record, record->time), .has_time = true};
   return row_add(now, &row);
 }
 
@@ -642,7 +649,7 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
     if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) && !orphan_is_settled(self, from, is_all))
       break;
     if (record->kind == BUSQ_TRACE_JOIN)
-      from->writer = (uint32_t)record->end_ns;
+      from->writer = (uint32_t)record->end;
     now.writer = &self->processes[from->writer];
     const uint32_t n_more = records_after(record);
     if (!record_translate(&now))
@@ -756,10 +763,10 @@ static int recorder_rings(busq_recorder *self, uint32_t ring_records)
 }
 
 /* Never 0, and never that of a recording that a peer may still have mapped. */
-static uint32_t recorder_generation(void)
+static uint32_t recorder_generation(const busq_recorder *self)
 {
-  const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns());
-  return mixed ? mixed : 1;
+  const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns()) << 2 | 2;
+  return self->rings.scale.factor ? mixed | BUSQ_TRACE_TICKS : mixed;
 }
 
 int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **recorderp)
@@ -786,7 +793,7 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
   self->facts.ring_records = (uint32_t)self->rings.size;
   /* From here on peers write.  0 means that nobody records. */
   if (!self->facts.is_continued)
-    busq_store_release(&bus->header->recording, recorder_generation());
+    busq_store_release(&bus->header->recording, recorder_generation(self));
   *recorderp = self;
   return BUSQ_OK;
 }

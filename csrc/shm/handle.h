@@ -18,6 +18,7 @@
 #include "shm/arena.h"
 #include "shm/layout.h"
 #include "shm/tracer.h"
+#include "trace/clock.h"
 
 typedef struct {
   uint32_t held;
@@ -183,6 +184,13 @@ static inline void busq_latch_release(busq_latch *latch)
 static inline bool busq_bus_is_recorded(const busq_bus *bus)
 {
   return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));
+}
+
+/* What the clock of the recording says; 0 where there is none. */
+static inline uint64_t busq_bus_recording_now(const busq_bus *bus)
+{
+  const uint32_t recording = busq_load_relaxed(&bus->header->recording);
+  return BUSQ_UNLIKELY(recording) ? busq_trace_now(recording) : 0;
 }
 
 static inline int busq_peer_check(const busq_peer *peer)

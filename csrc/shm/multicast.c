@@ -285,7 +285,7 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
         position_take(peer, slot, &ring, multicast->proposal, stamp, ring.slot_count, &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
-    if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+    if (BUSQ_UNLIKELY(peer->tracer.begun))
       busq_tracer_stage(peer, busq_tag_sequence(multicast->tag), slot, claim.timestamp);
     if (is_late) {
       multicast->is_lost = true;
@@ -352,7 +352,7 @@ static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast 
   /* Seal: from here on the timestamp is fixed, and anybody may finish the rest. */
   if (!record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
     return 0;
-  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+  if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_seal(peer, busq_tag_sequence(tag), timestamp);
 #ifdef BUSQ_MUTANT_COMMIT_BEFORE_SYNC
   (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
@@ -441,7 +441,7 @@ static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_
 static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
-  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+  if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
 #ifdef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
   for (uint32_t i = 0; i < n_targets; i++)
@@ -449,12 +449,12 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
 #endif
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
-    if (peer->tracer.begun_ns)
+    if (peer->tracer.begun)
       busq_tracer_send_end(peer, 0, result);
     busq_arena_cancel(&peer->arena, bytes, record);
     return result;
   }
-  if (BUSQ_UNLIKELY(peer->tracer.begun_ns) && n_targets > 1)
+  if (BUSQ_UNLIKELY(peer->tracer.begun) && n_targets > 1)
     busq_tracer_send_commit(peer);
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
@@ -465,7 +465,7 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
 #endif
-  if (BUSQ_UNLIKELY(peer->tracer.begun_ns))
+  if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_end(peer, peer->lamport, result);
   return result;
 }

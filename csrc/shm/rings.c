@@ -71,7 +71,7 @@ static int rings_damaged(const busq_bus *bus, const char *what)
                     bus->name, what);
 }
 
-static int rings_check_header(const busq_rings *rings, const busq_bus *bus, uint64_t bytes, uint64_t *sizep)
+static int rings_check_header(busq_rings *rings, const busq_bus *bus, uint64_t bytes, uint64_t *sizep)
 {
   busq_rings_header header;
   if (pread(rings->fd, &header, sizeof header, 0) != sizeof header)
@@ -85,6 +85,7 @@ static int rings_check_header(const busq_rings *rings, const busq_bus *bus, uint
       header.size < BUSQ_RINGS_SIZE_MIN || header.size > BUSQ_RINGS_SIZE_MAX || (header.size & (header.size - 1)) ||
       header.bytes != rings_bytes(header.peers, header.size) || bytes != header.bytes)
     return rings_damaged(bus, "its sizes");
+  rings->scale = header.scale;
   *sizep = header.size;
   return BUSQ_OK;
 }
@@ -130,6 +131,7 @@ static int rings_fill(busq_rings *rings, const busq_bus *bus, uint64_t size)
   header->size = size;
   header->bytes = rings->bytes;
   memcpy(header->bus, bus->header->generation, sizeof header->bus);
+  rings->scale = header->scale = busq_trace_scale_measure();
   header->checksum = rings_checksum(header);
   return BUSQ_OK;
 }

@@ -20,6 +20,7 @@ typedef struct {
   uint64_t size; /* records of a ring */
   uint8_t bus[16];
   uint64_t bytes;
+  busq_trace_scale scale; /* of its times */
   uint64_t checksum; /* of everything above */
 } busq_rings_header;
 
@@ -29,6 +30,7 @@ typedef struct {
   uint64_t size;
   uint32_t peers;
   int fd;
+  busq_trace_scale scale;
 } busq_rings;
 
 #define BUSQ_RINGS_SIZE_MIN UINT64_C(256)

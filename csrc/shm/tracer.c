@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/tracer.h"
-#include "base/time.h"
 #include "shm/handle.h"
 #include "shm/rings.h"
+#include "trace/clock.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +37,11 @@ static void name_write(busq_trace_ring *ring, uint64_t position, const char *nam
   }
 }
 
+static uint64_t now_of(const busq_peer *peer)
+{
+  return busq_trace_now(busq_load_relaxed(&peer->tracer.generation));
+}
+
 /* Says who writes into the ring from here on. */
 static bool map_join(busq_peer *peer, busq_tracer_map *map)
 {
@@ -52,8 +57,8 @@ static bool map_join(busq_peer *peer, busq_tracer_map *map)
   record->count = (uint16_t)bytes;
   record->dropped = (uint32_t)busq_load_relaxed(&ring->shared->dropped);
   record->message = record->stamp = 0;
-  record->time_ns = record->end_ns = busq_time_now_ns();
-  record->commit_ns = 0;
+  record->time = record->end = now_of(peer);
+  record->commit = 0;
   record->incarnation = peer->incarnation;
   record->slot = (uint16_t)peer->slot;
   name_write(ring, position + 1, peer->self->name, bytes);
@@ -151,7 +156,7 @@ static busq_trace_record *record_new(busq_trace_ring *ring, uint32_t count, busq
   return record;
 }
 
-static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t message, uint64_t time_ns, uint64_t end_ns)
+static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t message, uint64_t time, uint64_t end)
 {
   uint64_t position;
   busq_trace_record *record = ring ? record_new(ring, 1, kind, &position) : NULL;
@@ -159,9 +164,9 @@ static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t mess
     return;
   record->message = message;
   record->stamp = 0;
-  record->time_ns = time_ns;
-  record->end_ns = end_ns;
-  record->commit_ns = 0;
+  record->time = time;
+  record->end = end;
+  record->commit = 0;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
@@ -174,9 +179,9 @@ void busq_tracer_join(busq_peer *peer)
 
 void busq_tracer_leave(busq_peer *peer)
 {
-  const uint64_t now_ns = busq_time_now_ns();
+  const uint64_t now = now_of(peer);
   busq_tracer_flush(peer);
-  event_add(busq_tracer_ring(peer), BUSQ_TRACE_LEAVE, 0, now_ns, now_ns);
+  event_add(busq_tracer_ring(peer), BUSQ_TRACE_LEAVE, 0, now, now);
 }
 
 /* ---- sending ---- */
@@ -208,20 +213,20 @@ static void targets_write(busq_trace_ring *ring, uint64_t position, const busq_t
 }
 
 /* Written down before the message can be seen anywhere; UINT64_MAX where there is no room. */
-static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                         uint64_t begun_ns, uint64_t blocked_ns)
+static uint64_t send_add(busq_trace_ring *ring, uint32_t recording, uint64_t message, const busq_trace_destination *to, uint32_t n,
+                         uint64_t begun, uint64_t blocked)
 {
   uint64_t position;
-  if (blocked_ns)
-    event_add(ring, BUSQ_TRACE_BLOCK, message, blocked_ns, busq_time_now_ns());
+  if (blocked)
+    event_add(ring, BUSQ_TRACE_BLOCK, message, blocked, busq_trace_now(recording));
   busq_trace_record *record = record_new(ring, records_of(n), BUSQ_TRACE_SEND, &position);
   if (!record)
     return UINT64_MAX;
   record->message = message;
   record->stamp = 0;
-  record->time_ns = begun_ns;
-  record->end_ns = 0;
-  record->commit_ns = 0;
+  record->time = begun;
+  record->end = 0;
+  record->commit = 0;
   targets_write(ring, position, to, n);
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_BEGUN);
   return position;
@@ -240,8 +245,8 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
   for (uint32_t i = 0; to && i < n_targets; i++)
     to[i] = destination_of(peer, peer->destinations[i]);
   tracer->position =
-      to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun_ns, tracer->blocked_ns) : UINT64_MAX;
-  tracer->blocked_ns = 0;
+      to ? send_add(tracer->ring, tracer->generation, sequence, to, n_targets, tracer->begun, tracer->blocked) : UINT64_MAX;
+  tracer->blocked = 0;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
   if (to != few)
@@ -250,7 +255,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
 
 void busq_tracer_send_commit(busq_peer *peer)
 {
-  peer->tracer.commit_ns = busq_time_now_ns();
+  peer->tracer.commit = now_of(peer);
 }
 
 void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
@@ -259,17 +264,17 @@ void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
   if (!tracer->ring)
     return;
   busq_trace_record *record = busq_trace_ring_at(tracer->ring, tracer->position);
-  const uint64_t end_ns = busq_time_now_ns();
-  const uint64_t since_ns = tracer->commit_ns && result == BUSQ_OK ? end_ns - tracer->commit_ns : 0;
+  const uint64_t end = now_of(peer);
+  const uint64_t since = tracer->commit && result == BUSQ_OK ? end - tracer->commit : 0;
   if (result == BUSQ_FULL)
     record->kind = BUSQ_TRACE_VOID; /* it is tried again, under another number */
   else if (result != BUSQ_OK)
     record->kind = BUSQ_TRACE_ABORT;
   record->stamp = timestamp;
-  record->end_ns = end_ns;
-  record->commit_ns = since_ns <= UINT32_MAX ? (uint32_t)since_ns : UINT32_MAX;
+  record->end = end;
+  record->commit = since <= UINT32_MAX ? (uint32_t)since : UINT32_MAX;
   busq_trace_ring_publish(tracer->ring, tracer->position, BUSQ_TRACE_DONE);
-  tracer->commit_ns = 0;
+  tracer->commit = 0;
   tracer->ring = NULL;
 }
 
@@ -282,7 +287,7 @@ void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64
     return;
   record->message = sequence;
   record->stamp = timestamp;
-  record->time_ns = record->end_ns = busq_time_now_ns();
+  record->time = record->end = now_of(peer);
   record->count = 1;
   record->to[0] = destination_of(peer, slot);
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
@@ -297,16 +302,16 @@ void busq_tracer_seal(busq_peer *peer, uint64_t sequence, uint64_t timestamp)
     return;
   record->message = sequence;
   record->stamp = timestamp;
-  record->time_ns = record->end_ns = busq_time_now_ns();
+  record->time = record->end = now_of(peer);
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
 void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence)
 {
-  const uint64_t now_ns = busq_time_now_ns();
+  const uint64_t now = now_of(peer);
   busq_trace_ring *ring = ring_of_core(peer);
-  event_add(ring, BUSQ_TRACE_BLOCK, sequence, peer->tracer.blocked_ns, now_ns);
-  event_add(ring, BUSQ_TRACE_ABORT, sequence, peer->tracer.begun_ns, now_ns);
+  event_add(ring, BUSQ_TRACE_BLOCK, sequence, peer->tracer.blocked, now);
+  event_add(ring, BUSQ_TRACE_ABORT, sequence, peer->tracer.begun, now);
 }
 
 /* ---- receiving ---- */
@@ -323,7 +328,7 @@ void busq_tracer_flush(busq_peer *peer)
 {
   busq_tracer *tracer = &peer->tracer;
   busq_trace_ring *ring = tracer->n_taken ? busq_tracer_ring(peer) : NULL;
-  const uint64_t now_ns = ring ? busq_time_now_ns() : 0;
+  const uint64_t now = ring ? now_of(peer) : 0;
   for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
     const busq_tracer_taken *taken = &tracer->taken[i];
     uint64_t position;
@@ -332,8 +337,8 @@ void busq_tracer_flush(busq_peer *peer)
       continue;
     record->message = taken->message;
     record->stamp = taken->stamp;
-    record->time_ns = record->end_ns = now_ns;
-    record->commit_ns = 0;
+    record->time = record->end = now;
+    record->commit = 0;
     record->incarnation = taken->incarnation;
     record->slot = taken->slot;
     busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
@@ -343,16 +348,26 @@ void busq_tracer_flush(busq_peer *peer)
 
 void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
 {
-  event_add(ring_of_core(peer), BUSQ_TRACE_BLOCK, 0, since_ns, busq_time_now_ns());
+  uint64_t position;
+  busq_trace_ring *ring = ring_of_core(peer);
+  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_BLOCK, &position) : NULL;
+  if (!record)
+    return;
+  record->flags = BUSQ_TRACE_PLAIN;
+  record->message = record->stamp = 0;
+  record->time = since_ns;
+  record->end = busq_time_now_ns();
+  record->commit = 0;
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
 /* ---- for whoever runs a protocol ---- */
 
 uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                              uint64_t begun_ns, uint64_t blocked_ns)
+                              uint64_t begun, uint64_t blocked)
 {
   busq_trace_ring *ring = busq_tracer_ring(peer);
-  return ring ? send_add(ring, message, to, n, begun_ns, blocked_ns) : UINT64_MAX;
+  return ring ? send_add(ring, peer->tracer.generation, message, to, n, begun, blocked) : UINT64_MAX;
 }
 
 void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)
@@ -361,12 +376,12 @@ void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)
   if (!ring)
     return;
   busq_trace_record *record = busq_trace_ring_at(ring, position);
-  record->end_ns = busq_time_now_ns();
+  record->end = now_of(peer);
   record->flags = has_returned ? 0 : BUSQ_TRACE_OPEN;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
-void busq_tracer_app_waited(busq_peer *peer, uint64_t since_ns)
+void busq_tracer_app_waited(busq_peer *peer, uint64_t since)
 {
-  event_add(busq_tracer_ring(peer), BUSQ_TRACE_BLOCK, 0, since_ns, busq_time_now_ns());
+  event_add(busq_tracer_ring(peer), BUSQ_TRACE_BLOCK, 0, since, now_of(peer));
 }

@@ -38,10 +38,10 @@ typedef struct {
   busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
 
   /* Under the send latch. */
-  uint64_t begun_ns;   /* when the send at hand was called; 0: it is not recorded */
-  uint64_t blocked_ns; /* when it began to wait for room; 0: it did not */
+  uint64_t begun;    /* when the send at hand was called; 0: it is not recorded */
+  uint64_t blocked;  /* when it began to wait for room; 0: it did not */
   uint64_t position;   /* of its record */
-  uint64_t commit_ns;
+  uint64_t commit;
   busq_trace_ring *ring; /* of its record; NULL where it was dropped */
 
   /* Under the receive latch. */
@@ -69,13 +69,13 @@ void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence);
 /* With the receive latch. */
 void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken);
 void busq_tracer_flush(busq_peer *peer);
-void busq_tracer_waited(busq_peer *peer, uint64_t since_ns);
+void busq_tracer_waited(busq_peer *peer, uint64_t since_ns); /* CLOCK_MONOTONIC; all else is the recording's clock */
 
 /* For whoever runs a protocol over a silent peer, one thread at a time: the messages of its application.  A send that was begun is
  * ended by busq_tracer_app_sent, with the position that begin returned; UINT64_MAX: it is not recorded. */
 uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                              uint64_t begun_ns, uint64_t blocked_ns);
+                              uint64_t begun, uint64_t blocked);
 void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned);
-void busq_tracer_app_waited(busq_peer *peer, uint64_t since_ns);
+void busq_tracer_app_waited(busq_peer *peer, uint64_t since);
 
 #endif /* BUSQ_SHM_TRACER_H */

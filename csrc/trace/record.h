@@ -30,8 +30,9 @@ typedef enum {
 
 enum {
   BUSQ_TRACE_FRESH = 1, /* of a join: it has just joined; otherwise it was there before the recording */
-  BUSQ_TRACE_OPEN = 2,  /* of a send: end_ns is when it was final; its call had not returned */
-  BUSQ_TRACE_ORPHAN = 4 /* of a send: its sender died in it; set by the recorder */
+  BUSQ_TRACE_OPEN = 2,  /* of a send: `end` is when it was final; its call had not returned */
+  BUSQ_TRACE_ORPHAN = 4, /* of a send: its sender died in it; set by the recorder */
+  BUSQ_TRACE_PLAIN = 8   /* times are nanoseconds, whatever clock the recording has */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */
@@ -52,9 +53,9 @@ typedef struct {
     struct {
       uint64_t message; /* the sequence number of its sender; 0: none */
       uint64_t stamp;
-      uint64_t time_ns; /* CLOCK_MONOTONIC, as all of them */
-      uint64_t end_ns;
-      uint32_t commit_ns; /* of a send: so long before end_ns it was final; at most 4 s */
+      uint64_t time;   /* of the recording's clock (clock.h), as all of them */
+      uint64_t end;    /* 0: not yet */
+      uint32_t commit; /* of a send: so long before `end` it was final; at most what fits */
       union {
         busq_trace_destination to[BUSQ_TRACE_INLINE];
         struct {

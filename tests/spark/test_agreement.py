@@ -24,8 +24,10 @@ from busq.trace import Run, Source, find, read, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(300)
+
 MANY = 120  # runs that go through Spark as files
-FEW = 2  # runs that are judged relationally, each on its own: some seconds of small jobs
+FEW = 1  # runs that are judged relationally, each on its own: some seconds of small jobs
 
 
 def on_disk(folder: Path, seeds: range) -> tuple[dict[str, Run], list[Source]]:

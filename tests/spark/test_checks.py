@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions
 
-from busq.spark import checks, huge, islands, pace
+from busq.audit import native
+from busq.spark import checks, clocks, huge, islands, pace, segments
 from busq.spec import PROPERTIES, History
-from busq.trace import Source, find, message_of
-from busq.trace.schema import SCHEMA, Kind
+from busq.trace import Source, find, message_of, read
+from busq.trace.schema import SCHEMA, Kind, metadata
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 SEED = int(os.environ.get("BUSQ_SEED", random.randrange(1 << 30)))
 ORDERS = ("fifo", "causal", "consistent", "total", "synchronous")
@@ -156,30 +159,6 @@ def expected(runs: dict[str, Sequence[Log]], names: Sequence[str]) -> dict[tuple
     }
 
 
-def test_each_figure_of_a_textbook_shows_the_fault_it_is_drawn_for(spark: SparkSession) -> None:
-    events = frame(spark, FIGURES)
-    found = counts(relational(events)) | counts(on_islands(events, "position", width=1 << 40))
-    shown = {run: {check for other, check in found if other == run and check in PROPERTIES} for run in FIGURES}
-    assert shown["overtaken"] == {"fifo", "causal", "synchronous"}
-    assert shown["triangle"] == {"causal", "synchronous"}
-    assert shown["opposite"] == {"consistent", "total", "synchronous"}
-    assert shown["crossing"] == {"synchronous"}
-    assert shown["incomplete"] == {"lost", "duplicated", "phantom"}
-    assert {key: n for key, n in found.items() if key[1] in PROPERTIES} == expected(FIGURES, PROPERTIES)
-
-
-def test_results_name_the_first_witness(spark: SparkSession) -> None:
-    rows = {(r["run"], r["check"]): r for r in relational(frame(spark, FIGURES)).where("count > 0").collect()}
-    late = rows["overtaken", "fifo"]
-    assert late["messages"] == [message_of(0, 1), message_of(0, 2)]
-    assert late["processes"] == [1, 0]
-    lost = rows["incomplete", "lost_definite"]
-    assert (lost["messages"], lost["processes"]) == ([message_of(0, 1)], [1, 0])
-    assert rows["incomplete", "duplicated"]["messages"] == [message_of(0, 2)]
-    assert rows["incomplete", "phantom_open"]["messages"] == [message_of(0, 9)]  # p0 may have sent it later
-    assert rows["incomplete", "phantom_definite"]["processes"][0] == 2
-
-
 # ---- random traces ----
 
 
@@ -251,7 +230,7 @@ def plain(random_: random.Random) -> list[Log]:
 def runs() -> dict[str, Sequence[Log]]:
     print(f"BUSQ_SEED={SEED}")
     random_ = random.Random(SEED)
-    return {f"{make.__name__}{i}": make(random_) for make in (wild, tidy, plain) for i in range(80)}
+    return FIGURES | {f"{make.__name__}{i}": make(random_) for make in (wild, tidy, plain) for i in range(80)}
 
 
 @pytest.fixture(scope="module")
@@ -259,40 +238,114 @@ def events(spark: SparkSession, runs: dict[str, Sequence[Log]]) -> DataFrame:
     return frame(spark, runs)
 
 
-def test_completeness_and_fifo_count_what_the_observers_count(
-    events: DataFrame, runs: dict[str, Sequence[Log]]
+@pytest.fixture(scope="module")
+def counted(events: DataFrame) -> dict[tuple[str, str], Row]:
+    """What completeness and FIFO found, by run and check."""
+    return {(row["run"], row["check"]): row for row in relational(events).where("count > 0").collect()}
+
+
+@pytest.fixture(scope="module")
+def on_land(events: DataFrame) -> dict[tuple[str, str], int]:
+    return counts(on_islands(events, "position", width=1 << 40))
+
+
+@pytest.fixture(scope="module")
+def differing(events: DataFrame) -> set[tuple[str, int, int]]:
+    rows = checks.fingerprints(events).where("differs").collect()
+    return {(row["run"], row["sender"], row["receiver"]) for row in rows}
+
+
+def test_each_figure_of_a_textbook_shows_the_fault_it_is_drawn_for(
+    counted: dict[tuple[str, str], Row], on_land: dict[tuple[str, str], int]
 ) -> None:
-    found = {key: n for key, n in counts(relational(events)).items() if key[1] in PROPERTIES}
+    shown = {
+        run: {check for other, check in [*counted, *on_land] if other == run and check in PROPERTIES} for run in FIGURES
+    }
+    assert shown["overtaken"] == {"fifo", "causal", "synchronous"}
+    assert shown["triangle"] == {"causal", "synchronous"}
+    assert shown["opposite"] == {"consistent", "total", "synchronous"}
+    assert shown["crossing"] == {"synchronous"}
+    assert shown["incomplete"] == {"lost", "duplicated", "phantom"}
+
+
+def test_results_name_the_first_witness(counted: dict[tuple[str, str], Row]) -> None:
+    late = counted["overtaken", "fifo"]
+    assert late["messages"] == [message_of(0, 1), message_of(0, 2)]
+    assert late["processes"] == [1, 0]
+    lost = counted["incomplete", "lost_definite"]
+    assert (lost["messages"], lost["processes"]) == ([message_of(0, 1)], [1, 0])
+    assert counted["incomplete", "duplicated"]["messages"] == [message_of(0, 2)]
+    assert counted["incomplete", "phantom_open"]["messages"] == [message_of(0, 9)]  # p0 may have sent it later
+    assert counted["incomplete", "phantom_definite"]["processes"][0] == 2
+
+
+def test_completeness_and_fifo_count_what_the_observers_count(
+    counted: dict[tuple[str, str], Row], runs: dict[str, Sequence[Log]]
+) -> None:
+    found = {key: row["count"] for key, row in counted.items() if key[1] in PROPERTIES}
     wanted = expected(runs, ("lost", "duplicated", "phantom", "fifo"))
     assert found == wanted, f"BUSQ_SEED={SEED}"
     assert len(wanted) > 50
 
 
-@pytest.mark.parametrize(("by", "width"), [("stamp", 7), ("position", 1 << 40)])
-def test_islands_hold_every_fault_of_order(
-    events: DataFrame, runs: dict[str, Sequence[Log]], by: str, width: int
+def test_islands_of_any_rank_hold_every_fault_of_order(
+    on_land: dict[tuple[str, str], int], runs: dict[str, Sequence[Log]]
 ) -> None:
     wanted = expected(runs, ORDERS)
-    assert counts(on_islands(events, by, width=width)) == wanted, f"BUSQ_SEED={SEED}"
+    assert on_land == wanted, f"BUSQ_SEED={SEED}"
     assert {name for _, name in wanted} == set(ORDERS)
 
 
-def test_fingerprints_differ_exactly_where_copies_do(events: DataFrame) -> None:
-    differing = {
-        (row["run"], row["sender"], row["receiver"]) for row in checks.fingerprints(events).where("differs").collect()
-    }
+def test_islands_of_stamps_hold_every_fault_of_order(events: DataFrame, runs: dict[str, Sequence[Log]]) -> None:
+    assert counts(on_islands(events, "stamp", width=7)) == expected(runs, ORDERS), f"BUSQ_SEED={SEED}"
+
+
+def test_fingerprints_differ_exactly_where_copies_do(events: DataFrame, differing: set[tuple[str, int, int]]) -> None:
     wrong = checks.copies(events).where("not is_sent or deliveries != 1")
     assert differing == {(row["run"], row["sender"], row["receiver"]) for row in wrong.collect()}
+
+
+def test_files_looked_at_where_they_stand_say_the_same(
+    events: DataFrame, differing: set[tuple[str, int, int]], runs: dict[str, Sequence[Log]], tmp_path: Path
+) -> None:
+    steps = islands.stepped(islands.ranked(events, "stamp", processes=PROCESSES), block=3)
+    bounds = [functions.count(f"{edge}_bound").alias(edge) for edge in EDGES]
+    misnamed = functions.sum(functions.col("is_misnamed").cast("int")).alias("misnamed")
+    dirty = {row["run"]: row for row in steps.groupBy("run").agg(*bounds, misnamed).collect()}
+    for run in [name for name in runs if runs[name] and name in dirty][::3]:
+        summary = segments.put_together(
+            segments.look_at(process, path) for process, path in in_segments(tmp_path / run, runs[run])
+        )
+        assert set(summary.differing) == {
+            pair for other, *pair_ in differing if other == run for pair in [tuple(pair_)]
+        }
+        assert summary.is_rising["total"] == (not dirty[run]["total"]), f"BUSQ_SEED={SEED}, {run}"
+        assert summary.is_rising["causal"] == (not dirty[run]["causal"] and not dirty[run]["total"])
+        assert summary.are_named == (not dirty[run]["misnamed"])
+
+
+def in_segments(folder: Path, logs: Sequence[Log]) -> Iterator[tuple[int, str]]:
+    """A run as busq writes it: a file for each process and segment."""
+    folder.mkdir(exist_ok=True)
+    schema = pa.schema([SCHEMA.field(name) for name in COLUMNS])
+    for process, log in enumerate(logs):
+        rows = [dict(zip(COLUMNS, (process, i, *event), strict=True)) for i, event in enumerate(log)]
+        for segment, some in enumerate((rows[:5], rows[5:])):
+            path = folder / f"p{process}-{segment:06}.parquet"
+            facts = metadata({"run": folder.name, "process": process, "segment": segment})
+            pq.write_table(pa.Table.from_pylist(some, schema=schema.with_metadata(facts)), path)
+            yield process, str(path)
+
+
+COLUMNS = ("process", "position", "kind", "message", "destinations", "stamp", "time_ns", "end_ns")
 
 
 def test_two_levels_give_the_maximum_of_one(spark: SparkSession) -> None:
     random_ = random.Random(SEED)
     values = [random_.choice([None, random_.randrange(100)]) for _ in range(50)]
-    rows = [("a", 0, i * random_.randint(1, 1), value) for i, value in enumerate(values)]
+    rows = [("a", 0, i, value) for i, value in enumerate(values)]
     table = spark.createDataFrame(rows, "run string, process int, position long, value long")
-    from pyspark.sql import functions as F  # noqa: N812
-
-    found = checks.before(table, {"seen": F.col("value")}, block=3).collect()
+    found = checks.before(table, {"seen": functions.col("value")}, block=3).collect()
     for row in found:
         known = [value for value in values[: row["position"]] if value is not None]
         assert row["seen_before"] == (max(known) if known else None)
@@ -323,10 +376,48 @@ def test_sends_at_the_same_time_may_come_in_any_order(spark: SparkSession) -> No
     assert not pace.side(pace.timed(checks.first_deliveries(frame(spark, {"side": logs})))).collect()
 
 
+# ---- vector clocks ----
+
+
+def test_a_clock_has_to_follow_from_the_one_before_and_from_what_came(spark: SparkSession) -> None:
+    m = message_of(0, 1)
+    right = [[(1, m, [1], [1]), (2, None, None, [2])], [(2, None, None, [0, 1]), (0, m, None, [1, 2])]]
+    deaf = [right[0], [right[1][0], (0, m, None, [0, 2])]]
+    jump = [[(1, m, [1], [1]), (2, None, None, [3])], right[1]]
+    rows = [
+        (run, process, position, kind, message, to, None, None, None, None, clock)
+        for run, logs in {"right": right, "deaf": deaf, "jump": jump}.items()
+        for process, log in enumerate(logs)
+        for position, (kind, message, to, clock) in enumerate(log)
+    ]
+    table = spark.createDataFrame(rows, checks.EVENTS)
+    found = {row["run"]: row for row in clocks.clock(table, names=["ann", "bob"], block=1).collect()}
+    assert {run: row["count"] for run, row in found.items()} == {"right": 0, "deaf": 1, "jump": 1}
+    follows = f"which is what follows from its clock before and m{m}"
+    assert found["deaf"]["text"] == f"the clock of bob at position 1 counts 0 events of ann, not 1, {follows}"
+    assert found["jump"]["text"] == "the clock of ann at position 1 says that this is its event 3, not 2"
+
+
+# ---- what counts as an event ----
+
+
+def test_failed_sends_and_marked_repetitions_are_no_events(spark: SparkSession) -> None:
+    m, failed = message_of(0, 1), message_of(0, 2)
+    logs = [[(1, m), (1, failed), (4, failed)], [(0, m), (3, m)], [(3, m), (3, m)]]
+    rows = [
+        ("", process, position, kind, message, [1, 2] if kind == 1 else None, None, None, None, None, None)
+        for process, log in enumerate(logs)
+        for position, (kind, message) in enumerate(log)
+    ]
+    settled = checks.settled(spark.createDataFrame(rows, checks.EVENTS)).where("kind < 2")
+    found = sorted((row["process"], row["position"], row["kind"]) for row in settled.collect())
+    assert found == [(0, 0, 1), (1, 0, 0), (2, 0, 0)]
+
+
 # ---- one run ----
 
 
-def write(folder: os.PathLike[str], logs: Sequence[Log], columns: Sequence[str]) -> Source:
+def write(folder: Path, logs: Sequence[Log], columns: Sequence[str]) -> Source:
     """A stranger's file: all processes in one, rows of any order, some columns."""
     rows = [
         {"process": p, "position": i, "kind": k, "message": m, "destinations": to, "stamp": s, "time_ns": at,
@@ -341,7 +432,7 @@ def write(folder: os.PathLike[str], logs: Sequence[Log], columns: Sequence[str])
     return find([folder]).sources[0]
 
 
-def test_a_run_whose_stamps_rise_is_proven_by_them(spark: SparkSession, tmp_path: os.PathLike[str]) -> None:
+def test_a_run_whose_stamps_rise_is_proven_by_them(spark: SparkSession, tmp_path: Path) -> None:
     logs: list[Log] = [
         [send(1, 1, 2, by=0, stamp=1), send(2, 1, 2, by=0, stamp=2)],
         [deliver(0, 1, stamp=1), deliver(0, 2, stamp=2), send(1, 2, by=1, stamp=3)],
@@ -354,9 +445,7 @@ def test_a_run_whose_stamps_rise_is_proven_by_them(spark: SparkSession, tmp_path
     assert found.checks["side"].verdict == "unknown"
 
 
-def test_a_stranger_needs_no_more_than_the_columns_that_are_asked_for(
-    spark: SparkSession, tmp_path: os.PathLike[str]
-) -> None:
+def test_a_stranger_needs_no_more_than_the_columns_that_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     required = ("process", "position", "kind", "message", "destinations")
     found = huge.audit(spark, write(tmp_path, triangle(), required))
     assert {name: check.count for name, check in found.checks.items() if check.count} == {"causal": 1, "synchronous": 3}
@@ -364,7 +453,7 @@ def test_a_stranger_needs_no_more_than_the_columns_that_are_asked_for(
     assert found.checks["causal"].text.startswith("p2 delivered p1.1 before p0.1, but p0.1 is in the past of p1.1")
 
 
-def test_names_of_messages_need_not_be_numbers_of_sends(spark: SparkSession, tmp_path: os.PathLike[str]) -> None:
+def test_names_of_messages_need_not_be_numbers_of_sends(spark: SparkSession, tmp_path: Path) -> None:
     """The same history under other names: 5 for what p0 sent first, 3 for what it sent then."""
     names = {message_of(0, 1): 5, message_of(0, 2): 3}
     logs = [[(kind, names[message], *rest) for kind, message, *rest in log] for log in overtaken()]
@@ -380,7 +469,18 @@ def test_what_does_not_fit_into_memory_is_a_lower_bound(spark: SparkSession) -> 
         logs for logs in (plain(random_) for _ in range(1000)) if not history(logs).judge(["total"])["total"].ok
     )
     events = frame(spark, {"": logs})
-    found = huge.audit(spark, events, checks=("fifo", "total"), memory_bytes=2000)
+    found = huge.audit(spark, events, checks=("fifo", "total"), memory_bytes=300)
     assert found.checks["total"].at_least
     assert found.checks["total"].count <= history(logs).judge(["total"])["total"].count
     assert found.checks["fifo"].verdict == "valid"
+
+
+def test_busqs_own_files_are_judged_as_in_memory(spark: SparkSession, tmp_path: Path) -> None:
+    random_ = random.Random(SEED)
+    list(in_segments(tmp_path / "run", max((tidy(random_) for _ in range(20)), key=lambda logs: sum(map(len, logs)))))
+    source = find([tmp_path]).sources[0]
+    found, wanted = huge.audit(spark, source), native.audit(read(source))
+    assert {name: (check.count, check.verdict) for name, check in found.checks.items()} == {
+        name: (check.count, check.verdict) for name, check in wanted.checks.items()
+    }, f"BUSQ_SEED={SEED}"
+    assert (found.messages, found.deliveries, found.events) == (wanted.messages, wanted.deliveries, wanted.events)

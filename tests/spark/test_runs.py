@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import fresh_python
 
 from busq.audit.many import audit_sources
 from busq.spark import runs
@@ -106,3 +108,40 @@ def test_small_sources_share_a_task_and_no_core_is_idle_in_the_last_round() -> N
     assert len(runs.deal(sized(*[0] * 10), 8)) == 1
     assert len(runs.deal(sized(*[1] * 100), 4)) == 8
     assert len(runs.deal(sized(500, 500), 16)) == 2
+
+
+# ---- worker processes of their own ----
+
+CLUSTER = """
+import json, os, sys
+import pyarrow
+import busq.spark
+from busq.spark import runs
+from busq.trace import find
+
+def parents(batches):
+    for batch in batches:
+        yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()]})
+
+folder = sys.argv[1]
+os.chdir(folder)
+with busq.spark.session("local-cluster[2,1,1024]", "512m", local_dir="..") as spark:
+    found = runs.audit(spark, find(["traces"]).sources)
+    pids = {row["pid"] for row in spark.range(0, 8, 1, 8).mapInArrow(parents, "pid long").collect()}
+print(json.dumps([len(pids), [run.as_json() for run in found], os.listdir("..")]))
+"""
+
+
+@pytest.mark.timeout(240)
+def test_two_worker_processes_of_a_cluster_say_the_same(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    folder = tmp_path / "here"
+    for number in range(4):
+        write_run(folder / "traces", f"run{number}", rng, 20)
+    done = fresh_python(CLUSTER, str(folder), timeout=200)
+    assert done.stderr == ""
+    workers, found, left = json.loads(done.stdout)
+    assert workers == 2
+    expected = [run.as_json() for run in audit_sources(find([folder / "traces"]).sources)]
+    assert [run["verdicts"] for run in found] == [run["verdicts"] for run in expected]
+    assert left == ["here"]

@@ -23,7 +23,7 @@ from busq.spark import sweep as on_spark
 SMALL = """
 seeds = 3
 keep = ["execution_time_s", "latency_mean_s", "packets"]
-packets_max = 3000
+packets_max = 1500
 
 [all]
 order = ["mfss", "cykas", "lamport"]
@@ -87,7 +87,7 @@ def test_one_core_gives_what_two_give(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_file_that_is_damaged_is_left_out_with_a_word(spark: SparkSession, tmp_path: Path) -> None:
-    grid = parse(SMALL.replace("packets_max = 3000", ""))
+    grid = parse(SMALL.replace("packets_max = 1500", ""))
     on_spark.sweep(spark, grid, str(tmp_path), limit=18)
     (path,) = parts.place_of(tmp_path).glob("part-*")
     path.write_bytes(path.read_bytes()[:200])
@@ -123,7 +123,7 @@ if __name__ == "__main__":
 @pytest.mark.timeout(300)  # a second session, on a machine that may be busy
 def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     """SIGKILL as soon as some files are there: what is there is whole, and nothing of it is measured again."""
-    text = SMALL.replace("packets_max = 3000", "").replace("[3, 12]", "[40, 60]").replace("seeds = 3", "seeds = 40")
+    text = SMALL.replace("packets_max = 1500", "").replace("[3, 12]", "[40, 60]").replace("seeds = 3", "seeds = 40")
     text = text.replace("messages = 6", "messages = 40")
     script, file, out = tmp_path / "killed.py", tmp_path / "grid.toml", tmp_path / "out"
     script.write_text(KILLED)
