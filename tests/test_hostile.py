@@ -31,7 +31,7 @@ from hypothesis import given, settings
 import busq
 
 EXAMPLES = int(os.environ.get("BUSQ_HOSTILE_EXAMPLES", "250"))
-ROOMS = ("base", "clock", "queue", "order", "shm")
+ROOMS = ("base", "clock", "queue", "order", "trace", "shm")
 PARTS = ("header", "peers", "rings", "table", "arena", "end")
 
 

@@ -78,6 +78,7 @@ class Case:
         self.findings = list(loaded.findings)
         self.events = loaded.events
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
+        self.rows = self.total("rows")
         count = 1 + max((max(p, row["farthest"] or 0) for p, row in self.profile.items()), default=-1)
         self.names = (*loaded.names, *(f"p{index}" for index in range(len(loaded.names), count)))
         self.is_renamed = False
@@ -121,13 +122,14 @@ class Case:
 
     def rename(self) -> None:
         """Name the messages anew, because their names are not those that are relied on."""
-        sends = self.total("sends")
-        self.events = checks.renamed(self.events)
+        sends, before = self.total("sends"), self.events
+        self.events = checks.renamed(before)
         self.profile = _collect(self.events)
         self.is_renamed = True
         if again := sends - self.total("sends"):
             text = f"{amount(again, 'send')} of messages that had been sent already"
-            self.findings.append(Finding("resent", text, again))
+            first = checks.resent(before).agg(F.min("process").alias("process")).collect()[0]
+            self.findings.append(Finding("resent", text, again, process=self.names[first["process"]]))
 
     # ---- in words ----
 

@@ -35,6 +35,7 @@ __all__ = [
     "is_send",
     "late_results",
     "renamed",
+    "resent",
     "result",
     "sender_of",
     "settled",
@@ -146,6 +147,12 @@ def settled(events: DataFrame) -> DataFrame:
 
 
 # ---- names ----
+
+
+def resent(events: DataFrame) -> DataFrame:
+    """Keep the sends of messages that had been sent already: at a lower process, or earlier."""
+    first = Window.partitionBy("run", "message").orderBy("process", "position")
+    return events.where(is_send()).withColumn("nth", F.row_number().over(first)).where("nth > 1").drop("nth")
 
 
 def renamed(events: DataFrame) -> DataFrame:

@@ -36,6 +36,8 @@ _TYPES = {
     pa.large_string(): T.StringType(),
 }
 
+_WORDS = ("run", "kind", "label")  # columns that may hold text
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -92,7 +94,11 @@ def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
 def _spark_schema(path: str) -> T.StructType:
     wanted = {*EVENTS.names, "label"}
     schema = pq.read_schema(path)
-    return T.StructType([T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted])
+    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
+    for column in fields:
+        if column.name not in _WORDS and "string" in column.dataType.simpleString():
+            raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
+    return T.StructType(fields)
 
 
 def _spark_type(path: str, column: pa.Field) -> T.DataType:

@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from busq.trace.errors import TraceError
 from busq.trace.parquet import PROCESSES_MAX
 from busq.trace.schema import Kind
+from busq.trace.tables import BROKEN
 
 __all__ = ["Summary", "look_at", "put_together", "summarise"]
 
@@ -159,11 +161,15 @@ class _Segment:
     def read(self, path: str) -> dict[str, Any]:
         """Read the file, once."""
         _add(self.facts, dict.fromkeys(_COUNTS, 0))
-        with pq.ParquetFile(path) as file:
-            there = [name for name in _COLUMNS if name in file.schema_arrow.names]
-            for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
-                if batch.num_rows:
-                    self._read(batch)
+        try:
+            with pq.ParquetFile(path) as file:
+                there = [name for name in _COLUMNS if name in file.schema_arrow.names]
+                for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
+                    if batch.num_rows:
+                        self._read(batch)
+        except BROKEN as error:
+            reason = str(error).splitlines()[0]
+            raise TraceError(f"{path}: the file is damaged or cut off: {reason}") from None
         pairs = sorted(self.sums)
         return {
             "process": self.process,

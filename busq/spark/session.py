@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -417,13 +416,9 @@ def busy(spark: SparkSession, title: str) -> Iterator[None]:
 
 def _watch(spark: SparkSession, title: str, report: Callable[[int, int, str], None], ended: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
-    begin = time.monotonic()
     while not ended.wait(TICK_S):
         with contextlib.suppress(Exception):  # Java may be ending
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             total = sum(stage.numTasks for stage in stages if stage)
             done = sum(stage.numCompletedTasks for stage in stages if stage)
-            if total:
-                report(done + 1, total, f"{title}, step {max(s.stageId for s in stages if s) + 1}")
-            else:
-                report(1, 1, title if time.monotonic() - begin < 1 else f"{title}, planning")
+            report(done + 1 if total else 1, max(1, total), title if total else f"{title}, planning")

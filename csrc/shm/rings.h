@@ -11,7 +11,7 @@
  * file system full.
  */
 #include "shm/handle.h"
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 
 typedef struct {
   uint64_t magic;

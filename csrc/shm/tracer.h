@@ -13,7 +13,7 @@
  *
  * Not given: events of a peer that has no memory for its ring, or may not open the file: it is simply not recorded.
  */
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 
 typedef struct busq_peer busq_peer;
 typedef struct busq_tracer_map busq_tracer_map;

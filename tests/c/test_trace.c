@@ -2,7 +2,7 @@
 /* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
 #include "company.h"
 #include "shm/rings.h"
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 #include <pthread.h>
 
 enum { SIZE = 256 };

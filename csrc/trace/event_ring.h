@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_TRACE_RING_H
-#define BUSQ_TRACE_RING_H
+#ifndef BUSQ_TRACE_EVENT_RING_H
+#define BUSQ_TRACE_EVENT_RING_H
 /*
  * The ring that carries the events of one peer to the recorder.
  *
@@ -70,4 +70,4 @@ static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t
 /* For the recorder: what stands at a position, copied where it is published. */
 busq_trace_look busq_trace_ring_look(const busq_trace_ring *ring, uint64_t position, busq_trace_record *copy);
 
-#endif /* BUSQ_TRACE_RING_H */
+#endif /* BUSQ_TRACE_EVENT_RING_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "trace/ring.h"
+#include "trace/event_ring.h"
 
 bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *positionp)
 {
