@@ -266,8 +266,7 @@ def _told_apart(
 
 def _overlap(parts: Sequence[parquet.Head]) -> bool:
     """Return whether two files hold events of a process at the same positions."""
-    boxes = [(*part.ranges["process"], *part.ranges["position"]) for part in parts if len(part.ranges) >= 2]
-    boxes = sorted(box for box in boxes if len(box) == 4)
+    boxes = sorted(box for part in parts if not part.is_ours and (box := parquet.box(part.path)))
     for index, (_, last, first, end) in enumerate(boxes):
         for process, _, begin, stop in boxes[index + 1 : index + 65]:
             if process > last:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -24,13 +24,12 @@ from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
-__all__ = ["Head", "head", "read", "runs_of"]
+__all__ = ["Head", "box", "head", "read", "runs_of"]
 
 _Used = TypeVar("_Used")
 
 PROCESSES_MAX = 65536
 _ROWS_ALONE = 1 << 19  # files up to this size are read by one thread: many are read at a time
-_RANGED = ("run", "process", "position")
 _OPTIONAL = frozenset(SCHEMA.names) - {*REQUIRED, "run", "destinations"}
 _LAST_KIND = max(Kind)
 
@@ -47,7 +46,6 @@ class Head:
     order: str = ""
     process: int = -1
     segment: int = -1
-    ranges: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of columns, where the file knows them
 
     @property
     def is_ours(self) -> bool:
@@ -95,7 +93,7 @@ def _head_of(path: str, file: pq.ParquetFile) -> Head:
             f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
             f" and destinations, found {', '.join(schema.names) or 'none'}"
         )
-    found = Head(
+    return Head(
         path,
         file.metadata.num_rows,
         tuple(schema.names),
@@ -105,32 +103,28 @@ def _head_of(path: str, file: pq.ParquetFile) -> Head:
         _number(facts.get("busq.process")),
         _number(facts.get("busq.segment")),
     )
-    return found if found.is_ours else replace(found, ranges=_ranges(file.metadata))
 
 
-def _ranges(facts: pq.FileMetaData) -> dict[str, tuple[Any, Any]]:
-    """Return the least and greatest values of some columns, where the file knows them."""
-    ranges: dict[str, tuple[Any, Any]] = {}
-    for name, known in _statistics(facts, _RANGED):
-        if all(one.statistics.has_min_max and not one.statistics.null_count for one in known):
-            ranges[name] = min(one.statistics.min for one in known), max(one.statistics.max for one in known)
-    return ranges
+def box(path: str) -> tuple[int, int, int, int] | None:
+    """Return the least and greatest process, then position, of a file; None where they are no numbers.
+
+    They are read: of what a damaged file says about its columns PyArrow may abort the process.
+    """
+    found = _with_file(path, _box)
+    return None if isinstance(found, Finding) else found
 
 
-def _null_columns(facts: pq.FileMetaData) -> set[str]:
-    """Return the columns that hold nothing, as far as the file knows."""
-    known = _statistics(facts, _OPTIONAL)
-    return {name for name, parts in known if all(one.statistics.null_count == one.num_values for one in parts)}
-
-
-def _statistics(facts: pq.FileMetaData, wanted: Collection[str]) -> Iterator[tuple[str, list[Any]]]:
-    """Give columns whose every part has statistics, with these parts."""
-    groups = [facts.row_group(i) for i in range(facts.num_row_groups)]
-    for index in range(facts.num_columns) if groups else ():
-        name = facts.schema.column(index).path.split(".")[0]
-        parts = [group.column(index) for group in groups] if name in wanted else []
-        if parts and all(part.statistics for part in parts):
-            yield name, parts
+def _box(file: pq.ParquetFile) -> tuple[int, int, int, int] | None:
+    columns = ["process", "position"]
+    if not all(pa.types.is_integer(file.schema_arrow.field(name).type) for name in columns):
+        return None
+    parts = [[pc.min_max(batch[name]).as_py() for name in columns] for batch in file.iter_batches(columns=columns)]
+    known = [part for part in parts if all(one["min"] is not None for one in part)]
+    if not known:
+        return None
+    low = [min(part[i]["min"] for part in known) for i in (0, 1)]
+    high = [max(part[i]["max"] for part in known) for i in (0, 1)]
+    return low[0], high[0], low[1], high[1]
 
 
 def _metadata(schema: pa.Schema) -> Iterable[tuple[bytes, bytes]]:
@@ -160,8 +154,6 @@ def runs_of(found: Head) -> list[str]:
     """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
     if found.is_ours or "run" not in found.columns or not found.rows:
         return [found.run]
-    if "run" in found.ranges and found.ranges["run"][0] == found.ranges["run"][1]:
-        return [str(found.ranges["run"][0]) or found.run]
     column = pq.read_table(found.path, columns=["run"], partitioning=None)["run"]
     names = pc.unique(column.cast(pa.string()) if not pa.types.is_string(column.type) else column).to_pylist()
     return sorted({name or found.run for name in names})
@@ -236,7 +228,6 @@ def _read_file(
 def _table(found: Head, file: pq.ParquetFile, run: str, columns: Sequence[str] | None) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
     wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
-    wanted -= _null_columns(file.metadata)
     chosen = [name for name in SCHEMA.names if name in wanted and name in found.columns]
     several = "run" in found.columns and len(runs_of(found)) > 1
     table = file.read(columns=[*chosen, *(["run"] if several else [])], use_threads=found.rows > _ROWS_ALONE)
