@@ -417,3 +417,51 @@ def test_a_run_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> N
     gone, there = audit_sources(sources)
     assert [finding.kind for finding in gone.findings] == ["unreadable"]
     assert there.checks["lost"].verdict == VALID
+
+
+def test_a_duration_that_fits_into_no_number_is_the_longest_there_is() -> None:
+    end = (1 << 63) - 1
+    found = audit(run_of(ann=f"sends 1 to bob @ {-end} 0 0", bob=f"gets ann.1 @ {end}"))
+    assert found.figures["latency_us"][0]["max"] == round(end / 1e3, 3)
+    assert (
+        audit(run_of(ann=f"sends 1 to bob @ {end} 0 0", bob=f"gets ann.1 @ {-end}")).figures["latency_us"][0]["max"]
+        == 0
+    )
+
+
+def test_a_fault_that_ambiguous_names_may_have_made_is_unknown() -> None:
+    ambiguous = Finding("ambiguous", "1 is sent by two")
+    found = audit(run_of([ambiguous], ann="sends 1 to bob", bob="gets ann.1; gets ann.1"))
+    assert found.checks["duplicated"].verdict == UNKNOWN
+    assert found.checks["duplicated"].text.startswith("bob delivered ann.1 more than once; but names of messages are")
+
+
+def test_it_is_told_that_there_was_nothing_to_judge() -> None:
+    assert [finding.kind for finding in audit(run_of(ann="thinks", bob="thinks")).findings] == ["no-messages"]
+
+
+def test_a_clock_that_its_reader_complained_about_counts_once() -> None:
+    told = Finding("clock-backwards", "the clock of ann goes from 1 to 1", process="ann")
+    assert audit(run_of([told], ann="thinks [1]; thinks [1]")).checks["clock"].count == 1
+
+
+@pytest.mark.parametrize("name", ["kind", "message"])
+def test_a_log_without_what_makes_it_one_is_refused(name: str) -> None:
+    run = run_of(ann="sends 1 to bob", bob="gets ann.1")
+    with pytest.raises(ValueError, match=f"no column '{name}'"):
+        audit(replace(run, logs=tuple(log.drop_columns([name]) for log in run.logs)))
+
+
+def test_kinds_that_are_null_are_refused() -> None:
+    run = run_of(ann="sends 1 to bob", bob="gets ann.1")
+    nulls = [log.set_column(log.column_names.index("kind"), "kind", pa.nulls(1, pa.int8())) for log in run.logs]
+    with pytest.raises(ValueError, match="column 'kind': 1 rows are null"):
+        audit(replace(run, logs=tuple(nulls)))
+
+
+def test_a_message_with_the_highest_sender_there_is_may_be_delivered() -> None:
+    run = run_of(ann="sends 1 to bob", bob="gets ann.1")
+    nobodys = run.logs[1].set_column(run.logs[1].column_names.index("message"), "message", pa.array([-1], pa.int64()))
+    found = audit(replace(run, logs=(run.logs[0], nobodys)))
+    assert faults(found) == {"lost": 1, "phantom": 1}
+    assert (found.checks["phantom"].verdict, found.checks["phantom"].processes) == (INVALID, ("bob",))

@@ -283,3 +283,9 @@ def test_control_c_ends_it_at_once(tmp_path: Path) -> None:
         assert child.stderr is not None
         assert child.stderr.read().strip() == b""
     print(f"it took {time.monotonic() - began_s:.3f} s")
+
+
+def test_what_nobody_sent_is_called_as_its_receiver_calls_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"process": "bob", "event": "deliver", "message": "hello", "from": "ann"}\n')
+    assert "bob delivered hello, which nobody sent, but the log of ann is empty" in " ".join(audit(path).output.split())

@@ -332,3 +332,20 @@ def test_real_logs_give_what_is_known_of_them() -> None:
         judged.pop("total")  # the messages on cycles, which tests/test_epfl.py counts by other means
         assert judged == faults, source.name
         assert [finding.kind for finding in run.findings] == findings, source.name
+
+
+def test_a_log_may_begin_with_a_mark_of_its_encoding(tmp_path: Path) -> None:
+    (tmp_path / "proc1.output").write_bytes(b"\xef\xbb\xbfb 1\nd 1 1\n")
+    run = trace.read(tmp_path / "proc1.output")
+    assert run.logs[0]["kind"].to_pylist() == [1, 0]
+    assert not run.findings
+
+
+def test_a_log_without_a_number_does_not_spoil_the_others(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for name in ("proc1.output", "proc2.output", "all.output"):
+        (folder / name).write_text("d 1 1\n" if "2" in name else "b 1\nd 1 1\n")
+    found = trace.find(folder)
+    assert [len(source.paths) for source in found.sources] == [2]
+    assert [finding.kind for finding in found.findings] == ["unnamed-log"]

@@ -357,7 +357,7 @@ def test_positions_tell_the_order(tmp_path: Path) -> None:
 
 
 NAME = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Z")), min_size=1, max_size=4).filter(
-    lambda name: not set(name) & set(",;|[]()\"'{}") and not name.isdigit()
+    lambda name: not set(name) & set(",;|[]()\"'{}") and not name.isdigit() and name.lower() not in ("*", "all")
 )
 
 
@@ -373,3 +373,61 @@ def test_any_names_come_back(tmp_path_factory: pytest.TempPathFactory, sends: li
         for row in log.select(["label", "destinations"]).to_pylist()
     }
     assert found == {(p, m, tuple(sorted(to))) for p, m, to in sends}
+
+
+@pytest.mark.parametrize("word", ["*", "all", "ALL"])
+def test_a_word_for_everybody_is_no_process(tmp_path: Path, word: str) -> None:
+    records = [{"process": "ann", "kind": "send", "message": "x", "to": word}]
+    records += [{"process": name, "kind": "deliver", "message": "x"} for name in ("bob", "cleo")]
+    run = read(tmp_path, "a.ndjson", ndjson(records))
+    assert run.processes == ("ann", "bob", "cleo")
+    assert run.logs[0]["destinations"].to_pylist() == [[1, 2]]
+    assert told(run) == [("no-destinations", 1, 1, "")]
+
+
+def test_who_sends_to_everybody_is_among_them_if_somebody_delivers_what_he_sent(tmp_path: Path) -> None:
+    records = [{"process": "ann", "kind": "send", "message": "x", "to": ["all"]}]
+    records += [{"process": name, "kind": "deliver", "message": "x"} for name in ("ann", "bob")]
+    assert read(tmp_path, "a.ndjson", ndjson(records)).logs[0]["destinations"].to_pylist()[0] == [0, 1]
+
+
+def test_a_process_may_be_called_all(tmp_path: Path) -> None:
+    records = [{"process": "ann", "kind": "send", "message": "x", "to": "all"}]
+    records += [{"process": "all", "kind": "deliver", "message": "x"}, {"process": "bob", "kind": "start"}]
+    run = read(tmp_path, "a.ndjson", ndjson(records))
+    assert [run.processes[i] for i in run.logs[run.processes.index("ann")]["destinations"].to_pylist()[0]] == ["all"]
+
+
+def test_fields_may_be_spelled_as_programs_do(tmp_path: Path) -> None:
+    records = [{"Node": "ann", "EventType": "Send", "MsgID": 7, "To": ["bob"], "Time-NS": 1700000000}]
+    records += [{"Node": "bob", "EventType": "Recv", "MsgID": 7, "From": "ann", "Time-NS": 1700000001}]
+    run = read(tmp_path, "a.ndjson", ndjson(records))
+    assert [story(run, process) for process in (0, 1)] == [["ann.1 -> bob"], ["<- ann.1"]]
+    assert run.logs[1]["time_ns"].to_pylist() == [1700000001]
+
+
+def test_kinds_that_nobody_knows_are_told(tmp_path: Path) -> None:
+    records = [{"process": "ann", "kind": kind, "message": "x"} for kind in ("emit", "fetch", "emit")]
+    assert told(read(tmp_path, "a.ndjson", ndjson(records))) == [("unknown-event", 3, 1, "")]
+
+
+def test_a_first_line_may_be_longer_than_what_is_looked_at(tmp_path: Path) -> None:
+    records = [{"process": "ann", "kind": "send", "message": "x", "to": ["bob"], "payload": "y" * 200_000}]
+    records += [{"process": "bob", "kind": "deliver", "message": "x"}]
+    assert story(read(tmp_path, "a.ndjson", ndjson(records)), 1) == ["<- ann.1"]
+
+
+def test_half_a_character_makes_a_bad_line(tmp_path: Path) -> None:
+    text = '{"process": "ann", "kind": "send", "message": "\\ud800", "to": ["bob"]}\n'
+    run = read(tmp_path, "a.ndjson", ndjson(named()) + text)
+    assert told(run) == [("bad-line", 1, 7, "ann")]
+
+
+def test_a_quotation_mark_that_is_not_closed_is_told(tmp_path: Path) -> None:
+    text = 'process,kind,message,destinations,label\na,send,1,b,x\na,send,2,b,"two\nb,deliver,1,,x\nb,deliver,2,,x\n'
+    assert told(read(tmp_path, "a.csv", text)) == [("bad-line", 1, 3, "a")]
+
+
+def test_control_characters_in_names_are_shown_and_not_obeyed(tmp_path: Path) -> None:
+    records = [{"process": "a\x1b[31m", "kind": "send", "message": "x", "to": ["b\nc"]}]
+    assert read(tmp_path, "a.ndjson", ndjson(records)).processes == ("a\\x1b[31m", "b\\nc")

@@ -450,3 +450,15 @@ def test_the_crashed_node_delivers_nothing_of_the_reliable_broadcast() -> None:
     assert [log["kind"].to_pylist().count(int(Kind.DELIVER)) for log in run.logs] == [3, 0, 3, 3]
     assert counts(run)["lost"] == 3
     assert "duplicated" not in counts(run)
+
+
+def test_clocks_may_stand_alone(tmp_path: Path) -> None:
+    run = read(tmp_path, 'ann {"ann":1}\nbob {"ann":1, "bob":1}\n')
+    assert run.processes == ("ann", "bob")
+    assert counts(run) == {}
+    assert [log["message"].drop_null().to_pylist() for log in run.logs] == [[1], [1]]
+
+
+def test_a_last_clock_without_its_text_does_not_take_the_texts_of_others(tmp_path: Path) -> None:
+    run = read(tmp_path, 'ann {"ann":1}\nhello\nbob {"ann":1, "bob":1}\n')
+    assert run.logs[0]["label"].to_pylist()[0] == "hello"

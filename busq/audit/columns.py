@@ -47,6 +47,11 @@ def rows_of(log: pa.Table) -> list[Rows]:
     """Return a log as rows for the C core, in pieces that stand together in memory."""
     names = [name for name in log.column_names if name in _TYPES]
     columns = [log.column(name) for name in names]
+    for name in ("kind", "message"):
+        if name not in names:
+            raise ValueError(f"no column {name!r}: expected kind and message, and destinations of what is sent")
+    if nulls := log["kind"].null_count:
+        raise ValueError(f"column 'kind': {nulls} rows are null, expected none")
     for index, name in enumerate(names):
         if columns[index].type != _TYPES[name]:
             columns[index] = pc.cast(columns[index], _TYPES[name])

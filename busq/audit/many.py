@@ -131,8 +131,9 @@ def audit_sources(sources: Sequence[Source], *, progress: Progress | None = None
                 except BaseException as error:
                     done.put((place, error))
 
-    for _ in range(min(len(os.sched_getaffinity(0)), len(sources))):
-        threading.Thread(target=judge, daemon=True).start()
+    crew = [threading.Thread(target=judge, daemon=True) for _ in range(min(len(os.sched_getaffinity(0)), len(sources)))]
+    for thread in crew:
+        thread.start()
     found: dict[int, RunAudit] = {}
     try:
         while len(found) < len(sources):
@@ -142,6 +143,11 @@ def audit_sources(sources: Sequence[Source], *, progress: Progress | None = None
             if isinstance(result, BaseException):
                 raise result
             found[place] = result
+    except Exception:
+        has_ended.set()
+        for thread in crew:  # they may be in the middle of a run; Ctrl-C does not wait for that
+            thread.join()
+        raise
     finally:
         has_ended.set()
     return [found[place] for place in range(len(sources))]

@@ -15,7 +15,7 @@ from busq.spec import History
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["incomplete", "tell_absent", "tell_order"]
+__all__ = ["incomplete", "tell_absent", "tell_guess", "tell_order"]
 
 # Findings that say that events of a log are missing.
 _HOLES = frozenset({"bad-line", "clock-gap", "dropped", "gap", "truncated"})
@@ -83,6 +83,14 @@ def _why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
         if names
     ]
     return ", ".join(said)
+
+
+def tell_guess(check: Check, run: Run) -> Check:
+    """Return a verdict, "unknown" if it may come from names that mean several messages."""
+    if check.verdict != INVALID or not any(finding.kind == "ambiguous" for finding in run.findings):
+        return check
+    text = f"{check.text}; but names of messages are ambiguous, and deliveries do not tell the sender"
+    return replace(check, verdict=UNKNOWN, text=text)
 
 
 def tell_order(check: Check, run: Run, holes: Sequence[bool]) -> Check:

@@ -107,12 +107,13 @@ class _Case:
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
         verdicts = {name: self.history._verdict(name, judgement.verdicts[_NUMBERS[name]]) for name in names}
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
+        self._nothing()
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
             told = missing.tell_absent(*absent, self.run, self.history, self.holes, self.words)
             checks |= {check.name: check for check in told}
         for check in checks.values():
-            yield missing.tell_order(check, self.run, self.holes)
+            yield missing.tell_guess(missing.tell_order(check, self.run, self.holes), self.run)
         self._remark(verdicts)
         times = pace.Pace(self.history, self.rows)
         self.findings += times.findings(self.words)
@@ -124,6 +125,11 @@ class _Case:
         self.figures = dict(times.figures(self.run.processes))
         if waits := pace.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
+
+    def _nothing(self) -> None:
+        if not self.messages and not self.deliveries:
+            text = "nobody sent or delivered anything: nothing was judged"
+            self.findings.append(Finding("no-messages", text, is_error=False))
 
     def _check(self, name: str, verdict: Verdict) -> Check:
         text = self.words.tell(verdict.text)

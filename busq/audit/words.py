@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq.trace.rows import PHANTOM, UNKNOWN_SENDER
 from busq.trace.run import Run
 from busq.trace.schema import Kind, number_of, sender_of
+from busq.trace.text import printable
 
 __all__ = ["Words", "amount", "listed"]
 
@@ -49,18 +51,27 @@ class Words:
 
     def _name(self, message: int) -> str:
         sender = sender_of(message)
-        if sender >= len(self.run.processes):
+        is_known = sender < len(self.run.processes)
+        if number_of(message) >= PHANTOM and (is_known or sender == UNKNOWN_SENDER):
+            labels = (_label(log, message, Kind.DELIVER) for log in self.run.logs)
+            plain = f"a message of {self.run.processes[sender]}" if is_known else "a message"
+            return _short(next(filter(None, labels), "")) or plain
+        if not is_known:
             return f"m{message}"
         plain = f"{self.run.processes[sender]}.{number_of(message)}"
-        label = _label(self.run.logs[sender], message)
-        return label if label and len(label) <= _LABEL_MAX and len(label.split()) == 1 else plain
+        return _short(_label(self.run.logs[sender], message, Kind.SEND)) or plain
 
 
-def _label(log: pa.Table, message: int) -> str:
+def _short(label: str) -> str:
+    """Return a label that is a name, "" for a text."""
+    return printable(label) if len(label) <= _LABEL_MAX and len(label.split()) == 1 else ""
+
+
+def _label(log: pa.Table, message: int, kind: Kind) -> str:
     if "label" not in log.column_names or log["label"].null_count == log.num_rows or message >= 1 << 63:
         return ""
-    is_send = pc.and_(pc.equal(log["message"], message), pc.equal(log["kind"], int(Kind.SEND)))
-    row = pc.index(is_send, True).as_py()
+    is_its = pc.and_(pc.equal(log["message"], message), pc.equal(log["kind"], int(kind)))
+    row = pc.index(is_its, True).as_py()
     return str(log["label"][row].as_py() or "") if row >= 0 else ""
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -179,11 +180,13 @@ class _Command:
         from busq import show
         from busq.audit.many import BadLog, audit_sources
 
-        with show.steps() as progress:
-            try:
+        try:
+            with show.steps() as progress:
                 return audit_sources(sources, strict=self.options["strict"], progress=progress, **self.asked)
-            except BadLog as error:
-                raise Failure(str(error)) from None
+        except BadLog as error:
+            raise Failure(str(error)) from None
+        except KeyboardInterrupt:
+            _leave_at_once()
 
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
         import busq.spark
@@ -266,6 +269,13 @@ class _Command:
 
         diagram.draw(execution, path, violations={check.name: verdict(check)}, title=f"{run.run}: {check.name}")
         click.echo(f"wrote {path}", err=True)
+
+
+def _leave_at_once() -> NoReturn:
+    """End while threads still judge: ended by Python, those that come back from C++ would abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
 
 
 def _stop_at_error(findings: Sequence[Finding]) -> None:

@@ -81,4 +81,7 @@ def _summary(found: Followed) -> str:
         lines.append(f"{amount(found.unproven, 'delivery', 'deliveries')} cannot be judged: logs have holes there")
     if found.unwatched:
         lines.append(f"{amount(found.unwatched, 'delivery', 'deliveries')} not watched: too many were pending")
+    if found.unseen:
+        by_stamp = " without stamps" if {"causal", "consistent", "total"} & set(found.unseen) else ""
+        lines.append(f"not watched{by_stamp}: {', '.join(found.unseen)}; busq audit without --follow judges it")
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
 from busq.audit.words import listed
 from busq.doctor import amount
 from busq.execution import Execution
+from busq.trace.text import printable
 
 __all__ = ["audit", "badness", "diagram", "worst"]
 
@@ -118,7 +119,7 @@ def _remarks(findings: Sequence[Finding]) -> Iterator[Text]:
         where = f"{finding.path}:{finding.line}: " if finding.line and finding.path not in finding.text else ""
         style = "yellow" if finding.is_error else "cyan"
         count = f" ({finding.count:,})" if finding.count > 1 else ""
-        yield Text.assemble((finding.kind, style), f": {where}{finding.text}{count}")
+        yield Text.assemble((finding.kind, style), f": {where}{printable(finding.text)}{count}")
     if len(findings) > FINDINGS_MAX:
         yield Text(f"and {amount(len(findings) - FINDINGS_MAX, 'more finding')} (--json has all)")
     if findings:
@@ -189,7 +190,8 @@ def _conclusion(found: Audit, code: int) -> Text:
         return Text(f"{speed}. Exit code 1: {_reasons(found, checks)}.", style="bold red")
     unknown = sorted({check.name for check in checks if check.verdict == UNKNOWN})
     told = f"; the logs cannot tell about {listed(unknown)}" if unknown else ""
-    return Text(f"{speed}. Exit code 0: all that is expected holds{told}.", style="green")
+    holds = "nothing that is expected is broken" if unknown else "all that is expected holds"
+    return Text(f"{speed}. Exit code 0: {holds}{told}.", style="green")
 
 
 def _reasons(found: Audit, checks: Sequence[Check]) -> str:

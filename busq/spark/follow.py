@@ -39,7 +39,11 @@ _KEPT = 2  # states: that of the last batch, which Spark may ask for again, and 
 
 @dataclass(frozen=True)
 class Followed:
-    """What was found in all.  `pending`: messages on their way at the end; `unproven`: what no log can decide."""
+    """What was found in all.
+
+    `pending`: messages on their way at the end; `unproven`: what no log can decide; `unseen`: the properties that are
+    claimed, and that were not watched (causal and total order are seen by stamps alone).
+    """
 
     runs: int
     files: int
@@ -49,6 +53,7 @@ class Followed:
     pending: int
     unproven: int
     unwatched: int
+    unseen: tuple[str, ...]
     counts: dict[str, int]
     claimed: dict[str, int]
     seconds: float
@@ -115,6 +120,7 @@ def follow(
         watch.pending,
         watch.unproven,
         watch.unwatched,
+        watch.unseen,
         dict(watch.counts),
         dict(watch.claimed),
         round(time.monotonic() - begin, 3),

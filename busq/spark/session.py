@@ -8,6 +8,7 @@ session that was there before is used as it is, and left alone.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -111,6 +112,13 @@ class _Place:
             lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
             told = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
             return " | ".join(told[-TAIL_LINES:])
+        return ""
+
+    def reason(self) -> str:
+        """Why Spark says that a cluster refused us; what it throws afterwards is only that it has stopped."""
+        with contextlib.suppress(OSError):
+            told = re.findall(r"Application has been killed\. Reason: (.*)", self.log.read_text(errors="replace"))
+            return str(told[-1]).strip() if told else ""
         return ""
 
     def keep_log(self) -> Path:
@@ -257,17 +265,35 @@ def _set(wanted: Mapping[str, str | None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_before() -> Iterator[None]:
-    """Undo what Spark does to its process: it takes Ctrl-C, sets variables, and adds a directory that goes away."""
+    """Undo what Spark does to its process: it sets variables, and adds a directory that goes away."""
     path = list(sys.path)
-    is_main = threading.current_thread() is threading.main_thread()
-    former = signal.getsignal(signal.SIGINT)
+    root = logging.getLogger()
+    root.addFilter(_is_not_of_py4j)
     try:
         with _set({"SPARK_AUTH_SOCKET_TIMEOUT": None, "SPARK_BUFFER_SIZE": None}):
             yield
     finally:
-        if is_main:
-            signal.signal(signal.SIGINT, former)
+        root.removeFilter(_is_not_of_py4j)
         sys.path[:] = [entry for entry in sys.path if entry in path]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback for a call that Ctrl-C cut off, or whose Java has ended; it raises an error, too."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C as it was: Spark takes it, and asks Java to cancel its jobs in the middle of another call to Java.
+
+    That call then breaks.  The jobs end with the session.
+    """
+    former = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, former)
 
 
 @contextlib.contextmanager
@@ -275,11 +301,11 @@ def _started(settings: Mapping[str, str], place: _Place, environment: Mapping[st
     gateway: Any = None
     try:
         try:
-            with _set(environment):
+            with _set(environment), _own_interrupts():
                 gateway = _launch(settings, place)
                 spark = _connect(gateway, settings)
         except Exception as error:
-            reason = place.tail() or _reason(error)
+            reason = place.reason() or _thrown(error) or place.tail() or _reason(error)
             raise SparkFailed(f"Spark did not start: {reason} (its log: {place.keep_log()})") from None
         yield spark
     finally:
@@ -377,6 +403,13 @@ def _plain_errors(place: _Place | None) -> Iterator[None]:
     except ConnectionError as error:
         where = f" (its log: {place.keep_log()})" if place else ""
         raise SparkFailed(f"Spark ended unexpectedly: {place.tail() if place else error}{where}") from None
+
+
+def _thrown(error: BaseException) -> str:
+    """What Java threw, if it was there to throw something."""
+    from py4j.protocol import Py4JJavaError
+
+    return _reason(error) if isinstance(error, Py4JJavaError) else ""
 
 
 def _reason(error: BaseException) -> str:

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from busq.audit.promises import claims
+from busq.audit.result import CHECKS
 from busq.audit.words import amount
 from busq.trace import TraceError
 from busq.trace.finding import Finding
@@ -41,6 +42,7 @@ from busq.trace.schema import Kind, number_of, sender_of
 __all__ = ["KINDS", "Violation", "Watch"]
 
 KINDS = ("lost", "duplicated", "phantom", "fifo", "stamp")
+_BY_STAMPS = frozenset({"causal", "consistent", "total"})
 
 RECENT = 1 << 20  # of each run, shared by its receivers: the last messages that they delivered
 IN_FLIGHT_MAX = 1 << 20  # of each run
@@ -149,6 +151,7 @@ class _Run:
         self.receivers: dict[int, _Receiver] = {}
         self.unproven = 0  # deliveries whose sends no log shows
         self.unwatched = 0  # messages in flight that were too many to remember
+        self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
 
     def process_name(self, process: int) -> str:
         return self.names[process] if 0 <= process < len(self.names) else f"p{process}"
@@ -203,6 +206,7 @@ class _Run:
     ) -> Iterator[tuple[str, int, tuple[int, ...], str]]:
         who = self.process(process)
         kind, message, stamp = columns["kind"], columns["message"], columns["stamp"]
+        self.unstamped += int(np.sum(((kind == Kind.SEND) | (kind == Kind.DELIVER)) & (stamp < 0)))
         yield from self._rising(process, kind, message, stamp)
         is_send = kind == Kind.SEND
         named = message[is_send | (kind == Kind.ABORT)]
@@ -505,6 +509,15 @@ class Watch:
         return sum(run.unwatched for run in self._runs.values())
 
     @property
+    def unseen(self) -> tuple[str, ...]:
+        """The properties that are claimed, and that nothing watches: without stamps, or at all."""
+        found: set[str] = set()
+        for run in self._runs.values():
+            claimed = claims(run.order if self._order is None else self._order, allow=self._allow, ask=self._ask)
+            found |= claimed - {*KINDS, *_BY_STAMPS} | (claimed & _BY_STAMPS if run.unstamped else set())
+        return tuple(name for name in CHECKS if name in found)
+
+    @property
     def waiting(self) -> int:
         """Files that came before one that has to be read first."""
         return sum(len(log.waiting) for run in self._runs.values() for log in run.logs.values())
@@ -643,6 +656,7 @@ class Watch:
             "names": run.names,
             "unproven": run.unproven,
             "unwatched": run.unwatched,
+            "unstamped": run.unstamped,
             "logs": {stem: asdict(log) for stem, log in run.logs.items()},
             "processes": {process: asdict(who) for process, who in run.processes.items()},
             "receivers": receivers,
@@ -663,7 +677,7 @@ _TOTALS = ("counts", "claimed", "files", "events", "messages", "deliveries")
 def _run_of(folder: str, facts: dict[str, Any], stored: Any) -> _Run:
     run = _Run(facts["name"])
     run.order, run.names = facts["order"], facts["names"]
-    run.unproven, run.unwatched = facts["unproven"], facts["unwatched"]
+    run.unproven, run.unwatched, run.unstamped = facts["unproven"], facts["unwatched"], facts.get("unstamped", 0)
     for stem, log in facts["logs"].items():
         waiting = {int(segment): (path, since) for segment, (path, since) in log["waiting"].items()}
         run.logs[stem] = _Log(log["next_segment"], waiting)

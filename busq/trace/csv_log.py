@@ -51,10 +51,11 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     parsed.findings += [cut] if cut else []
     reader = csv.reader(io.StringIO(text), delimiter=_delimiter(first))
     next(reader, None)
+    line = begin = blank + reader.line_num
     for row in _rows(reader, parsed.bad):
+        line, begin = blank + reader.line_num, line
         if not any(value.strip() for value in row):
             continue
-        line = blank + reader.line_num
         try:
             if len(row) != len(heading):
                 raise Bad(f"{len(row)} values")
@@ -62,6 +63,9 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
             parsed.records.append(record_of(raw, fields, path, line))
         except Bad as error:
             parsed.bad.append(BadLine(line, ",".join(row), str(error)))
+    if line - begin > 1 and text.count('"') % 2:
+        swallowed = text.split("\n")[begin - blank]
+        parsed.bad.append(BadLine(begin + 1, swallowed, "a quotation mark that is not closed: the rest is lost"))
     return parsed
 
 

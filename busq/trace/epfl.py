@@ -13,6 +13,7 @@ import io
 import os
 import re
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ def is_log(head: bytes) -> bool:
     >>> is_log(b"b 1\\nd 2 1\\n"), is_log(b"1 localhost 11001\\n")
     (True, False)
     """
-    lines = [line for line in head.splitlines()[:_LOOKED_AT] if line.strip()]
+    lines = [line for line in head.removeprefix(BOM_UTF8).splitlines()[:_LOOKED_AT] if line.strip()]
     events = sum(1 for line in lines if _LINE.fullmatch(line))
     return bool(events) and 2 * events >= len(lines)
 
@@ -90,6 +91,7 @@ class _Log:
 
 def _parse(path: str, number: int) -> _Log:
     data, cut = content(path)
+    data = data.removeprefix(BOM_UTF8)
     bad = BadLines(path, "'b N' or 'd S N'", process=f"p{number}")
     findings = [cut] if cut else []
     end = data.rfind(b"\n") + 1

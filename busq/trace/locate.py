@@ -193,15 +193,19 @@ def _with_names_of(empty: Sequence[_File], logs: Sequence[_File]) -> Iterator[_F
 
 
 def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    """Make a run of all logs whose names differ in a number only."""
+    """Make a run of all logs whose names differ in a number only; logs without one are left out, if others have one."""
+    left_out: list[Finding] = []
     families: dict[tuple[str, str], list[_File]] = {}
     for file in files:
         found = epfl.number_in(file.path)
         if found is None:
-            raise TraceError(
-                f"{file.path}: expected the number of the process in the name of its log, as in proc01.output"
-            )
+            text = f"{file.path}: expected the number of the process in the name of its log, as in proc01.output"
+            left_out.append(Finding("unnamed-log", f"{text}: left out", path=file.path))
+            continue
         families.setdefault((file.root if os.path.isdir(file.root) else "", found[0]), []).append(file)
+    findings += left_out
+    if not families:
+        raise TraceError(left_out[0].text.removesuffix(": left out"))
     by_folder: dict[str, list[str]] = {}
     for (_, family), _members in families.items():
         by_folder.setdefault(os.path.dirname(family), []).append(family)

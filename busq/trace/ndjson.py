@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from busq.trace.text import BadLine, content, decoded
 __all__ = ["is_log", "read", "records_in", "runs_in"]
 
 _LOOKED_AT = 20
+_KEY = re.compile(r'[{,]\s*"([^"\\]{1,40})"\s*:')
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, perhaps
 
 
 def is_log(head: bytes, options: Mapping[str, str]) -> bool:
@@ -23,13 +26,17 @@ def is_log(head: bytes, options: Mapping[str, str]) -> bool:
     (True, False)
     """
     fields = Fields(options)
-    for line in decoded(head).splitlines()[:_LOOKED_AT]:
+    lines = decoded(head).splitlines()[:_LOOKED_AT]
+    for line in lines:
         if line.lstrip().startswith("{"):
             raw = _parsed(line)
             known = fields.values(raw) if isinstance(raw, dict) else {}
             if known.get("process") is not None and len(known) > 1:
                 return True
-    return False
+    if len(lines) != 1 or not lines[0].startswith("{"):
+        return False
+    known_names = fields.known_in(_KEY.findall(lines[0]))  # a line that does not end in the head
+    return "process" in known_names and len(known_names) > 1
 
 
 def _parsed(line: str) -> Any:
@@ -53,10 +60,14 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
             raw = json.loads(line)
             if not isinstance(raw, dict):
                 raise Bad("no object")
+            if _HALF.search(line):
+                json.dumps(raw, ensure_ascii=False).encode()
             if number > 1 or fields.values(raw):  # a heading says something else
                 parsed.records.append(record_of(raw, fields, path, number))
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))
+        except UnicodeEncodeError:
+            parsed.bad.append(BadLine(number, line, "text that is no Unicode"))
         except (ValueError, RecursionError) as error:
             parsed.bad.append(BadLine(number, line, f"no JSON: {error}"))
     return parsed

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
 from busq.trace.errors import TraceError
 from busq.trace.locate import find
 from busq.trace.run import Run, Source
+from busq.trace.text import printable
 
 __all__ = ["read"]
 
@@ -42,4 +44,13 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
             names = ", ".join(s.name for s in found.sources[:5]) + (", ..." if len(found.sources) > 5 else "")
             raise TraceError(f"{os.fspath(source)}: expected one run, found {len(found.sources)}: {names}")
         source = found.sources[0]
-    return _READERS[source.format](source, columns)
+    return _readable(_READERS[source.format](source, columns))
+
+
+def _readable(run: Run) -> Run:
+    """Return a run whose names can be shown to people."""
+    names = tuple(map(printable, run.processes))
+    if names == tuple(run.processes):
+        return run
+    findings = [replace(found, text=printable(found.text), process=printable(found.process)) for found in run.findings]
+    return replace(run, processes=names, findings=tuple(findings))

@@ -5,7 +5,7 @@
 field          also called
 =============  ==================================================================================================
 process        host, proc, node, pid, peer
-kind           event, type, op: "send", "deliver" (receive, recv, ...), "local", or a text, which is a local event
+kind           event, type, op, event_type: "send", "deliver" (receive, recv, ...), "local", or a text: a local event
 message        msg, id, message_id, msg_id, seq: any text or number; of one sender if `sender` is told as well
 destinations   to, dest, dst, recipients, receivers: of sends
 sender         from, src, origin: of deliveries
@@ -17,6 +17,9 @@ run            trace, execution
 position       pos, idx
 =============  ==================================================================================================
 
+Capitals, and what joins words, make no difference: MsgID and msg-id are msg_id.  Destinations such as "*" or "all" mean
+everybody, unless there is a process of that name.
+
 What stands in a process's log further down came later, unless positions or its own component of clocks say otherwise.
 Logs with clocks that name no messages have the messages that the clocks tell of.
 """
@@ -25,7 +28,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -44,7 +47,7 @@ __all__ = ["FIELDS", "Bad", "Fields", "Parsed", "Record", "build", "name_of", "r
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "process": ("process", "host", "proc", "node", "pid", "peer"),
-    "kind": ("kind", "event", "type", "op"),
+    "kind": ("kind", "event", "type", "op", "event_type"),
     "message": ("message", "msg", "id", "message_id", "msg_id", "seq"),
     "destinations": ("destinations", "to", "dest", "dst", "recipients", "receivers"),
     "sender": ("sender", "from", "src", "origin"),
@@ -60,6 +63,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 
 _OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _SEPARATORS = re.compile(r"[\s,;|]+")
+_EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 _NUMBER = re.compile(r"-?\d{1,19}")
 _MESSAGE_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
@@ -80,6 +84,7 @@ class Fields:
         }
         self._paths = {name: names[0] for name, names in self.names.items() if "." in names[0]}
         self._plans: dict[tuple[str, ...], dict[str, str]] = {}
+        self._kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def plan(self, record: Mapping[str, Any]) -> dict[str, str]:
         """Return the names of the fields that stand in a record itself.
@@ -89,9 +94,19 @@ class Fields:
         """
         shape = tuple(record)
         if shape not in self._plans:
-            found = {name: next((key for key in keys if key in record), "") for name, keys in self.names.items()}
+            found = {name: next(_spelled(keys, shape), "") for name, keys in self.names.items()}
             self._plans[shape] = {name: key for name, key in found.items() if key}
         return self._plans[shape]
+
+    def kinds(self, record: Mapping[str, Any]) -> Iterator[Any]:
+        """Give the values of all fields that may tell the kind."""
+        shape = tuple(record)
+        if shape not in self._kinds:
+            self._kinds[shape] = tuple(_spelled(self.names["kind"], shape))
+        for key in self._kinds[shape]:
+            yield record[key]
+        if "kind" in self._paths:
+            yield _inside(record, self._paths["kind"])
 
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the fields that are there; some may stand in records inside of the record.
@@ -115,8 +130,24 @@ class Fields:
         >>> sorted(Fields({}).known_in(["host", "event", "colour"]))
         ['kind', 'process']
         """
-        present = set(names)
-        return {field for field, keys in self.names.items() if present & set(keys)}
+        return set(self.plan(dict.fromkeys(names)))
+
+
+def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:
+    """Give the fields that are called by one of these keys, as a record spells them."""
+    plain = {_plain(name): name for name in reversed(shape)}
+    for key in keys:
+        if key in shape or _plain(key) in plain:
+            yield key if key in shape else plain[_plain(key)]
+
+
+def _plain(name: str) -> str:
+    """Return the name of a field without what differs between styles.
+
+    >>> _plain("MsgID") == _plain("msg_id") == _plain("Msg-Id")
+    True
+    """
+    return re.sub(r"[\s_-]+", "", name).lower() or name
 
 
 def _inside(record: Mapping[str, Any], path: str) -> Any:
@@ -141,6 +172,7 @@ class Record:
     position: int | None = None
     run: str = ""
     others: dict[str, Any] = field(default_factory=dict)
+    unknown: str = ""  # the word that should tell the kind, if it does not
 
 
 def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
@@ -158,7 +190,7 @@ def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> R
         if clock is None:
             raise Bad(f"a {kind.name.lower()} without a message")
         kind = Kind.LOCAL
-    is_ns = fields.plan(raw).get("time_ns", "").endswith("_ns")
+    is_ns = _plain(fields.plan(raw).get("time_ns", "")).endswith("ns")
     label = values.get("label")
     others = {
         "time_ns": _integer(values.get("time_ns"), "time") if is_ns else _time(values.get("time_ns")),
@@ -179,14 +211,14 @@ def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> R
         _integer(values.get("position"), "position"),
         name_of(values.get("run")),
         {name: value for name, value in others.items() if value is not None},
+        text if kind == Kind.LOCAL and clock is None and kinds(text) is None else "",
     )
 
 
 def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
     """Return the kind of an event, and its text if no kind is told."""
     texts = []
-    for key in fields.names["kind"]:
-        value = raw.get(key) if "." not in key else _inside(raw, key)
+    for value in fields.kinds(raw):
         if value in (None, ""):
             continue
         if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
@@ -309,9 +341,10 @@ class Parsed:
 def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | None) -> Run:
     """Make a run of what stands in its files; TraceError if there is no event."""
     records = [r for each in parsed for r in each.records if r.run == source.trace]
+    found = [*source.findings, *(finding for each in parsed for finding in each.findings)]
+    found += [*_to_everybody(records), *_unknown(records)]
     names, labels = _processes(records)
     called = dict(zip(names, labels, strict=True))
-    found = [*source.findings, *(finding for each in parsed for finding in each.findings)]
     for each in parsed:
         found += by_host(each.path, each.bad, called, each.expected, each.cut)
     if not records:
@@ -336,6 +369,44 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
         tuple(log.table(source.name, index, columns) for index, log in enumerate(tables)),
         findings=tuple(found),
     )
+
+
+def _to_everybody(records: Sequence[Record]) -> Iterator[Finding]:
+    """Put names for destinations that mean everybody."""
+    logging = {record.process for record in records}
+    words = _EVERYBODY.difference(logging)
+    chosen = [record for record in records if words.intersection(map(str.lower, record.destinations or ()))]
+    if not chosen:
+        return
+    named = {name for record in records for name in record.destinations or () if name.lower() not in words}
+    everybody = by_nature(logging | named | {record.sender for record in records if record.sender})
+    sent = {(record.process, record.message) for record in chosen}
+    own = any(
+        (record.process, record.message) in sent and record.sender in ("", record.process)
+        for record in records
+        if record.kind == Kind.DELIVER
+    )
+    first = chosen[0]
+    shown = " ".join(first.destinations or ())
+    for record in chosen:
+        record.destinations = tuple(name for name in everybody if own or name != record.process)
+    text = f"{first.path}:{first.line}: sent to {shown!r}: taken as all processes{'' if own else ' but the sender'}"
+    yield Finding("no-destinations", text, len(chosen), first.path, first.line, is_error=False)
+
+
+def _unknown(records: Sequence[Record]) -> Iterator[Finding]:
+    """Tell of events that may have been sends or deliveries, but nobody knows."""
+    chosen = [record for record in records if record.unknown and (record.message or record.destinations)]
+    if not chosen and not any(record.kind != Kind.LOCAL or record.clock is not None for record in records):
+        chosen = [record for record in records if record.unknown]
+    if chosen:
+        first = chosen[0]
+        words = ", ".join(repr(word[:40]) for word in list(dict.fromkeys(record.unknown for record in chosen))[:3])
+        text = (
+            f"{first.path}:{first.line}: no kind of event is called {words}: expected send, deliver or the like;"
+            " they count as local events"
+        )
+        yield Finding("unknown-event", text, len(chosen), first.path, first.line, is_error=False)
 
 
 def _processes(records: Sequence[Record]) -> tuple[list[str], list[str]]:

@@ -48,6 +48,7 @@ SHAPES = {
     "GoVector": r"^(?<host>\S+) (?<clock>\{.*\})\n(?<event>.*)",
     "ShiViz": r"^(?<event>.*)\n(?<host>\S*) (?<clock>\{.*\})",
     "one line": r"^(?<host>\S+) (?<clock>\{.*?\}) +(?<event>\S.*)",
+    "clocks alone": r"^(?<host>\S+) (?<clock>\{.*\})(?<event>)[ \t]*$",
 }
 DELIMITER = r"^=== (?<trace>.*) ===$"
 
@@ -152,10 +153,12 @@ def _guess(text: str) -> re.Pattern[str]:
     """Return the shape that takes most clocks of a log, and of those the one that leaves the fewest lines over."""
     sample = text if len(text) < 1 << 20 else text[: text.rfind("\n", 0, 1 << 20) + 1]
     best: tuple[tuple[int, int], re.Pattern[str]] | None = None
-    for expression in SHAPES.values():
+    for name, expression in SHAPES.items():
         compiled = _parser(expression)
         spans = [(found.start(), found.end()) for found in compiled.finditer(sample)]
         score = (-len(spans), _left_over(sample, spans))
+        if name == "clocks alone" and score[1]:  # then there are texts as well
+            continue
         if spans and (best is None or score < best[0]):
             best = (score, compiled)
     if best is None:

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from busq.trace.finding import Finding
 
-__all__ = ["BadLine", "BadLines", "beginning", "by_host", "content", "decoded", "is_binary", "stem"]
+__all__ = ["BadLine", "BadLines", "beginning", "by_host", "content", "decoded", "is_binary", "printable", "stem"]
 
 _SHOWN_MAX = 3
 _WIDTH_MAX = 60
+# Among them all ends of lines.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _GZIP = b"\x1f\x8b"
 
 
@@ -76,6 +78,15 @@ def decoded(data: bytes) -> str:
     """Return text, whose lines end in one way; bytes that are no UTF-8 become question marks in diamonds."""
     text = data.decode("utf-8-sig", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def printable(text: str) -> str:
+    r"""Return a text in one line, that cannot give orders to a terminal: control characters are escaped.
+
+    >>> print(printable("b\x1b[31m\nc"))
+    b\x1b[31m\nc
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def stem(path: str | os.PathLike[str]) -> str:

@@ -68,8 +68,8 @@ static void note_highest(absence *a)
 {
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
     const uint64_t name = a->history->index.names[message];
-    const uint32_t sender = a->history->messages[message].sender;
-    if (sender == name_sender(name) && a->highest[sender] < name_number(name))
+    const uint32_t sender = a->history->messages[message].sender; /* a name may say that it is nobody's, too */
+    if (sender != BUSQ_SPEC_NOBODY && sender == name_sender(name) && a->highest[sender] < name_number(name))
       a->highest[sender] = name_number(name);
   }
 }

@@ -150,7 +150,8 @@ static uint32_t find_wrong(const busq_clocks *clocks, uint32_t process, clock_vi
                            int64_t *rightp)
 {
   const uint32_t n = clocks->history->n_processes;
-  const int64_t next = component(before, process) + 1;
+  const int64_t last = component(before, process);
+  const int64_t next = last < INT64_MAX ? last + 1 : last;
   const int64_t own = component(clock, process);
   const bool has_jumped = own > next;
   *rightp = next;

@@ -184,6 +184,15 @@ static bool histogram_add(busq_times_histogram **histogramp, int64_t duration_ns
   return true;
 }
 
+/* The longest there is, where the difference is even longer. */
+static int64_t duration(int64_t begin_ns, int64_t end_ns)
+{
+  int64_t duration_ns = 0;
+  if (__builtin_sub_overflow(end_ns, begin_ns, &duration_ns))
+    return end_ns < begin_ns ? 0 : INT64_MAX;
+  return duration_ns;
+}
+
 static bool measure(busq_times *times, uint32_t receiver, uint32_t message, int64_t time_ns)
 {
   busq_times_message *m = &times->messages[message];
@@ -195,8 +204,8 @@ static bool measure(busq_times *times, uint32_t receiver, uint32_t message, int6
   const uint32_t fan_out = times->history->messages[message].n_destinations;
   for (int what = 0; what < 2; what++)
     if (time_ns != BUSQ_SPEC_NEVER && since_ns[what] != BUSQ_SPEC_NEVER &&
-        (!histogram_add(&times->receivers[what][receiver], time_ns - since_ns[what]) ||
-         !histogram_add(&times->fan_outs[what][fan_out], time_ns - since_ns[what])))
+        (!histogram_add(&times->receivers[what][receiver], duration(since_ns[what], time_ns)) ||
+         !histogram_add(&times->fan_outs[what][fan_out], duration(since_ns[what], time_ns))))
       return false;
   return true;
 }

@@ -7,6 +7,7 @@ Everything in this folder is skipped, with a reason, where Spark can't run.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,9 @@ def _missing() -> str:
 
 MISSING = _missing()
 
+# Every Java of these tests lives for seconds: compiling thoroughly, and with many threads, costs more than it saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 
 class _Skipped(pytest.Module):
     """A module that is not even imported: what it imports is not there."""
@@ -53,6 +57,13 @@ def spark() -> Iterator[SparkSession]:
     """The session of all tests: small, two threads, few partitions, ended with the test run."""
     import busq.spark
 
-    config = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    config = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        # Compiling a plan, or thinking it over, takes longer than running it on so few rows.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     with busq.spark.session("local[2]", "1g", config=config) as session:
         yield session

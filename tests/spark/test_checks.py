@@ -44,18 +44,6 @@ def deliver(sender: int, number: int, *, stamp: int = 0, at: int = 0) -> Event:
     return int(Kind.DELIVER), message_of(sender, number), None, stamp, at, None
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Compiling a plan takes longer than running it on so few rows."""
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
 def frame(spark: SparkSession, runs: dict[str, Sequence[Log]]) -> DataFrame:
     rows = [
         (run, process, position, kind, message, to, stamp, at, at, until, None)

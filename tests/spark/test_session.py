@@ -18,7 +18,7 @@ from conftest import TESTS, fresh_python, wait_until
 
 import busq.spark
 from busq.spark.java import Java, find_java
-from busq.spark.session import _sweep, default_memory
+from busq.spark.session import default_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,33 +107,25 @@ class Stayer:
 
 
 @pytest.fixture
-def stayers(tmp_path: Path) -> Iterator[list[Stayer]]:
-    found = [Stayer(tmp_path / name) for name in ("interrupted", "killed")]
+def stayer(tmp_path: Path) -> Iterator[Stayer]:
+    found = Stayer(tmp_path / "place")
     yield found
-    for one in found:
-        one.process.kill()
-        one.process.communicate()
+    found.process.kill()
+    found.process.communicate()
 
 
-def test_java_ends_with_the_process_after_ctrl_c_and_after_a_kill(stayers: list[Stayer]) -> None:
-    interrupted, killed = stayers
-    processes = []
-    for one in stayers:
-        java = one.wait_for_job()
-        processes.append([java, *java.children(recursive=True)])
-    interrupted.process.send_signal(signal.SIGINT)
-    killed.process.kill()
-    _, errors = interrupted.process.communicate(timeout=SLOW_S)
-    assert interrupted.process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in errors.splitlines()[-1]
-    assert "Java" not in errors.replace("Py4JJava", "")
-    assert not any(one.is_running() for one in processes[0])
-    assert list(interrupted.place.iterdir()) == []
-    killed.process.wait()
-    for one in processes[1]:
-        wait_until(lambda one=one: not one.is_running(), SLOW_S, f"the end of {one}")
-    _sweep(killed.place)  # what the next session does
-    assert list(killed.place.iterdir()) == []
+def test_java_ends_with_the_process_after_ctrl_c_and_nothing_is_said_of_it(stayer: Stayer) -> None:
+    """After a kill, too: tests of the sweep."""
+    java = stayer.wait_for_job()
+    processes = [java, *java.children(recursive=True)]
+    stayer.process.send_signal(signal.SIGINT)
+    _, errors = stayer.process.communicate(timeout=SLOW_S)
+    assert stayer.process.returncode == -signal.SIGINT
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "ERROR:" not in errors
+    assert errors.count("Traceback") == 1
+    assert not any(one.is_running() for one in processes)
+    assert list(stayer.place.iterdir()) == []
 
 
 # ---- a session that is there ----

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from conftest import wait_until
 from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from busq.grid import cells, parse, parts, plan, sweep
 from busq.grid.pool import Pool
 from busq.spark import sweep as on_spark
+from busq.spark.session import _sweep
 
 SMALL = """
 seeds = 3
@@ -115,26 +117,35 @@ import busq.spark
 from busq.grid import parse
 from busq.spark.sweep import sweep
 if __name__ == "__main__":
-    with busq.spark.session("local[2]", "512m") as spark:
+    with busq.spark.session("local[2]", "512m", local_dir=sys.argv[3]) as spark:
         sweep(spark, parse(open(sys.argv[1]).read()), sys.argv[2])
 """
 
 
 @pytest.mark.timeout(300)  # a second session, on a machine that may be busy
 def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    """SIGKILL as soon as some files are there: what is there is whole, and nothing of it is measured again."""
-    text = SMALL.replace("packets_max = 1500", "").replace("[3, 12]", "[40, 60]").replace("seeds = 3", "seeds = 40")
+    """SIGKILL as soon as some files are there: what is there is whole, and nothing of it is measured again.
+
+    Java ends by itself, and what it leaves goes with the next session.
+    """
+    text = SMALL.replace("packets_max = 1500", "").replace("[3, 12]", "[40, 60]").replace("seeds = 3", "seeds = 30")
     text = text.replace("messages = 6", "messages = 40")
-    script, file, out = tmp_path / "killed.py", tmp_path / "grid.toml", tmp_path / "out"
+    script, file, out, place = (tmp_path / name for name in ("killed.py", "grid.toml", "out", "place"))
+    place.mkdir()
     script.write_text(KILLED)
     file.write_text(text)
     grid = parse(text)
-    child = subprocess.Popen([sys.executable, script, file, out])
+    child = subprocess.Popen([sys.executable, script, file, out, place])
     try:
         wait_until(lambda: len(parts.listed(out)) >= 2, 200)
+        processes = psutil.Process(child.pid).children(recursive=True)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
+    assert len(processes) >= 2
+    wait_until(lambda: not any(map(psutil.Process.is_running, processes)), 120, "the end of Java")
+    _sweep(place)
+    assert list(place.iterdir()) == []
     wait_until(lambda: not _hidden(out), 30)  # what ran may still end
     before = {path: path.stat().st_mtime_ns for path in parts.place_of(out).glob("part-*")}
     kept = parts.finished(out)
