@@ -30,7 +30,9 @@ def judge(history: History, rows: Sequence[Sequence[Rows]], holes: Sequence[bool
         count = max(faults.count, sum(finding.count for finding in told))  # mostly the same ones
         return Check("clock", INVALID, count, text=told[0].text, processes=(told[0].process,))
     if not faults.n_events and words.run.source.format == "shiviz":
-        return Check("clock", UNKNOWN, text="the clocks were not compared: they count more than the messages that the texts name")
+        return Check(
+            "clock", UNKNOWN, text="the clocks were not compared: they count more than the messages that the texts name"
+        )
     if not faults.n_events:
         return Check("clock", UNKNOWN, text="the logs have no vector clocks")
     if not faults.count:

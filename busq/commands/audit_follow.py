@@ -82,6 +82,6 @@ def _summary(found: Followed) -> str:
     if found.unwatched:
         lines.append(f"{amount(found.unwatched, 'delivery', 'deliveries')} not watched: too many were pending")
     if found.unseen:
-        by_stamp = " without stamps" if {"causal", "consistent", "total"} & set(found.unseen) else ""
-        lines.append(f"not watched{by_stamp}: {', '.join(found.unseen)}; busq audit without --follow judges it")
+        why = " (some events have no stamps)" if {"causal", "consistent", "total"} & set(found.unseen) else ""
+        lines.append(f"not watched{why}: {', '.join(found.unseen)}; an audit without --follow judges that")
     return "\n".join(lines)

@@ -25,11 +25,12 @@ def timed(firsts: DataFrame) -> DataFrame:
     """
     all_of = Window.partitionBy("run", "message").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     seen = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
+    fan_out = F.coalesce(F.size(F.array_distinct("destinations")), F.lit(0))  # a send may say nothing of whom it is for
     facts = {
         "start_ns": F.min(F.when(is_send(), F.col("time_ns"))).over(all_of),
         "commit_ns": F.min(F.when(is_send(), F.col("commit_ns"))).over(all_of),
         "known_ns": F.min(seen).over(all_of),
-        "fan_out": F.max(F.when(is_send(), F.size(F.array_distinct("destinations")))).over(all_of),
+        "fan_out": F.max(F.when(is_send(), fan_out)).over(all_of),
     }
     chosen = firsts.where(is_send() | is_delivery()).select(
         "run",

@@ -43,6 +43,10 @@ WORKER_STOP_S = 1.0
 
 _PREFIX = "busq-spark-"
 _LOOPBACK = "127.0.0.1"
+_SMALL_TALK = re.compile(  # what logs say that all went well with
+    r"at |WARNING:|\.\.\. |NOTE: Picked up|Using Spark's default|Setting default log|To adjust logging"
+    r"|[\d/]+ [\d:]+ (WARN|INFO)"
+)
 
 
 class SparkFailed(BusqError):
@@ -110,7 +114,7 @@ class _Place:
     def tail(self) -> str:
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-            told = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
+            told = [line for line in lines if line and not _SMALL_TALK.match(line)]
             return " | ".join(told[-TAIL_LINES:])
         return ""
 
@@ -402,7 +406,7 @@ def _plain_errors(place: _Place | None) -> Iterator[None]:
         raise SparkFailed(f"Spark gave up: {_reason(error)}{where}") from None
     except ConnectionError as error:
         where = f" (its log: {place.keep_log()})" if place else ""
-        raise SparkFailed(f"Spark ended unexpectedly: {place.tail() if place else error}{where}") from None
+        raise SparkFailed(f"Spark ended unexpectedly: {(place and place.tail()) or _reason(error)}{where}") from None
 
 
 def _thrown(error: BaseException) -> str:

@@ -13,7 +13,8 @@ A delivery is judged when the log of its sender has come as far as its send; bot
 flight is lost only when something sent later has arrived and the delay is over: until then it is pending.
 
 What this does not give: causal order is judged by stamps alone (where they rise at every receiver, and every send is
-above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.
+above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  What is
+claimed and not watched is named (`unseen`).
 """
 
 from __future__ import annotations

@@ -117,7 +117,13 @@ def test_the_command_prints_a_line_each_and_a_summary(spark: SparkSession, trace
     assert "nothing wrong so far" in done.stdout
     assert "not held against it: fifo 1, duplicated 1" in done.stdout
     assert "1 delivery pending" in done.stdout
+    assert "not watched" not in done.stdout  # "fifo" claims nothing else
     assert done.exit_code == 0
+    done = CliRunner().invoke(
+        commands, ["audit", "--follow", "--once", "--order", "bus1", str(trace)], prog_name="busq"
+    )
+    told = "not watched (some events have no stamps): causal, consistent, total, side; an audit without --follow judges"
+    assert told in done.stdout
 
 
 def test_a_folder_that_is_not_there_is_a_line() -> None:

@@ -253,3 +253,18 @@ def test_a_flood_is_counted_and_the_first_ones_are_told(trace: Trace) -> None:
 def test_an_unknown_check_is_refused_before_anything_is_read() -> None:
     with pytest.raises(ValueError, match="unknown check 'fofi'"):
         Watch(allow=["fofi"])
+
+
+def test_what_is_claimed_and_not_watched_is_named_also_after_a_restart(tmp_path: Path) -> None:
+    sent = {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[1]]}
+    with Writer(tmp_path, run="run", names=["ann", "bob"]) as writer:
+        stamped = writer.write(0, sent | {"stamp": [2]})
+        watch = Watch()
+        watch.take([str(stamped)], 0.0)
+        assert watch.unseen == ()
+        plain = writer.write(1, {"kind": [Kind.DELIVER], "message": [message_of(0, 1)]})
+    watch.take([str(plain)], 0.0)
+    watch.save(tmp_path / "state")
+    again = Watch()
+    again.load(tmp_path / "state")
+    assert watch.unseen == again.unseen == ("causal",)
