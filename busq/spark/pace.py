@@ -57,7 +57,8 @@ def side(deliveries: DataFrame, *, block: int = BLOCK) -> DataFrame:
 
 
 def _us(since: str) -> Column:
-    return F.greatest(F.col("time_ns") - F.col(since), F.lit(0)) / 1e3
+    took = F.col("time_ns") - F.col(since)
+    return F.when(took.isNotNull(), F.greatest(took, F.lit(0)) / 1e3)  # the greatest of null and 0 is 0
 
 
 def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFrame:

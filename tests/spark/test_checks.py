@@ -355,6 +355,13 @@ def test_a_side_channel_is_seen_by_the_clock_alone(spark: SparkSession) -> None:
     assert history(logs).judge(["causal"])["causal"].ok
 
 
+def test_what_nobody_sent_took_no_time(spark: SparkSession) -> None:
+    logs = [[send(1, 1, by=0, at=1000)], [deliver(0, 1, at=3000), deliver(0, 2, at=4000)]]
+    deliveries = pace.timed(frame(spark, {"": logs}).withColumn("is_phantom", functions.lit(False)))
+    (row,) = pace.durations(deliveries, "start_ns", "fan_out").collect()
+    assert (row["fan_out"], row["count"], row["max"]) == (1, 1, 2.0)
+
+
 def test_sends_at_the_same_time_may_come_in_any_order(spark: SparkSession) -> None:
     logs = [
         [send(1, 2, by=0, at=1, until=9)],

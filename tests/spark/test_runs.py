@@ -113,7 +113,7 @@ def test_small_sources_share_a_task_and_no_core_is_idle_in_the_last_round() -> N
 # ---- worker processes of their own ----
 
 CLUSTER = """
-import json, os, sys
+import json, os, sys, time
 import pyarrow
 import busq.spark
 from busq.spark import runs
@@ -121,28 +121,30 @@ from busq.trace import find
 
 def parents(batches):
     for batch in batches:
+        time.sleep(0.5)
         yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()]})
 
 folder = sys.argv[1]
 os.chdir(folder)
-with busq.spark.session("local-cluster[1,1,1024]", "512m", local_dir="..") as spark:
+with busq.spark.session("local-cluster[2,1,1024]", "512m", local_dir="..") as spark:
+    while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:  # the driver is one of them
+        time.sleep(0.1)
     found = runs.audit(spark, find(["traces"]).sources)
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(parents, "pid long").collect()
-    is_elsewhere = row["pid"] != spark.sparkContext._gateway.proc.pid
-print(json.dumps([is_elsewhere, [run.as_json() for run in found], os.listdir("..")]))
+    rows = spark.range(0, 4, 1, 4).mapInArrow(parents, "pid long").collect()
+print(json.dumps([len({row["pid"] for row in rows}), [run.as_json() for run in found], os.listdir("..")]))
 """
 
 
 @pytest.mark.timeout(240)
-def test_a_worker_process_of_a_cluster_says_the_same(tmp_path: Path, seed: int) -> None:
+def test_two_worker_processes_of_a_cluster_say_the_same(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     folder = tmp_path / "here"
     for number in range(2):
         write_run(folder / "traces", f"run{number}", rng, 20)
     done = fresh_python(CLUSTER, str(folder), timeout=200)
     assert done.stderr == ""
-    is_elsewhere, found, left = json.loads(done.stdout)
-    assert is_elsewhere
+    n_workers, found, left = json.loads(done.stdout)
+    assert n_workers == 2
     expected = [run.as_json() for run in audit_sources(find([folder / "traces"]).sources)]
     assert [run["verdicts"] for run in found] == [run["verdicts"] for run in expected]
     assert left == ["here"]
