@@ -650,10 +650,13 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
       break;
     if (record->kind == BUSQ_TRACE_JOIN)
       from->writer = (uint32_t)record->end;
-    now.writer = &self->processes[from->writer];
     const uint32_t n_more = records_after(record);
-    if (!record_translate(&now))
-      return no_memory(self);
+    /* Of a writer that died before its join was written, there is only a hole, and nobody whose gap it could be. */
+    if (from->has_process) {
+      now.writer = &self->processes[from->writer];
+      if (!record_translate(&now))
+        return no_memory(self);
+    }
     from->done += 1 + n_more;
   }
   queue_shrink(from);
