@@ -134,13 +134,14 @@ def measure(case: Case, repeats: int, seconds: float) -> dict[str, Any]:
         off.append(rate(bus, seconds))
     ratios = [each / ((before + after) / 2) for each, before, after in zip(on, off, off[1:], strict=False)]
     events = sum(facts["events"] for facts in told)
+    dropped = sum(facts["dropped"] for facts in told)
     return {
         "case": case.name,
         "text": case.text,
         "off_per_s": statistics.median(off),
         "on_per_s": statistics.median(on),
         "ratio": statistics.median(ratios),
-        "dropped_share": sum(facts["dropped"] for facts in told) / max(1, events),
+        "dropped_share": dropped / max(1, events + dropped),
         "events_per_s": events / sum(facts["seconds"] for facts in told),
         "off_per_s_repeats": off,
         "on_per_s_repeats": on,
