@@ -36,6 +36,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from busq import show
+
 from . import machine
 
 HUGE = ("c", "spark", "duckdb")
@@ -186,11 +188,12 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
         write_clocks(folder / "traces", Path(clocks))
     options = {"master": o.master, "memory": o.memory, "clocks": clocks, "limit": o.limit}
     repeats: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-    for number in range(o.repeats):
-        for way in ways:
-            print(f"\r\x1b[K{number + 1}/{o.repeats} {way}", end="", file=sys.stderr, flush=True)
+    turns = [way for _ in range(o.repeats) for way in ways]
+    with show.steps() as progress:
+        for number, way in enumerate(turns, start=1):
+            if progress is not None:
+                progress(number, len(turns), way)
             repeats[way].append(measure(way, folder / "traces", options))
-    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     expected = [one["expected"] for one in made]
     size = sum(path.stat().st_size for path in (folder / "traces").rglob("*.parquet"))
     points = [_point(way, repeats[way], made, expected) for way in ways]

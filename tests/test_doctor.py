@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -546,7 +547,11 @@ def hold_open(bus: str) -> None:
 
 
 def has_open(pid: int, path: Path) -> bool:
-    return any(os.path.realpath(link) == str(path.resolve()) for link in Path(f"/proc/{pid}/fd").iterdir())
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            if os.readlink(link) == str(path.resolve()):
+                return True
+    return False
 
 
 def leave_a_message(name: str, durable: bool) -> None:

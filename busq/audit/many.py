@@ -33,7 +33,6 @@ UNREADABLE = "unreadable"  # the finding about a run that could not be read at a
 # What a byte of a file takes in memory, at most: while it is read, and while it is judged.
 _GROWTH = {"busq": 16, "epfl": 16, "shiviz": 8, "ndjson": 8, "csv": 12}
 _MEMORY_SHARE = 0.5
-_TICK_S = 0.05
 
 
 class BadLog(BusqError):

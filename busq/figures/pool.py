@@ -12,11 +12,12 @@ closes it or dies, and the worker leaves at once, even from the middle of a simu
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -24,7 +25,7 @@ from multiprocessing.connection import Connection
 from busq import orders
 from busq.sim import Config, Result, run
 
-__all__ = ["PoolError", "begin_worker", "cores", "memory_bytes", "run_all"]
+__all__ = ["PoolError", "cores", "memory_bytes", "run_all", "workers"]
 
 MEMORY_MAX_BYTES = 3 << 30  # of all simulations that run or are about to
 BYTES_PER_MESSAGE = 200
@@ -79,12 +80,9 @@ def run_all(
 
 
 def _run_pool(configs: Sequence[Config], order: Sequence[int], jobs: int, tell: Callable[[int, Result], None]) -> None:
-    context = multiprocessing.get_context("spawn")
-    watched, lifeline = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=begin_worker, initargs=(watched,))
-    try:
-        waiting = list(order)
-        running: dict[Future[Result], int] = {}
+    waiting = list(order)
+    running: dict[Future[Result], int] = {}
+    with workers(jobs) as pool:
         while waiting or running:
             for place in _fitting(configs, waiting, list(running.values()), 2 * jobs):
                 running[pool.submit(run, configs[place])] = place
@@ -92,6 +90,23 @@ def _run_pool(configs: Sequence[Config], order: Sequence[int], jobs: int, tell: 
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 tell(running.pop(future), future.result())
+
+
+@contextlib.contextmanager
+def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Give a pool of so many processes that end with the block, however that ends, and with this process.
+
+    Errors: PoolError if one of them dies.  Cost: half a second to start them.
+
+    >>> with workers(1) as pool:
+    ...     pool.submit(abs, -1).result()
+    1
+    """
+    context = multiprocessing.get_context("spawn")
+    watched, lifeline = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(watched,))
+    try:
+        yield pool
     except BrokenProcessPool:
         raise PoolError("a simulating process died; if it was killed for its memory, use fewer jobs") from None
     except BaseException:
@@ -129,8 +144,8 @@ def memory_bytes(config: Config) -> float:
     return 4 * words + (BYTES_PER_MESSAGE + 4 * (words > n) * n) * n * config.messages_per_process
 
 
-def begin_worker(lifeline: Connection) -> None:
-    """Do what a worker does first: leave Ctrl-C to the caller, and end with it, as `lifeline` does."""
+def _begin(lifeline: Connection) -> None:
+    """What a worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:

@@ -7,15 +7,13 @@ For one machine this is as fast as Spark and starts at once; what it has in memo
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
 from busq.figures.estimate import Estimate, estimate
-from busq.figures.pool import begin_worker, cores
+from busq.figures.pool import PoolError, cores, workers
 from busq.grid import parts
 from busq.grid.cells import Cell, Task, simulator
 from busq.grid.flow import Answers, Progress
@@ -47,24 +45,14 @@ class Pool:
         if min(self.cores, len(dealt)) == 1:
             with parts.watching(directory, total, progress):
                 return sum(work(_as_work(task), directory) for task in dealt)
-        context = multiprocessing.get_context("spawn")
-        watched, lifeline = context.Pipe(duplex=False)
-        pool = ProcessPoolExecutor(self.cores, mp_context=context, initializer=begin_worker, initargs=(watched,))
         try:
-            with parts.watching(directory, total, progress):
+            with workers(self.cores) as pool, parts.watching(directory, total, progress):
                 waiting = [pool.submit(work, _as_work(task), directory) for task in dealt]
                 return sum(future.result() for future in as_completed(waiting))
-        except BrokenProcessPool:
+        except PoolError:
             raise parts.SweepError(
                 "a simulating process died; if it was killed for its memory, use fewer --jobs"
             ) from None
-        except BaseException:
-            lifeline.close()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-            lifeline.close()
-            watched.close()
 
     # ---- asking ----
 

@@ -35,63 +35,49 @@ TASK_BYTES_MIN = 2 << 20
 SOURCE_BYTES = 32 << 10  # what opening a source costs, as if it were larger by that
 ROWS_PER_BATCH = 500
 
-_TEXTS = t.ArrayType(t.StringType(), False)
 
-SCHEMA = t.StructType(
-    [
-        t.StructField("index", t.LongType(), False),  # of the source, among those given
-        t.StructField("run", t.StringType(), False),
-        t.StructField("source", t.StringType(), False),
-        t.StructField("format", t.StringType(), False),
-        t.StructField("order", t.StringType(), False),
-        t.StructField("ok", t.BooleanType(), False),
-        t.StructField("processes", _TEXTS, False),
-        t.StructField("messages", t.LongType(), False),
-        t.StructField("deliveries", t.LongType(), False),
-        t.StructField("events", t.LongType(), False),
-        t.StructField(
-            "checks",
-            t.ArrayType(
-                t.StructType(
-                    [
-                        t.StructField("name", t.StringType(), False),
-                        t.StructField("verdict", t.StringType(), False),
-                        t.StructField("count", t.LongType(), False),
-                        t.StructField("claimed", t.BooleanType(), False),
-                        t.StructField("text", t.StringType(), False),
-                        t.StructField("messages", t.ArrayType(t.LongType(), False), False),
-                        t.StructField("processes", _TEXTS, False),
-                        t.StructField("step_messages", t.ArrayType(t.LongType(), False), False),
-                        t.StructField("step_processes", _TEXTS, False),
-                        t.StructField("kinds", _TEXTS, False),
-                        t.StructField("engine", t.StringType(), False),
-                        t.StructField("at_least", t.BooleanType(), False),
-                    ]
-                ),
-                False,
-            ),
-            False,
-        ),
-        t.StructField(
-            "findings",
-            t.ArrayType(
-                t.StructType(
-                    [
-                        t.StructField("kind", t.StringType(), False),
-                        t.StructField("text", t.StringType(), False),
-                        t.StructField("count", t.LongType(), False),
-                        t.StructField("path", t.StringType(), False),
-                        t.StructField("line", t.LongType(), False),
-                        t.StructField("process", t.StringType(), False),
-                        t.StructField("is_error", t.BooleanType(), False),
-                    ]
-                ),
-                False,
-            ),
-            False,
-        ),
-        t.StructField("figures", t.StringType(), False),  # JSON: rows by process for each subject
-    ]
+def _row(**fields: t.DataType) -> t.StructType:
+    """A row whose fields always have a value."""
+    return t.StructType([t.StructField(name, kind, False) for name, kind in fields.items()])
+
+
+def _list(of: t.DataType) -> t.ArrayType:
+    return t.ArrayType(of, False)
+
+
+_TEXT, _NUMBER, _FLAG = t.StringType(), t.LongType(), t.BooleanType()
+
+SCHEMA = _row(
+    index=_NUMBER,  # of the source, among those given
+    run=_TEXT,
+    source=_TEXT,
+    format=_TEXT,
+    order=_TEXT,
+    ok=_FLAG,
+    processes=_list(_TEXT),
+    messages=_NUMBER,
+    deliveries=_NUMBER,
+    events=_NUMBER,
+    checks=_list(
+        _row(
+            name=_TEXT,
+            verdict=_TEXT,
+            count=_NUMBER,
+            claimed=_FLAG,
+            text=_TEXT,
+            messages=_list(_NUMBER),
+            processes=_list(_TEXT),
+            step_messages=_list(_NUMBER),
+            step_processes=_list(_TEXT),
+            kinds=_list(_TEXT),
+            engine=_TEXT,
+            at_least=_FLAG,
+        )
+    ),
+    findings=_list(
+        _row(kind=_TEXT, text=_TEXT, count=_NUMBER, path=_TEXT, line=_NUMBER, process=_TEXT, is_error=_FLAG)
+    ),
+    figures=_TEXT,  # JSON: rows by process for each subject
 )
 
 

@@ -278,32 +278,36 @@ void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
   tracer->ring = NULL;
 }
 
-void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64_t timestamp)
+/* A step of the send at hand, now; NULL where it is not recorded.  To be published. */
+static busq_trace_record *step_new(busq_peer *peer, busq_trace_kind kind, uint64_t sequence, uint64_t timestamp,
+                                   uint64_t *positionp)
 {
-  uint64_t position;
   busq_trace_ring *ring = peer->tracer.ring;
-  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_STAGE, &position) : NULL;
+  busq_trace_record *record = ring ? record_new(ring, 1, kind, positionp) : NULL;
   if (!record)
-    return;
+    return NULL;
   record->message = sequence;
   record->stamp = timestamp;
   record->time = record->end = now_of(peer);
+  return record;
+}
+
+void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64_t timestamp)
+{
+  uint64_t position;
+  busq_trace_record *record = step_new(peer, BUSQ_TRACE_STAGE, sequence, timestamp, &position);
+  if (!record)
+    return;
   record->count = 1;
   record->to[0] = destination_of(peer, slot);
-  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  busq_trace_ring_publish(peer->tracer.ring, position, BUSQ_TRACE_DONE);
 }
 
 void busq_tracer_seal(busq_peer *peer, uint64_t sequence, uint64_t timestamp)
 {
   uint64_t position;
-  busq_trace_ring *ring = peer->tracer.ring;
-  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_SEAL, &position) : NULL;
-  if (!record)
-    return;
-  record->message = sequence;
-  record->stamp = timestamp;
-  record->time = record->end = now_of(peer);
-  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  if (step_new(peer, BUSQ_TRACE_SEAL, sequence, timestamp, &position))
+    busq_trace_ring_publish(peer->tracer.ring, position, BUSQ_TRACE_DONE);
 }
 
 void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence)
