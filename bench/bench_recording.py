@@ -103,11 +103,12 @@ def rate(bus: Any, seconds: float) -> float:
     return (after - before) / (end_s - begin_s)
 
 
-def recorded_rate(bus: Any, seconds: float) -> tuple[float, dict[str, Any]]:
+def recorded_rate(bus: Any, seconds: float, limit: int | None) -> tuple[float, dict[str, Any]]:
     """The same while somebody records; and what he says about it."""
     # In memory, so that no disk is measured.
     directory = tempfile.mkdtemp(dir="/dev/shm")
     command = [sys.executable, "-m", "busq", "record", bus.name, directory, "--json"]
+    command += [] if limit is None else ["--limit", str(limit)]
     try:
         with subprocess.Popen(command, stdout=subprocess.PIPE) as recorder:
             while not os.listdir(directory) and recorder.poll() is None:
@@ -121,13 +122,13 @@ def recorded_rate(bus: Any, seconds: float) -> tuple[float, dict[str, Any]]:
         shutil.rmtree(directory)
 
 
-def measure(case: Case, repeats: int, seconds: float) -> dict[str, Any]:
+def measure(case: Case, repeats: int, seconds: float, limit: int | None) -> dict[str, Any]:
     """Alternate, and compare neighbours."""
     off, on, told = [], [], []
     with running(case) as bus:
         for _ in range(repeats):
             off.append(rate(bus, seconds))
-            found, facts = recorded_rate(bus, seconds)
+            found, facts = recorded_rate(bus, seconds, limit)
             on.append(found)
             told.append(facts)
             time.sleep(SETTLE_S)
@@ -155,13 +156,14 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(case.name for case in CASES))
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--limit", type=int, help="as for busq record; 0: none")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     points = []
     for case in CASES:
         if asked.cases and case.name not in asked.cases:
             continue
-        point = measure(case, asked.repeats, asked.seconds)
+        point = measure(case, asked.repeats, asked.seconds, asked.limit)
         points.append(point)
         if not asked.json:
             print(

@@ -145,14 +145,28 @@ static void stay_away(uint64_t duration_ns)
     busq_cpu_relax();
 }
 
-/* For the recording: when the call at hand began, and since when it waits; 0 where it does not. */
+/* For the recording: when the call at hand began, and since when it waits; 0 where it does not.  A call is one, however often it is
+ * tried; one that is not recorded has begun at BUSQ_TRACER_UNRECORDED. */
 typedef struct {
   uint64_t begun;
   uint64_t blocked;
 } send_times;
 
+static void send_times_tell(busq_peer *peer, send_times *times)
+{
+  if (!times->begun) {
+    const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+    times->begun = busq_tracer_drops(&peer->tracer, recording, BUSQ_TRACE_SENDING) ? BUSQ_TRACER_UNRECORDED
+                                                                                   : busq_tracer_call(peer);
+  }
+  if (times->begun == BUSQ_TRACER_UNRECORDED)
+    return;
+  peer->tracer.begun = times->begun;
+  peer->tracer.blocked = times->blocked;
+}
+
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-                     const send_times *times, uint64_t *failed_targetp)
+                     send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -160,10 +174,8 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   busq_latch_acquire(&peer->send_latch);
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
-    if (BUSQ_UNLIKELY(times->begun)) {
-      peer->tracer.begun = times->begun;
-      peer->tracer.blocked = times->blocked;
-    }
+    if (busq_bus_is_recorded(peer->bus))
+      send_times_tell(peer, times);
     result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
     peer->tracer.begun = 0;
     *failed_targetp = peer->failed_target;
@@ -201,12 +213,11 @@ static void let_room_gather(const busq_peer *peer)
     stay_away(GATHER_NS);
 }
 
-static void send_timed_out(busq_peer *peer, const send_times *times)
+static void send_timed_out(busq_peer *peer, send_times *times)
 {
   busq_latch_acquire(&peer->send_latch);
-  if (!busq_load_relaxed(&peer->is_closed)) {
-    peer->tracer.begun = times->begun;
-    peer->tracer.blocked = times->blocked;
+  if (!busq_load_relaxed(&peer->is_closed) && times->begun != BUSQ_TRACER_UNRECORDED) {
+    send_times_tell(peer, times);
     busq_multicast_timed_out(peer);
     peer->tracer.begun = peer->tracer.blocked = 0;
   }
@@ -247,11 +258,11 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   uint64_t failed_target;
-  send_times times = {.begun = busq_bus_recording_now(peer->bus)};
+  send_times times = {0};
   const int result = send_once(peer, targets, n_targets, data, size_bytes, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  if (times.begun)
+  if (times.begun && times.begun != BUSQ_TRACER_UNRECORDED)
     times.blocked = busq_bus_recording_now(peer->bus);
   return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
 }

@@ -337,6 +337,42 @@ def test_what_a_ring_has_no_room_for_is_counted_and_stands_as_a_gap(
     assert told.ok == (not told.dropped)
 
 
+def test_a_limit_is_kept_and_what_is_above_it_is_a_gap(make_bus: Callable[..., busq.Bus], trace: Path) -> None:
+    bus = make_bus(capacity=512)
+    began_s = time.monotonic()
+    with Recorder(bus, trace, ring_records=1024, limit_per_s=20_000) as recorder, bus.join("ann") as ann:
+        sent = 0
+        while time.monotonic() < began_s + 4:
+            ann.send_many([("ann", b"x")] * 300)
+            sent += len(ann.recv_many(300))
+    told, seconds = recorder.recording, time.monotonic() - began_s
+    found = logs(trace)
+    check_sound(found)
+    gaps = of_kind(found["ann"], Kind.GAP)
+    assert sum(row["stamp"] for row in gaps) == told.dropped
+    assert told.events + told.dropped >= 2 * sent
+    # So many seconds' worth at once, and what was in the ring when it was emptied for the last times.
+    assert told.events <= 20_000 * (2 + seconds) + 4 * 1024
+    assert told.events >= 20_000 * 3
+
+
+def test_what_is_below_the_limit_is_there_completely(make_bus: Callable[..., busq.Bus], trace: Path) -> None:
+    bus = make_bus()
+    with Recorder(bus, trace, limit_per_s=20_000) as recorder, bus.join("ann") as ann:
+        for _ in range(5000):
+            ann.send("ann", b"x")
+            ann.recv()
+    assert recorder.recording.ok
+    assert len(of_kind(logs(trace)["ann"], Kind.SEND, Kind.DELIVER)) == 10_000
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan")])
+def test_a_limit_that_is_none_is_refused(bus: busq.Bus, trace: Path, limit: float) -> None:
+    with pytest.raises(ValueError, match="expected events per second, or None for no limit"):
+        Recorder(bus, trace, limit_per_s=limit)
+    assert not trace.exists()
+
+
 # ---- other orders ----
 
 

@@ -53,27 +53,43 @@ def _check_seconds(ctx: click.Context, param: click.Parameter, value: float | No
     metavar="EVENTS",
     help="Events that a peer can keep until they are taken; a power of two.  [default: 65536, fewer with many peers]",
 )
+@click.option(
+    "--limit",
+    type=click.FloatRange(0),
+    metavar="EVENTS",
+    help="Take no more than so many per second in the long run; 0: all, even if messaging gets slower by it."
+    "  [default: 250,000 for each core, at most 2 million]",
+)
 @JSON
-def record(name: str, directory: str, seconds: float | None, ring: int | None, as_json: bool) -> int:
+def record(
+    name: str, directory: str, seconds: float | None, ring: int | None, limit: float | None, as_json: bool
+) -> int:
     """Write down what happens on bus NAME, as a trace in DIR.
 
     Records until Ctrl-C, SIGTERM, or the bus is shut down: every send, delivery, long wait, join and leave of
-    every peer, with times and timestamps, in Parquet files of about a second each.  Peers never wait for it;
-    what they have no room for is dropped, counted, and a gap in the trace.
+    every peer, with times and timestamps, in Parquet files of about a second each.  Peers never wait for it,
+    and a bus that keeps all cores busy stays as fast as it is: what is too much is dropped, counted, and a gap in
+    the trace.
 
     If it is killed, what it has written stays; another one with the same DIR goes on with the trace.
 
     The exit code is 1 where something is missing.
     """
     check_record(directory, "busq record")
+    from busq.trace.record import limit_of_machine
     from busq.trace.record import record as record_bus
 
+    most = float(limit_of_machine()) if limit is None else limit or None
     with plain_errors(), busq.Bus.open(name) as bus, _endings() as is_over, _shown(name) as progress:
-        found = record_bus(bus, directory, seconds=seconds, ring_records=ring, stop=is_over, progress=progress)
+        found = record_bus(
+            bus, directory, seconds=seconds, ring_records=ring, limit_per_s=most, stop=is_over, progress=progress
+        )
     if as_json:
         print_json(found.as_json())
     else:
         click.echo(_words(found))
+        if found.dropped and most is not None:
+            click.echo(f"more than {most:,.0f} events/s were too much; --limit takes more, --limit 0 all", err=True)
     return 0 if found.ok else 1
 
 

@@ -195,26 +195,27 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     order = ""
     segments: list[_Segment] = []
     remarks: list[_Remark] = []
-    readable = 0
+    readable, greatest = 0, -1
     for path in source.paths:
         found = _with_file(path, lambda file: _read_file(path, file, source.trace, columns))  # noqa: B023
         if isinstance(found, Finding):
             findings.append(found)
             continue
-        head_, its, about = found
+        head_, its, about, greatest_here = found
         names, order = max(names, head_.names, key=len), order or head_.order
+        greatest = max(greatest, greatest_here)
         segments += its
         remarks += about
         readable += 1
     if not readable:
         raise TraceError("; ".join(f.text for f in findings) or f"{source.name}: no files")
-    return _run(source, names, order, segments, remarks, findings, columns)
+    return _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
 
 
 def _read_file(
     path: str, file: pq.ParquetFile, run: str, columns: Sequence[str] | None
-) -> tuple[Head, list[_Segment], list[_Remark]]:
-    """Read a file: its rows by process, checked and cast."""
+) -> tuple[Head, list[_Segment], list[_Remark], int]:
+    """Read a file: its rows by process, checked and cast, and the greatest process that it names."""
     found = _head_of(path, file)
     remarks: list[_Remark] = []
     table = _without_bad_rows(_table(found, file, run, columns), found, remarks)
@@ -222,7 +223,7 @@ def _read_file(
     for process, rows in _by_process(table):
         first = rows["position"][0].as_py() if rows.num_rows else 0
         segments.append(_Segment(process, rows, path, (found.segment if found.is_ours else 0, first)))
-    return found, segments, remarks
+    return found, segments, remarks, _greatest_process(path, table)
 
 
 def _table(found: Head, file: pq.ParquetFile, run: str, columns: Sequence[str] | None) -> pa.Table:
@@ -326,19 +327,15 @@ def _by_process(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 def _run(
     source: Source,
-    names: tuple[str, ...],
+    processes: tuple[str, ...],
     order: str,
     segments: list[_Segment],
     remarks: list[_Remark],
     findings: list[Finding],
     columns: Sequence[str] | None,
 ) -> Run:
-    count = max(len(names), 1 + max((_greatest_process(segment) for segment in segments), default=-1))
-    processes = (*names, *(f"p{index}" for index in range(len(names), count)))
-    if len(set(processes)) < len(processes):
-        processes = tuple(f"{name} ({index})" for index, name in enumerate(processes))
     for about in remarks:
-        process = processes[about.process] if 0 <= about.process < count else ""
+        process = processes[about.process] if 0 <= about.process < len(processes) else ""
         findings.append(Finding(about.kind, about.text, about.count, about.path, about.line, process))
     by_process: dict[int, list[_Segment]] = {}
     for segment in segments:
@@ -352,18 +349,26 @@ def _run(
     return Run(source, processes, tuple(logs), order, tuple(findings))
 
 
-def _greatest_process(segment: _Segment) -> int:
-    """Return the greatest process that a segment names; TraceError for one below 0."""
-    least = greatest = segment.process
-    if "destinations" in segment.rows.column_names:
-        found = pc.min_max(pc.list_flatten(segment.rows["destinations"])).as_py()
-        if found["max"] is not None:
-            least, greatest = min(least, found["min"]), max(greatest, found["max"])
+def _greatest_process(path: str, table: pa.Table) -> int:
+    """Return the greatest process that the rows of a file name; TraceError for one below 0."""
+    named = [table["process"]]
+    if "destinations" in table.column_names:
+        named.append(pc.list_flatten(table["destinations"]))
+    ends = [pc.min_max(column).as_py() for column in named if len(column)]
+    least, greatest = min((end["min"] for end in ends), default=0), max((end["max"] for end in ends), default=-1)
     if least < 0:
-        raise TraceError(f"{segment.path}: process {least}: expected an index from 0 on")
+        raise TraceError(f"{path}: process {least}: expected an index from 0 on")
     if greatest >= PROCESSES_MAX:
-        raise TraceError(f"{segment.path}: process {greatest}: expected processes from 0 to {PROCESSES_MAX - 1}")
+        raise TraceError(f"{path}: process {greatest}: expected processes from 0 to {PROCESSES_MAX - 1}")
     return int(greatest)
+
+
+def _named(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """Return the names of at least so many processes, all of them different."""
+    processes = (*names, *(f"p{index}" for index in range(len(names), count)))
+    if len(set(processes)) < len(processes):
+        processes = tuple(f"{name} ({index})" for index, name in enumerate(processes))
+    return processes
 
 
 def _log(parts: list[_Segment], name: str, findings: list[Finding]) -> pa.Table | None:
@@ -420,7 +425,10 @@ def _complete(log: pa.Table | None, fields: list[pa.Field], source: Source, inde
     """Return a log with all columns that are wanted, or without those that it does not have."""
     rows = log.num_rows if log is not None else 0
     if leave_out and log is not None:
-        fields = [wanted for wanted in fields if wanted.name not in _OPTIONAL or wanted.name in log.column_names]
+        there = log.column_names
+        fields = [wanted for wanted in fields if wanted.name not in _OPTIONAL or wanted.name in there]
+        if [wanted.name for wanted in fields] == there:
+            return log
     arrays = []
     for wanted in fields:
         if log is not None and wanted.name in log.column_names:

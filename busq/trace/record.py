@@ -6,7 +6,9 @@ is missing is a gap with a number.  A file is there whole or not at all.  A reco
 written, and peers go on; the next one with the same directory goes on with the same trace.
 
 Mechanism: one thread takes events out of the rings (csrc/shm/collect.h) and sleeps in between, as long as the rings
-can afford; every second another one writes what has come, a segment for each process.
+can afford; every second another one writes what has come, a segment for each process.  A recorder with a limit takes no
+more than so many events a second, and gives way to everybody: what happens above it is dropped, in long stretches, and
+dropping costs the peers next to nothing.
 
 Not given: events for which a ring had no room, because too much happened while the recorder did not get to run.  They
 are counted, and stand as gaps where they are missing.
@@ -38,7 +40,7 @@ from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA, Kind, metadata, number_of
 from busq.trace.writer import file_name
 
-__all__ = ["Recorder", "Recording", "record"]
+__all__ = ["Recorder", "Recording", "limit_of_machine", "record"]
 
 SOURCE = "busq record"
 SEGMENT_S = 1.0
@@ -50,8 +52,16 @@ _DICTIONARIES = ["run", "process", "kind", "destinations.list.element", "label"]
 _DELTAS = dict.fromkeys(("position", "message", "stamp", "time_ns", "commit_ns", "end_ns"), "DELTA_BINARY_PACKED")
 
 # The thread that writes gives way to whoever computes, until so many rows wait for it; then rings may get full.
-NICE = 10
+# Under a limit both threads do, as far as can be: on a machine that is busy they stop two peers of a conversation by
+# stopping one.
+NICE_WRITING = 10
+NICE_LIMITED = 19
 WAITING_ROWS_MAX = 10_000_000
+
+# A limit for all that is recorded: a fortieth of the time of the machine's cores, at 0.1 us an event.
+LIMIT_PER_CORE = 250_000
+LIMIT_MAX = 2_000_000
+BURST_S = 2.0  # so much of it may be taken at once
 
 LABELS = {
     lib.BUSQ_LABEL_BEFORE: "delivered a message that was sent before the recording began",
@@ -92,6 +102,30 @@ class Recording:
     def as_json(self) -> dict[str, Any]:
         """Return it for --json."""
         return {"ok": self.ok} | asdict(self)
+
+
+def limit_of_machine() -> int:
+    """Return how many events per second can be recorded here without slowing a busy bus down by more than a tenth."""
+    return min(LIMIT_MAX, LIMIT_PER_CORE * len(os.sched_getaffinity(0)))
+
+
+class _Allowance:
+    """Events that may be taken now: so many per second, and what was left over of the last seconds."""
+
+    def __init__(self, per_s: float | None) -> None:
+        self._per_s = per_s
+        self._left = (per_s or 0) * BURST_S
+        self._then_s, self._taken = time.monotonic(), 0
+
+    def has_some(self, taken: int) -> bool:
+        """Whether more may be taken, after so many."""
+        if self._per_s is None:
+            return True
+        now_s = time.monotonic()
+        earned = (now_s - self._then_s) * self._per_s
+        self._left = min(self._per_s * BURST_S, self._left + earned) - (taken - self._taken)
+        self._then_s, self._taken = now_s, taken
+        return self._left > 0
 
 
 class _Columns:
@@ -249,8 +283,11 @@ class Recorder:
 
     Parameters: `bus`, open in this process; `directory`, made if it is not there, for a trace of its own, or
     for the one whose recorder was killed; `run`, the name of the run (the bus's); `ring_records`, events that the ring
-    of a peer holds, a power of two (None: 65,536, fewer on a bus with more than 64 peers).
-    Errors: FileExistsError if somebody else records this bus, or another trace is there; NoSpace, OSError, TraceError.
+    of a peer holds, a power of two (None: 65,536, fewer on a bus with more than 64 peers); `limit_per_s`, how many
+    events per second are taken in the long run (None: all, as long as there is time; then a bus that keeps all cores
+    busy may get half as fast).
+    Errors: FileExistsError if somebody else records this bus, or another trace is there; ValueError for a limit of 0 or
+    less; NoSpace, OSError, TraceError.
     Cost: 64 bytes of shared memory per event of a ring; about 0.1 us of one core per event.
 
     >>> import busq, tempfile
@@ -270,10 +307,14 @@ class Recorder:
         *,
         run: str | None = None,
         ring_records: int | None = None,
+        limit_per_s: float | None = None,
         segment_s: float = SEGMENT_S,
         progress: Progress | None = None,
     ) -> None:
         """Begin to record."""
+        if limit_per_s is not None and not limit_per_s > 0:
+            raise ValueError(f"limit_per_s {limit_per_s!r}: expected events per second, or None for no limit")
+        self._limit_per_s = limit_per_s
         self._bus, self._segment_s, self._progress = bus, segment_s, progress
         name = bus.name if run is None else run
         self.recording = Recording(str(directory))
@@ -316,6 +357,8 @@ class Recorder:
     # ---- the thread that takes ----
 
     def _run(self) -> None:
+        if self._limit_per_s is not None:
+            _give_way(NICE_LIMITED)
         try:
             self._collect()
         except BaseException as error:
@@ -326,9 +369,11 @@ class Recorder:
 
     def _collect(self) -> None:
         nap_s, due_s = NAP_S_MIN, time.monotonic() + self._segment_s
+        allowance = _Allowance(self._limit_per_s)
         while not self._stop.wait(nap_s) and self._failure is None:
-            self._drain()
-            nap_s = self._nap_s(nap_s)
+            if allowance.has_some(self.recording.events):
+                self._drain()
+                nap_s = self._nap_s(nap_s)
             if self.recording.events - self.recording.rows > WAITING_ROWS_MAX:
                 self._is_written.wait()
             if time.monotonic() >= due_s and self._is_written.is_set():
@@ -378,8 +423,7 @@ class Recorder:
     # ---- the thread that writes ----
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        _give_way(NICE_WRITING if self._limit_per_s is None else NICE_LIMITED)
         while (taken := self._work.get()) is not None:
             try:
                 for process, columns in taken:
@@ -425,12 +469,19 @@ class Recorder:
         self.close()
 
 
+def _give_way(nice: int) -> None:
+    """Let this thread run after others."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+
+
 def record(
     bus: Bus,
     directory: str | os.PathLike[str],
     *,
     seconds: float | None = None,
     ring_records: int | None = None,
+    limit_per_s: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
 ) -> Recording:
@@ -446,7 +497,7 @@ def record(
     >>> busq.Bus.unlink("doc-recording")
     """
     end_s = None if seconds is None else time.monotonic() + seconds
-    with Recorder(bus, directory, ring_records=ring_records, progress=progress) as recorder:
+    with Recorder(bus, directory, ring_records=ring_records, limit_per_s=limit_per_s, progress=progress) as recorder:
         while recorder.failure is None and not stop() and not lib.busq_bus_is_shut_down(bus._raw()):
             if end_s is not None and time.monotonic() >= end_s:
                 break

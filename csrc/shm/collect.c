@@ -551,17 +551,18 @@ static bool record_translate(const translation *now)
 {
   const busq_trace_record *record = &now->from->queue[now->at];
   source *from = now->from;
-  const uint32_t dropped = record->dropped - (uint32_t)from->dropped;
+  /* Of two threads of a peer, the one that reserved first may have looked last: what is behind is told already. */
+  const int32_t dropped = (int32_t)(record->dropped - (uint32_t)from->dropped);
   if (from->lost) {
     now->self->facts.lost += from->lost;
     if (!gap_add(now, from->lost, BUSQ_LABEL_KILLED))
       return false;
     from->lost = 0;
   }
-  if (dropped) {
-    from->dropped += dropped;
-    now->self->facts.dropped += dropped;
-    if (!gap_add(now, dropped, BUSQ_LABEL_NONE))
+  if (dropped > 0) {
+    from->dropped += (uint32_t)dropped;
+    now->self->facts.dropped += (uint32_t)dropped;
+    if (!gap_add(now, (uint32_t)dropped, BUSQ_LABEL_NONE))
       return false;
   }
   switch (record->kind) {
@@ -667,7 +668,7 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
 static int source_end(busq_recorder *self, source *from)
 {
   translation now = {.self = self, .from = from};
-  const uint32_t dropped = (uint32_t)busq_load_relaxed(&from->ring.shared->dropped) - (uint32_t)from->dropped;
+  const uint32_t dropped = (uint32_t)busq_trace_ring_dropped(&from->ring) - (uint32_t)from->dropped;
   if (!dropped || !from->has_process)
     return BUSQ_OK;
   now.writer = &self->processes[from->writer];

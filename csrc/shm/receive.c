@@ -275,8 +275,7 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
       .slot = (uint16_t)found->key.sender,
       .kind = found->is_redelivered ? BUSQ_TRACE_REDELIVER : BUSQ_TRACE_DELIVER,
   };
-  if (!peer->tracer.is_silent)
-    busq_tracer_take(peer, &taken);
+  busq_tracer_take(peer, &taken);
 }
 
 void busq_receive_take(busq_peer *peer, uint32_t mode)
@@ -289,7 +288,8 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  if (busq_bus_is_recorded(peer->bus))
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent && !busq_tracer_drops(&peer->tracer, recording, BUSQ_TRACE_RECEIVING))
     take_record(peer, found);
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");

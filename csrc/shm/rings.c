@@ -190,6 +190,7 @@ busq_trace_ring busq_rings_ring(const busq_rings *rings, uint32_t slot)
       .shared = (busq_trace_shared *)(void *)(rings->base + PAGE_BYTES) + slot,
       .records = (busq_trace_record *)(void *)(rings->base + rings_offset(rings, slot)),
       .size = rings->size,
+      .limit = rings->size,
   };
   ring.head_seen = busq_load_acquire(&ring.shared->head);
   return ring;

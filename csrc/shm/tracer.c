@@ -55,7 +55,7 @@ static bool map_join(busq_peer *peer, busq_tracer_map *map)
   record->kind = BUSQ_TRACE_JOIN;
   record->flags = peer->tracer.is_fresh ? BUSQ_TRACE_FRESH : 0;
   record->count = (uint16_t)bytes;
-  record->dropped = (uint32_t)busq_load_relaxed(&ring->shared->dropped);
+  record->dropped = (uint32_t)busq_trace_ring_dropped(ring);
   record->message = record->stamp = 0;
   record->time = record->end = now_of(peer);
   record->commit = 0;
@@ -144,22 +144,26 @@ static busq_trace_ring *ring_of_core(busq_peer *peer)
 }
 
 /* A record of `kind`, to be filled and published; NULL where there is no room. */
-static busq_trace_record *record_new(busq_trace_ring *ring, uint32_t count, busq_trace_kind kind, uint64_t *positionp)
+static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side, uint32_t count, busq_trace_kind kind,
+                                     uint64_t *positionp)
 {
-  if (BUSQ_UNLIKELY(!busq_trace_ring_reserve(ring, count, positionp)))
+  if (BUSQ_UNLIKELY(!busq_trace_ring_reserve(ring, count, positionp))) {
+    busq_trace_ring_drop(ring, side, 1);
     return NULL;
+  }
   busq_trace_record *record = busq_trace_ring_at(ring, *positionp);
   record->kind = (uint8_t)kind;
   record->flags = 0;
   record->count = 0;
-  record->dropped = (uint32_t)busq_load_relaxed(&ring->shared->dropped);
+  record->dropped = (uint32_t)busq_trace_ring_dropped(ring);
   return record;
 }
 
+/* Of the sending side. */
 static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t message, uint64_t time, uint64_t end)
 {
   uint64_t position;
-  busq_trace_record *record = ring ? record_new(ring, 1, kind, &position) : NULL;
+  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_SENDING, 1, kind, &position) : NULL;
   if (!record)
     return;
   record->message = message;
@@ -185,6 +189,18 @@ void busq_tracer_leave(busq_peer *peer)
 }
 
 /* ---- sending ---- */
+
+uint64_t busq_tracer_call(busq_peer *peer)
+{
+  busq_trace_ring *ring = ring_of_core(peer);
+  if (!ring)
+    return BUSQ_TRACER_UNRECORDED;
+  if (BUSQ_LIKELY(busq_trace_ring_has_room(ring)))
+    return now_of(peer);
+  peer->tracer.full[BUSQ_TRACE_SENDING] = ring;
+  busq_trace_ring_drop(ring, BUSQ_TRACE_SENDING, 1); /* before anybody can see the message: who gets it must not think that it was never sent */
+  return BUSQ_TRACER_UNRECORDED;
+}
 
 static busq_trace_destination destination_of(const busq_peer *peer, uint32_t slot)
 {
@@ -219,7 +235,7 @@ static uint64_t send_add(busq_trace_ring *ring, uint32_t recording, uint64_t mes
   uint64_t position;
   if (blocked)
     event_add(ring, BUSQ_TRACE_BLOCK, message, blocked, busq_trace_now(recording));
-  busq_trace_record *record = record_new(ring, records_of(n), BUSQ_TRACE_SEND, &position);
+  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n), BUSQ_TRACE_SEND, &position);
   if (!record)
     return UINT64_MAX;
   record->message = message;
@@ -255,7 +271,8 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
 
 void busq_tracer_send_commit(busq_peer *peer)
 {
-  peer->tracer.commit = now_of(peer);
+  if (peer->tracer.ring)
+    peer->tracer.commit = now_of(peer);
 }
 
 void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
@@ -283,7 +300,7 @@ static busq_trace_record *step_new(busq_peer *peer, busq_trace_kind kind, uint64
                                    uint64_t *positionp)
 {
   busq_trace_ring *ring = peer->tracer.ring;
-  busq_trace_record *record = ring ? record_new(ring, 1, kind, positionp) : NULL;
+  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_SENDING, 1, kind, positionp) : NULL;
   if (!record)
     return NULL;
   record->message = sequence;
@@ -332,11 +349,16 @@ void busq_tracer_flush(busq_peer *peer)
 {
   busq_tracer *tracer = &peer->tracer;
   busq_trace_ring *ring = tracer->n_taken ? busq_tracer_ring(peer) : NULL;
-  const uint64_t now = ring ? now_of(peer) : 0;
-  for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
+  const bool has_room = ring && busq_trace_ring_has_room(ring);
+  const uint64_t now = has_room ? now_of(peer) : 0;
+  if (ring && !has_room) {
+    tracer->full[BUSQ_TRACE_RECEIVING] = ring;
+    busq_trace_ring_drop(ring, BUSQ_TRACE_RECEIVING, tracer->n_taken);
+  }
+  for (uint32_t i = 0; has_room && i < tracer->n_taken; i++) {
     const busq_tracer_taken *taken = &tracer->taken[i];
     uint64_t position;
-    busq_trace_record *record = record_new(ring, 1, taken->kind, &position);
+    busq_trace_record *record = record_new(ring, BUSQ_TRACE_RECEIVING, 1, taken->kind, &position);
     if (!record)
       continue;
     record->message = taken->message;
@@ -354,7 +376,7 @@ void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
 {
   uint64_t position;
   busq_trace_ring *ring = ring_of_core(peer);
-  busq_trace_record *record = ring ? record_new(ring, 1, BUSQ_TRACE_BLOCK, &position) : NULL;
+  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_RECEIVING, 1, BUSQ_TRACE_BLOCK, &position) : NULL;
   if (!record)
     return;
   record->flags = BUSQ_TRACE_PLAIN;

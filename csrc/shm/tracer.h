@@ -29,6 +29,8 @@ typedef struct {
 
 enum { BUSQ_TRACER_TAKEN_MAX = 64 };
 
+#define BUSQ_TRACER_UNRECORDED UINT64_MAX
+
 typedef struct {
   uint32_t generation; /* of the recording that `map` belongs to; 0 before the first one */
   uint32_t latch;
@@ -36,10 +38,11 @@ typedef struct {
   bool is_fresh;
   busq_tracer_map *map; /* NULL where it can't be recorded */
   busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
+  busq_trace_ring *full[BUSQ_TRACE_SIDES]; /* where there was no room for what a side did last; under its latch */
 
   /* Under the send latch. */
-  uint64_t begun;    /* when the send at hand was called; 0: it is not recorded */
-  uint64_t blocked;  /* when it began to wait for room; 0: it did not */
+  uint64_t begun;      /* when the send at hand was called; 0: it is not recorded */
+  uint64_t blocked;    /* when it began to wait for room; 0: it did not */
   uint64_t position;   /* of its record */
   uint64_t commit;
   busq_trace_ring *ring; /* of its record; NULL where it was dropped */
@@ -49,6 +52,20 @@ typedef struct {
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 
+/* Whether there is still no room for what a side does: then it is counted as dropped, and costs no more than that. */
+static inline bool busq_tracer_drops(busq_tracer *tracer, uint32_t recording, busq_trace_side side)
+{
+  busq_trace_ring *ring = tracer->full[side];
+  if (!ring || recording != busq_load_relaxed(&tracer->generation))
+    return false;
+  if (busq_trace_ring_has_room(ring)) {
+    tracer->full[side] = NULL;
+    return false;
+  }
+  busq_trace_ring_drop(ring, side, 1);
+  return true;
+}
+
 /* The ring to write to; NULL where nothing is to be recorded.  Wants the handle not to be closed. */
 busq_trace_ring *busq_tracer_ring(busq_peer *peer);
 void busq_tracer_deinit(busq_peer *peer);
@@ -56,6 +73,10 @@ void busq_tracer_deinit(busq_peer *peer);
 /* The peer has joined, or is about to leave (with both latches). */
 void busq_tracer_join(busq_peer *peer);
 void busq_tracer_leave(busq_peer *peer);
+
+/* With the send latch, before a send: when it was called, or BUSQ_TRACER_UNRECORDED.  Where its ring is full it is counted as dropped
+ * here, once for all attempts. */
+uint64_t busq_tracer_call(busq_peer *peer);
 
 /* With the send latch: a send whose tag is known, what became of its stages, and how it ended. */
 void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets);

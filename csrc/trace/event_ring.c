@@ -6,14 +6,8 @@ bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *po
   enum { AHEAD = 4 };
   uint64_t tail = busq_load_relaxed(&ring->shared->tail);
   do {
-    if (BUSQ_UNLIKELY(tail + count - busq_load_relaxed(&ring->head_seen) > ring->size)) {
-      /* SYNC POINT trace-head: the recorder has read what stood there. */
-      busq_store_relaxed(&ring->head_seen, busq_load_acquire(&ring->shared->head));
-      if (tail + count - busq_load_relaxed(&ring->head_seen) > ring->size) {
-        (void)busq_fetch_add(&ring->shared->dropped, 1);
-        return false;
-      }
-    }
+    if (!busq_trace_ring_reaches(ring, tail + count))
+      return false;
   } while (!__atomic_compare_exchange_n(&ring->shared->tail, &tail, tail + count, true, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED));
   /* The recorder has had these lines since; so the next ones are fetched in time. */

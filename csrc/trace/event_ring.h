@@ -4,8 +4,9 @@
 /*
  * The ring that carries the events of one peer to the recorder.
  *
- * Guarantee: writing never waits; what there is no room for is dropped and counted.  Events come out in the order in which
- * they were reserved, each whole.  A writer that dies between reserving and publishing leaves a hole, which is passed only
+ * Guarantee: writing never waits; what there is no room for is dropped and counted.  A ring that was full takes nothing before a
+ * quarter of it is free: so what comes out of a ring that is always full are stretches that belong together, and dropping costs
+ * little.  Events come out in the order in which they were reserved, each whole.  A writer that dies between reserving and publishing leaves a hole, which is passed only
  * when it is certain that nobody will fill it.
  *
  * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by its
@@ -18,11 +19,14 @@
 #include "base/atomic.h"
 #include "trace/record.h"
 
+/* Who drops: each side is one thread at a time, so that counting needs no swap. */
+typedef enum { BUSQ_TRACE_SENDING, BUSQ_TRACE_RECEIVING, BUSQ_TRACE_SIDES } busq_trace_side;
+
 typedef struct {
   /* Written by the peer. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t tail;
   uint64_t began;    /* what stands before it was reserved by peers that are gone */
-  uint64_t dropped;
+  uint64_t dropped[BUSQ_TRACE_SIDES];
   uint32_t is_there; /* the memory of the ring is reserved */
   /* Written by the recorder. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
@@ -41,6 +45,7 @@ typedef struct {
   busq_trace_record *records;
   uint64_t size; /* a power of two */
   uint64_t head_seen;
+  uint64_t limit; /* so many may stand there; fewer than `size` since it was full */
 } busq_trace_ring;
 
 enum { BUSQ_TRACE_BEGUN = 1, BUSQ_TRACE_DONE = 2, BUSQ_TRACE_PHASE_MASK = 3 };
@@ -58,8 +63,38 @@ static inline busq_trace_record *busq_trace_ring_at(const busq_trace_ring *ring,
   return &ring->records[position & (ring->size - 1)];
 }
 
-/* Reserves places that follow each other; false where there is no room: then they are counted as one dropped event. */
+/* May there be records up to `end`? */
+static inline bool busq_trace_ring_reaches(busq_trace_ring *ring, uint64_t end)
+{
+  if (BUSQ_LIKELY(end - busq_load_relaxed(&ring->head_seen) <= busq_load_relaxed(&ring->limit)))
+    return true;
+  /* SYNC POINT trace-head: the recorder has read what stood there. */
+  const uint64_t head = busq_load_acquire(&ring->shared->head);
+  const bool has_room = end - head <= busq_load_relaxed(&ring->limit);
+  busq_store_relaxed(&ring->head_seen, head);
+  busq_store_relaxed(&ring->limit, has_room ? ring->size : ring->size - ring->size / 4);
+  return has_room;
+}
+
+/* Is there room for one more?  Only the answer no is sure: several may write. */
+static inline bool busq_trace_ring_has_room(busq_trace_ring *ring)
+{
+  return busq_trace_ring_reaches(ring, busq_load_relaxed(&ring->shared->tail) + 1);
+}
+
+/* Reserves places that follow each other; false where there is no room: then the event is to be counted as dropped. */
 bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *positionp);
+
+static inline void busq_trace_ring_drop(const busq_trace_ring *ring, busq_trace_side side, uint32_t n_events)
+{
+  busq_store_relaxed(&ring->shared->dropped[side], busq_load_relaxed(&ring->shared->dropped[side]) + n_events);
+}
+
+static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)
+{
+  return busq_load_relaxed(&ring->shared->dropped[BUSQ_TRACE_SENDING]) +
+         busq_load_relaxed(&ring->shared->dropped[BUSQ_TRACE_RECEIVING]);
+}
 
 static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
 {
