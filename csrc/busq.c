@@ -145,24 +145,32 @@ static void stay_away(uint64_t duration_ns)
     busq_cpu_relax();
 }
 
-/* For the recording: when the call at hand began, and since when it waits; 0 where it does not.  A call is one, however often it is
- * tried; one that is not recorded has begun at BUSQ_TRACER_UNRECORDED. */
+/* For the recording: when the call at hand began, and since when it waits; 0 where it does not. */
 typedef struct {
   uint64_t begun;
   uint64_t blocked;
+  uint32_t recording; /* whose clock says so; 0: none */
 } send_times;
 
-static void send_times_tell(busq_peer *peer, send_times *times)
+/* Before an attempt of a send.  Returns the ring that has no room for it: then it is counted as dropped, and nothing more is told.  That
+ * comes before anybody can see the message: who gets it must not think that it was never sent. */
+static busq_trace_ring *send_record(busq_peer *peer, send_times *times)
 {
-  if (!times->begun) {
-    const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-    times->begun = busq_tracer_drops(&peer->tracer, recording, BUSQ_TRACE_SENDING) ? BUSQ_TRACER_UNRECORDED
-                                                                                   : busq_tracer_call(peer);
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  if (BUSQ_LIKELY(!recording))
+    return NULL;
+  if (times->recording != recording) /* a call that goes on in another recording begins there */
+    *times = (send_times){.recording = recording, .blocked = times->blocked ? busq_trace_now(recording) : 0};
+  busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_SENDING);
+  if (full) {
+    busq_trace_ring_drop(full, BUSQ_TRACE_SENDING, 1);
+    return full;
   }
-  if (times->begun == BUSQ_TRACER_UNRECORDED)
-    return;
+  if (!times->begun)
+    times->begun = times->blocked ? times->blocked : busq_trace_now(recording);
   peer->tracer.begun = times->begun;
   peer->tracer.blocked = times->blocked;
+  return NULL;
 }
 
 static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
@@ -174,10 +182,11 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   busq_latch_acquire(&peer->send_latch);
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
-    if (busq_bus_is_recorded(peer->bus))
-      send_times_tell(peer, times);
+    const busq_trace_ring *full = send_record(peer, times);
     result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
-    peer->tracer.begun = 0;
+    if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
+      busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
+    peer->tracer.begun = peer->tracer.blocked = 0;
     *failed_targetp = peer->failed_target;
   }
   busq_latch_release(&peer->send_latch);
@@ -216,8 +225,7 @@ static void let_room_gather(const busq_peer *peer)
 static void send_timed_out(busq_peer *peer, send_times *times)
 {
   busq_latch_acquire(&peer->send_latch);
-  if (!busq_load_relaxed(&peer->is_closed) && times->begun != BUSQ_TRACER_UNRECORDED) {
-    send_times_tell(peer, times);
+  if (!busq_load_relaxed(&peer->is_closed) && !send_record(peer, times)) {
     busq_multicast_timed_out(peer);
     peer->tracer.begun = peer->tracer.blocked = 0;
   }
@@ -239,7 +247,7 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
         const int result = busq_wait_sleep(&wait, room.sequence, room.value, UINT64_MAX);
         if (result != BUSQ_OK) {
           waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
-          if (times->begun && result == BUSQ_EMPTY)
+          if (result == BUSQ_EMPTY && busq_bus_is_recorded(peer->bus))
             send_timed_out(peer, times);
           return result == BUSQ_EMPTY ? BUSQ_FULL : result;
         }
@@ -262,8 +270,7 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
   const int result = send_once(peer, targets, n_targets, data, size_bytes, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  if (times.begun && times.begun != BUSQ_TRACER_UNRECORDED)
-    times.blocked = busq_bus_recording_now(peer->bus);
+  times.blocked = busq_bus_recording_now(peer->bus);
   return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
 }
 

@@ -366,6 +366,27 @@ def test_what_is_below_the_limit_is_there_completely(make_bus: Callable[..., bus
     assert len(of_kind(logs(trace)["ann"], Kind.SEND, Kind.DELIVER)) == 10_000
 
 
+def test_what_was_taken_is_written_however_long_nothing_more_may_be_taken(
+    make_bus: Callable[..., busq.Bus], trace: Path
+) -> None:
+    bus = make_bus()
+    with Recorder(bus, trace, limit_per_s=100) as recorder, bus.join("ann") as ann:
+        for _ in range(10_000):
+            ann.send("ann", b"x")
+            ann.recv()
+        wait_until(lambda: recorder.recording.rows >= 20_000, 20, what="the files")
+        assert recorder.recording.limited
+        assert recorder.recording.dropped == 0
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "-1", "many"])
+def test_the_command_refuses_a_limit_that_cannot_be(bus: busq.Bus, trace: Path, limit: str) -> None:
+    found = run("record", bus.name, str(trace), "--limit", limit)
+    assert found.returncode == 2
+    assert "--limit" in found.stderr
+    assert limit in found.stderr
+
+
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])
 def test_a_limit_that_is_none_is_refused(bus: busq.Bus, trace: Path, limit: float) -> None:
     with pytest.raises(ValueError, match="expected events per second, or None for no limit"):

@@ -154,6 +154,13 @@ def test_several_runs_in_a_folder_are_told_apart(tmp_path: Path) -> None:
         trace.read(tmp_path)
 
 
+def test_destinations_that_are_nobody_are_no_processes(tmp_path: Path) -> None:
+    path = put(tmp_path / "run.parquet", changed(destinations=[[None], [None, None], None, None, None, None]))
+    run = trace.read(trace.find(path).sources[0])
+    assert run.processes == ("p0", "p1", "p2")
+    assert messages(run) == DELIVERED
+
+
 def test_a_gap_in_the_positions_is_reported(tmp_path: Path) -> None:
     run = trace.read(put(tmp_path / "a.parquet", changed(position=[0, 5, 0, 1, 7, 8])))
     assert [(f.kind, f.count, f.process) for f in run.findings] == [("gap", 4, "p1"), ("gap", 7, "p2")]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -40,6 +41,12 @@ def _check_seconds(ctx: click.Context, param: click.Parameter, value: float | No
     return None if value is None else check_number(ctx, param, value)
 
 
+def _check_limit(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is no number of events per second: expected one from 0 on")
+    return value
+
+
 @click.command(
     "record",
     epilog=examples("busq record orders trace", "busq record orders trace --seconds 60 --json", "busq audit trace"),
@@ -55,10 +62,11 @@ def _check_seconds(ctx: click.Context, param: click.Parameter, value: float | No
 )
 @click.option(
     "--limit",
-    type=click.FloatRange(0),
+    type=float,
+    callback=_check_limit,
     metavar="EVENTS",
     help="Take no more than so many per second in the long run; 0: all, even if messaging gets slower by it."
-    "  [default: 250,000 for each core, at most 2 million]",
+    "  [default: 125,000 for each core, at most a million]",
 )
 @JSON
 def record(
@@ -88,7 +96,7 @@ def record(
         print_json(found.as_json())
     else:
         click.echo(_words(found))
-        if found.dropped and most is not None:
+        if found.dropped and found.limited and most is not None:
             click.echo(f"more than {most:,.0f} events/s were too much; --limit takes more, --limit 0 all", err=True)
     return 0 if found.ok else 1
 

@@ -13,7 +13,8 @@ History; where islands do not fit into what they may take, they judge as much as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from busq.audit.pace import Pace
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Check, RunAudit
 from busq.spark import checks as relations
-from busq.spark import clocks, islands, pace, segments, whole
+from busq.spark import clocks, islands, pace, repack, segments, whole
 from busq.spark.case import Case
 from busq.spark.load import Loaded, conformed, load
 from busq.spark.segments import Summary
@@ -84,11 +85,11 @@ def audit(
     order = loaded.order if order is None else order
     claims(order, allow=allow, ask=ask)
     budget = int(MEMORY_SHARE * psutil.virtual_memory().total) if memory_bytes is None else memory_bytes
-    loaded, summary = _summarised(spark, loaded)
-    case = Case(loaded, about, summary.profile if summary else None)
-    claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
-    judge = _Judge(spark, case, budget, summary)
-    found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
+    with _laid_out(spark, loaded, may_move=isinstance(source, Source)) as (loaded, summary):
+        case = Case(loaded, about, summary.profile if summary else None)
+        claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
+        judge = _Judge(spark, case, budget, summary)
+        found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",
@@ -102,6 +103,17 @@ def audit(
         figures=judge.figures,
         order=order,
     )
+
+
+@contextlib.contextmanager
+def _laid_out(spark: SparkSession, loaded: Loaded, *, may_move: bool) -> Iterator[tuple[Loaded, Summary | None]]:
+    """Give a run as files that can be looked at where they stand, and what they say; as it is, where that can't be."""
+    if not may_move or not repack.is_possible(spark, loaded):
+        yield _summarised(spark, loaded)
+        return
+    with repack.workplace(spark) as folder:
+        found, summary = _summarised(spark, repack.repacked(spark, loaded, folder))
+        yield (found, summary) if summary else (loaded, None)
 
 
 def _summarised(spark: SparkSession, loaded: Loaded) -> tuple[Loaded, Summary | None]:

@@ -43,13 +43,15 @@ _WORDS = ("run", "kind", "label")  # columns that may hold text
 class Loaded:
     """A run as a DataFrame of EVENTS (and `label`), and what its files say about it.
 
-    `logs` are its files by process, in program order, if each holds a segment of one process.
+    `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
+    one process.
     """
 
     events: DataFrame
     names: tuple[str, ...] = ()
     order: str = ""
     findings: Sequence[Finding] = ()
+    rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
 
 
@@ -74,6 +76,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         names=max((head.names for head in heads), key=len),
         order=next((head.order for head in heads if head.order), ""),
         findings=(*source.findings, *findings),
+        rows=sum(head.rows for head in heads),
         logs=[(process, path) for process, _, path in logs],
     )
 
@@ -149,4 +152,4 @@ def _load_read(spark: SparkSession, source: Source) -> Loaded:
         events = conformed(spark.createDataFrame(table))
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
-    return Loaded(events, run.processes, run.order, run.findings)
+    return Loaded(events, run.processes, run.order, run.findings, table.num_rows)

@@ -224,6 +224,8 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+        # Below this, Spark 4.1 measures a batch at every row, which takes time by its square where lists are null.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(place.path / "warehouse"),
     }
@@ -271,18 +273,24 @@ def _set(wanted: Mapping[str, str | None]) -> Iterator[None]:
 def _as_before() -> Iterator[None]:
     """Undo what Spark does to its process: it sets variables, and adds a directory that goes away."""
     path = list(sys.path)
-    root = logging.getLogger()
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    propagated = py4j.propagate
     root.addFilter(_is_not_of_py4j)
+    py4j.propagate = False
     try:
         with _set({"SPARK_AUTH_SOCKET_TIMEOUT": None, "SPARK_BUFFER_SIZE": None}):
             yield
     finally:
+        py4j.propagate = propagated
         root.removeFilter(_is_not_of_py4j)
         sys.path[:] = [entry for entry in sys.path if entry in path]
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Py4J logs a traceback for a call that Ctrl-C cut off, or whose Java has ended; it raises an error, too."""
+    """Py4J logs a traceback for a call that Ctrl-C cut off, or whose Java has ended; it raises an error, too.
+
+    It does so as whoever has no logger, and as "py4j".
+    """
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 

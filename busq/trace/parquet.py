@@ -354,7 +354,7 @@ def _greatest_process(path: str, table: pa.Table) -> int:
     named = [table["process"]]
     if "destinations" in table.column_names:
         named.append(pc.list_flatten(table["destinations"]))
-    ends = [pc.min_max(column).as_py() for column in named if len(column)]
+    ends = [end for column in named if (end := pc.min_max(column).as_py())["max"] is not None]
     least, greatest = min((end["min"] for end in ends), default=0), max((end["max"] for end in ends), default=-1)
     if least < 0:
         raise TraceError(f"{path}: process {least}: expected an index from 0 on")

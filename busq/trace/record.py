@@ -58,10 +58,11 @@ NICE_WRITING = 10
 NICE_LIMITED = 19
 WAITING_ROWS_MAX = 10_000_000
 
-# A limit for all that is recorded: a fortieth of the time of the machine's cores, at 0.1 us an event.
-LIMIT_PER_CORE = 250_000
-LIMIT_MAX = 2_000_000
+# A limit for all that is recorded: an eightieth of the time of the machine's cores, at 0.1 us an event.
+LIMIT_PER_CORE = 125_000
+LIMIT_MAX = 1_000_000
 BURST_S = 2.0  # so much of it may be taken at once
+PASSES_LAST = 8  # at the end: a hole is passed only after some looks at it (csrc/shm/collect.c)
 
 LABELS = {
     lib.BUSQ_LABEL_BEFORE: "delivered a message that was sent before the recording began",
@@ -79,7 +80,7 @@ class Recording:
 
     `events` are those that came out of the rings, `dropped` those for which a ring had no room, `gaps` those that a
     process died over, `lost` those that a recorder had taken when it was killed, and `before` deliveries of messages
-    that were sent before the recording began.
+    that were sent before the recording began; `limited`: there was more than the limit allowed to be taken.
     """
 
     directory: str
@@ -93,6 +94,7 @@ class Recording:
     before: int = 0
     seconds: float = 0.0
     continued: bool = False
+    limited: bool = False
 
     @property
     def ok(self) -> bool:
@@ -336,7 +338,7 @@ class Recorder:
         self._is_written.set()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
-        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._run, self._write)]
+        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._run, self._run_writer)]
         for thread in self._threads:
             thread.start()
 
@@ -374,17 +376,24 @@ class Recorder:
             if allowance.has_some(self.recording.events):
                 self._drain()
                 nap_s = self._nap_s(nap_s)
+                if not allowance.has_some(self.recording.events):
+                    self.recording.limited = True
+                    self._drain()  # what came out before settles with the next look, and that may be long after
             if self.recording.events - self.recording.rows > WAITING_ROWS_MAX:
                 self._is_written.wait()
             if time.monotonic() >= due_s and self._is_written.is_set():
                 due_s = time.monotonic() + self._segment_s
-                self._hand_over()
-        lib.busq_recorder_stop(self._handle)
-        for _ in range(2):
+                if taken := self._settled():
+                    self._is_written.clear()
+                    self._work.put(taken)
+
+    def _finish(self) -> None:
+        """Take and write what is left: in the thread that closes, which need not give way to anybody."""
+        for _ in range(PASSES_LAST):
             self._drain()
-        self._is_written.wait()
         _core.check(lib.busq_recorder_settle(self._handle, 1))
-        self._hand_over()
+        if taken := self._settled():
+            self._write(taken)
 
     def _drain(self) -> None:
         _core.check(lib.busq_recorder_drain(self._handle))
@@ -404,8 +413,8 @@ class Recorder:
         told.before, told.processes, told.continued = found.before, found.processes, bool(found.is_continued)
         told.seconds = time.monotonic() - self._began_s
 
-    def _hand_over(self) -> None:
-        """Give what has settled to the thread that writes."""
+    def _settled(self) -> list[tuple[int, _Columns]]:
+        """Take what has settled, by process."""
         name, size = ffi.new("char[256]"), ffi.new("size_t *")
         taken = []
         for process in range(self.recording.processes):
@@ -417,26 +426,28 @@ class Recorder:
                 taken.append((process, _Columns(found)))
         if taken:
             lib.busq_recorder_mark(self._handle)
-            self._is_written.clear()
-            self._work.put(taken)
+        return taken
 
     # ---- the thread that writes ----
 
-    def _write(self) -> None:
+    def _run_writer(self) -> None:
         _give_way(NICE_WRITING if self._limit_per_s is None else NICE_LIMITED)
         while (taken := self._work.get()) is not None:
             try:
-                for process, columns in taken:
-                    self._folder.write(process, columns.table(self._folder.run, process))
-                    self.recording.rows += columns.rows
-                    self.recording.files += 1
-                lib.busq_recorder_saved(self._handle)
+                self._write(taken)
             except BaseException as error:
                 self._failure = self._failure or error
             finally:
                 self._is_written.set()
             if self._progress is not None:
                 self._progress(self.recording)
+
+    def _write(self, taken: list[tuple[int, _Columns]]) -> None:
+        for process, columns in taken:
+            self._folder.write(process, columns.table(self._folder.run, process))
+            self.recording.rows += columns.rows
+            self.recording.files += 1
+        lib.busq_recorder_saved(self._handle)
 
     # ---- for whoever records ----
 
@@ -454,6 +465,11 @@ class Recorder:
         for thread in self._threads:
             thread.join()
         if self._handle is not None:
+            try:
+                if self._failure is None:
+                    self._finish()
+            except BaseException as error:
+                self._failure = error
             self._examine()
             ffi.release(self._handle)
             self._handle = None

@@ -547,22 +547,30 @@ static bool join_add(const translation *now, const busq_trace_record *record)
   return row_add(now, &row);
 }
 
+/* How many events were dropped before a record that are not told yet.  Of two threads of a peer, the one that reserved first may have
+ * looked last: what is less than was told is told already. */
+static uint64_t dropped_before(const source *from, const busq_trace_record *record)
+{
+  const uint64_t now = busq_trace_ring_dropped(&from->ring);
+  const uint64_t then = now - (uint32_t)((uint32_t)now - record->dropped);
+  return then <= now && then > from->dropped ? then - from->dropped : 0;
+}
+
 static bool record_translate(const translation *now)
 {
   const busq_trace_record *record = &now->from->queue[now->at];
   source *from = now->from;
-  /* Of two threads of a peer, the one that reserved first may have looked last: what is behind is told already. */
-  const int32_t dropped = (int32_t)(record->dropped - (uint32_t)from->dropped);
+  const uint64_t dropped = dropped_before(from, record);
   if (from->lost) {
     now->self->facts.lost += from->lost;
     if (!gap_add(now, from->lost, BUSQ_LABEL_KILLED))
       return false;
     from->lost = 0;
   }
-  if (dropped > 0) {
-    from->dropped += (uint32_t)dropped;
-    now->self->facts.dropped += (uint32_t)dropped;
-    if (!gap_add(now, (uint32_t)dropped, BUSQ_LABEL_NONE))
+  if (dropped) {
+    from->dropped += dropped;
+    now->self->facts.dropped += dropped;
+    if (!gap_add(now, dropped, BUSQ_LABEL_NONE))
       return false;
   }
   switch (record->kind) {
@@ -668,7 +676,8 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
 static int source_end(busq_recorder *self, source *from)
 {
   translation now = {.self = self, .from = from};
-  const uint32_t dropped = (uint32_t)busq_trace_ring_dropped(&from->ring) - (uint32_t)from->dropped;
+  const uint64_t sum = busq_trace_ring_dropped(&from->ring);
+  const uint64_t dropped = sum > from->dropped ? sum - from->dropped : 0;
   if (!dropped || !from->has_process)
     return BUSQ_OK;
   now.writer = &self->processes[from->writer];

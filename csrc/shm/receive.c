@@ -289,8 +289,13 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
   const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent && !busq_tracer_drops(&peer->tracer, recording, BUSQ_TRACE_RECEIVING))
-    take_record(peer, found);
+  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent) {
+    const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
+    if (full)
+      busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
+    else
+      take_record(peer, found);
+  }
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
 #ifdef BUSQ_MUTANT_BIT_BEFORE_READ

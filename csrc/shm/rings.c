@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define RINGS_MAGIC UINT64_C(0x0a63727471737562) /* "busqtrc\n" */
-#define RINGS_VERSION 1u
+#define RINGS_VERSION 2u
 #define PAGE_BYTES UINT64_C(4096)
 
 static void rings_name(const busq_bus *bus, char name[48])

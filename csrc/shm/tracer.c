@@ -106,7 +106,8 @@ static void tracer_attach(busq_peer *peer, uint32_t generation)
   tracer_unlock(tracer);
 }
 
-busq_trace_ring *busq_tracer_ring(busq_peer *peer)
+/* NULL where nobody records, or it can't be recorded.  Who joins in the ring may still have to say so. */
+static busq_tracer_map *map_of(busq_peer *peer)
 {
   const uint32_t generation = busq_load_acquire(&peer->bus->header->recording);
   if (!generation)
@@ -116,7 +117,20 @@ busq_trace_ring *busq_tracer_ring(busq_peer *peer)
   busq_tracer_map *map = busq_load_acquire(&peer->tracer.map);
   if (BUSQ_UNLIKELY(map && !busq_load_acquire(&map->has_joined)))
     tracer_attach(peer, generation);
-  return map && busq_load_acquire(&map->has_joined) ? &map->ring : NULL;
+  return map;
+}
+
+/* The ring to write to, if there is room; else NULL, and so many events of a side are counted as dropped. */
+static busq_trace_ring *ring_for(busq_peer *peer, busq_trace_side side, uint32_t n_events)
+{
+  busq_tracer_map *map = map_of(peer);
+  if (!map)
+    return NULL;
+  if (BUSQ_LIKELY(busq_load_acquire(&map->has_joined) && busq_trace_ring_has_room(&map->ring)))
+    return &map->ring;
+  peer->tracer.full[side] = (busq_tracer_full){&map->ring, busq_load_relaxed(&peer->tracer.generation)};
+  busq_trace_ring_drop(&map->ring, side, n_events);
+  return NULL;
 }
 
 static void map_free(busq_tracer_map *map)
@@ -137,12 +151,6 @@ void busq_tracer_deinit(busq_peer *peer)
 
 /* ---- events ---- */
 
-/* The ring for what the core itself does. */
-static busq_trace_ring *ring_of_core(busq_peer *peer)
-{
-  return peer->tracer.is_silent ? NULL : busq_tracer_ring(peer);
-}
-
 /* A record of `kind`, to be filled and published; NULL where there is no room. */
 static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side, uint32_t count, busq_trace_kind kind,
                                      uint64_t *positionp)
@@ -160,9 +168,10 @@ static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side
 }
 
 /* Of the sending side. */
-static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t message, uint64_t time, uint64_t end)
+static void event_add(busq_peer *peer, busq_trace_kind kind, uint64_t message, uint64_t time, uint64_t end)
 {
   uint64_t position;
+  busq_trace_ring *ring = ring_for(peer, BUSQ_TRACE_SENDING, 1);
   busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_SENDING, 1, kind, &position) : NULL;
   if (!record)
     return;
@@ -177,7 +186,7 @@ static void event_add(busq_trace_ring *ring, busq_trace_kind kind, uint64_t mess
 void busq_tracer_join(busq_peer *peer)
 {
   peer->tracer.is_fresh = true;
-  (void)busq_tracer_ring(peer);
+  (void)map_of(peer);
   peer->tracer.is_fresh = false;
 }
 
@@ -185,22 +194,10 @@ void busq_tracer_leave(busq_peer *peer)
 {
   const uint64_t now = now_of(peer);
   busq_tracer_flush(peer);
-  event_add(busq_tracer_ring(peer), BUSQ_TRACE_LEAVE, 0, now, now);
+  event_add(peer, BUSQ_TRACE_LEAVE, 0, now, now);
 }
 
 /* ---- sending ---- */
-
-uint64_t busq_tracer_call(busq_peer *peer)
-{
-  busq_trace_ring *ring = ring_of_core(peer);
-  if (!ring)
-    return BUSQ_TRACER_UNRECORDED;
-  if (BUSQ_LIKELY(busq_trace_ring_has_room(ring)))
-    return now_of(peer);
-  peer->tracer.full[BUSQ_TRACE_SENDING] = ring;
-  busq_trace_ring_drop(ring, BUSQ_TRACE_SENDING, 1); /* before anybody can see the message: who gets it must not think that it was never sent */
-  return BUSQ_TRACER_UNRECORDED;
-}
 
 static busq_trace_destination destination_of(const busq_peer *peer, uint32_t slot)
 {
@@ -229,12 +226,10 @@ static void targets_write(busq_trace_ring *ring, uint64_t position, const busq_t
 }
 
 /* Written down before the message can be seen anywhere; UINT64_MAX where there is no room. */
-static uint64_t send_add(busq_trace_ring *ring, uint32_t recording, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                         uint64_t begun, uint64_t blocked)
+static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_trace_destination *to, uint32_t n,
+                         uint64_t begun)
 {
   uint64_t position;
-  if (blocked)
-    event_add(ring, BUSQ_TRACE_BLOCK, message, blocked, busq_trace_now(recording));
   busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n), BUSQ_TRACE_SEND, &position);
   if (!record)
     return UINT64_MAX;
@@ -253,16 +248,19 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
   enum { FEW = 16 };
   busq_tracer *tracer = &peer->tracer;
   busq_trace_destination few[FEW] = {0}, *to = few;
-  tracer->ring = ring_of_core(peer);
-  if (!tracer->ring)
+  tracer->ring = tracer->is_silent ? NULL : ring_for(peer, BUSQ_TRACE_SENDING, 1);
+  if (!tracer->ring) {
+    tracer->begun = 0; /* nothing more is to be told of this attempt */
     return;
+  }
+  if (tracer->blocked)
+    event_add(peer, BUSQ_TRACE_BLOCK, sequence, tracer->blocked, now_of(peer));
+  tracer->blocked = 0;
   if (n_targets > FEW)
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
     to[i] = destination_of(peer, peer->destinations[i]);
-  tracer->position =
-      to ? send_add(tracer->ring, tracer->generation, sequence, to, n_targets, tracer->begun, tracer->blocked) : UINT64_MAX;
-  tracer->blocked = 0;
+  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun) : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
   if (to != few)
@@ -330,9 +328,11 @@ void busq_tracer_seal(busq_peer *peer, uint64_t sequence, uint64_t timestamp)
 void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence)
 {
   const uint64_t now = now_of(peer);
-  busq_trace_ring *ring = ring_of_core(peer);
-  event_add(ring, BUSQ_TRACE_BLOCK, sequence, peer->tracer.blocked, now);
-  event_add(ring, BUSQ_TRACE_ABORT, sequence, peer->tracer.begun, now);
+  if (peer->tracer.is_silent)
+    return;
+  if (peer->tracer.blocked)
+    event_add(peer, BUSQ_TRACE_BLOCK, sequence, peer->tracer.blocked, now);
+  event_add(peer, BUSQ_TRACE_ABORT, sequence, peer->tracer.begun, now);
 }
 
 /* ---- receiving ---- */
@@ -348,14 +348,9 @@ void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken)
 void busq_tracer_flush(busq_peer *peer)
 {
   busq_tracer *tracer = &peer->tracer;
-  busq_trace_ring *ring = tracer->n_taken ? busq_tracer_ring(peer) : NULL;
-  const bool has_room = ring && busq_trace_ring_has_room(ring);
-  const uint64_t now = has_room ? now_of(peer) : 0;
-  if (ring && !has_room) {
-    tracer->full[BUSQ_TRACE_RECEIVING] = ring;
-    busq_trace_ring_drop(ring, BUSQ_TRACE_RECEIVING, tracer->n_taken);
-  }
-  for (uint32_t i = 0; has_room && i < tracer->n_taken; i++) {
+  busq_trace_ring *ring = tracer->n_taken ? ring_for(peer, BUSQ_TRACE_RECEIVING, tracer->n_taken) : NULL;
+  const uint64_t now = ring ? now_of(peer) : 0;
+  for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
     const busq_tracer_taken *taken = &tracer->taken[i];
     uint64_t position;
     busq_trace_record *record = record_new(ring, BUSQ_TRACE_RECEIVING, 1, taken->kind, &position);
@@ -375,7 +370,7 @@ void busq_tracer_flush(busq_peer *peer)
 void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
 {
   uint64_t position;
-  busq_trace_ring *ring = ring_of_core(peer);
+  busq_trace_ring *ring = peer->tracer.is_silent ? NULL : ring_for(peer, BUSQ_TRACE_RECEIVING, 1);
   busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_RECEIVING, 1, BUSQ_TRACE_BLOCK, &position) : NULL;
   if (!record)
     return;
@@ -392,13 +387,16 @@ void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
 uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trace_destination *to, uint32_t n,
                               uint64_t begun, uint64_t blocked)
 {
-  busq_trace_ring *ring = busq_tracer_ring(peer);
-  return ring ? send_add(ring, peer->tracer.generation, message, to, n, begun, blocked) : UINT64_MAX;
+  busq_trace_ring *ring = ring_for(peer, BUSQ_TRACE_SENDING, 1);
+  if (ring && blocked)
+    event_add(peer, BUSQ_TRACE_BLOCK, message, blocked, now_of(peer));
+  peer->tracer.app_ring = ring;
+  return ring ? send_add(ring, message, to, n, begun) : UINT64_MAX;
 }
 
 void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)
 {
-  busq_trace_ring *ring = position == UINT64_MAX ? NULL : busq_tracer_ring(peer);
+  busq_trace_ring *ring = position == UINT64_MAX ? NULL : peer->tracer.app_ring;
   if (!ring)
     return;
   busq_trace_record *record = busq_trace_ring_at(ring, position);
@@ -409,5 +407,5 @@ void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)
 
 void busq_tracer_app_waited(busq_peer *peer, uint64_t since)
 {
-  event_add(busq_tracer_ring(peer), BUSQ_TRACE_BLOCK, 0, since, now_of(peer));
+  event_add(peer, BUSQ_TRACE_BLOCK, 0, since, now_of(peer));
 }

@@ -29,7 +29,11 @@ typedef struct {
 
 enum { BUSQ_TRACER_TAKEN_MAX = 64 };
 
-#define BUSQ_TRACER_UNRECORDED UINT64_MAX
+/* A ring that had no room, and the recording that it belongs to: a ring of one that has ended stays full for ever. */
+typedef struct {
+  busq_trace_ring *ring;
+  uint32_t generation;
+} busq_tracer_full;
 
 typedef struct {
   uint32_t generation; /* of the recording that `map` belongs to; 0 before the first one */
@@ -38,7 +42,7 @@ typedef struct {
   bool is_fresh;
   busq_tracer_map *map; /* NULL where it can't be recorded */
   busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
-  busq_trace_ring *full[BUSQ_TRACE_SIDES]; /* where there was no room for what a side did last; under its latch */
+  busq_tracer_full full[BUSQ_TRACE_SIDES]; /* where there was no room for what a side did last; under its latch */
 
   /* Under the send latch. */
   uint64_t begun;      /* when the send at hand was called; 0: it is not recorded */
@@ -46,37 +50,30 @@ typedef struct {
   uint64_t position;   /* of its record */
   uint64_t commit;
   busq_trace_ring *ring; /* of its record; NULL where it was dropped */
+  busq_trace_ring *app_ring; /* of the send that busq_tracer_app_sent will end: there may be another recording by then */
 
   /* Under the receive latch. */
   uint32_t n_taken;
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 
-/* Whether there is still no room for what a side does: then it is counted as dropped, and costs no more than that. */
-static inline bool busq_tracer_drops(busq_tracer *tracer, uint32_t recording, busq_trace_side side)
+/* The ring of this recording in which there is still no room for what a side does; NULL: look.  With the latch of the side.  It is the
+ * short way of a peer whose ring is always full: to count as dropped is all that is left to do. */
+static inline busq_trace_ring *busq_tracer_still_full(busq_tracer *tracer, uint32_t recording, busq_trace_side side)
 {
-  busq_trace_ring *ring = tracer->full[side];
-  if (!ring || recording != busq_load_relaxed(&tracer->generation))
-    return false;
-  if (busq_trace_ring_has_room(ring)) {
-    tracer->full[side] = NULL;
-    return false;
-  }
-  busq_trace_ring_drop(ring, side, 1);
-  return true;
+  busq_tracer_full *full = &tracer->full[side];
+  if (!full->ring || full->generation != recording)
+    return NULL;
+  if (busq_trace_ring_has_room(full->ring))
+    full->ring = NULL;
+  return full->ring;
 }
 
-/* The ring to write to; NULL where nothing is to be recorded.  Wants the handle not to be closed. */
-busq_trace_ring *busq_tracer_ring(busq_peer *peer);
 void busq_tracer_deinit(busq_peer *peer);
 
 /* The peer has joined, or is about to leave (with both latches). */
 void busq_tracer_join(busq_peer *peer);
 void busq_tracer_leave(busq_peer *peer);
-
-/* With the send latch, before a send: when it was called, or BUSQ_TRACER_UNRECORDED.  Where its ring is full it is counted as dropped
- * here, once for all attempts. */
-uint64_t busq_tracer_call(busq_peer *peer);
 
 /* With the send latch: a send whose tag is known, what became of its stages, and how it ended. */
 void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets);

@@ -6,7 +6,7 @@ bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *po
   enum { AHEAD = 4 };
   uint64_t tail = busq_load_relaxed(&ring->shared->tail);
   do {
-    if (!busq_trace_ring_reaches(ring, tail + count))
+    if (!busq_trace_ring_fits(ring, tail, count))
       return false;
   } while (!__atomic_compare_exchange_n(&ring->shared->tail, &tail, tail + count, true, __ATOMIC_ACQ_REL,
                                         __ATOMIC_RELAXED));

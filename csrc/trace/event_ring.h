@@ -63,23 +63,31 @@ static inline busq_trace_record *busq_trace_ring_at(const busq_trace_ring *ring,
   return &ring->records[position & (ring->size - 1)];
 }
 
-/* May there be records up to `end`? */
-static inline bool busq_trace_ring_reaches(busq_trace_ring *ring, uint64_t end)
+/* Is there room for `count` behind `tail`?  Only the answer no is sure: several may write. */
+static inline bool busq_trace_ring_fits(busq_trace_ring *ring, uint64_t tail, uint32_t count)
 {
-  if (BUSQ_LIKELY(end - busq_load_relaxed(&ring->head_seen) <= busq_load_relaxed(&ring->limit)))
+  /* Signed: who was held up since it read the tail may find that the recorder is ahead of it. */
+  const int64_t used_seen = (int64_t)(tail - busq_load_acquire(&ring->head_seen));
+  const uint64_t limit = busq_load_relaxed(&ring->limit);
+  if (BUSQ_LIKELY(used_seen + count <= (int64_t)limit)) {
+    if (BUSQ_UNLIKELY(limit != ring->size)) /* a quarter is free: from here on all of it may be used */
+      busq_store_relaxed(&ring->limit, ring->size);
     return true;
+  }
   /* SYNC POINT trace-head: the recorder has read what stood there. */
   const uint64_t head = busq_load_acquire(&ring->shared->head);
-  const bool has_room = end - head <= busq_load_relaxed(&ring->limit);
-  busq_store_relaxed(&ring->head_seen, head);
-  busq_store_relaxed(&ring->limit, has_room ? ring->size : ring->size - ring->size / 4);
-  return has_room;
+  const int64_t used = (int64_t)(tail - head);
+  /* Into an empty ring goes what fits at all. */
+  const bool fits = used + count <= (int64_t)(used > 0 ? limit : ring->size);
+  busq_store_release(&ring->head_seen, head); /* another thread may rely on what we have seen */
+  busq_store_relaxed(&ring->limit, fits ? ring->size : ring->size - ring->size / 4);
+  return fits;
 }
 
-/* Is there room for one more?  Only the answer no is sure: several may write. */
+/* Is there room for one more? */
 static inline bool busq_trace_ring_has_room(busq_trace_ring *ring)
 {
-  return busq_trace_ring_reaches(ring, busq_load_relaxed(&ring->shared->tail) + 1);
+  return busq_trace_ring_fits(ring, busq_load_relaxed(&ring->shared->tail), 1);
 }
 
 /* Reserves places that follow each other; false where there is no room: then the event is to be counted as dropped. */
@@ -88,6 +96,12 @@ bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *po
 static inline void busq_trace_ring_drop(const busq_trace_ring *ring, busq_trace_side side, uint32_t n_events)
 {
   busq_store_relaxed(&ring->shared->dropped[side], busq_load_relaxed(&ring->shared->dropped[side]) + n_events);
+}
+
+/* What was counted as dropped did not happen. */
+static inline void busq_trace_ring_undrop(const busq_trace_ring *ring, busq_trace_side side)
+{
+  busq_store_relaxed(&ring->shared->dropped[side], busq_load_relaxed(&ring->shared->dropped[side]) - 1);
 }
 
 static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)

@@ -62,6 +62,35 @@ static void test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free
     CHECK(write_event(&ring, SIZE + number));
   CHECK(!write_event(&ring, 0));
   CHECK_EQUAL(busq_trace_ring_dropped(&ring), 7);
+  shared.head = shared.tail;
+  for (uint64_t number = 0; number < SIZE; number++) /* all of it may be used again */
+    CHECK(write_event(&ring, number));
+  CHECK(!write_event(&ring, 0));
+}
+
+/* Two that fit one by one: one after the other, whatever was dropped before. */
+static void test_what_is_large_goes_into_an_empty_ring(void)
+{
+  busq_trace_ring ring = new_ring();
+  const uint32_t large = SIZE - SIZE / 8;
+  uint64_t position;
+  for (int turn = 0; turn < 3; turn++) {
+    CHECK(busq_trace_ring_reserve(&ring, large, &position));
+    CHECK(!busq_trace_ring_reserve(&ring, large, &position));
+    shared.head = shared.tail;
+  }
+}
+
+/* Thread 1 reads the tail and is held up; others fill a lap, and the recorder takes it. */
+static void test_a_ring_is_not_full_for_whoever_was_held_up(void)
+{
+  busq_trace_ring ring = new_ring();
+  const uint64_t tail_of_thread_1 = shared.tail;
+  for (uint64_t number = 0; number < SIZE; number++)
+    CHECK(write_event(&ring, number));
+  shared.head = SIZE;
+  CHECK(write_event(&ring, SIZE));
+  CHECK(busq_trace_ring_fits(&ring, tail_of_thread_1, 1));
 }
 
 static void test_what_a_lap_before_has_left_is_never_taken_for_an_event(void)
@@ -153,7 +182,7 @@ static const char *told(busq_recorder *recorder, uint32_t process)
     if (found->has_message[i / 8] >> (i % 8) & 1)
       used += (size_t)snprintf(text + used, sizeof text - used, "%d.%d", (int)(message >> 32), (int)(message & 0xffff));
     if (found->kind[i] == BUSQ_TRACE_GAP)
-      used += (size_t)snprintf(text + used, sizeof text - used, "%d", (int)found->stamp[i]);
+      used += (size_t)snprintf(text + used, sizeof text - used, "%lld", (long long)found->stamp[i]);
     for (int32_t to = found->to_start[i]; to < found->to_start[i + 1] && found->kind[i] == BUSQ_TRACE_SEND; to++)
       used += (size_t)snprintf(text + used, sizeof text - used, ">%d", found->to[to]);
   }
@@ -322,6 +351,143 @@ static void test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_t
   part();
 }
 
+static void test_thousands_of_millions_may_be_dropped_between_two_events(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  busq_rings rings;
+  settle(recorder);
+  CHECK_EQUAL(busq_rings_open(&rings, company_bus), BUSQ_OK);
+  ring_of(&rings, a).shared->dropped[BUSQ_TRACE_SENDING] = UINT64_C(3000000000);
+  said(a, "a", "x");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J G3000000000 S0.1>0");
+  CHECK_EQUAL(facts_of(recorder).dropped, UINT64_C(3000000000));
+  busq_rings_close(&rings);
+  end(recorder);
+  part();
+}
+
+/* 64 short lives fill the ring of a slot to the last place; who comes next finds no room to say who it is. */
+static void test_what_happens_before_a_join_found_room_counts_as_dropped(void)
+{
+  meet(3, 1024, 1 << 20);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  settle(recorder);
+  for (int life = 0; life < 64; life++) {
+    char name[8];
+    snprintf(name, sizeof name, "c%02d", life);
+    busq_peer *c = join(name);
+    said(a, name, "x");
+    CHECK_TEXT(heard(c), "x");
+    leave(c);
+  }
+  busq_peer *b = join("b");
+  for (int i = 0; i < 10; i++) {
+    said(a, "b", "x");
+    CHECK_TEXT(heard(b), "x");
+  }
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).dropped, 0);
+  said(a, "b", "y");
+  CHECK_TEXT(heard(b), "y");
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).dropped, 10);
+  CHECK_TEXT(told(recorder, facts_of(recorder).processes - 1), "G10 D0.75");
+  end(recorder);
+  part();
+}
+
+/* The recorder is killed while A's ring is full, and somebody removes its file: that ring stays full for ever. */
+static void test_a_ring_of_a_recording_that_has_ended_stops_nobody(void)
+{
+  meet(4, 1024, 1 << 20);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  for (int i = 0; i < 150; i++) {
+    said(a, "a", "x");
+    CHECK_TEXT(heard(a), "x");
+  }
+  busq_recorder_free(recorder);
+  busq_rings_unlink(company_bus);
+  recorder = begin(256);
+  for (int i = 0; i < 50; i++) {
+    said(a, "a", "y");
+    CHECK_TEXT(heard(a), "y");
+  }
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).events, 1 + 100);
+  CHECK_EQUAL(facts_of(recorder).dropped, 0);
+  end(recorder);
+  part();
+}
+
+static void *wait_for_room(void *a)
+{
+  uint64_t b;
+  CHECK_EQUAL(busq_peer_lookup(a, "b", 1, &b), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_send(a, &b, 1, "late", 4, INT64_C(20000000000)), BUSQ_OK);
+  return NULL;
+}
+
+/* A thread of A waits for room at B since A's ring was full; meanwhile that recording ends, and another begins. */
+static void test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end(void)
+{
+  pthread_t thread;
+  meet(4, 8, 1 << 16);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a"), *b = join("b");
+  settle(recorder);
+  for (int i = 0; i < 150; i++) {
+    said(a, "a", "x");
+    CHECK_TEXT(heard(a), "x");
+  }
+  for (int i = 0; i < 8; i++)
+    said(a, "b", "x");
+  CHECK_EQUAL(pthread_create(&thread, NULL, wait_for_room, a), 0);
+  while (busq_load_acquire(&company_bus->slots[b->slot].room_waiters) == 0)
+    sched_yield();
+  end(recorder);
+  recorder = begin(256);
+  said(a, "a", "1");
+  CHECK_TEXT(heard(a), "1");
+  CHECK_TEXT(heard(b), "x x x x x x x x");
+  CHECK_EQUAL(pthread_join(thread, NULL), 0);
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "S0.1>0 D0.1 B0.2 S0.2>1");
+  CHECK_EQUAL(facts_of(recorder).dropped, 0);
+  end(recorder);
+  part();
+}
+
+/* B's queue is full, and so is A's ring. */
+static void test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped(void)
+{
+  uint64_t b_target;
+  meet(3, 16, 1 << 20);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  (void)join("b");
+  for (int i = 0; i < 16; i++)
+    said(a, "b", "x");
+  settle(recorder);
+  for (int i = 0; i < 150; i++) {
+    said(a, "a", "x");
+    CHECK_TEXT(heard(a), "x");
+  }
+  CHECK_EQUAL(busq_peer_lookup(a, "b", 1, &b_target), BUSQ_OK);
+  for (int i = 0; i < 1000; i++)
+    CHECK_EQUAL(busq_peer_send(a, &b_target, 1, "x", 1, 0), BUSQ_FULL);
+  settle(recorder);
+  said(a, "a", "x");
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).dropped, 300 - 256);
+  end(recorder);
+  part();
+}
+
 static void child_dies_between(bool is_begun)
 {
   busq_peer *peer;
@@ -424,12 +590,19 @@ int main(int argc, char **argv)
   const uint64_t seed = check_seed(argc, argv);
   CHECK_RUN(test_events_come_out_as_they_went_in_over_many_laps);
   CHECK_RUN(test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free);
+  CHECK_RUN(test_what_is_large_goes_into_an_empty_ring);
+  CHECK_RUN(test_a_ring_is_not_full_for_whoever_was_held_up);
   CHECK_RUN(test_what_a_lap_before_has_left_is_never_taken_for_an_event);
   CHECK_RUN(test_a_ring_whose_words_contradict_each_other_is_damaged);
   CHECK_RUN(test_threads_write_at_once_and_every_event_comes_once_and_in_order);
   CHECK_RUN(test_sends_and_deliveries_become_rows);
   CHECK_RUN(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such);
   CHECK_RUN(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care);
+  CHECK_RUN(test_thousands_of_millions_may_be_dropped_between_two_events);
+  CHECK_RUN(test_what_happens_before_a_join_found_room_counts_as_dropped);
+  CHECK_RUN(test_a_ring_of_a_recording_that_has_ended_stops_nobody);
+  CHECK_RUN(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end);
+  CHECK_RUN(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped);
   CHECK_RUN(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count);
   CHECK_RUN(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed);
   CHECK_RUN(test_a_bus_has_one_recorder_at_a_time);

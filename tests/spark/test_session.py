@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from conftest import TESTS, fresh_python, wait_until
 
 import busq.spark
 from busq.spark.java import Java, find_java
-from busq.spark.session import default_memory
+from busq.spark.session import _as_before, default_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +130,15 @@ def test_java_ends_with_the_process_after_ctrl_c_and_nothing_is_said_of_it(staye
 
 
 # ---- a session that is there ----
+
+
+@pytest.mark.parametrize("name", ["py4j.clientserver", "py4j.java_gateway"])
+def test_py4j_does_not_log_what_it_raises(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    with _as_before():
+        logging.getLogger(name).error("Exception occurred while shutting down connection")
+    assert caplog.records == []
+    logging.getLogger(name).error("outside of a session")
+    assert len(caplog.records) == 1
 
 
 def test_an_active_session_is_used_as_it_is_and_stays(spark: SparkSession) -> None:
