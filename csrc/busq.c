@@ -157,7 +157,7 @@ typedef struct {
 static busq_trace_ring *send_record(busq_peer *peer, send_times *times)
 {
   const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_LIKELY(!recording))
+  if (BUSQ_LIKELY(!recording) || peer->tracer.is_silent)
     return NULL;
   if (times->recording != recording) /* a call that goes on in another recording begins there */
     *times = (send_times){.recording = recording, .blocked = times->blocked ? busq_trace_now(recording) : 0};

@@ -212,7 +212,7 @@ typedef struct busq_recorder busq_recorder;
 
 enum {
   BUSQ_LABEL_NONE = 0,
-  BUSQ_LABEL_BEFORE = 1,     /* a delivery of a message that was sent before the recording began */
+  BUSQ_LABEL_BEFORE = 1,     /* a delivery of a message whose send is not there: before the recording, or dropped */
   BUSQ_LABEL_UNFINISHED = 2, /* a send whose sender died in it */
   BUSQ_LABEL_DIED = 3,       /* the process died here: what it had begun to write down is missing */
   BUSQ_LABEL_KILLED = 4      /* the recorder was killed here, and another one went on */
@@ -251,6 +251,7 @@ typedef struct {
   uint32_t fill_percent; /* how full the fullest ring was, the last time */
   uint32_t ring_records;
   uint32_t is_continued; /* another recorder had been killed */
+  uint64_t left; /* records that stand in the rings and were not taken yet */
 } busq_recorder_facts;
 
 void busq_trace_columns_free(busq_trace_columns *columns);

@@ -417,6 +417,22 @@ def test_other_orders_tell_what_applications_sent_and_got(
 # ---- the command, and what goes wrong ----
 
 
+def test_packets_of_other_orders_do_not_count_as_dropped(make_bus: Callable[..., busq.Bus], trace: Path) -> None:
+    bus = make_bus(peers=3, order="skeen")
+    with Recorder(bus, trace, ring_records=256, limit_per_s=10) as recorder:
+        peers = [bus.join(name) for name in ("ann", "bob", "cid")]
+        for turn in range(500):
+            peers[turn % 3].send(["ann", "bob", "cid"], b"x")
+            for peer in peers:
+                peer.recv(timeout=20)
+        for peer in peers:
+            peer.close()
+    told = recorder.recording
+    assert told.dropped > 0
+    # Sends, deliveries, joins and leaves; and waits, of which each receive may have one.
+    assert 500 * 4 <= told.events + told.dropped <= 500 * 4 + 6 + 500 * 3
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "busq", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=TESTS)

@@ -136,6 +136,6 @@ def _words(found: Recording) -> str:
         f"{found.dropped:,} dropped" if found.dropped else "",
         f"{found.gaps:,} cut off by deaths" if found.gaps else "",
         f"{found.lost:,} lost with a killed recorder" if found.lost else "",
-        f"{found.before:,} deliveries of messages sent before" if found.before else "",
+        f"{found.before:,} deliveries of messages whose sends are not there" if found.before else "",
     ]
     return "; ".join(part for part in parts if part)

@@ -116,7 +116,8 @@ def _spark_type(path: str, column: pa.Field) -> T.DataType:
 
 
 def conformed(frame: DataFrame, run: str = "") -> DataFrame:
-    """Return the columns of EVENTS and `label`, in their types; rows without a process, position or kind are left out.
+    """Return the columns of EVENTS and `label`, in their types; rows without a process, position or kind are left out,
+    and so are sends and deliveries without a message.
 
     `run`: only its rows, if the frame tells of several.  Raises TraceError for a required column that is missing.
     """
@@ -131,7 +132,9 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     columns = [F.lit("").alias("run")]
     columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
     columns.append(_column(frame, T.StructField("label", T.StringType())))
-    return frame.select(*columns).dropna(subset=["process", "position", "kind"])
+    found = frame.select(*columns).dropna(subset=["process", "position", "kind"])
+    needs_message = F.col("kind").isin(int(Kind.DELIVER), int(Kind.SEND), int(Kind.REDELIVER))
+    return found.where(F.col("message").isNotNull() | ~needs_message)
 
 
 def _column(frame: DataFrame, wanted: T.StructField) -> Column:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from busq.spark.checks import BLOCK, before, is_delivery, is_send, late_results
 from busq.trace.schema import Kind
 
-__all__ = ["durations", "side", "timed", "waits"]
+__all__ = ["durations", "lacking", "side", "timed", "waits"]
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 ACCURACY = 1000  # quantiles are off by a thousandth of the ranks, at most
@@ -20,13 +20,16 @@ ACCURACY = 1000  # quantiles are off by a thousandth of the ranks, at most
 def timed(firsts: DataFrame) -> DataFrame:
     """Say of each first delivery when its message's send was called, decided, and known to have happened.
 
-    Columns: run, process, position, message, is_phantom, time_ns; start_ns, commit_ns, known_ns, fan_out.  A message is
-    known to be sent when its send has returned, or when somebody has delivered it.  Cost: one shuffle of all events.
+    Columns: run, process, position, message, is_phantom, time_ns; is_sent, start_ns, commit_ns, end_ns, known_ns,
+    fan_out.  A message is known to be sent when its send has returned, or when somebody has delivered it.  Cost: one
+    shuffle of all events.
     """
     all_of = Window.partitionBy("run", "message").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     seen = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
     fan_out = F.coalesce(F.size(F.array_distinct("destinations")), F.lit(0))  # a send may say nothing of whom it is for
     facts = {
+        "is_sent": F.max(is_send()).over(all_of),
+        "end_ns": F.min(F.when(is_send(), F.col("end_ns"))).over(all_of),
         "start_ns": F.min(F.when(is_send(), F.col("time_ns"))).over(all_of),
         "commit_ns": F.min(F.when(is_send(), F.col("commit_ns"))).over(all_of),
         "known_ns": F.min(seen).over(all_of),
@@ -43,6 +46,12 @@ def timed(firsts: DataFrame) -> DataFrame:
         *(column.alias(name) for name, column in facts.items()),
     )
     return chosen.where(is_delivery()).drop("kind")
+
+
+def lacking(deliveries: DataFrame) -> DataFrame:
+    """Return the deliveries, of what `timed` gave, of which a time that could matter to `side` is not known."""
+    unknown = F.col("start_ns").isNull() | F.col("end_ns").isNull() | F.col("time_ns").isNull()
+    return deliveries.where(F.col("is_sent") & unknown)
 
 
 def side(deliveries: DataFrame, *, block: int = BLOCK) -> DataFrame:

@@ -10,8 +10,10 @@ executors see them: on one machine.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +43,9 @@ def is_possible(spark: SparkSession, loaded: Loaded) -> bool:
 @contextlib.contextmanager
 def workplace(spark: SparkSession) -> Iterator[Path]:
     """Give a folder beside what Spark spills, that goes with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="busq-audit-", dir=spark.conf.get("spark.local.dir", None)))
+    places = (spark.conf.get("spark.local.dir", "") or "").split(",")
+    place = next((place for place in places if Path(place).is_absolute() and Path(place).is_dir()), None)
+    folder = Path(tempfile.mkdtemp(prefix="busq-audit-", dir=place))
     try:
         yield folder
     finally:
@@ -84,7 +88,7 @@ def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.Record
             for process, rows in _by_process(batch):
                 if process != last or writer is None:
                     files.close()
-                    path = tempfile.mkstemp(prefix=f"{process}-", suffix=".parquet", dir=folder)[1]
+                    path = os.path.join(folder, f"{process}-{uuid.uuid4().hex}.parquet")
                     writer = files.enter_context(pq.ParquetWriter(path, schema, compression="lz4"))
                     last = process
                     told = {"process": process, "position": rows["position"][0].as_py(), "path": path}

@@ -62,10 +62,10 @@ WAITING_ROWS_MAX = 10_000_000
 LIMIT_PER_CORE = 125_000
 LIMIT_MAX = 1_000_000
 BURST_S = 2.0  # so much of it may be taken at once
-PASSES_LAST = 8  # at the end: a hole is passed only after some looks at it (csrc/shm/collect.c)
+LAST_LOOKS, LOOK_S = 100, 0.001  # at the end: a hole is passed only after some looks at it (csrc/shm/collect.c)
 
 LABELS = {
-    lib.BUSQ_LABEL_BEFORE: "delivered a message that was sent before the recording began",
+    lib.BUSQ_LABEL_BEFORE: "delivered a message whose send is not here: it came before the recording, or was dropped",
     lib.BUSQ_LABEL_UNFINISHED: "the sender died while it sent this",
     lib.BUSQ_LABEL_DIED: "the process died while it wrote this down",
     lib.BUSQ_LABEL_KILLED: "the recorder was killed before it had written this",
@@ -80,7 +80,7 @@ class Recording:
 
     `events` are those that came out of the rings, `dropped` those for which a ring had no room, `gaps` those that a
     process died over, `lost` those that a recorder had taken when it was killed, and `before` deliveries of messages
-    that were sent before the recording began; `limited`: there was more than the limit allowed to be taken.
+    whose sends came before the recording, or were dropped; `limited`: more came than the limit allowed to be taken.
     """
 
     directory: str
@@ -389,8 +389,11 @@ class Recorder:
 
     def _finish(self) -> None:
         """Take and write what is left: in the thread that closes, which need not give way to anybody."""
-        for _ in range(PASSES_LAST):
+        for look in range(LAST_LOOKS):
             self._drain()
+            if look > 0 and not self._facts.left:
+                break
+            time.sleep(LOOK_S)
         _core.check(lib.busq_recorder_settle(self._handle, 1))
         if taken := self._settled():
             self._write(taken)

@@ -52,6 +52,7 @@ typedef struct {
   uint32_t process; /* of the peer that writes now */
   uint32_t writer;  /* the same, as far as rows were made */
   bool has_process;
+  bool has_writer;
   bool is_new_life; /* the next send begins a segment */
   uint64_t begun;     /* the send that was seen begun, and not done: has anybody delivered it? */
   bool is_delivered;
@@ -183,7 +184,7 @@ static bool segment_extend(busq_recorder *self, source *from, uint64_t sequence)
   return true;
 }
 
-/* 0 where the message was sent before the recording began. */
+/* 0 where the message was sent before the recording began, or its send was dropped and none has come since. */
 static int64_t message_of(const source *from, uint64_t sequence)
 {
   for (uint32_t i = from->n_segments; i-- > 0;) {
@@ -236,7 +237,7 @@ static int source_adopt(busq_recorder *self, uint32_t slot)
     return ring_damaged(self, slot);
   from->process = from->writer = from->lives[from->n_lives - 1].process;
   self->processes[from->process].slot = slot;
-  from->has_process = from->is_new_life = true;
+  from->has_process = from->has_writer = from->is_new_life = true;
   return BUSQ_OK;
 }
 
@@ -390,6 +391,13 @@ static int source_drain(busq_recorder *self, uint32_t slot)
   /* SYNC POINT trace-head */
   busq_store_release(&from->ring.shared->head, from->head);
   return result;
+}
+
+/* Records of a ring that were not taken yet. */
+static uint64_t records_left(const source *from)
+{
+  const uint64_t left = busq_load_acquire(&from->ring.shared->tail) - from->head;
+  return left <= from->ring.size ? left : 0;
 }
 
 /* A ring that has come since. */
@@ -547,32 +555,38 @@ static bool join_add(const translation *now, const busq_trace_record *record)
   return row_add(now, &row);
 }
 
-/* How many events were dropped before a record that are not told yet.  Of two threads of a peer, the one that reserved first may have
+/* Tells the events that were dropped before there were `then` of them.  Of two threads of a peer, the one that reserved first may have
  * looked last: what is less than was told is told already. */
+static bool dropped_add(const translation *now, uint64_t then)
+{
+  source *from = now->from;
+  if (then <= from->dropped || then > busq_trace_ring_dropped(&from->ring))
+    return true;
+  const uint64_t count = then - from->dropped;
+  from->dropped = then;
+  now->self->facts.dropped += count;
+  return gap_add(now, count, BUSQ_LABEL_NONE);
+}
+
+/* A record has the last bits of how many there were. */
 static uint64_t dropped_before(const source *from, const busq_trace_record *record)
 {
   const uint64_t now = busq_trace_ring_dropped(&from->ring);
-  const uint64_t then = now - (uint32_t)((uint32_t)now - record->dropped);
-  return then <= now && then > from->dropped ? then - from->dropped : 0;
+  return now - (uint32_t)((uint32_t)now - record->dropped);
 }
 
 static bool record_translate(const translation *now)
 {
   const busq_trace_record *record = &now->from->queue[now->at];
   source *from = now->from;
-  const uint64_t dropped = dropped_before(from, record);
   if (from->lost) {
     now->self->facts.lost += from->lost;
     if (!gap_add(now, from->lost, BUSQ_LABEL_KILLED))
       return false;
     from->lost = 0;
   }
-  if (dropped) {
-    from->dropped += dropped;
-    now->self->facts.dropped += dropped;
-    if (!gap_add(now, dropped, BUSQ_LABEL_NONE))
-      return false;
-  }
+  if (!dropped_add(now, dropped_before(from, record)))
+    return false;
   switch (record->kind) {
   case BUSQ_TRACE_SEND:
   case BUSQ_TRACE_ABORT:
@@ -646,6 +660,18 @@ static void queue_shrink(source *from)
   from->done = 0;
 }
 
+/* Another peer has the slot: what the one before it dropped is told in its log. */
+static bool writer_change(translation *now, const busq_trace_record *join)
+{
+  source *from = now->from;
+  now->writer = &now->self->processes[from->writer];
+  if (from->has_writer && !dropped_add(now, join->message))
+    return false;
+  from->writer = (uint32_t)join->end;
+  from->has_writer = true;
+  return true;
+}
+
 static int source_settle(busq_recorder *self, source *from, bool is_all)
 {
   translation now = {.self = self, .from = from};
@@ -657,8 +683,8 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
       break;
     if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) && !orphan_is_settled(self, from, is_all))
       break;
-    if (record->kind == BUSQ_TRACE_JOIN)
-      from->writer = (uint32_t)record->end;
+    if (record->kind == BUSQ_TRACE_JOIN && !writer_change(&now, record))
+      return no_memory(self);
     const uint32_t n_more = records_after(record);
     /* Of a writer that died before its join was written, there is only a hole, and nobody whose gap it could be. */
     if (from->has_process) {
@@ -672,18 +698,18 @@ static int source_settle(busq_recorder *self, source *from, bool is_all)
   return BUSQ_OK;
 }
 
-/* Events that were dropped at the end, with nothing behind them. */
+/* Events at the end with nothing behind them: those that were dropped, and those behind a record that somebody has not finished. */
 static int source_end(busq_recorder *self, source *from)
 {
   translation now = {.self = self, .from = from};
-  const uint64_t sum = busq_trace_ring_dropped(&from->ring);
-  const uint64_t dropped = sum > from->dropped ? sum - from->dropped : 0;
-  if (!dropped || !from->has_process)
+  if (!from->has_writer)
     return BUSQ_OK;
   now.writer = &self->processes[from->writer];
-  from->dropped += dropped;
-  self->facts.dropped += dropped;
-  return gap_add(&now, dropped, BUSQ_LABEL_NONE) ? BUSQ_OK : no_memory(self);
+  const uint64_t left = records_left(from);
+  self->facts.dropped += left;
+  return (!left || gap_add(&now, left, BUSQ_LABEL_NONE)) && dropped_add(&now, busq_trace_ring_dropped(&from->ring))
+             ? BUSQ_OK
+             : no_memory(self);
 }
 
 int busq_recorder_settle(busq_recorder *self, int is_all)
@@ -836,7 +862,7 @@ int busq_recorder_resume(busq_recorder *self)
     if (index > self->n_processes || last.first > last.last || last.number < 0)
       return ring_damaged(self, slot);
     from->process = from->writer = index - 1;
-    from->has_process = true;
+    from->has_process = from->has_writer = true;
     from->is_new_life = !last.first;
     if (last.first && !array_reserve(&from->segments, from->n_segments, &from->room_segments, sizeof *from->segments))
       return no_memory(self);
@@ -860,6 +886,9 @@ int busq_recorder_examine(busq_recorder *self, busq_recorder_facts *facts)
 {
   *facts = self->facts;
   facts->processes = self->n_processes;
+  facts->left = 0;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++)
+    facts->left += self->sources[slot].is_there ? records_left(&self->sources[slot]) : 0;
   return BUSQ_OK;
 }
 

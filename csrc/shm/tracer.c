@@ -10,6 +10,8 @@ struct busq_tracer_map {
   busq_trace_ring ring;
   busq_rings rings;
   busq_tracer_map *next;
+  uint32_t generation; /* of the recording that it belongs to */
+  uint64_t dropped;    /* by those who had the slot before */
   uint32_t has_joined; /* its join stands in the ring: nothing of it may come before */
 };
 
@@ -56,7 +58,8 @@ static bool map_join(busq_peer *peer, busq_tracer_map *map)
   record->flags = peer->tracer.is_fresh ? BUSQ_TRACE_FRESH : 0;
   record->count = (uint16_t)bytes;
   record->dropped = (uint32_t)busq_trace_ring_dropped(ring);
-  record->message = record->stamp = 0;
+  record->message = map->dropped;
+  record->stamp = 0;
   record->time = record->end = now_of(peer);
   record->commit = 0;
   record->incarnation = peer->incarnation;
@@ -83,6 +86,7 @@ static busq_tracer_map *map_new(busq_peer *peer)
     return NULL;
   }
   map->ring = busq_rings_ring(&map->rings, peer->slot);
+  map->dropped = busq_trace_ring_dropped(&map->ring);
   busq_store_relaxed(&map->ring.shared->began, busq_load_relaxed(&map->ring.shared->tail));
   busq_store_release(&map->ring.shared->is_there, 1);
   return map;
@@ -94,6 +98,8 @@ static void tracer_attach(busq_peer *peer, uint32_t generation)
   tracer_lock(tracer);
   if (tracer->generation != generation) {
     busq_tracer_map *map = map_new(peer);
+    if (map)
+      map->generation = generation;
     if (tracer->map) {
       tracer->map->next = tracer->old;
       tracer->old = tracer->map;
@@ -128,7 +134,7 @@ static busq_trace_ring *ring_for(busq_peer *peer, busq_trace_side side, uint32_t
     return NULL;
   if (BUSQ_LIKELY(busq_load_acquire(&map->has_joined) && busq_trace_ring_has_room(&map->ring)))
     return &map->ring;
-  peer->tracer.full[side] = (busq_tracer_full){&map->ring, busq_load_relaxed(&peer->tracer.generation)};
+  peer->tracer.full[side] = (busq_tracer_full){&map->ring, map->generation};
   busq_trace_ring_drop(&map->ring, side, n_events);
   return NULL;
 }

@@ -51,7 +51,7 @@ typedef struct {
   uint32_t dropped; /* how many events this ring had no room for before this one */
   union {
     struct {
-      uint64_t message; /* the sequence number of its sender; 0: none */
+      uint64_t message; /* the sequence number of its sender; 0: none.  Of a join: how many events others had dropped here before */
       uint64_t stamp;
       uint64_t time;   /* of the recording's clock (clock.h), as all of them */
       uint64_t end;    /* 0: not yet */

@@ -400,6 +400,60 @@ static void test_what_happens_before_a_join_found_room_counts_as_dropped(void)
   part();
 }
 
+/* A's last events find no room, and B gets its slot. */
+static void test_what_was_dropped_is_told_of_who_dropped_it(void)
+{
+  meet(3, 1024, 1 << 20);
+  busq_recorder *recorder = begin(256);
+  busq_peer *s = join("s"), *a = join("a");
+  for (int i = 0; i < 127; i++) { /* 2 + 254: to the last place */
+    said(a, "a", "x");
+    CHECK_TEXT(heard(a), "x");
+  }
+  for (int i = 0; i < 7; i++) {
+    said(s, "a", "y");
+    CHECK_TEXT(heard(a), "y");
+  }
+  leave(a);
+  settle(recorder);
+  (void)told(recorder, 1);
+  busq_peer *b = join("b");
+  said(s, "b", "z");
+  CHECK_TEXT(heard(b), "z");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 1), "G8");
+  CHECK_TEXT(told(recorder, 2), "J D0.8");
+  CHECK_EQUAL(facts_of(recorder).dropped, 8);
+  end(recorder);
+  part();
+}
+
+/* At the end one thread of A has reserved a record and is held up, and another has written three behind it. */
+static void test_what_stands_behind_a_hole_at_the_end_is_a_gap(void)
+{
+  uint64_t position;
+  busq_rings rings;
+  meet(4, 64, 1 << 16);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  settle(recorder);
+  (void)told(recorder, 0);
+  CHECK_EQUAL(busq_rings_open(&rings, company_bus), BUSQ_OK);
+  busq_trace_ring ring = ring_of(&rings, a);
+  CHECK(busq_trace_ring_reserve(&ring, 1, &position));
+  for (int i = 0; i < 3; i++)
+    said(a, "a", "x");
+  busq_recorder_stop(recorder);
+  settle(recorder);
+  CHECK_EQUAL(facts_of(recorder).left, 4);
+  CHECK_EQUAL(busq_recorder_settle(recorder, 1), BUSQ_OK);
+  CHECK_TEXT(told(recorder, 0), "G4");
+  CHECK_EQUAL(facts_of(recorder).dropped, 4);
+  busq_rings_close(&rings);
+  busq_recorder_free(recorder);
+  part();
+}
+
 /* The recorder is killed while A's ring is full, and somebody removes its file: that ring stays full for ever. */
 static void test_a_ring_of_a_recording_that_has_ended_stops_nobody(void)
 {
@@ -600,6 +654,8 @@ int main(int argc, char **argv)
   CHECK_RUN(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care);
   CHECK_RUN(test_thousands_of_millions_may_be_dropped_between_two_events);
   CHECK_RUN(test_what_happens_before_a_join_found_room_counts_as_dropped);
+  CHECK_RUN(test_what_was_dropped_is_told_of_who_dropped_it);
+  CHECK_RUN(test_what_stands_behind_a_hole_at_the_end_is_a_gap);
   CHECK_RUN(test_a_ring_of_a_recording_that_has_ended_stops_nobody);
   CHECK_RUN(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end);
   CHECK_RUN(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped);

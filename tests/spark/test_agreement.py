@@ -19,6 +19,7 @@ from test_audit_agreement import assert_agreement
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.spark import huge, runs
+from busq.spark.load import load
 from busq.trace import Run, Source, find, read, write
 
 if TYPE_CHECKING:
@@ -64,6 +65,20 @@ def test_one_run_is_judged_relationally_as_in_c(spark: SparkSession, tmp_path: P
         found = huge.audit(spark, source)
         assert_agreement(made[source.name], found, judge(made[source.name]), hint)
         assert_same(found, audit(read(source)), hint)
+
+
+def test_a_frame_is_judged_relationally_from_end_to_end(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of a run are put in order first; a frame is left where it is."""
+    seed = random.randrange(1 << 20)
+    print(f"seed {seed}")
+    made, (source,) = on_disk(tmp_path, range(seed, seed + 1))
+    loaded = load(spark, source)
+    found, expected = huge.audit(spark, loaded.events, names=loaded.names), audit(read(source))
+    told = {name: (check.count, check.verdict) for name, check in found.checks.items()}
+    assert told == {name: (check.count, check.verdict) for name, check in expected.checks.items()}, transcribe(
+        made[source.name]
+    )
+    assert (found.messages, found.deliveries) == (expected.messages, expected.deliveries)
 
 
 @pytest.mark.skipif(not test_epfl.DATA.is_dir(), reason="the EPFL logs are not in ../shared/data/epfl")

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import functions
 
 from busq.audit import native
-from busq.spark import checks, clocks, huge, islands, pace, segments
+from busq.spark import checks, clocks, huge, islands, pace, repack, segments
 from busq.spec import PROPERTIES, History
 from busq.trace import Source, find, message_of, read
 from busq.trace.schema import SCHEMA, Kind, metadata
@@ -446,6 +446,40 @@ def test_a_stranger_needs_no_more_than_the_columns_that_are_asked_for(spark: Spa
     assert {name: check.count for name, check in found.checks.items() if check.count} == {"causal": 1, "synchronous": 3}
     assert not found.ok
     assert found.checks["causal"].text.startswith("p2 delivered p1.1 before p0.1, but p0.1 is in the past of p1.1")
+
+
+def test_files_that_were_written_are_closed(tmp_path: Path) -> None:
+    names = {"process": pa.int32(), "position": pa.int64(), "kind": pa.int8(), "message": pa.int64()}
+    blank = {f.name: pa.nulls(3, f.type) for f in SCHEMA if f.name not in ("run", *names)}
+    rows = {name: pa.array([0, 1, 2], kind) for name, kind in names.items()} | blank
+    before = len(os.listdir("/proc/self/fd"))
+    written = list(repack._write(iter([pa.RecordBatch.from_pydict(rows)]), str(tmp_path)))
+    assert len(written) == len(os.listdir(tmp_path)) == 3
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_strangers_run_is_put_in_order_in_files_that_go_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_failing: bool
+) -> None:
+    seen, summarise = list[Path](), segments.summarise
+
+    def looked(spark: SparkSession, logs: Sequence[tuple[int, str]]) -> segments.Summary:
+        seen.extend(Path(path) for _, path in logs)
+        if is_failing:
+            raise OSError("no space")
+        return summarise(spark, logs)
+
+    monkeypatch.setattr(segments, "summarise", looked)
+    source = write(tmp_path, triangle(), ("process", "position", "kind", "message", "destinations"))
+    if is_failing:
+        with pytest.raises(OSError, match="no space"):
+            huge.audit(spark, source)
+    else:
+        found = huge.audit(spark, source)
+        assert {name for name, check in found.checks.items() if check.engine == "c"} >= set(ORDERS)
+    assert len(seen) >= 3
+    assert not any(path.parent.exists() for path in seen)
 
 
 def test_names_of_messages_need_not_be_numbers_of_sends(spark: SparkSession, tmp_path: Path) -> None:
