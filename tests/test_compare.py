@@ -158,7 +158,7 @@ def test_a_rendezvous_that_gets_stuck_ends_with_an_error_that_says_so(
     buses: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "GRACE_S", 0.5)
-    rows = [("ann", "bob"), ("bob", "ann")] * 50
+    rows = [("ann", "bob"), ("bob", "ann")] * 1000
     with pytest.raises(replay.ReplayError, match=r"is stuck in a call; nothing moved for 0.3 s: "):
         replay.run(schedule_of(rows), processes=2, order="sync-naive", patience_s=0.3)
 

@@ -12,10 +12,13 @@ from busq._native import ffi, lib
 from busq.audit.result import INVALID, UNKNOWN, Check
 from busq.audit.words import Words, amount, listed
 from busq.spec import History
+from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["incomplete", "tell_absent", "tell_guess", "tell_order"]
+__all__ = ["NOTHING", "incomplete", "tell_absent", "tell_guess", "tell_order"]
+
+NOTHING = Finding("no-messages", "nobody sent or delivered anything: nothing was judged", is_error=False)
 
 # Findings that say that events of a log are missing.
 _HOLES = frozenset({"bad-line", "clock-gap", "dropped", "gap", "truncated"})

@@ -128,8 +128,7 @@ class _Case:
 
     def _nothing(self) -> None:
         if not self.messages and not self.deliveries:
-            text = "nobody sent or delivered anything: nothing was judged"
-            self.findings.append(Finding("no-messages", text, is_error=False))
+            self.findings.append(missing.NOTHING)
 
     def _check(self, name: str, verdict: Verdict) -> Check:
         text = self.words.tell(verdict.text)

@@ -158,8 +158,8 @@ def resent(events: DataFrame) -> DataFrame:
 def renamed(events: DataFrame) -> DataFrame:
     """Name the messages anew: numbered by the sends that count, those that nobody sent below 0; `name` keeps the old.
 
-    Of several sends of a message the one at the lowest process counts, there the first; the others are left out.
-    Cost: two shuffles.
+    Of several sends of a message the one at the lowest process counts, there the first; the others become local events,
+    which keep their clocks.  Cost: two shuffles.
     """
     first = Window.partitionBy("run", "message").orderBy("process", "position")
     sends = events.where(is_send()).select("run", "message", "process", "position")
@@ -178,9 +178,9 @@ def renamed(events: DataFrame) -> DataFrame:
     )
     counts = ~is_send() | ((F.col("process") == F.col("sent_by")) & (F.col("position") == F.col("sent_at")))
     nobody = F.when(F.col("name") >= 0, -F.col("name") - 1).otherwise(F.col("name"))
-    return (
-        known.where(counts).withColumn("message", F.coalesce("new_name", nobody)).drop("new_name", "sent_by", "sent_at")
-    )
+    kind = F.when(counts, F.col("kind")).otherwise(F.lit(int(Kind.LOCAL))).cast("byte")
+    named = known.withColumn("message", F.coalesce("new_name", nobody)).withColumn("kind", kind)
+    return named.drop("new_name", "sent_by", "sent_at")
 
 
 # ---- completeness ----

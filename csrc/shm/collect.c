@@ -245,8 +245,11 @@ static int source_adopt(busq_recorder *self, uint32_t slot)
 static int record_note(busq_recorder *self, uint32_t slot, const busq_trace_record *record)
 {
   source *from = &self->sources[slot];
-  if (!from->has_process)
-    return self->facts.is_continued ? source_adopt(self, slot) : ring_damaged(self, slot);
+  if (!from->has_process) {
+    const int result = self->facts.is_continued ? source_adopt(self, slot) : ring_damaged(self, slot);
+    if (result)
+      return result;
+  }
   if ((record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT) &&
       !segment_extend(self, from, record->message))
     return no_memory(self);

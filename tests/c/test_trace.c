@@ -428,6 +428,24 @@ static void test_what_was_dropped_is_told_of_who_dropped_it(void)
   part();
 }
 
+/* The first recorder took A's join, and was killed before it noted that in the ring. */
+static void test_the_first_event_that_a_successor_takes_may_be_a_send(void)
+{
+  meet(4, 64, 1 << 16);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  settle(recorder);
+  busq_recorder_free(recorder);
+  recorder = begin(256);
+  CHECK(facts_of(recorder).is_continued);
+  said(a, "a", "x");
+  CHECK_TEXT(heard(a), "x");
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "G2 S0.1>0 D0.1");
+  end(recorder);
+  part();
+}
+
 /* At the end one thread of A has reserved a record and is held up, and another has written three behind it. */
 static void test_what_stands_behind_a_hole_at_the_end_is_a_gap(void)
 {
@@ -655,6 +673,7 @@ int main(int argc, char **argv)
   CHECK_RUN(test_thousands_of_millions_may_be_dropped_between_two_events);
   CHECK_RUN(test_what_happens_before_a_join_found_room_counts_as_dropped);
   CHECK_RUN(test_what_was_dropped_is_told_of_who_dropped_it);
+  CHECK_RUN(test_the_first_event_that_a_successor_takes_may_be_a_send);
   CHECK_RUN(test_what_stands_behind_a_hole_at_the_end_is_a_gap);
   CHECK_RUN(test_a_ring_of_a_recording_that_has_ended_stops_nobody);
   CHECK_RUN(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end);

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 MANY = 120  # runs that go through Spark as files
-FEW = 1  # runs that are judged relationally, each on its own: some seconds of small jobs
+# Runs that were judged differently once: times that do not matter, a clock of a send that does not count, no messages.
+PINNED = (1004, 5031, 7023)
 
 
 def on_disk(folder: Path, seeds: range) -> tuple[dict[str, Run], list[Source]]:
@@ -56,10 +57,12 @@ def test_many_runs_are_judged_as_by_the_oracle_and_as_in_c(spark: SparkSession, 
         assert_same(audited, audit(read(source)), source.name)
 
 
-def test_one_run_is_judged_relationally_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
-    seed = random.randrange(1 << 20)
-    print(f"seed {seed}")
-    made, sources = on_disk(tmp_path, range(seed, seed + FEW))
+@pytest.mark.parametrize("seed", [*PINNED, None])
+def test_one_run_is_judged_relationally_as_in_c(spark: SparkSession, tmp_path: Path, seed: int | None) -> None:
+    if seed is None:
+        seed = random.randrange(1 << 20)
+        print(f"seed {seed}")
+    made, sources = on_disk(tmp_path, range(seed, seed + 1))
     for source in sources:
         hint = f"{source.name}\n{transcribe(made[source.name])}"
         found = huge.audit(spark, source)
