@@ -72,8 +72,8 @@ def audit(
     of the machine's); `names` of the processes of a DataFrame.
     Errors: ValueError for an unknown order or check; TraceError for files that cannot be used; SparkFailed inside of
     `busq.spark.session`.
-    Cost: 5 us of one core per delivery of busq's own files, 8 us of a stranger's; a DataFrame is judged where it is,
-    which takes several times that.  What does not fit into the heap is spilled.
+    Cost: 3.4 us on two cores per delivery of busq's own files, 5.3 us of a stranger's; a DataFrame is judged where it
+    is, which takes longer.  What does not fit into the heap is spilled.
 
     >>> with busq.spark.session() as spark:                                                      # doctest: +SKIP
     ...     audit(spark, busq.trace.find("trace").sources[0]).ok

@@ -18,7 +18,7 @@ from busq.trace import TraceError, parquet, read
 from busq.trace.finding import Finding
 from busq.trace.parquet import Head
 from busq.trace.run import Source
-from busq.trace.schema import REQUIRED, Kind
+from busq.trace.schema import NAMED, REQUIRED, Kind
 from busq.trace.tables import _KIND_NAMES, BROKEN
 
 __all__ = ["Loaded", "conformed", "load"]
@@ -133,8 +133,7 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
     columns.append(_column(frame, T.StructField("label", T.StringType())))
     found = frame.select(*columns).dropna(subset=["process", "position", "kind"])
-    needs_message = F.col("kind").isin(int(Kind.DELIVER), int(Kind.SEND), int(Kind.REDELIVER))
-    return found.where(F.col("message").isNotNull() | ~needs_message)
+    return found.where(F.col("message").isNotNull() | ~F.col("kind").isin(*map(int, NAMED)))
 
 
 def _column(frame: DataFrame, wanted: T.StructField) -> Column:

@@ -56,7 +56,7 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     """Return the run in files of a folder, each with a part of the log of one process; `logs` are they in order.
 
     Errors: SparkFailed inside of `busq.spark.session`, as for a disk that is full.
-    Cost: 2 us per event of one core, and the size of the trace on disk, twice.
+    Cost: 2 us per event on two cores, and the size of the trace on disk, twice.
     """
     events = loaded.events.select(*_COLUMNS)
     tasks = max(2 * spark.sparkContext.defaultParallelism, -(-loaded.rows // ROWS_PER_TASK))

@@ -224,7 +224,7 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-        # Below this, Spark 4.1 measures a batch at every row, which takes time by its square where lists are null.
+        # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
         "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(place.path / "warehouse"),

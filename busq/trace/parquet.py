@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.run import Run, Source
-from busq.trace.schema import METADATA, REQUIRED, SCHEMA, VERSION, Kind
+from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
 __all__ = ["Head", "box", "head", "read", "runs_of"]
@@ -259,7 +259,7 @@ def _without_bad_rows(table: pa.Table, found: Head, remarks: list[_Remark]) -> p
     table = _with_known_kinds(table, path, remarks)
     kind = table["kind"]
     if table["message"].null_count:
-        nameless = pc.and_(pc.is_null(table["message"]), pc.is_in(kind, pa.array([0, 1, 3], pa.int8())))
+        nameless = pc.and_(pc.is_null(table["message"]), pc.is_in(kind, pa.array(NAMED, pa.int8())))
         if pc.any(nameless).as_py():
             _note(remarks, path, "bad-line", nameless, "a send or delivery without a message", table)
             table = table.filter(pc.invert(nameless))

@@ -507,7 +507,7 @@ def record(
     """Record a bus until it is shut down, the time is over, or `stop` says so; return what was recorded.
 
     Parameters: `seconds`, None for as long as it takes; `stop`, asked twenty times a second; `progress`, called after
-    each segment.  Errors and cost: those of `Recorder`.
+    each segment; the others as for `Recorder`.  Errors and cost: those of `Recorder`.
 
     >>> import busq, tempfile
     >>> with busq.Bus.create("doc-recording") as bus, tempfile.TemporaryDirectory() as directory:

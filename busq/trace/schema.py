@@ -58,6 +58,7 @@ SCHEMA = pa.schema(
 )
 
 REQUIRED = ("process", "position", "kind", "message")
+NAMED = (Kind.DELIVER, Kind.SEND, Kind.REDELIVER)  # events that mean nothing without their message
 
 
 def message_of(sender: int, number: int) -> int:
