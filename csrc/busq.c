@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "busq.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/grave.h"
 #include "shm/handle.h"
-#include "shm/life.h"
 #include "shm/multicast.h"
 #include "shm/receive.h"
+#include "shm/tracer.h"
 #include "shm/wake.h"
 #include <string.h>
 
@@ -39,6 +41,7 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .created_ns = bus->header->created_ns,
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
+      .permissions = bus->header->permissions,
   };
   memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;
@@ -56,13 +59,13 @@ static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
   return state == BUSQ_LIFE_LEAVING ? BUSQ_PEER_CLOSING : BUSQ_PEER_LIVE;
 }
 
-/* Who has threads that send and threads that receive is shown as waiting to send: that is what holds others up. */
+/* A peer with waiting senders and waiting receivers is shown as waiting to send: that is what holds others up. */
 static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
 {
   const busq_waits *waits = busq_load_acquire(&self->sends.what) != BUSQ_WAITS_NOT ? &self->sends : &self->receives;
   const uint32_t what = busq_load_acquire(&waits->what);
   const uint64_t since_ns = busq_load_relaxed(&waits->since_ns);
-  const uint64_t now_ns = busq_time_now_ns();
+  const uint64_t now_ns = busq_time_host_ns();
   if (what == BUSQ_WAITS_NOT || what > BUSQ_WAITS_MEMORY)
     return;
   facts->waits = what;
@@ -110,14 +113,15 @@ void busq_bus_generation(const busq_bus *bus, uint8_t *generation16)
   memcpy(generation16, bus->header->generation, sizeof bus->header->generation);
 }
 
-/* What a peer waits for, told to whoever asks; written only around sleeps.  A wait that was interrupted, by a signal or by the
- * end of a slice, is the same wait when the caller goes on with it at once. */
+/* A peer's reason for waiting, published for anybody who asks; written only around sleeps.  A wait that was interrupted, by a
+ * signal or by the end of a slice, is the same wait when the caller goes on with it at once.  Of several threads, the last one
+ * to leave says that nobody waits any more. */
 static void waits_begin(busq_waits *waits, uint64_t *left_ns, uint32_t what, uint32_t for_slot)
 {
   enum { AT_ONCE_NS = 200000000 };
   const bool is_same = busq_load_relaxed(&waits->what) == what && busq_load_relaxed(&waits->for_slot) == for_slot;
   if (!is_same) {
-    const uint64_t now_ns = busq_time_now_ns();
+    const uint64_t now_ns = busq_time_host_ns();
     const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT && busq_load_relaxed(&waits->for_slot) == for_slot &&
                           now_ns - busq_load_relaxed(left_ns) < AT_ONCE_NS;
     if (!was_left)
@@ -131,7 +135,7 @@ static void waits_end(const busq_peer *peer, busq_waits *waits, uint64_t *left_n
 {
   if (busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT || busq_load_relaxed(&peer->is_closed))
     return;
-  busq_store_relaxed(left_ns, result == BUSQ_INTERRUPTED ? busq_time_now_ns() : 0);
+  busq_store_relaxed(left_ns, result == BUSQ_INTERRUPTED ? busq_time_host_ns() : 0);
   busq_store_release(&waits->what, BUSQ_WAITS_NOT);
 }
 
@@ -193,25 +197,54 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   return result;
 }
 
-/* What a sender that found no room waits on: the reader of a full queue, or the readers of its own messages. */
+/* A sender that found no room waits on this: the reader of a full queue, or the readers of its own messages. */
 typedef struct {
-  uint32_t *flag;
+  uint64_t target; /* whose room; BUSQ_NO_TARGET: memory */
   uint32_t *sequence;
   uint32_t value;
+  uint32_t n_changes; /* of the target since the last sleep */
   bool is_armed;
-  bool is_memory;
 } room_wait;
+
+static bool room_is_memory(const room_wait *room)
+{
+  return room->target == BUSQ_NO_TARGET;
+}
 
 static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_target)
 {
-  room->is_memory = failed_target == BUSQ_NO_TARGET;
-  busq_slot *slot = room->is_memory ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
-  room->flag = room->is_memory ? &slot->memory_waits : &slot->room_waiters;
-  room->sequence = room->is_memory ? &slot->memory_seq : &slot->room_seq;
+  room->n_changes = room->is_armed && room->target != failed_target ? room->n_changes + 1 : 0;
+  room->target = failed_target;
+  busq_slot *slot = room_is_memory(room) ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
+  uint32_t *flag = room_is_memory(room) ? &slot->memory_waits : &slot->room_waiters;
+  room->sequence = room_is_memory(room) ? &slot->memory_seq : &slot->room_seq;
   room->value = busq_load_acquire(room->sequence);
-  busq_store_release(room->flag, 1);
+  busq_store_release(flag, 1);
   busq_fence_full();
   room->is_armed = true;
+}
+
+/* May it sleep?  While it looked, the queue that was full may have got room, and another of its destinations none: then nobody
+ * who makes room there knows of it yet.  Readers who keep changing places with each other do not keep it awake for ever. */
+static bool room_wait_is_armed(const room_wait *room, uint64_t failed_target, uint32_t n_targets)
+{
+  return room->is_armed && (room->target == failed_target || room->n_changes > n_targets);
+}
+
+static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
+{
+  if (!wait->is_told)
+    (void)busq_fetch_add(&peer->senders_asleep, 1);
+  wait->is_told = true;
+  waits_begin(&peer->self->sends, &peer->send_left_ns, room_is_memory(room) ? BUSQ_WAITS_MEMORY : BUSQ_WAITS_ROOM,
+              room_is_memory(room) ? BUSQ_RING_NOBODY : busq_target_slot(room->target));
+  return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
+}
+
+static void room_wait_end(busq_peer *peer, const busq_wait *wait, int result)
+{
+  if (wait->is_told && busq_fetch_add(&peer->senders_asleep, UINT32_MAX) == 1)
+    waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
 }
 
 /* As for a reader that has caught up: a sender that has run against the end of a long queue lets some room gather. */
@@ -240,13 +273,12 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
   let_room_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   for (;;) {
-    if (!busq_wait_turn(&wait, peer)) {
-      if (room.is_armed) {
-        waits_begin(&peer->self->sends, &peer->send_left_ns, room.is_memory ? BUSQ_WAITS_MEMORY : BUSQ_WAITS_ROOM,
-                    room.is_memory ? BUSQ_RING_NOBODY : busq_target_slot(failed_target));
-        const int result = busq_wait_sleep(&wait, room.sequence, room.value, UINT64_MAX);
+    const bool goes_on = busq_load_relaxed(&peer->finds_more) && !busq_wait_is_over(&wait);
+    if (!goes_on && !busq_wait_turn(&wait, peer)) {
+      if (room_wait_is_armed(&room, failed_target, n_targets)) {
+        const int result = room_wait_sleep(&room, peer, &wait);
         if (result != BUSQ_OK) {
-          waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
+          room_wait_end(peer, &wait, result);
           if (result == BUSQ_EMPTY && busq_bus_is_recorded(peer->bus))
             send_timed_out(peer, times);
           return result == BUSQ_EMPTY ? BUSQ_FULL : result;
@@ -256,7 +288,7 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
     }
     const int result = send_once(peer, targets, n_targets, data, size_bytes, times, &failed_target);
     if (result != BUSQ_FULL) {
-      waits_end(peer, &peer->self->sends, &peer->send_left_ns, result);
+      room_wait_end(peer, &wait, result);
       return result;
     }
   }
@@ -272,6 +304,15 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
     return result;
   times.blocked = busq_bus_recording_now(peer->bus);
   return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
+}
+
+int busq_peer_send_noted(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
+                         int64_t timeout_ns, uint32_t *sentp)
+{
+  const int result = busq_peer_send(peer, targets, n_targets, data, size_bytes, timeout_ns);
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
 }
 
 uint64_t busq_peer_failed_target(busq_peer *peer)
@@ -409,6 +450,11 @@ int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, ui
   }
 }
 
+void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, size_t n_messages)
+{
+  busq_receive_release_all(peer, messages, n_messages);
+}
+
 void busq_peer_release(busq_peer *peer, const busq_message *message)
 {
   if (peer->fork_generation != busq_fork_generation)
@@ -416,6 +462,26 @@ void busq_peer_release(busq_peer *peer, const busq_message *message)
   busq_latch_acquire(&peer->receive_latch);
   busq_receive_release(peer, message->record, message->mark, message->position);
   busq_latch_release(&peer->receive_latch);
+}
+
+int busq_peer_is_forked(const busq_peer *peer)
+{
+  return peer->fork_generation != busq_fork_generation;
+}
+
+int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
+{
+  if (peer->fork_generation != busq_fork_generation)
+    return BUSQ_FORKED;
+  busq_latch_acquire(&peer->receive_latch);
+  const bool is_back = busq_receive_give_back(peer, mode, message);
+  if (!busq_load_relaxed(&peer->is_closed)) {
+    busq_peer_receive_end(peer);
+    busq_wake_self(peer); /* other threads of this peer may sleep, and nobody else will tell them */
+    return is_back ? BUSQ_OK : BUSQ_INVALID;
+  }
+  busq_latch_release(&peer->receive_latch);
+  return is_back ? BUSQ_OK : BUSQ_INVALID;
 }
 
 int busq_peer_ack(busq_peer *peer, const busq_message *message)
@@ -466,30 +532,27 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 }
 
 /* Before going to sleep: nobody must wait for what we could do now.  This is also where the fence stands that the wake-ups of
- * waiting senders do without. */
+ * waiting senders do without.  A sleep costs the same however many messages are under way: memory that this is too slow
+ * to give back is asked for by who needs it. */
 static void receive_tidy(busq_peer *peer)
 {
+  enum { LOOKS_PER_SLEEP = 64 };
   busq_fence_full();
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
   busq_latch_acquire(&peer->send_latch);
-  if (!busq_load_relaxed(&peer->is_closed) && peer->arena.owned)
-    busq_arena_collect(&peer->arena);
+  if (!busq_load_relaxed(&peer->is_closed) && (peer->arena.owned || peer->arena.inherited_count) &&
+      busq_arena_collect(&peer->arena, LOOKS_PER_SLEEP))
+    busq_wake_for_memory(peer->bus);
   busq_latch_release(&peer->send_latch);
 }
 
-/* The flag is raised only around a sleep: left up, it would cost the next sender a system call for nothing. */
 static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
 {
   busq_blocker blocker;
   const uint32_t value = busq_load_acquire(&peer->self->wake_seq);
   (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
   busq_fence_full();
-#ifdef BUSQ_MUTANT_SLEEP_WITHOUT_LOOKING
-  int result = BUSQ_EMPTY;
-  blocker.help_in_ns = UINT64_MAX;
-#else
   int result = receive_ready(peer, &blocker);
-#endif
   if (result == BUSQ_EMPTY) {
     /* Nothing is on its way: somebody will wake us, and a long slice spares the processor a timer.  Otherwise we come back when
      * our patience ends. */
@@ -498,6 +561,7 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
       wait->slice_ns = BUSQ_SLICE_NS;
     waits_begin(&peer->self->receives, &peer->receive_left_ns, is_blocked ? BUSQ_WAITS_BLOCKED : BUSQ_WAITS_MESSAGE,
                 is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
+    wait->is_told = true;
     result = busq_wait_sleep(wait, &peer->self->wake_seq, value, blocker.help_in_ns);
     if (result == BUSQ_INTERRUPTED)
       return result;
@@ -506,10 +570,30 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
     if (result == BUSQ_EMPTY && !is_over)
       return BUSQ_FULL; /* sleep again */
   }
-  /* Once closed, the flag may be a successor's. */
-  if (result != BUSQ_CLOSED && (busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
-    (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
   return result;
+}
+
+/* The flag is up only around sleeps: left up, it would cost the next sender a system call for nothing.  It stands for all threads
+ * that sleep, so only the last one to leave takes it down.  One that comes while it does so has raised a flag that is gone:
+ *
+ *      leaver   is the last; finds the flag up
+ *      sibling  counts itself, raises the flag, looks, finds nothing
+ *      leaver   takes the flag down; and, since a sibling is there, wakes it to raise the flag again
+ *
+ * SYNC POINT sleepers: a sibling counts itself before it raises the flag; a flag that we take down after that shows us its count. */
+static void wait_leave(busq_peer *peer, int result)
+{
+  const uint32_t n_asleep = busq_fetch_add(&peer->receivers_asleep, UINT32_MAX);
+  BUSQ_ASSERT(n_asleep > 0); /* we were one of them */
+  if (n_asleep != 1)
+    return;
+  waits_end(peer, &peer->self->receives, &peer->receive_left_ns, result);
+  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's. */
+  if (result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
+    return;
+  (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
+  if (busq_load_acquire(&peer->receivers_asleep))
+    busq_wake_self(peer);
 }
 
 /* A wait that goes on with the next call is one wait. */
@@ -525,13 +609,13 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
   int result;
   receive_tidy(peer);
+  (void)busq_fetch_add(&peer->receivers_asleep, 1); /* SYNC POINT sleepers */
   do
     result = wait_one_sleep(peer, wait);
   while (result == BUSQ_FULL);
-  const bool has_slept = busq_load_relaxed(&peer->self->receives.what) != BUSQ_WAITS_NOT;
   const uint64_t since_ns = busq_load_relaxed(&peer->self->receives.since_ns);
-  waits_end(peer, &peer->self->receives, &peer->receive_left_ns, result);
-  if (busq_bus_is_recorded(peer->bus) && has_slept)
+  wait_leave(peer, result);
+  if (busq_bus_is_recorded(peer->bus) && wait->is_told)
     wait_record(peer, since_ns, result);
   return result;
 }
@@ -580,11 +664,16 @@ const busq_calls *busq_calls_table(void)
       .receive_begin = busq_peer_receive_begin,
       .receive_peek = busq_peer_receive_peek,
       .receive_take = busq_peer_receive_take,
+      .receive_release = busq_peer_receive_release,
       .receive_end = busq_peer_receive_end,
       .wait = busq_peer_wait,
       .release = busq_peer_release,
       .ack = busq_peer_ack,
       .slot_name = busq_peer_slot_name,
+      .give_back = busq_peer_give_back,
+      .is_forked = busq_peer_is_forked,
+      .pin_adopt = busq_pin_adopt,
+      .pin_end = busq_pin_end,
   };
   return &calls;
 }

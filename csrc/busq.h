@@ -14,7 +14,7 @@
  * A process may be killed, stopped or forked at any instruction: nobody else waits for it, and a peer can take over what a dead
  * one of its name had not finished (busq_peer_join_as; shm/join.h).
  *
- * What it does not give: order between messages that share no receiver and no cause, delivery to a process that has
+ * Not given: order between messages that share no receiver and no cause, delivery to a process that has
  * died and that nobody resumes, protection from a process of the same user that writes into the file on purpose (damage is
  * found and reported, not prevented), or anything between machines.
  *
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* What stands between the two cffi marks is also read by the Python binding: plain declarations, no preprocessor. */
+/* The Python binding also reads the text between the two cffi marks: plain declarations, no preprocessor. */
 /* cffi: begin */
 typedef enum {
   BUSQ_OK = 0,
@@ -74,6 +74,7 @@ typedef struct {
   uint32_t creator_pid;
   uint32_t is_shut_down;
   char order[64]; /* "bus1", or what busq_order_read reads */
+  uint32_t permissions; /* mode bits that its creator asked for */
 } busq_bus_facts;
 
 typedef struct {
@@ -127,7 +128,7 @@ typedef struct {
   uint32_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
 } busq_message;
 
-/* What becomes of a message that is taken. */
+/* The mode in which a message is taken. */
 typedef enum {
   BUSQ_TAKE_COPIED = 0, /* it is done with */
   BUSQ_TAKE_PINNED = 1, /* its memory stays until busq_peer_release */
@@ -165,6 +166,8 @@ typedef enum {
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp);
 int busq_peer_close(busq_peer *peer);
+/* The handle lives until it was freed once more than it was retained. */
+void busq_peer_retain(busq_peer *peer);
 void busq_peer_free(busq_peer *peer);
 int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp);
 int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp);
@@ -175,7 +178,11 @@ int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint
 int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp,
                       int64_t timeout_ns);
 void busq_peer_release(busq_peer *peer, const busq_message *message);
+int busq_peer_is_forked(const busq_peer *peer); /* 1: the handle belongs to the parent process */
 int busq_peer_ack(busq_peer *peer, const busq_message *message);
+/* Gives back a message that was taken, pinned or offered, and that nobody has seen: it comes next, as if it had not been taken.
+ * BUSQ_INVALID where that can't be; then it is still taken. */
+int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 int busq_peer_fileno(busq_peer *peer, int *fdp);
 uint64_t busq_peer_failed_target(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
@@ -184,7 +191,50 @@ int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode);
+/* Of what was pinned. */
+void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, size_t n_messages);
 void busq_peer_receive_end(busq_peer *peer);
+
+/*
+ * A hold on one message, for a language where an exception may come between any two steps: it is there before the message is
+ * taken, and whoever lets go of it, and however often, lets go once.
+ *
+ *   EMPTY -> TAKEN     busq_pin_recv; dropped now, the message is given back
+ *   TAKEN -> KEPT      the caller's own store, as its last step before it hands the message over; dropped now, it is released, or,
+ *                      where it was offered, left to a successor
+ *   KEPT -> SHOWN      somebody looks at it in place: a forked child goes on seeing what it was
+ *   -> EMPTY           everything else
+ */
+typedef enum { BUSQ_PIN_EMPTY = 0, BUSQ_PIN_TAKEN = 1, BUSQ_PIN_KEPT = 2, BUSQ_PIN_SHOWN = 3, BUSQ_PIN_BUSY = 4 } busq_pin_state;
+
+typedef struct busq_pin busq_pin;
+struct busq_pin {
+  uint32_t state;
+  uint32_t mode; /* BUSQ_TAKE_PINNED or BUSQ_TAKE_OFFERED */
+  uint32_t fork_generation; /* of the process that took it */
+  busq_peer *peer;
+  busq_message message;
+  busq_pin *next; /* of those that are shown */
+  busq_pin **link;
+  void *copy; /* while the process forks */
+};
+
+int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout_ns);
+/* Makes an empty pin the one that shows what the caller has taken, pinned, and held in its own way so far. */
+void busq_pin_adopt(busq_pin *pin, busq_peer *peer, const busq_message *message);
+/* BUSQ_FORKED in a child of the process that took the message, unless it was shown before. */
+int busq_pin_check(const busq_pin *pin);
+int busq_pin_show(busq_pin *pin);
+/* Only once; then, and where there is nothing to acknowledge, BUSQ_OK. */
+int busq_pin_ack(busq_pin *pin);
+void busq_pin_give_back(busq_pin *pin);
+/* For the memory that shows a message: lets go of one that is kept, not of one that is only taken. */
+void busq_pin_end(busq_pin *pin, const void *data);
+void busq_pin_drop(busq_pin *pin);
+
+/* As busq_peer_send, and *sentp becomes 1 as soon as it was sent: the result may be lost to an exception. */
+int busq_peer_send_noted(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
+                         int64_t timeout_ns, uint32_t *sentp);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {
@@ -193,11 +243,16 @@ typedef struct {
   int (*receive_begin)(busq_peer *peer);
   int (*receive_peek)(busq_peer *peer, busq_message *message);
   void (*receive_take)(busq_peer *peer, uint32_t mode);
+  void (*receive_release)(busq_peer *peer, const busq_message *messages, size_t n_messages);
   void (*receive_end)(busq_peer *peer);
   int (*wait)(busq_peer *peer, int64_t timeout_ns);
   void (*release)(busq_peer *peer, const busq_message *message);
   int (*ack)(busq_peer *peer, const busq_message *message);
   int (*slot_name)(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp);
+  int (*give_back)(busq_peer *peer, uint32_t mode, const busq_message *message);
+  int (*is_forked)(const busq_peer *peer);
+  void (*pin_adopt)(busq_pin *pin, busq_peer *peer, const busq_message *message);
+  void (*pin_end)(busq_pin *pin, const void *data);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);
@@ -206,7 +261,7 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns);
 
 /* cffi: begin */
 /*
- * Recording: what every peer of a bus does, event by event (shm/collect.h).  A recorder belongs to one thread at a time.
+ * Recording: what every peer of a bus does, event by event (record/recorder.h).  A recorder belongs to one thread at a time.
  */
 typedef struct busq_recorder busq_recorder;
 
@@ -266,8 +321,8 @@ int busq_recorder_resume(busq_recorder *recorder);
 int busq_recorder_drain(busq_recorder *recorder);
 /* Makes rows of what is settled; with `is_all`, of everything. */
 int busq_recorder_settle(busq_recorder *recorder, int is_all);
-/* Takes the rows of a process; NULL where there are none. */
-busq_trace_columns *busq_recorder_take(busq_recorder *recorder, uint32_t process);
+/* Takes the rows of a process; *columnsp stays NULL where there are none. */
+void busq_recorder_take(busq_recorder *recorder, uint32_t process, busq_trace_columns **columnsp);
 /* Everything up to here was taken, and later: that is written.  A recorder that comes after us goes on behind it. */
 void busq_recorder_mark(busq_recorder *recorder);
 void busq_recorder_saved(busq_recorder *recorder);
@@ -284,7 +339,7 @@ void busq_recorder_free(busq_recorder *recorder);
  * Orders: the protocols that a bus or a simulation can use (order/order.h), numbered from 0, the weakest first.
  */
 
-/* What an order promises; what every order promises (nothing lost, doubled, invented) has no bit. */
+/* The promises of an order; those of every order (nothing lost, doubled, invented) have no bit. */
 typedef enum {
   BUSQ_CLAIMS_FIFO = 1,
   BUSQ_CLAIMS_CAUSAL = 2,
@@ -300,9 +355,17 @@ typedef enum {
   BUSQ_ORDER_RENDEZVOUS = 8,     /* a send returns when its receiver has delivered, not at once */
   BUSQ_ORDER_LABORATORY = 16,    /* known to break, or to get stuck: not for use */
   BUSQ_ORDER_COORDINATED = 32,   /* process 0 takes part in every message */
-  BUSQ_ORDER_OUTPUT_BUFFER = 64  /* a submit that is not sent at once only waits in a buffer, which no later one passes, until another
+  BUSQ_ORDER_OUTPUT_BUFFER = 64, /* a submit that is not sent at once only waits in a buffer, which no later one passes, until another
                                   * event lets it go */
+  BUSQ_ORDER_SIDE_CHANNELS = 128 /* causes may travel outside of it: it delivers none of their effects before them */
 } busq_order_trait;
+
+/* The behaviour of channels towards the order of packets, where somebody asks what an order is worth on others than it needs. */
+typedef enum {
+  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits say FIFO_CHANNELS */
+  BUSQ_CHANNELS_FIFO = 1,
+  BUSQ_CHANNELS_UNORDERED = 2
+} busq_channels;
 
 typedef enum { BUSQ_CLOCK_NONE = 0, BUSQ_CLOCK_VECTOR = 1, BUSQ_CLOCK_MATRIX = 2 } busq_order_clock_shape;
 
@@ -328,7 +391,7 @@ int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);
 
 /* cffi: begin */
 /*
- * Observers: judge a history, that is, what every process sent and delivered in its own order (spec/spec.h says exactly
+ * Observers: judge a history, that is, what every process sent and delivered in its own order (observe/spec.h says exactly
  * what each property means and counts).  A history belongs to one thread at a time.
  */
 typedef struct busq_history busq_history;
@@ -466,7 +529,7 @@ int busq_history_append_rows(busq_history *history, uint32_t process, const busq
 void busq_rows_count(const busq_rows *rows, uint64_t *counts);
 
 /*
- * What the logs can tell about messages that are missing.  A loss is definite where a later message of its sender was
+ * The knowledge of the logs about messages that are missing.  A loss is definite where a later message of its sender was
  * delivered at the same receiver; else that log may only have ended before.  Of a delivery without a send it is said
  * likewise whether its sender's log must have held the send.
  */
@@ -609,6 +672,7 @@ typedef struct {
   uint32_t processes;
   uint32_t waiting_max; /* messages of its own that a process may keep waiting; more wait outside */
   uint32_t held_max;    /* messages of others that it may hold back; more stay in flight */
+  uint32_t channels;    /* a busq_channels */
 } busq_stage_config;
 
 typedef struct {
@@ -666,7 +730,7 @@ int busq_stage_tell(const busq_stage *stage, uint32_t is_whole, busq_history *hi
 
 /* cffi: begin */
 /*
- * The simulator: the processes of one order on a simulated network, driven by programs (sim/simulator.h, sim/network.h,
+ * The simulator: the processes of one order on a simulated network, driven by programs (sim/simulation.h, sim/network.h,
  * sim/workload.h).  A simulation belongs to one thread at a time.  Shares are from 0 to 1.
  */
 typedef struct busq_sim busq_sim;
@@ -688,7 +752,7 @@ typedef struct {
   uint32_t unused;
 } busq_sim_partition;
 
-/* What may go wrong on the network.  All zero: nothing does. */
+/* Faults of the network.  All zero: none. */
 typedef struct {
   uint64_t jitter_ns;     /* every packet takes up to so much longer, each time as likely as the others */
   double reordered_share; /* of the packets are held up, so that later ones overtake them, */
@@ -709,6 +773,7 @@ typedef struct {
   uint32_t is_staggered; /* processes begin at random times within the first interval, not all at 0 */
   uint32_t workload;     /* a busq_sim_workload */
   double bandwidth_bytes_per_s; /* of the uplink that each process has */
+  double downlink_bytes_per_s;  /* of the downlink that each process has; 0: no limit */
   uint64_t propagation_delay_ns;
   uint32_t payload_bytes;
   uint32_t header_bytes;  /* of packets with a payload */
@@ -718,6 +783,7 @@ typedef struct {
   uint32_t job_blocks_sends; /* a process sends nothing while a job of its own runs */
   double hotspot_share;
   double hotspot_draw;
+  double dependent_share; /* of the sends wait until their process has delivered all that was sent to it in earlier rounds */
   double job_share; /* of the sends cause a job at whoever they are delivered to */
   double job_mean_ns;
   double job_spread_ns; /* 0: all take the mean; otherwise the standard deviation */
@@ -733,11 +799,13 @@ typedef struct {
   const uint64_t *trace_starts;
   const uint32_t *trace_recipients;
   const uint64_t *trace_sizes_bytes;
+  const uint32_t *trace_afters; /* how many messages its sender must have delivered before; NULL: none */
   /* Where not NULL: they are told what was sent and delivered; they outlive the simulation, and have as many processes. */
   busq_history *copies; /* messages as the order knows them */
   busq_history *wholes; /* multicasts: copies of one send have one name, (process << 32 | number of the send, from 1) */
   uint32_t is_recorded; /* events are kept for busq_sim_events */
-  uint32_t unused;
+  uint32_t coordinator; /* the process of the programs that an order with a coordinator has for it; it and process 0 exchange
+                         * their names in all that comes out (busq_order_trait, COORDINATED) */
 } busq_sim_config;
 
 typedef enum {
@@ -771,6 +839,7 @@ typedef struct {
   uint64_t events;     /* submits, arrivals, ticks, ends of jobs */
   uint64_t now_ns;     /* of the last event */
   uint64_t execution_ns; /* of the last event that was not an idle tick */
+  uint64_t communication_ns; /* of the last packet that arrived */
   uint64_t sends;      /* of the programs, so far */
   uint64_t messages;   /* that the order was given: with one destination each, where it is point to point */
   uint64_t copies;     /* (message, destination) pairs */
@@ -785,6 +854,10 @@ typedef struct {
   double job_start_mean_ns; /* of the times at which jobs began, from the beginning of the simulation */
   double job_wait_mean_ns;  /* from the time of the send to the beginning of the job */
   uint64_t secret_ns;        /* in which some process could not send; of all processes together */
+  uint64_t uplink_busiest_bytes;   /* that the process with the busiest uplink has sent, */
+  uint64_t downlink_busiest_bytes; /* and that with the busiest downlink was sent */
+  uint32_t uplink_busiest;         /* those processes */
+  uint32_t downlink_busiest;
   uint64_t packets_lost;
   uint64_t packets_doubled;
   uint64_t packets_refused; /* copies that the order could not take */
@@ -802,7 +875,7 @@ int busq_sim_advance(busq_sim *sim, uint64_t slice_ns);
 void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts);
 /* Traffic by kind of packet: its name, and how much there was; BUSQ_EMPTY where there is no such kind. */
 int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep, uint64_t *packetsp, uint64_t *bytesp);
-/* What was recorded; belongs to the simulation, until it goes on. */
+/* The recorded events; they belong to the simulation, until it goes on. */
 const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp);
 /* To whom a message went, in the order given; belongs to the simulation. */
 int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t **destinationsp, uint32_t *countp);
@@ -815,12 +888,13 @@ int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t 
  */
 typedef struct busq_check busq_check;
 
-/* What the application does. */
+/* The behaviour of the application. */
 typedef enum {
   BUSQ_CHECK_FREE = 0,  /* every process sends its messages whenever it likes */
   BUSQ_CHECK_REPLY = 1, /* every process sends its first message whenever it likes, and answers the senders of what it delivers */
-  BUSQ_CHECK_JOB = 2    /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither
+  BUSQ_CHECK_JOB = 2,   /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither
                          * sends nor receives */
+  BUSQ_CHECK_INFORMED = 3 /* free, but everybody knows at once, by side channels, of every delivery anywhere */
 } busq_check_behaviour;
 
 typedef enum {
@@ -836,7 +910,7 @@ typedef enum {
   BUSQ_CHECK_ALL_REDUCTIONS = 7
 } busq_check_reduction;
 
-/* What is judged besides the properties of histories, in the same set of bits: 1 << this, or 1 << busq_property. */
+/* Judged besides the properties of histories, in the same set of bits: 1 << this, or 1 << busq_property. */
 typedef enum {
   BUSQ_CHECK_STUCK = 16,   /* at an end: a submit that was never taken, or a message that is never done */
   BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from somebody who is neither its origin nor a destination */
@@ -844,7 +918,9 @@ typedef enum {
   BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, said an effect that makes no sense, or its
                             * state is not sound */
   BUSQ_CHECK_ENDLESS = 20, /* an execution that goes on beyond all bounds */
-  BUSQ_CHECK_KEPT = 21     /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
+  BUSQ_CHECK_KEPT = 21,    /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
+  BUSQ_CHECK_SIDE = 22     /* INFORMED: a message was delivered after one that was submitted when somebody had delivered it, or
+                            * an effect of it */
 } busq_check_property;
 
 typedef struct {
@@ -852,7 +928,7 @@ typedef struct {
   uint32_t messages;       /* of each process */
   uint32_t fan_out_max;    /* destinations of a message; where the order is point to point, 1 */
   uint32_t behaviour;      /* a busq_check_behaviour */
-  uint32_t is_fifo;        /* channels keep the order, also where the order would do without */
+  uint32_t channels;       /* a busq_channels */
   uint32_t doubled_max;    /* packets that the network doubles, in an execution */
   uint32_t lost_max;       /* packets that it loses */
   uint32_t with_self;      /* messages may go to their own sender too */
@@ -942,7 +1018,7 @@ int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_
 
 /* cffi: begin */
 /*
- * Other orders, live (live/live.h): a member of the group of a bus that was created with an order.  What is said above about
+ * Other orders, live (live/member.h): a member of the group of a bus that was created with an order.  What is said above about
  * results, timeouts and threads holds here too.  Members are numbered by their slots.
  */
 typedef struct busq_live busq_live;
@@ -960,8 +1036,8 @@ typedef struct {
   uint64_t name;      /* origin << 32 | number; where the order is point to point, each copy has its own */
   uint64_t multicast; /* the same of the send that it belongs to */
   void *entry;
-  uint32_t sender; /* the member that sent it */
-  uint32_t unused;
+  uint32_t sender;  /* the member that sent it */
+  uint32_t is_kept; /* by the application, which says so; until then it may be given back */
 } busq_live_message;
 
 /* The numbers of the messages that a send became. */
@@ -996,7 +1072,7 @@ typedef struct {
 
 typedef enum { BUSQ_LIVE_SENT = 0, BUSQ_LIVE_DELIVERED = 1 } busq_live_event_kind;
 
-/* What the order did, in its own order. */
+/* The journal of the order, in its own order. */
 typedef struct {
   uint64_t message;
   uint64_t multicast;
@@ -1020,7 +1096,14 @@ int busq_live_send(busq_live *live, const uint32_t *destinations, uint32_t n_des
 int busq_live_finish(busq_live *live, const busq_live_ticket *ticket, int64_t timeout_ns);
 /* Each message that was received belongs to the caller until it is released, also when the member is gone by then. */
 int busq_live_recv(busq_live *live, busq_live_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
-void busq_live_release(const busq_live_message *message);
+/* One that is there, without waiting; otherwise BUSQ_EMPTY. */
+int busq_live_take(busq_live *live, busq_live_message *message);
+/* Once; and again it does nothing. */
+void busq_live_release(busq_live_message *message);
+/* A message that nobody has seen comes next, as if it had not been taken; that of a member closed meanwhile is released. */
+void busq_live_give_back(busq_live *live, busq_live_message *message);
+/* For the memory that shows a message: releases it if it is kept. */
+void busq_live_end(busq_live_message *message, const void *data);
 int busq_live_fileno(busq_live *live, int *fdp);
 void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns);
 int busq_live_examine(busq_live *live, busq_live_facts *facts);

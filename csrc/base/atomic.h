@@ -33,6 +33,8 @@ typedef enum {
 } busq_access;
 
 extern void (*busq_step_hook)(const char *where);
+/* How much work one bounded step is, of what several may share; tests make it small, so that a small scene takes many. */
+extern uint32_t busq_step_looks;
 extern void (*busq_access_hook)(busq_access access, const volatile void *address, size_t bytes);
 
 #define BUSQ_STEP(where)               \
@@ -58,6 +60,7 @@ static inline void busq_access_announce(busq_access access, const volatile void 
 #define BUSQ_PROCESS_STATE __attribute__((section("busq_process")))
 #else
 #define BUSQ_STEP(where) ((void)0)
+#define busq_step_looks 4096u /* a fraction of a millisecond */
 #define BUSQ_PROCESS_STATE
 #define BUSQ_ACCESS(access, p) ((void)0)
 #define BUSQ_ACCESS_WITH(access, operation, p, v, order) operation((p), (v), (order))

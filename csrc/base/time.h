@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_BASE_TIME_H
 #define BUSQ_BASE_TIME_H
-/* Three clocks: CLOCK_MONOTONIC for deadlines, CLOCK_REALTIME for people, and the tick of the kernel (a few milliseconds) where
- * 20 ns are too much to ask; the tick only ever decides how often something is looked at, never what is true. */
+/*
+ * Four clocks:
+ *
+ *      now     CLOCK_MONOTONIC, for deadlines and spans of this process
+ *      host    the same for all processes of the machine, for what one process writes and another reads
+ *      wall    CLOCK_REALTIME, for people; it may be set back
+ *      tick    the tick of the kernel (a few milliseconds) where 20 ns are too much to ask; it only ever decides how often
+ *              something is looked at, never what is true
+ *
+ * A time namespace shifts CLOCK_MONOTONIC, its raw and its coarse form and CLOCK_BOOTTIME, each process's by what its own
+ * namespace says: two containers that share a bus may be days apart.  The kernel tells a process by how much
+ * (/proc/self/timens_offsets), and without that it is what CLOCK_MONOTONIC says outside of all namespaces.
+ *
+ * Not given: the host's clock where /proc is not mounted; there it is CLOCK_MONOTONIC.
+ */
 #include "base/types.h"
 #include <time.h>
 
@@ -11,6 +24,14 @@ static inline uint64_t busq_time_now_ns(void)
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The offset of this process's namespace to CLOCK_MONOTONIC; asked for once in each process. */
+uint64_t busq_time_offset_ns(void);
+
+static inline uint64_t busq_time_host_ns(void)
+{
+  return busq_time_now_ns() - busq_time_offset_ns();
 }
 
 static inline uint64_t busq_time_wall_ns(void)

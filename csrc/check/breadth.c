@@ -6,7 +6,7 @@
  * the search is a shortest one; and of the shortest ones it is the first in the order of their moves, whatever the number of
  * threads.
  *
- * Mechanism.  The states of a level stand packed in a row (check/pack.h), in the order of the paths by which they were found
+ * Mechanism.  The states of a level stand packed in a row (check/packed.h), in the order of the paths by which they were found
  * first: moves are ordered as busq_model_moves names them.  A log keeps, of every state, its parent's place in the row before
  * and the move; from it a path is rebuilt.  A level is done by rounds, each as many parents as the threads' rooms hold the
  * successors of; all threads meet between the steps of a round:
@@ -19,7 +19,8 @@
  *
  * Not given: a small memory; a level and the next one have to fit.
  */
-#include "check/pack.h"
+#include "check/faults.h"
+#include "check/packed.h"
 #include "check/store.h"
 #include "check/successors.h"
 #include <stdlib.h>

@@ -25,8 +25,10 @@ static int check_bounds(const busq_check_config *config)
   if (config->messages < 1 || config->messages > messages_max)
     return busq_error(BUSQ_INVALID, "%u messages of each of %u processes: expected 1 to %u", config->messages,
                       config->processes, messages_max);
-  if (config->behaviour > BUSQ_CHECK_JOB)
+  if (config->behaviour > BUSQ_CHECK_INFORMED)
     return busq_error(BUSQ_INVALID, "there is no behaviour %u", config->behaviour);
+  if (config->channels > BUSQ_CHANNELS_UNORDERED)
+    return busq_error(BUSQ_INVALID, "there are no channels %u", config->channels);
   if (config->search > BUSQ_CHECK_WALK)
     return busq_error(BUSQ_INVALID, "there is no search %u", config->search);
   if (config->reductions & ~(uint32_t)BUSQ_CHECK_ALL_REDUCTIONS)
@@ -42,7 +44,7 @@ static int check_bounds(const busq_check_config *config)
   return BUSQ_OK;
 }
 
-/* What this order does not go along with. */
+/* Refuses what this order does not support. */
 static int check_order(const busq_check_config *config, const busq_order *order, uint32_t options)
 {
   const bool is_single = order->traits & BUSQ_ORDER_POINT_TO_POINT;
@@ -75,7 +77,7 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .n_messages = config->messages,
                                            .fan_out_max = config->fan_out_max,
                                            .behaviour = config->behaviour,
-                                           .is_fifo = config->is_fifo,
+                                           .channels = config->channels,
                                            .doubled_max = config->doubled_max,
                                            .lost_max = config->lost_max,
                                            .with_self = config->with_self,

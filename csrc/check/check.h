@@ -2,7 +2,7 @@
 #ifndef BUSQ_CHECK_CHECK_H
 #define BUSQ_CHECK_CHECK_H
 /*
- * What is searched, and what is left out.
+ * The search, and what it leaves out.
  *
  * Guarantee.  Where a search says "complete", every execution within the bound (check/model.h) was judged, at every step and
  * at its end, but for what depends on a state whose 64-bit fingerprint is that of another one; how many those are on average

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/crew.h"
 #include "base/error.h"
+#include "check/fingerprint.h"
 #include <stdlib.h>
 
 /* ---- for searches ---- */

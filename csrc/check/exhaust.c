@@ -13,6 +13,7 @@
  *
  * Not given: the shortest violation; and which one is found depends on the threads.
  */
+#include "check/faults.h"
 #include "check/successors.h"
 #include <stdlib.h>
 #include <string.h>

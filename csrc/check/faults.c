@@ -49,6 +49,24 @@ static bool has_cycle(const busq_model *model, const void *state)
   return false;
 }
 
+static void learn(uint8_t *clock, const uint8_t *other)
+{
+  for (uint32_t process = 0; process < 8; process++)
+    clock[process] = clock[process] < other[process] ? other[process] : clock[process];
+}
+
+static bool is_informed(const busq_model *model)
+{
+  return model->config.behaviour == BUSQ_CHECK_INFORMED;
+}
+
+void busq_model_note_submitted(const busq_model *model, void *state, uint64_t name)
+{
+  uint8_t *clock = busq_model_side_clock_of(model, state, busq_model_index_of(model, name));
+  for (uint32_t process = 0; is_informed(model) && process < model->config.n_processes; process++)
+    learn(clock, busq_model_side_late_of(model, state, process));
+}
+
 void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
 {
   const uint32_t origin = busq_message_origin(name);
@@ -58,6 +76,8 @@ void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
   self->n_sent++;
   message->stamp = ++self->knows[origin];
   memcpy(message->clock, self->knows, sizeof message->clock);
+  if (is_informed(model))
+    learn(busq_model_side_clock_of(model, state, index), message->clock);
   if (!model->logs_sends)
     return;
   add_to_log(model, state, origin, index);
@@ -109,10 +129,14 @@ static bool is_overtaken(const busq_model *model, const void *state, uint32_t pr
   return false;
 }
 
-static void learn(uint8_t *clock, const uint8_t *other)
+/* Whether something that was submitted by somebody who knew of the message was delivered before. */
+static bool is_late_for_the_informed(const busq_model *model, void *state, uint32_t process, uint32_t index)
 {
-  for (uint32_t process = 0; process < 8; process++)
-    clock[process] = clock[process] < other[process] ? other[process] : clock[process];
+  const uint32_t origin = index / model->config.n_messages;
+  uint8_t *late = busq_model_side_late_of(model, state, process);
+  const bool is_late = late[origin] >= busq_model_message_at(model, state, index)->stamp;
+  learn(late, busq_model_side_clock_of(model, state, index));
+  return is_late;
 }
 
 void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t name)
@@ -132,6 +156,8 @@ void busq_model_note_delivery(const busq_model *model, void *state, uint32_t pro
     faults |= 1u << BUSQ_PROPERTY_FIFO;
   if (is_first && !is_phantom && self->late[busq_message_origin(name)] >= message->stamp)
     faults |= 1u << BUSQ_PROPERTY_CAUSAL;
+  if (is_first && !is_phantom && is_informed(model) && is_late_for_the_informed(model, state, process, index))
+    faults |= 1u << BUSQ_CHECK_SIDE;
   message->delivered |= (uint8_t)me;
   self->n_delivered += is_first;
   if (is_first && busq_model_n_senders(model, self) == self->n_delivered)
@@ -186,7 +212,7 @@ static bool is_unfinished(const busq_model *model, const void *state)
 {
   for (uint32_t process = 0; process < model->config.n_processes; process++) {
     busq_order_gauge gauge;
-    busq_model_gauge(model, state, process, &gauge);
+    model->config.order->gauge(busq_model_order_of(model, state, process), &gauge);
     if (gauge.waiting || gauge.held || gauge.is_secret)
       return true;
   }

@@ -2,9 +2,9 @@
 #ifndef BUSQ_CHECK_FAULTS_H
 #define BUSQ_CHECK_FAULTS_H
 /*
- * What judges an execution while it goes on.
+ * Judges an execution while it goes on.
  *
- * Guarantee: after every send and delivery, the faults of a state are the properties which the observers of spec/ would find
+ * Guarantee: after every send and delivery, the faults of a state are the properties which csrc/observe would find
  * broken in the history so far (but for what is only lost at an end; consistent and total are judged where the order
  * claims one of the two, synchronous where it claims that).  A fault belongs to the state from
  * then on: a second way to the same deliveries may be without fault.
@@ -13,12 +13,14 @@
  * and the vector clock of its send.  By process: what it knows, and the largest clock of what it has delivered, which says at
  * once whether something that is delivered now comes too late.  Where the order promises more, the order of all deliveries,
  * and of all sends if it claims to be synchronous: messages that can be put on one line, each at one moment, are those whose
- * events' orders have no cycle together.  Besides, where the driver has each message, as order.h tells drivers to keep them.
+ * events' orders have no cycle together.  Where everybody is informed by side channels, the same clocks once more, with what
+ * comes that way.  Besides, where the driver has each message, as order.h tells drivers to keep them.
  *
  * Not given: that judgement of keeping, where the network loses or doubles packets.
  */
 #include "check/state.h"
 
+void busq_model_note_submitted(const busq_model *model, void *state, uint64_t message);
 void busq_model_note_sent(const busq_model *model, void *state, uint64_t message);
 void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t message);
 void busq_model_note_dropped(const busq_model *model, void *state, uint32_t process, uint64_t message);
@@ -27,5 +29,8 @@ void busq_model_note_done(const busq_model *model, void *state, uint64_t message
 void busq_model_note_packet(const busq_model *model, void *state, const busq_order_packet *packet, uint32_t to);
 /* A packet with the message itself arrives, is_in, or the step that takes it is over. */
 void busq_model_note_payload(const busq_model *model, void *state, uint32_t process, uint64_t message, bool is_in);
+
+/* What is wrong with a state in which nothing can happen any more: a set of bits, as of busq_model_faults. */
+uint32_t busq_model_judge_end(const busq_model *model, const void *state);
 
 #endif /* BUSQ_CHECK_FAULTS_H */

@@ -14,7 +14,7 @@ static inline uint64_t fold(uint64_t a, uint64_t b)
   return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Whatever the bytes were written as. */
+/* Reads bytes of any type. */
 static inline uint64_t word_at(const char *bytes, size_t place)
 {
   uint64_t word;
@@ -115,7 +115,7 @@ uint64_t busq_model_fingerprint(const busq_model *model, const void *state)
 
 /* ---- under other names ---- */
 
-static uint32_t n_roles(const busq_model *model)
+uint32_t busq_model_n_roles(const busq_model *model)
 {
   const uint32_t n = model->config.order->n_roles;
   return model->config.behaviour == BUSQ_CHECK_JOB && n == 0 ? 1 : n;
@@ -130,7 +130,7 @@ bool busq_model_is_symmetric(const busq_model *model)
          !(order->delivers_by_name && config->behaviour == BUSQ_CHECK_REPLY);
 }
 
-static uint8_t rename_set(uint8_t set, const uint32_t *names)
+uint8_t busq_model_rename_set(uint8_t set, const uint32_t *names)
 {
   uint8_t renamed = 0;
   for (uint32_t rest = set; rest; rest &= rest - 1)
@@ -184,11 +184,24 @@ static void rename_message(const busq_model *model, const void *state, char *ren
   const uint32_t new_index = rename_index(model, index, names);
   busq_model_message *to = busq_model_message_at(model, renamed, new_index);
   *to = *from;
-  to->destinations = rename_set(from->destinations, names);
-  to->delivered = rename_set(from->delivered, names);
-  to->kept = rename_set(from->kept, names);
+  to->destinations = busq_model_rename_set(from->destinations, names);
+  to->delivered = busq_model_rename_set(from->delivered, names);
+  to->kept = busq_model_rename_set(from->kept, names);
   rename_bytes(from->clock, to->clock, model->config.n_processes, names);
   rename_clock(model, busq_model_clock_of(model, state, index), busq_model_clock_of(model, renamed, new_index), names);
+}
+
+static void rename_sides(const busq_model *model, const void *state, char *renamed, const uint32_t *names)
+{
+  const uint32_t n = model->config.n_processes;
+  if (model->config.behaviour != BUSQ_CHECK_INFORMED)
+    return;
+  for (uint32_t index = 0; index < model->n_all; index++)
+    rename_bytes(busq_model_side_clock_of(model, state, index),
+                 busq_model_side_clock_of(model, renamed, rename_index(model, index, names)), n, names);
+  for (uint32_t process = 0; process < n; process++)
+    rename_bytes(busq_model_side_late_of(model, state, process), busq_model_side_late_of(model, renamed, names[process]), n,
+                 names);
 }
 
 /* Packets keep their places. */
@@ -210,8 +223,7 @@ static void rename_head(const void *state, char *renamed, const uint32_t *names)
   to->packet_sum = to->order_sum = 0;
 }
 
-/* The whole state under other names. */
-static void rename_state(const busq_model *model, const void *state, char *renamed, const uint32_t *names)
+void busq_model_rename(const busq_model *model, const void *state, char *renamed, const uint32_t *names)
 {
   rename_head(state, renamed, names);
   for (uint32_t process = 0; process < model->config.n_processes; process++) {
@@ -224,6 +236,7 @@ static void rename_state(const busq_model *model, const void *state, char *renam
   }
   memset(renamed + model->messages_at, 0, model->logs_at - model->messages_at);
   memset(renamed + model->clocks_at, 0, model->orders_at - model->clocks_at);
+  rename_sides(model, state, renamed, names);
   for (uint32_t index = 0; index < model->n_all; index++)
     if (busq_model_message_at(model, state, index)->destinations)
       rename_message(model, state, renamed, index, names);
@@ -237,41 +250,11 @@ static void rename_state(const busq_model *model, const void *state, char *renam
   head->n_packets = n_packets;
 }
 
-static uint64_t fingerprint_as(const busq_model *model, const void *state, const uint32_t *names)
+uint64_t busq_model_fingerprint_as(const busq_model *model, const void *state, const uint32_t *names)
 {
   _Alignas(8) char renamed[busq_model_bytes(model, state)];
-  rename_state(model, state, renamed, names);
+  busq_model_rename(model, state, renamed, names);
   return busq_model_fingerprint(model, renamed);
-}
-
-/* A permutation of all but those with a role. */
-static void draw_names(const busq_model *model, uint64_t choice, uint32_t *names)
-{
-  const uint32_t n = model->config.n_processes;
-  for (uint32_t process = 0; process < n; process++)
-    names[process] = process;
-  for (uint32_t left = n; left > n_roles(model) + 1; left--) {
-    const uint32_t other = n_roles(model) + (uint32_t)(choice % (left - n_roles(model)));
-    const uint32_t swapped = names[left - 1];
-    choice /= left - n_roles(model);
-    names[left - 1] = names[other];
-    names[other] = swapped;
-  }
-}
-
-bool busq_model_keeps_names(const busq_model *model, const void *state, const busq_model_move *move, uint64_t choice,
-                            void *room)
-{
-  uint32_t names[BUSQ_MODEL_PROCESSES_MAX];
-  char *renamed = room, *played = (char *)room + model->state_bytes_max;
-  busq_model_move same = *move;
-  draw_names(model, choice, names);
-  same.process = names[move->process];
-  same.destinations = rename_set((uint8_t)move->destinations, names);
-  rename_state(model, state, renamed, names);
-  memcpy(played, state, busq_model_bytes(model, state));
-  return busq_model_play(model, renamed, &same, NULL) == busq_model_play(model, played, move, NULL) &&
-         busq_model_fingerprint(model, renamed) == fingerprint_as(model, played, names);
 }
 
 /* ---- the class ---- */
@@ -284,7 +267,7 @@ static uint32_t count_bits(uint8_t set)
   return (pairs + (pairs >> 4)) & 0xfu;
 }
 
-/* What a process looks like without names. */
+/* The look of a process without names. */
 static uint64_t signature_of(const busq_model *model, const void *state, uint32_t process)
 {
   const busq_model_process *self = busq_model_process_of(model, state, process);
@@ -298,7 +281,7 @@ static uint64_t signature_of(const busq_model *model, const void *state, uint32_
                (uint64_t)count_bits(message->delivered) << 16 | (uint64_t)message->stamp << 8 | message->is_done);
   }
   const busq_order_packet *packets = busq_model_packets_of(model, state);
-  for (uint32_t place = 0; place < busq_model_n_packets(state); place++) {
+  for (uint32_t place = 0; place < busq_model_head_of(state)->n_packets; place++) {
     const busq_order_packet *packet = &packets[place];
     const uint64_t what = (uint64_t)packet->kind << 32 | busq_message_number(packet->message);
     if (packet->from == process)
@@ -337,7 +320,7 @@ static void line_up(const busq_model *model, const uint64_t *signatures, uint32_
 {
   for (uint32_t process = 0; process < model->config.n_processes; process++) {
     uint32_t place = process;
-    for (; place > n_roles(model) && signatures[line[place - 1]] > signatures[process]; place--)
+    for (; place > busq_model_n_roles(model) && signatures[line[place - 1]] > signatures[process]; place--)
       line[place] = line[place - 1];
     line[place] = process;
   }
@@ -350,7 +333,7 @@ static bool line_up_next(const busq_model *model, const uint64_t *signatures, ui
 {
   const uint32_t n = model->config.n_processes;
   uint32_t end;
-  for (uint32_t first = n_roles(model); first < n; first = end) {
+  for (uint32_t first = busq_model_n_roles(model); first < n; first = end) {
     end = first + 1;
     while (end < n && signatures[line[end]] == signatures[line[first]])
       end++;
@@ -373,7 +356,7 @@ uint64_t busq_model_fingerprint_of_class(const busq_model *model, const void *st
   do {
     for (uint32_t place = 0; place < n; place++)
       names[line[place]] = place;
-    const uint64_t print = fingerprint_as(model, state, names);
+    const uint64_t print = busq_model_fingerprint_as(model, state, names);
     least = print < least ? print : least;
   } while (++n_tried < LINES_MAX && line_up_next(model, signatures, line));
   /* The least of many are small numbers, and would crowd where sets keep these: spread again, one to one. */

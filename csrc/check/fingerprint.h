@@ -27,4 +27,18 @@ void busq_model_print_process(const busq_model *model, void *state, uint32_t pro
 void busq_model_print_added(const busq_model *model, void *state);
 void busq_model_print_removed(const busq_model *model, void *state, uint32_t place);
 
+/* Never 0. */
+uint64_t busq_model_fingerprint(const busq_model *model, const void *state);
+/* Whether processes can change their names, that is, whether busq_model_fingerprint_of_class may be asked. */
+bool busq_model_is_symmetric(const busq_model *model);
+/* The same for all states that differ by the names of processes only. */
+uint64_t busq_model_fingerprint_of_class(const busq_model *model, const void *state);
+
+/* The first so many processes have roles of their own, and keep their names. */
+uint32_t busq_model_n_roles(const busq_model *model);
+uint8_t busq_model_rename_set(uint8_t set, const uint32_t *names);
+/* The whole state under other names, a permutation, into `renamed`; and the fingerprint that it has there. */
+void busq_model_rename(const busq_model *model, const void *state, char *renamed, const uint32_t *names);
+uint64_t busq_model_fingerprint_as(const busq_model *model, const void *state, const uint32_t *names);
+
 #endif /* BUSQ_CHECK_FINGERPRINT_H */

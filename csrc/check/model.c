@@ -65,7 +65,9 @@ static void lay_out(busq_model *model)
   model->messages_at = model->processes_at + n * sizeof(busq_model_process);
   model->logs_at = model->messages_at + model->n_all * sizeof(busq_model_message);
   model->clocks_at = model->logs_at + n * model->log_bytes;
-  model->orders_at = BUSQ_ALIGN_UP(model->clocks_at + (size_t)model->n_all * model->clock_words * sizeof(uint32_t), 8);
+  model->sides_at = BUSQ_ALIGN_UP(model->clocks_at + (size_t)model->n_all * model->clock_words * sizeof(uint32_t), 8);
+  const uint32_t n_sides = config->behaviour == BUSQ_CHECK_INFORMED ? model->n_all + n : 0;
+  model->orders_at = model->sides_at + n_sides * BUSQ_MODEL_PROCESSES_MAX;
   model->packets_at = model->orders_at + n * model->order_bytes;
   model->state_bytes_max = model->packets_at + BUSQ_MODEL_PACKETS_MAX * sizeof(busq_order_packet);
 }
@@ -84,7 +86,7 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   const uint32_t n = config->n_processes;
   model->n_all = n * config->n_messages;
   model->clock_words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
-  model->is_fifo = config->is_fifo || order->traits & BUSQ_ORDER_FIFO_CHANNELS;
+  model->is_fifo = busq_channels_keep_order(order, config->channels);
   model->logs_sends = order->claims & BUSQ_CLAIMS_SYNCHRONOUS;
   model->logs_deliveries = order->claims & (BUSQ_CLAIMS_TOTAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_SYNCHRONOUS);
   lay_out(model);
@@ -343,7 +345,7 @@ static const uint32_t *row_of(const busq_order_world *world, uint64_t name, uint
 
 /* ---- steps ---- */
 
-/* What an order may refuse is a packet that was doubled; everything else is a fault. */
+/* An order may refuse a doubled packet; any other refusal is a fault. */
 static void note_refusal(void *state, int result)
 {
   if (result == BUSQ_FULL)
@@ -352,28 +354,37 @@ static void note_refusal(void *state, int result)
     busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
 }
 
+typedef struct {
+  const busq_model *model;
+  void *state;
+  uint32_t process;
+  busq_check_transition *transition;
+} model_step;
+
+static int perform_noted(void *driver, busq_order_effect *effect)
+{
+  const model_step *step = driver;
+  note_effect(step->transition, effect);
+  return perform(step->model, step->state, step->process, effect) ? BUSQ_OK : BUSQ_NO_SPACE;
+}
+
 static int run_step(const busq_model *model, void *state, uint32_t process, busq_order_event *event,
                     busq_check_transition *transition)
 {
+  static const busq_order_hands hands = {.perform = perform_noted};
   const busq_order *order = model->config.order;
   const model_world world = {{vector_of, row_of}, model, state};
+  model_step step = {model, state, process, transition};
   busq_order_effect items[EFFECTS];
-  busq_order_effects effects = {.items = items, .max = EFFECTS, .is_cut = true};
+  busq_order_effects effects = {.items = items, .max = EFFECTS};
   event->world = &world.world;
-  for (; effects.is_cut; event->kind = BUSQ_ON_MORE) {
-    effects.n = 0;
-    effects.is_cut = false;
-    const int result = busq_order_step(order, busq_model_order_of(model, state, process), event, &effects);
-    if (result != BUSQ_OK) {
-      note_refusal(state, result);
-      transition->is_refused = 1;
-      break;
-    }
-    for (uint32_t place = 0; place < effects.n; place++) {
-      note_effect(transition, &items[place]);
-      if (!perform(model, state, process, &items[place]))
-        return BUSQ_NO_SPACE;
-    }
+  const int result =
+      busq_order_run(order, busq_model_order_of(model, state, process), event, &effects, &hands, &step);
+  if (result == BUSQ_NO_SPACE)
+    return result;
+  if (result != BUSQ_OK) {
+    note_refusal(state, result);
+    transition->is_refused = 1;
   }
   busq_model_print_process(model, state, process);
   if (!order->verify(busq_model_order_of(model, state, process)) && !model->config.doubled_max)
@@ -388,6 +399,7 @@ static int submit(const busq_model *model, void *state, const busq_model_move *m
   busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
   const uint32_t me = 1u << move->process;
   message->destinations = (uint8_t)move->destinations;
+  busq_model_note_submitted(model, state, name);
   uint32_t others[BUSQ_MODEL_PROCESSES_MAX];
   uint32_t n_others = 0;
   for (uint32_t rest = move->destinations & ~me; rest; rest &= rest - 1)
@@ -459,15 +471,10 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
   }
 }
 
-static bool is_of_packet(const busq_model_move *move)
-{
-  return move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
-}
-
 void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step)
 {
   *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations};
-  if (is_of_packet(move)) {
+  if (busq_model_move_is_of_packet(move)) {
     const busq_order_packet *packet = &busq_model_packets_of(model, state)[move->place];
     step->message = packet->message;
     step->stamp = packet->stamp;
@@ -484,7 +491,8 @@ void busq_model_describe(const busq_model *model, const void *state, const busq_
  *
  * A job comes between: a submit that comes later than it might would stand behind the job's answer, and during the job
  * process 0 can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  What goes from a
- * process to itself, point to point, does not wait in the buffer, so that other messages may wait while it goes.
+ * process to itself, point to point, does not wait in the buffer, so that other messages may wait while it goes.  Who is
+ * informed knows more the later it submits.  What an order says of its packets it says of a network that it can live with.
  */
 
 /* Whether some messages pass the output buffer. */
@@ -497,16 +505,18 @@ bool busq_model_is_waiting(const busq_model *model, const void *state, const bus
 {
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
   return model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER && move->kind == BUSQ_CHECK_SUBMIT && !may_pass(model) &&
-         model->config.behaviour != BUSQ_CHECK_JOB && self->n_sent < self->n_submitted;
+         model->config.behaviour != BUSQ_CHECK_JOB && model->config.behaviour != BUSQ_CHECK_INFORMED &&
+         self->n_sent < self->n_submitted;
 }
 
 bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move)
 {
   const busq_model_config *config = &model->config;
-  const bool may_vanish = config->lost_max || config->doubled_max;
-  if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || may_vanish)
-    return false;
   const busq_order *order = config->order;
+  const bool may_vanish = config->lost_max || config->doubled_max;
+  const bool lacks_fifo = order->traits & BUSQ_ORDER_FIFO_CHANNELS && !model->is_fifo;
+  if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || may_vanish || lacks_fifo)
+    return false;
   const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
   if (self->n_sent == config->n_messages)
@@ -515,38 +525,7 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
   return kind & order->quiet_always && !has_waiting && !may_pass(model);
 }
 
-/* The same move after another one: a packet has moved up where an older one was taken. */
-static busq_model_move after(const busq_model_move *move, const busq_model_move *other)
-{
-  busq_model_move same = *move;
-  const bool takes = other->kind == BUSQ_CHECK_RECEIVE || other->kind == BUSQ_CHECK_LOSE;
-  same.place -= takes && is_of_packet(move) && other->place < move->place;
-  return same;
-}
-
-static bool play_both(const busq_model *model, void *state, const busq_model_move *one, const busq_model_move *other)
-{
-  const busq_model_move second = after(other, one);
-  return busq_model_play(model, state, one, NULL) == BUSQ_OK && busq_model_play(model, state, &second, NULL) == BUSQ_OK;
-}
-
-bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one,
-                        const busq_model_move *other, void *room)
-{
-  void *first = room;
-  void *second = (char *)room + model->state_bytes_max;
-  memcpy(first, state, busq_model_bytes(model, state));
-  memcpy(second, state, busq_model_bytes(model, state));
-  return play_both(model, first, one, other) && play_both(model, second, other, one) &&
-         busq_model_fingerprint(model, first) == busq_model_fingerprint(model, second);
-}
-
 /* ---- looking ---- */
-
-size_t busq_model_bytes(const busq_model *model, const void *state)
-{
-  return model->packets_at + busq_model_head_of(state)->n_packets * sizeof(busq_order_packet);
-}
 
 uint32_t busq_model_n_packets(const void *state)
 {

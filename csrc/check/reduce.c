@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/reduce.h"
+#include "check/granted.h"
+#include "check/state.h"
 #include <string.h>
 
 /* Whether the packet or alarm commutes with all others of its process. */

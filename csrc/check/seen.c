@@ -108,7 +108,7 @@ static void move_over(const busq_seen *old, busq_seen *seen, const atomic_bool *
   }
 }
 
-/* What stands twice while the set grows: of the old table, as much as goes back at once; of either one, part of a page. */
+/* Memory held twice while the set grows: of the old table, as much as goes back at once; of either one, part of a page. */
 static uint64_t twice_bytes(const busq_seen *old, uint64_t bytes)
 {
   return step_bytes(old) + 2 * (bytes < LARGE_BYTES ? PAGE_BYTES : LARGE_PAGE_BYTES);
@@ -145,7 +145,7 @@ static bool replace(busq_seen *seen, uint64_t bytes, const atomic_bool *must_sto
   move_over(&old, seen, must_stop);
   (void)munmap(old.mapping, old.mapping_bytes);
   busq_account_give_back(seen->account, twice);
-  /* What was drawn and not added so far keeps its room. */
+  /* A state that was drawn and not added so far keeps its room. */
   const uint64_t more = additions_of(seen->n_slots, LOAD_MIN) - additions_of(old.n_slots, LOAD_MIN);
   atomic_fetch_add(&seen->room, (long long)more);
   return !atomic_load(must_stop);

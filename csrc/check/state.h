@@ -4,14 +4,14 @@
 /*
  * Where things stand in a state of the model:
  *
- *   head | prints | processes | messages | logs | clocks | the order's own states | packets
+ *   head | prints | processes | messages | logs | clocks | side clocks | the order's own states | packets
  *
  * Guarantee: everything that is not in use is zero, and nothing stands twice but sums and prints, which check/fingerprint.h keeps
  * up to date so that it need not hash everything after every move.
  *
  * The packets in flight are in the order in which they were sent; `unused` of a packet says where it goes.
  */
-#include "check/model.h"
+#include "check/shape.h"
 #include <string.h>
 
 typedef struct {
@@ -95,6 +95,18 @@ static inline uint32_t *busq_model_clock_of(const busq_model *model, const void 
   return (uint32_t *)((char *)state + model->clocks_at) + (size_t)index * model->clock_words;
 }
 
+/* INFORMED, side channels counted.  Of a message, by process: sends in the past of its own; before it is sent, of its submit. */
+static inline uint8_t *busq_model_side_clock_of(const busq_model *model, const void *state, uint32_t index)
+{
+  return (uint8_t *)state + model->sides_at + (size_t)index * BUSQ_MODEL_PROCESSES_MAX;
+}
+
+/* The same of a process: the last of each process's sends that lies in the past of something delivered here. */
+static inline uint8_t *busq_model_side_late_of(const busq_model *model, const void *state, uint32_t process)
+{
+  return busq_model_side_clock_of(model, state, model->n_all + process);
+}
+
 static inline char *busq_model_order_of(const busq_model *model, const void *state, uint32_t process)
 {
   return (char *)state + model->orders_at + process * model->order_bytes;
@@ -103,6 +115,12 @@ static inline char *busq_model_order_of(const busq_model *model, const void *sta
 static inline busq_order_packet *busq_model_packets_of(const busq_model *model, const void *state)
 {
   return (busq_order_packet *)((char *)state + model->packets_at);
+}
+
+/* How many bytes of a state are in use. */
+static inline size_t busq_model_bytes(const busq_model *model, const void *state)
+{
+  return model->packets_at + busq_model_head_of(state)->n_packets * sizeof(busq_order_packet);
 }
 
 static inline bool busq_model_has_delivered(const busq_model *model, const void *state, uint32_t process, uint32_t index)

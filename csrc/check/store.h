@@ -27,7 +27,7 @@ bool busq_store_init(busq_store *store, busq_account *account, size_t bytes_max)
 void busq_store_deinit(busq_store *store);
 /* False where the account, or the address space, does not go along. */
 bool busq_store_grow(busq_store *store, size_t used_bytes);
-/* What lies before this is not needed any more: gives its memory back, and what was reserved for more. */
+/* Entries before this are not needed any more: gives their memory back, and what was reserved for more. */
 void busq_store_release(busq_store *store, size_t before);
 /* Empty again; keeps the memory for what comes, if none was given back. */
 void busq_store_clear(busq_store *store);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/successors.h"
 #include "base/hash.h"
+#include "check/fingerprint.h"
+#include "check/granted.h"
 #include "check/reduce.h"
+#include "check/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef BUSQ_CHECK_TALLY_H
 #define BUSQ_CHECK_TALLY_H
 /*
- * What a thread of a search has found out and not told the others so far, and the table of transitions of all of them.
+ * The findings of a search's thread that it has not shared so far, and the table of transitions of all of them.
  *
  * Guarantee: every move that was made is counted in its kind of transition, as long as there are no more than
  * BUSQ_TRANSITIONS_MAX kinds.

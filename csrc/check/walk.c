@@ -16,6 +16,7 @@
  */
 #include "base/prng.h"
 #include "check/crew.h"
+#include "check/faults.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,10 +7,10 @@
  * Guarantee: keys are totally ordered, and two messages never have the same key.  Timestamps alone may tie; then sender
  * and sequence number decide, the same way everywhere (never an address, which differs from process to process).
  *
- * A clock that is ahead of CLOCK_MONOTONIC was not brought there by counting: a tick takes more than a nanosecond, and no bus
+ * A clock that is ahead of the host's (time.h) was not brought there by counting: a tick takes more than a nanosecond, and no bus
  * is older than the machine has been up.  Such a clock is damage; who believed it would take all clocks that he meets along, up
- * to where they end.  Below BUSQ_TIMESTAMP_SURE (104 days of a tick per nanosecond) nobody needs to ask what time it is; the
- * same span is the allowance for a time namespace whose monotonic clock was set back.
+ * to where they end.  Below BUSQ_TIMESTAMP_SURE (104 days of a tick per nanosecond) nobody needs to ask what time it is;
+ * the same span is the allowance for a process that can't find out what its time namespace has set its clock back by.
  */
 #include "base/time.h"
 #include "base/types.h"
@@ -21,7 +21,7 @@
 
 static inline bool busq_timestamp_is_sound(uint64_t timestamp)
 {
-  return BUSQ_LIKELY(timestamp < BUSQ_TIMESTAMP_SURE) || timestamp - BUSQ_TIMESTAMP_SURE < busq_time_now_ns();
+  return BUSQ_LIKELY(timestamp < BUSQ_TIMESTAMP_SURE) || timestamp - BUSQ_TIMESTAMP_SURE < busq_time_host_ns();
 }
 
 typedef struct {

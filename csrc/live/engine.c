@@ -177,15 +177,16 @@ static void do_done(busq_live *live, busq_live_entry *entry)
   busq_link_announce(live, &live->moved);
 }
 
-static void perform(busq_live *live, const busq_order_effect *effect)
+static int perform(void *driver, busq_order_effect *effect)
 {
+  busq_live *live = driver;
   if (effect->kind == BUSQ_DO_SEND) {
     do_send(live, effect);
-    return;
+    return BUSQ_OK;
   }
   if (effect->kind == BUSQ_DO_ALARM) {
     busq_link_set_alarm(live, effect->packet.stamp);
-    return;
+    return BUSQ_OK;
   }
   busq_live_entry *entry = busq_table_find(&live->messages, effect->packet.message);
   const uint32_t wanted = effect->kind == BUSQ_DO_DELIVER ? BUSQ_KEPT_FOR_ME
@@ -202,24 +203,19 @@ static void perform(busq_live *live, const busq_order_effect *effect)
   } else {
     do_done(live, entry);
   }
+  return BUSQ_OK;
 }
 
 /* ---- steps ---- */
 
 static int step(busq_live *live, busq_order_event *event)
 {
+  static const busq_order_hands hands = {.perform = perform};
+  busq_order_effects effects = {.items = live->effects, .max = BUSQ_LIVE_EFFECTS};
   event->world = &live->world;
-  for (bool is_first = true;; is_first = false) {
-    busq_order_effects effects = {.items = live->effects, .max = BUSQ_LIVE_EFFECTS};
-    const int result = live->order->step(live->state, event, &effects);
-    if (result)
-      return is_first ? result : BUSQ_CORRUPT;
-    for (uint32_t i = 0; i < effects.n; i++)
-      perform(live, &effects.items[i]);
-    if (!effects.is_cut)
-      break;
-    event->kind = BUSQ_ON_MORE;
-  }
+  const int result = busq_order_run(live->order, live->state, event, &effects, &hands, live);
+  if (result != BUSQ_OK)
+    return event->kind == BUSQ_ON_MORE ? BUSQ_CORRUPT : result;
   gauge(live);
   return BUSQ_OK;
 }
@@ -347,7 +343,7 @@ static bool keep_payload(busq_live *live, const busq_message *message, const bus
       busq_entry_release(entry);
       return false;
     }
-    /* Whoever takes part in a message must be known, for its death to be noticed. */
+    /* Every process that takes part in a message must be known, for its death to be noticed. */
     (void)busq_group_find(live, busq_entry_destinations(entry)[i]);
   }
   busq_table_add(&live->messages, entry);
@@ -383,7 +379,7 @@ static void accept(busq_live *live, const busq_message *message)
     busq_link_want(live, from);
     return;
   }
-  if (packet.kind >= live->order->n_kinds ||
+  if (packet.kind >= live->order->n_kinds || from == live->self ||
       (live->order->kinds[packet.kind].has_payload && !keep_payload(live, message, &packet))) {
     live->facts.malformed++;
     return;
@@ -535,11 +531,27 @@ busq_live_entry *busq_engine_take(busq_live *live)
   if (!entry)
     return NULL;
   live->inbox_first = entry->next;
+  if (BUSQ_UNLIKELY(entry->taken)) /* and was given back */
+    return entry;
+  entry->taken = live->facts.taken + 1;
   busq_link_take(live, busq_message_origin(entry->name), entry->payload_bytes);
   live->facts.taken++;
   if (busq_bus_is_recorded(live->bus) && !is_rendezvous(live))
     record_delivery(live, entry);
   return entry;
+}
+
+void busq_engine_give_back(busq_live *live, busq_live_entry *entry)
+{
+  busq_live_entry **link = &live->inbox_first;
+  while (*link && (*link)->taken && (*link)->taken < entry->taken)
+    link = &(*link)->next;
+  entry->next = *link;
+  *link = entry;
+  if (!entry->next)
+    live->inbox_last = entry;
+  busq_engine_settle_event(live);
+  busq_link_announce(live, &live->came);
 }
 
 bool busq_engine_is_quiet(const busq_live *live)

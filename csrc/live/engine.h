@@ -14,7 +14,7 @@
  *
  * Everything here wants the mutex.
  */
-#include "live/live.h"
+#include "live/member.h"
 
 /* Whether the message may be submitted now: within its credits and the room for messages of one's own. */
 bool busq_engine_has_room(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations);
@@ -27,6 +27,8 @@ bool busq_engine_is_open(const busq_live *live, uint32_t first, uint32_t last);
 bool busq_engine_turn(busq_live *live);
 /* A message for the application, which owns the reference; NULL where there is none. */
 busq_live_entry *busq_engine_take(busq_live *live);
+/* Messages that were taken and that nobody has seen stand before all others again, in the order in which they were taken. */
+void busq_engine_give_back(busq_live *live, busq_live_entry *entry);
 /* Everything of our own is on its way, or done. */
 bool busq_engine_is_quiet(const busq_live *live);
 /* fileno(): readable while recv would not block. */

@@ -205,7 +205,7 @@ int busq_group_check_wait(busq_live *live, bool is_receiving)
   if (process != NOBODY)
     return busq_group_dead(live, process);
   live->order->gauge(live->state, &gauge);
-  /* What is stuck on its way out does not keep others from sending to us: said once, and then waited on. */
+  /* A packet stuck on its way out does not keep others from sending to us: noted once, and then waited on. */
   const bool has_told = is_receiving && live->n_told == live->n_gone;
   if (!gauge.held && (has_told || !(gauge.waiting || live->n_undone)))
     return BUSQ_OK;

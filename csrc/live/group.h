@@ -2,7 +2,7 @@
 #ifndef BUSQ_LIVE_GROUP_H
 #define BUSQ_LIVE_GROUP_H
 /*
- * Who belongs to the group.
+ * The members of the group.
  *
  * Guarantee: a member keeps its number for ever, and nobody else ever gets it.  That somebody is gone is what the kernel says,
  * never a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone can't send any more, and never
@@ -13,7 +13,7 @@
  *
  * Everything here wants the mutex.
  */
-#include "live/live.h"
+#include "live/member.h"
 
 /* Looks for the member of this number; true where it is known. */
 bool busq_group_find(busq_live *live, uint32_t process);

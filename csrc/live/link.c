@@ -234,7 +234,7 @@ void busq_link_nudge(busq_live *live, uint64_t due_ns)
     live->sleeps_until_ns = due_ns;
 }
 
-/* Who polls, or waits to send, may be faster than the one who sleeps, and does not do all that one was to do. */
+/* A thread that polls, or waits to send, may be faster than the sleeper, and does not do all that the sleeper was to do. */
 void busq_link_pass_wake(busq_live *live)
 {
   if (!live->took_wake)

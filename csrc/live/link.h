@@ -6,7 +6,7 @@
  *
  * Guarantee: a packet reaches its mailbox once, unless its member is gone; packets to one member arrive in the order in which
  * they were sent, unless reordering was asked for, and even then where the order needs FIFO channels.  Sending never waits.
- * What is held back to reorder leaves within the time that was asked for.
+ * A packet held back to be reordered leaves within the time that was asked for.
  *
  * Mechanism.  A packet that finds its mailbox full waits in the outbox of its link; so do all behind it.  Reordering draws for
  * each packet how long it is held back, in a heap by the time at which it leaves.
@@ -20,7 +20,7 @@
  *
  * Everything here wants the mutex.
  */
-#include "live/live.h"
+#include "live/member.h"
 
 /* `entry` where the packet's kind has a payload, NULL otherwise. */
 void busq_link_send(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "live/live.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/time.h"
 #include "live/engine.h"
 #include "live/group.h"
 #include "live/link.h"
+#include "live/member.h"
 #include "live/progress.h"
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +189,7 @@ int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const bus
 
 /* ---- leaving ---- */
 
-/* What is our own goes its way, for a bounded time. */
+/* Our own packets go their way, for a bounded time. */
 static void linger(busq_live *live)
 {
   const uint64_t end_ns = busq_time_now_ns() + LINGER_NS;
@@ -290,7 +290,7 @@ static int check_size(const busq_live *live, uint32_t n_destinations, size_t siz
                     (unsigned long long)live->payload_bytes_max);
 }
 
-/* What is left of a timeout that began then; -1 for ever. */
+/* The rest of a timeout that began then; -1 for ever. */
 static int64_t left_of(int64_t timeout_ns, uint64_t began_ns)
 {
   if (timeout_ns <= 0)
@@ -312,7 +312,7 @@ static int wait_to_send(busq_live *live, int64_t limit_ns, int64_t timeout_ns, u
   return live->is_closed ? BUSQ_CLOSED : result;
 }
 
-/* What keeps a message from being sent at all. */
+/* The reason that keeps a message from being sent at all. */
 static int check_send(busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
 {
   int result = failed(live);
@@ -493,9 +493,47 @@ int busq_live_recv(busq_live *live, busq_live_message *messages, uint32_t limit,
   return result;
 }
 
-void busq_live_release(const busq_live_message *message)
+int busq_live_take(busq_live *live, busq_live_message *message)
 {
-  busq_entry_release(message->entry);
+  uint32_t count = 0;
+  int result = enter(live);
+  if (result)
+    return result;
+  result = take(live, message, 1, &count);
+  pthread_mutex_unlock(&live->mutex);
+  return result;
+}
+
+static busq_live_entry *message_entry(busq_live_message *message)
+{
+  return __atomic_exchange_n(&message->entry, NULL, __ATOMIC_ACQ_REL);
+}
+
+void busq_live_release(busq_live_message *message)
+{
+  busq_live_entry *entry = message_entry(message);
+  if (entry)
+    busq_entry_release(entry);
+}
+
+void busq_live_give_back(busq_live *live, busq_live_message *message)
+{
+  busq_live_entry *entry = message_entry(message);
+  if (!entry)
+    return;
+  if (enter(live) == BUSQ_OK) {
+    busq_engine_give_back(live, entry);
+    pthread_mutex_unlock(&live->mutex);
+  } else {
+    busq_entry_release(entry);
+  }
+}
+
+void busq_live_end(busq_live_message *message, const void *data)
+{
+  (void)data;
+  if (message->is_kept)
+    busq_live_release(message);
 }
 
 int busq_live_fileno(busq_live *live, int *fdp)

@@ -36,6 +36,7 @@ struct busq_live_entry {
   uint64_t wire_bytes;
   uint64_t payload_bytes;
   uint64_t payload_offset; /* in the wire block */
+  uint64_t taken;          /* by the application, as its so-many-th; 0: not so far */
   uint64_t begun;          /* of our own, while somebody records: when it was sent */
   _Alignas(8) char wire[];
 };

@@ -37,7 +37,7 @@ static int sleep_in_mailbox(busq_live *live, uint64_t limit_ns, uint64_t *sleptp
   return result;
 }
 
-/* Who leaves hands over: at once where others wait, otherwise he may be back soon. */
+/* A leaving thread hands over: at once where others wait, otherwise it may be back soon. */
 static void stop_driving(busq_live *live)
 {
   live->n_drivers = 0;

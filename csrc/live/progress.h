@@ -2,7 +2,7 @@
 #ifndef BUSQ_LIVE_PROGRESS_H
 #define BUSQ_LIVE_PROGRESS_H
 /*
- * Who waits for packets.
+ * The threads that wait for packets.
  *
  * Guarantee: what comes is dealt with at once while a thread of the application waits, and at most GRACE_NS after the last one
  * went back to its own work otherwise; a thread that waits comes back every SLICE_NS, so that signals are noticed.
@@ -14,7 +14,7 @@
  *
  * Everything here wants the mutex, and may let go of it and take it again.
  */
-#include "live/live.h"
+#include "live/member.h"
 
 int busq_progress_start(busq_live *live);
 /* From a thread of the application, without the mutex. */

@@ -11,17 +11,33 @@
  *   receive QUEUE(m, T):     queue m under T in the place of its block
  *   the first of the queue is a message, not a block:   deliver it
  *
+ * With unicast=direct a message to one other process takes a shorter way:
+ *
+ *   start m:                 send UNICAST(m)
+ *   receive UNICAST(m):      tick the clock; queue m under it; answer SYNCED(m)
+ *   SYNCED is in:            start the next
+ *
+ * With estimate=best BLOCK carries the sender's clock, and its receiver raises its own to that before it places the block.
+ *
  * Guarantee: causal total order, that of (T, name), over any network, and also where causes travel outside of it.  A block
  * stands behind all messages that its queue has, and in front of its own message; so what no block precedes, nothing can
  * precede later.  Before a message is queued anywhere all clocks of its destinations have passed T: whoever learns of it, by
  * whatever way, and sends to one of them gets a later timestamp.  Ties have no causal relation; names, which begin with the
  * sender, settle them the same way everywhere.
  *
+ * A unicast needs no block, since its one destination fixes the timestamp and queues the message in the same step: nobody can
+ * slip between.  The blocks that stand there come first, and hold it back until it is known what they stand for.  Its sender
+ * waits for the answer all the same.  Otherwise its next message could come to another process before this one has its
+ * place; who learns of that next one, and writes to the destination of the first, would overtake the first.
+ *
+ * The timestamp to come is above the sender's clock, which is above all timestamps that the sender has heard of.  A block that
+ * stands lower blocks messages in between for nothing; a block at the estimate does not.  Raising a clock harms nothing.
+ *
  * A process sends one multicast at a time, since the calls that these messages stand for return when they are done.  Further
  * ones wait.  The payload travels with the last step, for nobody needs it before.  QUEUE is not answered: a block stays until
  * it has come, and the clock behind it was synchronised.
  *
- * Packets: 5 per destination other than the sender; a message to oneself takes none.
+ * Packets: 5 per destination other than the sender; a message to oneself takes none, a direct unicast 2.
  *
  * Not given: speed.  Three round trips lie between a send and its end, where shared memory needs a few instructions.
  */
@@ -29,11 +45,14 @@
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 
-enum { BLOCK, CLOCK, SYNC, SYNCED, QUEUE };
+enum { BLOCK, CLOCK, SYNC, SYNCED, QUEUE, UNICAST };
 enum { IDLE, COLLECTING, SYNCING };
 
 static const busq_order_kind kinds[] = {
-    {"block", false}, {"clock", false}, {"sync", false}, {"synced", false}, {"queue", true}};
+    {"block", false}, {"clock", false}, {"sync", false}, {"synced", false}, {"queue", true}, {"unicast", true}};
+static const busq_order_option_name option_names[] = {{"unicast=direct", BUSQ_OPTION_DIRECT_UNICAST, false},
+                                                      {"estimate=best", BUSQ_OPTION_BEST_ESTIMATE, false},
+                                                      {NULL, 0, false}};
 
 /* Behind it:
  *   outbox: one's own messages that were not queued at their destinations so far; `to` is the number of other destinations,
@@ -42,7 +61,7 @@ static const busq_order_kind kinds[] = {
 typedef struct {
   busq_order_group group;
   uint64_t clock;
-  uint64_t timestamp; /* COLLECTING: the largest clock so far; SYNCING: T */
+  uint64_t timestamp; /* COLLECTING: the largest clock so far; SYNCING: T, or 0 of a direct unicast */
   uint32_t phase;
   uint32_t n_missing;    /* answers */
   uint32_t n_unfinished; /* Invariant: at most waiting_max; those in the outbox, and one's own that are queued here */
@@ -149,17 +168,34 @@ static void choose_timestamp(bus1_state *self)
   self->timestamp = ++self->clock;
 }
 
+/* Whether a message goes to its destination without a block. */
+static bool is_direct(const bus1_state *self, const busq_outbox_entry *entry)
+{
+  return self->group.options & BUSQ_OPTION_DIRECT_UNICAST && entry->to == 1 && !entry->note;
+}
+
 static void commit(bus1_state *self, busq_order_effects *effects)
 {
   const busq_outbox_entry first = busq_outbox_pop(outbox_of(self));
   self->phase = IDLE;
-  if (first.to)
+  if (first.to && !is_direct(self, &first))
     send_to_destinations(QUEUE, first.message, self->timestamp, effects);
   if (first.note)
     replace_block(self, first.message, self->group.self, self->timestamp);
   else
     finish(self, first.message, effects);
   self->timestamp = 0;
+}
+
+static void send_first(bus1_state *self, const busq_outbox_entry *first, busq_order_effects *effects)
+{
+  const bool tells_estimate = self->group.options & BUSQ_OPTION_BEST_ESTIMATE;
+  self->n_missing = first->to;
+  self->phase = is_direct(self, first) ? SYNCING : COLLECTING;
+  if (is_direct(self, first))
+    send_to_destinations(UNICAST, first->message, 0, effects);
+  else
+    send_to_destinations(BLOCK, first->message, tells_estimate ? self->clock : 0, effects);
 }
 
 static bool start_next(bus1_state *self, busq_order_effects *effects)
@@ -172,9 +208,7 @@ static bool start_next(bus1_state *self, busq_order_effects *effects)
   if (first->note)
     place_block(self, first->message, self->group.self);
   if (first->to) {
-    self->phase = COLLECTING;
-    self->n_missing = first->to;
-    send_to_destinations(BLOCK, first->message, 0, effects);
+    send_first(self, first, effects);
   } else {
     choose_timestamp(self);
     commit(self, effects);
@@ -208,15 +242,39 @@ static void receive_clock(bus1_state *self, const busq_order_packet *packet, bus
   send_to_destinations(SYNC, packet->message, self->timestamp, effects);
 }
 
+static bool has_room(const bus1_state *self)
+{
+  return queue_of(self)->count - self->n_queued_own < self->group.held_max;
+}
+
+static void receive_block(bus1_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  const uint64_t estimate = packet->stamp;
+  sync_clock(self, estimate);
+  place_block(self, packet->message, packet->from);
+  busq_do_send(effects, packet->from,
+               (busq_order_packet){.message = packet->message, .stamp = self->clock, .kind = CLOCK});
+}
+
+static void receive_unicast(bus1_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  self->clock++;
+  busq_holdback_insert(queue_of(self), (busq_held_entry){.key = 2 * self->clock,
+                                                         .message = packet->message,
+                                                         .from = packet->from});
+  busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = SYNCED});
+}
+
 static int receive(bus1_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
+  if ((packet->kind == BLOCK || packet->kind == UNICAST) && !has_room(self))
+    return BUSQ_FULL;
   switch (packet->kind) {
   case BLOCK:
-    if (queue_of(self)->count - self->n_queued_own >= self->group.held_max)
-      return BUSQ_FULL;
-    place_block(self, packet->message, packet->from);
-    busq_do_send(effects, packet->from,
-                 (busq_order_packet){.message = packet->message, .stamp = self->clock, .kind = CLOCK});
+    receive_block(self, packet, effects);
+    break;
+  case UNICAST:
+    receive_unicast(self, packet, effects);
     break;
   case CLOCK:
     receive_clock(self, packet, effects);
@@ -295,13 +353,14 @@ const busq_order busq_order_bus1 = {
     .promise = "causal total order, side channels included: block, synchronise, queue",
     .source = "bus1 wiki, Message ordering",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
-    .traits = BUSQ_ORDER_OUTPUT_BUFFER,
+    .traits = BUSQ_ORDER_OUTPUT_BUFFER | BUSQ_ORDER_SIDE_CHANNELS,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
+    .options = option_names,
     /* SYNCED touches neither the clock nor the queue; a submit before the last of them would have waited.  QUEUE does not touch the
      * clock either; its message has its place already: a block that comes later stands behind it, for the clock has passed its
-     * timestamp, and a block before it has a timestamp above the clock at which it was placed.  So deliveries come in the same
-     * order. */
+     * timestamp, and a block before it has a timestamp above the clock at which it was placed.  The same holds of unicasts that
+     * come later.  So deliveries come in the same order. */
     .quiet_always = 1u << SYNCED,
     .quiet_when_all_is_sent = 1u << QUEUE,
     .state_size = bus1_state_size,

@@ -140,7 +140,7 @@ static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
   send_yct(first, effects);
 }
 
-/* What is acknowledged at the front of the window leaves it, and may be told if it was a secret.  It is done only now, so that
+/* An acknowledged message at the front of the window leaves it, and may be told if it was a secret.  It is done only now, so that
  * there is room for as many messages as are not done. */
 static void tell(cykas_state *self, busq_order_effects *effects)
 {
@@ -233,7 +233,7 @@ static void cykas_gauge(const void *state, busq_order_gauge *gauge)
   *gauge = (busq_order_gauge){.waiting = self->ring.count, .is_secret = self->mode > 0};
 }
 
-/* What commutes with everything at its receiver.
+/* Events that commute with everything at their receiver.
  *   YCT: a submit that is sent at once before it comes would be sent at once after it too, as MODE only gets lower; and those
  *     that are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
  *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last

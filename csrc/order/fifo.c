@@ -144,7 +144,7 @@ static void deliver_all(fifo_state *self, busq_order_effects *effects)
   }
 }
 
-/* What an alarm finds for the second time goes, whatever is missing before it: that was missing at the last alarm, too. */
+/* A packet that an alarm finds for the second time goes, whatever is missing before it: that was missing at the last alarm, too. */
 static void tick(fifo_state *self, busq_order_effects *effects)
 {
   busq_holdback *held = held_of(self);

@@ -15,9 +15,9 @@
  *   2. calls step for every event, and performs the effects in their order;
  *   3. while effects.is_cut says that there was more to do than room to say it, calls step again with BUSQ_ON_MORE, before
  *      any other event.
- * Whatever a step refuses has changed nothing: BUSQ_FULL, no room to keep the message (at a submit, while waiting_max messages are
+ * A refused event has changed nothing: BUSQ_FULL, no room to keep the message (at a submit, while waiting_max messages are
  * not done; under a rendezvous perhaps while one is not); BUSQ_CORRUPT, a packet that no process of
- * this order sends.  Drivers call busq_order_step, which refuses what makes no sense under any order.
+ * this order sends.  Drivers call busq_order_run, which does 2 and 3, and refuses what makes no sense under any order.
  *
  * Messages and packets.  A message is what an application submits; its name is (origin << 32 | number), numbers counting from 1
  * at every origin.  A packet is what travels.  Payload, destinations and clock belong to the message and never change; they
@@ -55,7 +55,8 @@ typedef struct {
   uint32_t unused;
 } busq_order_packet;
 
-/* What a driver knows about a message and what never changes.  To be asked about messages that it keeps (see above) only. */
+/* The facts about a message that a driver knows and that never change.  To be asked about messages that it keeps (see above)
+ * only. */
 typedef struct busq_order_world busq_order_world;
 struct busq_order_world {
   /* The vector clock that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v says how many
@@ -112,6 +113,8 @@ typedef struct {
 typedef enum {
   BUSQ_OPTION_ACK_ALL = 1,   /* lamport: acknowledge to everybody, no release */
   BUSQ_OPTION_SKIP_GAPS = 2, /* fifo: after patience_ns go on without what is missing */
+  BUSQ_OPTION_DIRECT_UNICAST = 8, /* bus1: a message to one other process goes without a block */
+  BUSQ_OPTION_BEST_ESTIMATE = 16, /* bus1: a block stands at the best estimate of the timestamp to come */
   BUSQ_OPTION_OWN_LEFT_OUT = 4 /* cykas, for the laboratory: a YCT does not wait for the ACK of the message that it belongs to */
 } busq_order_option;
 
@@ -168,7 +171,7 @@ typedef struct {
    * group where every process p is called names[p], a permutation that leaves the first n_roles processes their names: each of
    * those has a role of its own.  NULL where names decide: they break ties, or are a ring.
    *
-   * What must hold: renaming first and playing the renamed event then comes to the same as playing the event and renaming
+   * The law: renaming first and playing the renamed event then comes to the same as playing the event and renaming
    * then: the same effects, and the same bytes, or at least a state that nobody can ever tell from it.  Messages are renamed in
    * their origins, packets in their messages and in who sends them to whom, clocks in their places; stamps and notes of packets
    * stay as they are, so an order that writes names there has no rename.
@@ -203,6 +206,42 @@ static inline int busq_order_step(const busq_order *order, void *state, const bu
       BUSQ_UNLIKELY(packet->kind >= order->n_kinds || packet->from >= group->n_processes || packet->from == group->self))
     return BUSQ_CORRUPT;
   return order->step(state, event, effects);
+}
+
+/* What a driver does in a run.  Each function gives BUSQ_OK, or ends the run with something else; all but perform may be NULL. */
+typedef struct {
+  /* After a step, before its effects: how its result counts. */
+  int (*stepped)(void *driver, const busq_order_event *event, const busq_order_effects *effects, int result);
+  int (*perform)(void *driver, busq_order_effect *effect);
+  int (*performed)(void *driver); /* after the last effect of a step */
+} busq_order_hands;
+
+/* One event and all that comes of it.  BUSQ_OK, or what has ended it: if that was a later step than the first, the event has
+ * become BUSQ_ON_MORE.  `effects` has room, and says nothing.  Inlined, so that drivers are called directly. */
+__attribute__((always_inline)) static inline int busq_order_run(const busq_order *order, void *state,
+                                                                busq_order_event *event, busq_order_effects *effects,
+                                                                const busq_order_hands *hands, void *driver)
+{
+  for (;; event->kind = BUSQ_ON_MORE) {
+    effects->n = 0;
+    effects->is_cut = false;
+    int result = busq_order_step(order, state, event, effects);
+    if (hands->stepped)
+      result = hands->stepped(driver, event, effects, result);
+    for (uint32_t place = 0; place < effects->n && result == BUSQ_OK; place++)
+      result = hands->perform(driver, &effects->items[place]);
+    if (hands->performed && result == BUSQ_OK)
+      result = hands->performed(driver);
+    if (result != BUSQ_OK || !effects->is_cut)
+      return result;
+  }
+}
+
+/* Whether the channels of a network keep the order, `channels` being a busq_channels. */
+static inline bool busq_channels_keep_order(const busq_order *order, uint32_t channels)
+{
+  return channels == BUSQ_CHANNELS_FIFO ||
+         (channels == BUSQ_CHANNELS_AS_NEEDED && order->traits & BUSQ_ORDER_FIFO_CHANNELS);
 }
 
 static inline uint64_t busq_message_name(uint32_t origin, uint32_t number)

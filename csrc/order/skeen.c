@@ -99,7 +99,7 @@ static bool is_open(const busq_held_entry *entry, uint64_t message, uint32_t fro
   return entry->message == message && entry->from == from && !(entry->note & SETTLED);
 }
 
-/* What is to be settled mostly stands near the beginning: the queue is in the order of timestamps. */
+/* The message to be settled mostly stands near the beginning: the queue is in the order of timestamps. */
 static void settle(skeen_state *self, uint64_t message, uint32_t from, uint64_t timestamp)
 {
   busq_holdback *queue = queue_of(self);

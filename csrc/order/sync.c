@@ -14,7 +14,7 @@
  *   receive DATA of a smaller process:             that is what this process is passive for: deliver, send ACK, become active
  *   receive ACK:                                   the first message is done; if it went to a smaller process become active
  *
- * What must wait until the process is active stands in a line, first come first served.
+ * Events that must wait until the process is active stand in a line, first come first served.
  *
  * Guarantee: synchronous (no crown), hence causal and FIFO.  Give every message the instant of its event at the smaller of its
  * two processes: a delivery of what came from above, a sending of what goes up.  At the bigger process its event lies in a time
@@ -226,7 +226,7 @@ static bool sync_verify(const void *state)
     return false;
   if (self->passive_for > me || self->head > HEAD_IS_SENT || (self->head && !mine->count))
     return false;
-  /* What was sent to a smaller process makes passive until its ACK; only what goes to a bigger one asks. */
+  /* A message to a smaller process makes its sender passive until the ACK; only one to a bigger process asks first. */
   const uint32_t head_to = mine->count ? busq_outbox_at(mine, 0)->to : me;
   if (self->head == HEAD_IS_SENT && head_to < me && self->passive_for != head_to + 1)
     return false;

@@ -3,6 +3,7 @@
 #include <Python.h>
 #include "busq.h"
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 /*
  * The short way from Python to send and recv.
@@ -42,7 +43,7 @@ typedef struct {
   PyObject *data;   /* bytes, or NULL while the payload is still in place */
   PyObject *sender; /* str */
   PyObject *handle; /* keeps the peer alive while the payload is in place, or while it waits to be acknowledged; not the
-                     * Port, which may hold this message: nobody would ever take such a circle apart */
+                     * Port, which may hold this message: no collector would take such a circle apart */
   PyObject *view;
   busq_peer *peer;
   int is_offered; /* not acknowledged so far */
@@ -50,15 +51,71 @@ typedef struct {
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
+/* Owns the pin of a payload that is shown in place; called by cffi when the view of it is released or dropped. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *handle; /* keeps the peer: what the pin lets go of last must not be all of it, for closing takes its time */
+  busq_pin pin;
+} Pin;
+
 static const busq_calls *calls; /* of the one core in this process */
-static PyTypeObject *message_type;
-static PyObject *view_helper; /* busq._core._view_pinned */
+static PyTypeObject *message_type, *pin_type;
+static PyObject *timeout_name, *ack_name; /* interned */
+static PyObject *view_helper; /* busq._core._view_of */
 static PyObject *fail_helper; /* busq._core.fail */
-static PyObject *empty_error, *full_error; /* busq.Empty, busq.Full */
+static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
+
+/* With the limited API these cost a call each, but for objects of the type itself. */
+#define IS_STR(object) (PyUnicode_CheckExact(object) || PyUnicode_Check(object))
+#define IS_BYTES(object) (PyBytes_CheckExact(object) || PyBytes_Check(object))
+#define IS_TUPLE(object) (PyTuple_CheckExact(object) || PyTuple_Check(object))
+
+/* ---- pins ---- */
+
+static Pin *pin_new(void)
+{
+  Pin *pin = PyObject_New(Pin, pin_type);
+  if (pin) {
+    pin->handle = NULL;
+    pin->pin = (busq_pin){.state = BUSQ_PIN_EMPTY};
+  }
+  return pin;
+}
+
+static PyObject *pin_call(Pin *self, PyObject *args, PyObject *keywords)
+{
+  (void)args;
+  (void)keywords;
+  calls->pin_end(&self->pin, NULL);
+  Py_CLEAR(self->handle);
+  Py_RETURN_NONE;
+}
+
+static void pin_dealloc(Pin *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  calls->pin_end(&self->pin, NULL);
+  Py_XDECREF(self->handle);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static PyType_Slot pin_slots[] = {
+    {Py_tp_doc, "A hold on a payload that is shown in place; calling it lets go."},
+    {Py_tp_dealloc, (void *)pin_dealloc},
+    {Py_tp_call, (void *)pin_call},
+    {0, NULL}};
+
+/* Messages and pins come from receiving only.  The flag has a name since 3.10, but not in every header of the limited API. */
+#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
+#define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
+#endif
+static PyType_Spec pin_spec = {"busq._native._fast.Pin", sizeof(Pin), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, pin_slots};
 
 /* ---- messages ---- */
 
-/* What was offered is let go without a word: it comes again, to a successor. */
+/* An offered message is let go without releasing it: it comes again, to a successor. */
 static void message_unpin(Message *self)
 {
   if (self->handle) {
@@ -86,8 +143,10 @@ static PyObject *message_get_data(Message *self, void *closure)
     Py_INCREF(self->data);
     return self->data;
   }
-  if (self->view) /* raises ValueError once the view was released: the message is gone then */
+  if (self->view) /* raises ValueError once the view was released, and the message with it */
     return PyBytes_FromObject(self->view);
+  if (calls->is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
+    return PyObject_CallFunction(fail_helper, "i", BUSQ_FORKED);
   PyObject *data = PyBytes_FromStringAndSize(self->pinned.data, (Py_ssize_t)self->pinned.size_bytes);
   if (!data)
     return NULL;
@@ -131,22 +190,41 @@ static PyObject *message_ack(Message *self, PyObject *unused)
   Py_RETURN_NONE;
 }
 
-/* The pin goes over to the view: releasing the view releases the message. */
+/* The hold goes over to the view: releasing the view releases the message.  The helper is Python code, in which anything may happen:
+ * an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
+ * only then, in one step, the one becomes the holder and the other ceases to be. */
+static int message_make_view(Message *self)
+{
+  Pin *pin = pin_new();
+  PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->pinned.data);
+  PyObject *size = PyLong_FromUnsignedLongLong(self->pinned.size_bytes);
+  PyObject *view = pin && address && size ? PyObject_CallFunctionObjArgs(view_helper, pin, address, size, NULL) : NULL;
+  const int result = view ? 0 : -1;
+  if (view && !self->data && !self->view) {
+    calls->pin_adopt(&pin->pin, self->peer, &self->pinned);
+    pin->handle = self->handle;
+    self->handle = NULL;
+    self->view = view;
+    view = NULL;
+  }
+  Py_XDECREF(view);
+  Py_XDECREF(size);
+  Py_XDECREF(address);
+  Py_XDECREF(pin);
+  return result;
+}
+
 static PyObject *message_view(Message *self, PyObject *unused)
 {
   (void)unused;
+  if (!self->data && !self->view) {
+    if (calls->is_forked(self->peer))
+      return PyObject_CallFunction(fail_helper, "i", BUSQ_FORKED);
+    if (message_make_view(self) < 0)
+      return NULL;
+  }
   if (self->data)
     return PyMemoryView_FromObject(self->data);
-  if (!self->view) {
-    PyObject *view =
-        PyObject_CallFunction(view_helper, "OKKKIHH", self->handle, (unsigned long long)(uintptr_t)self->pinned.data,
-                              (unsigned long long)self->pinned.size_bytes, (unsigned long long)self->pinned.position,
-                              (unsigned)self->pinned.record, self->pinned.sender, self->pinned.mark);
-    if (!view)
-      return NULL;
-    self->view = view;
-    Py_CLEAR(self->handle);
-  }
   Py_INCREF(self->view);
   return self->view;
 }
@@ -168,37 +246,26 @@ static PyObject *message_reduce(Message *self, PyObject *unused)
 
 static PyMethodDef message_methods[] = {
     {"__reduce__", (PyCFunction)(void (*)(void))message_reduce, METH_NOARGS, NULL},
-    {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS,
-     "Acknowledge the message: it will not come again.\n\n"
-     "Only what was received with ack=True needs it; for others, and the second time, it does nothing.  Raises ShutDown\n"
-     "where the peer was closed meanwhile, and ForkedHandle in a forked child: then the message will come again."},
-    {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS,
-     "The payload as a read-only memoryview, without a copy.\n\n"
-     "A large payload stays in the sender's memory, and its place in the queue is kept, until the view is released (by\n"
-     "release() or at the end of a with block)."},
+    {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS, NULL},
+    {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef message_getset[] = {
-    {"data", (getter)message_get_data, NULL, "The payload as bytes.", NULL},
-    {"sender", (getter)message_get_sender, NULL, "The name of the peer that sent it.", NULL},
-    {"kind", (getter)message_get_kind, NULL, "\"data\": a message that a peer has sent.", NULL},
-    {"redelivered", (getter)message_get_redelivered, NULL,
-     "True where a predecessor of this peer received the message and did not acknowledge it.", NULL},
+    {"data", (getter)message_get_data, NULL, NULL, NULL},
+    {"sender", (getter)message_get_sender, NULL, NULL, NULL},
+    {"kind", (getter)message_get_kind, NULL, NULL, NULL},
+    {"redelivered", (getter)message_get_redelivered, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot message_slots[] = {
-    {Py_tp_doc, "A message that was received: data, sender, kind, and view() for reading it in place."},
+    {Py_tp_doc, "A message that was received through the accelerator."},
     {Py_tp_dealloc, (void *)message_dealloc},
     {Py_tp_methods, message_methods},
     {Py_tp_getset, message_getset},
     {Py_tp_repr, (void *)message_repr},
     {0, NULL}};
 
-/* Messages come from receiving only.  The flag has a name since 3.10, but not in every header of the limited API. */
-#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
-#define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
-#endif
-static PyType_Spec message_spec = {"busq.Message", sizeof(Message), 0,
+static PyType_Spec message_spec = {"busq._native._fast.Message", sizeof(Message), 0,
                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, message_slots};
 
 /* ---- names ---- */
@@ -235,26 +302,29 @@ static int port_target(Port *self, PyObject *name, uint64_t *target)
   return 1;
 }
 
-/* How many targets, 0 where the slow way must decide, -1 with an exception. */
+/* How many targets, 0 where the slow way must decide, -1 with an exception.  Looking a name up may run Python code (a str with a
+ * hash or an equality of its own), and that may take anything out of the list. */
 static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
 {
-  if (PyUnicode_Check(to))
+  if (IS_STR(to))
     return port_target(self, to, targets);
   const int is_tuple = PyTuple_Check(to);
   if (!is_tuple && !PyList_Check(to))
     return 0;
   const Py_ssize_t count = is_tuple ? PyTuple_Size(to) : PyList_Size(to);
-  if (count > TARGETS_MAX)
-    return 0;
-  for (Py_ssize_t i = 0; i < count; i++) {
+  for (Py_ssize_t i = 0; i < count && count <= TARGETS_MAX; i++) {
     PyObject *name = is_tuple ? PyTuple_GetItem(to, i) : PyList_GetItem(to, i);
-    if (!PyUnicode_Check(name))
+    if (!name)
+      PyErr_Clear(); /* the list has become shorter */
+    if (!name || !IS_STR(name))
       return 0;
+    Py_INCREF(name);
     const int found = port_target(self, name, &targets[i]);
+    Py_DECREF(name);
     if (found <= 0)
       return found;
   }
-  return count;
+  return count <= TARGETS_MAX ? count : 0;
 }
 
 /* ---- sending ---- */
@@ -268,7 +338,7 @@ enum {
 static int port_send_fast(Port *self, PyObject *to, PyObject *data)
 {
   uint64_t targets[TARGETS_MAX];
-  if (!self->peer || !PyBytes_Check(data))
+  if (!self->peer || !IS_BYTES(data))
     return SEND_SLOWLY;
   const Py_ssize_t size = PyBytes_Size(data);
   if (size > SEND_BYTES_MAX)
@@ -280,7 +350,7 @@ static int port_send_fast(Port *self, PyObject *to, PyObject *data)
 }
 
 /* The timeout of a call whose other arguments are all there: -1 for ever, 0 or more nanoseconds, TIMEOUT_SLOWLY for whatever is
- * not plainly right. */
+ * not plainly right.  Times beyond 30 years are all alike. */
 #define TIMEOUT_SLOWLY INT64_MIN
 static int64_t parse_timeout(PyObject *timeout)
 {
@@ -291,8 +361,8 @@ static int64_t parse_timeout(PyObject *timeout)
   const double seconds = PyFloat_AsDouble(timeout);
   if (PyErr_Occurred())
     PyErr_Clear();
-  else if (seconds >= 0 && seconds < 1e9)
-    return (int64_t)(seconds * 1e9);
+  else if (seconds >= 0)
+    return seconds < 1e9 ? (int64_t)(seconds * 1e9) : 1000000000000000000;
   return TIMEOUT_SLOWLY;
 }
 
@@ -302,7 +372,8 @@ typedef struct {
   int is_ack;
 } call_options;
 
-/* Finds the options behind `before` other arguments: the timeout by position (where it may be) or by name, ack by name. */
+/* Finds the options behind `before` other arguments: the timeout by position (where it may be) or by name, ack by name.  Names that
+ * stand in a program are interned; those that were put together while it ran go the slow way. */
 static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive)
 {
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -315,9 +386,9 @@ static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObj
     options.timeout_ns = parse_timeout(args[before]);
   for (Py_ssize_t i = 0; i < named && options.timeout_ns != TIMEOUT_SLOWLY; i++) {
     PyObject *name = PyTuple_GetItem(names, i), *value = args[n_args + i];
-    if (n_args == before && PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
+    if (name == timeout_name && n_args == before)
       options.timeout_ns = parse_timeout(value);
-    else if (is_receive && PyUnicode_CompareWithASCIIString(name, "ack") == 0 && PyBool_Check(value))
+    else if (name == ack_name && is_receive && PyBool_Check(value))
       options.is_ack = value == Py_True;
     else
       options.timeout_ns = TIMEOUT_SLOWLY;
@@ -349,6 +420,7 @@ static PyObject *port_call_slow(Port *self, const char *method, PyObject *const 
   return result;
 }
 
+/* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
@@ -366,29 +438,63 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
   return port_call_slow(self, "_send_slow", args, n_args, names);
 }
 
+/* Lets the exception that is set say how many messages were sent before it, unless it says so already, or its class takes no
+ * attributes. */
+static void error_set_sent(Py_ssize_t sent, int says_so)
+{
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  if (!says_so || !PyObject_HasAttrString(error, "sent")) {
+    PyObject *number = PyLong_FromSsize_t(sent);
+    if (!number || PyObject_SetAttrString(error, "sent", number) < 0)
+      PyErr_Clear();
+    Py_XDECREF(number);
+  }
+  PyErr_Restore(type, error, trace);
+}
+
 static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   if (n_args != 1 || (names && PyTuple_Size(names)) || !PyList_Check(args[0]))
     return port_call_slow(self, "_send_many_slow", args, n_args, names);
   PyObject *list = args[0];
+  const Py_ssize_t count = PyList_Size(list);
   Py_ssize_t sent = 0;
-  for (; sent < PyList_Size(list); sent++) {
+  for (; sent < count; sent++) {
     PyObject *pair = PyList_GetItem(list, sent);
-    if (!PyTuple_Check(pair) || PyTuple_Size(pair) != 2)
+    if (!pair)
+      PyErr_Clear(); /* the list has become shorter */
+    if (!pair || !IS_TUPLE(pair) || PyTuple_Size(pair) != 2)
       break;
+    Py_INCREF(pair); /* the list may lose it meanwhile */
     const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    if (result == SEND_RAISED)
+    Py_DECREF(pair);
+    if (result == SEND_RAISED) {
+      error_set_sent(sent, 0);
       return NULL;
+    }
     if (result != BUSQ_OK)
       break;
   }
   if (sent && sent == PyList_Size(list))
     return PyLong_FromSsize_t(sent);
-  /* The rest goes the slow way, which is told how many were sent already. */
-  return PyObject_CallMethod((PyObject *)self, "_send_many_from", "On", list, sent);
+  /* The rest goes the slow way, with the number that were sent already; a signal may end it before it begins. */
+  PyObject *result = PyObject_CallMethod((PyObject *)self, "_send_many_from", "On", list, sent);
+  if (!result)
+    error_set_sent(sent, 1);
+  return result;
 }
 
 /* ---- receiving ---- */
+
+/* The handler of a signal raises: the caller has not seen a message that was taken and is still held, so it comes again, next. */
+static void message_give_back(Message *self)
+{
+  const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
+  if (self->handle && calls->give_back(self->peer, mode, &self->pinned) == BUSQ_OK)
+    Py_CLEAR(self->handle);
+}
 
 static Message *message_new(Port *port, const busq_message *found, int is_ack)
 {
@@ -405,7 +511,7 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
 }
 
 /* Everything about a message that was found that may fail; it is taken later.  NULL with what the slow way must report in *result,
- * or with BUSQ_OK and an exception.  What waits for its acknowledgement is copied: it may outlive our hold on it. */
+ * or with BUSQ_OK and an exception.  A message that waits for its acknowledgement is copied: it may outlive our hold on it. */
 static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
   Message *message = message_new(self, found, is_ack);
@@ -421,17 +527,17 @@ static Message *port_prepare(Port *self, const busq_message *found, int is_ack, 
   return NULL;
 }
 
-/* Takes what was prepared.  Nothing in here can fail, and nothing between begin and end runs Python code. */
-static void port_take(Port *self, Message *message)
+/* Takes what was prepared; with is_held, what was copied stays pinned too, in the hands of the caller.  Nothing in here can fail, and
+ * nothing between begin and end runs Python code. */
+static void port_take(Port *self, Message *message, int is_held)
 {
-  const int is_pinned = !message->data;
-  if (is_pinned || message->is_offered) {
+  if (!message->data || message->is_offered) {
     Py_INCREF(self->handle);
     message->handle = self->handle;
   }
-  calls->receive_take(self->peer, message->is_offered ? BUSQ_TAKE_OFFERED
-                                        : is_pinned         ? BUSQ_TAKE_PINNED
-                                                            : BUSQ_TAKE_COPIED);
+  calls->receive_take(self->peer, message->is_offered         ? BUSQ_TAKE_OFFERED
+                                  : is_held || !message->data ? BUSQ_TAKE_PINNED
+                                                              : BUSQ_TAKE_COPIED);
 }
 
 enum {
@@ -450,7 +556,7 @@ static Message *port_recv_fast(Port *self, int is_ack, int *result)
   if (*result == BUSQ_OK) {
     message = port_prepare(self, &found, is_ack, result);
     if (message)
-      port_take(self, message);
+      port_take(self, message, 0);
     else if (*result == BUSQ_OK)
       *result = RECEIVE_RAISED;
   }
@@ -477,7 +583,8 @@ static int port_wait(Port *self, int64_t deadline_ns)
     Py_BEGIN_ALLOW_THREADS
     result = calls->wait(self->peer, left_ns);
     Py_END_ALLOW_THREADS
-    if (result == BUSQ_INTERRUPTED && PyErr_CheckSignals() < 0)
+    /* Also before a message is taken: after that, an exception would lose it. */
+    if (result != BUSQ_EMPTY && PyErr_CheckSignals() < 0)
       return -1;
   } while (result == BUSQ_INTERRUPTED);
   return result;
@@ -503,6 +610,11 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
   int result = BUSQ_OK;
   while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK) {
     Message *message = port_recv_fast(self, options.is_ack, &result);
+    if (message && message->handle && PyErr_CheckSignals() < 0) {
+      message_give_back(message);
+      Py_DECREF(message);
+      return NULL;
+    }
     if (message)
       return (PyObject *)message;
     if (result == BUSQ_EMPTY)
@@ -513,39 +625,123 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
   return port_call_slow(self, "_recv_slow", args, n_args, names);
 }
 
-/* A list, empty where *result says why there is nothing; NULL for an exception.  A message stands in the list before it is taken,
- * so that a list that can't grow loses none. */
-static PyObject *port_recv_available(Port *self, Py_ssize_t limit, int is_ack, int *result)
+/* Receives for an iterator, which the end of the bus ends. */
+static PyObject *port_next(Port *self, PyObject *unused)
 {
-  busq_message found;
-  PyObject *list = PyList_New(0);
-  if (!list)
-    return NULL;
-  *result = calls->receive_begin(self->peer);
-  if (*result != BUSQ_OK)
-    return list;
-  while (PyList_Size(list) < limit && (*result = calls->receive_peek(self->peer, &found)) == BUSQ_OK) {
-    Message *message = port_prepare(self, &found, is_ack, result);
-    if (!message && *result != BUSQ_OK)
-      break;
-    if (!message || PyList_Append(list, (PyObject *)message) < 0) {
-      Py_XDECREF(message);
-      *result = RECEIVE_RAISED;
+  (void)unused;
+  PyObject *message = port_recv(self, NULL, 0, NULL);
+  if (!message && PyErr_ExceptionMatches(shut_down_error)) {
+    PyErr_Clear();
+    PyErr_SetNone(PyExc_StopIteration);
+  }
+  return message;
+}
+
+/* ---- receiving many ---- */
+
+enum {
+  FEW = 64
+};
+
+/* What a call has taken and not handed over so far.  What was copied is still pinned. */
+typedef struct {
+  Py_ssize_t n_messages, n_copied, room;
+  Message **messages;
+  busq_message *copied;
+  void *memory; /* of both, where they are more than a few */
+  Message *few_messages[FEW];
+  busq_message few_copied[FEW];
+} batch;
+
+static void batch_init(batch *self)
+{
+  self->n_messages = self->n_copied = 0;
+  self->room = FEW;
+  self->messages = self->few_messages;
+  self->copied = self->few_copied;
+  self->memory = NULL;
+}
+
+static int batch_grow(batch *self)
+{
+  const size_t room = (size_t)self->room * 4;
+  busq_message *copied = malloc(room * (sizeof *copied + sizeof(Message *)));
+  if (!copied)
+    return 0;
+  Message **messages = (Message **)(void *)(copied + room);
+  memcpy(copied, self->copied, (size_t)self->n_copied * sizeof *copied);
+  memcpy(messages, self->messages, (size_t)self->n_messages * sizeof *messages);
+  free(self->memory);
+  self->memory = self->copied = copied;
+  self->messages = messages;
+  self->room = (Py_ssize_t)room;
+  return 1;
+}
+
+/* Takes what is there.  There is room for a message before it is taken, so none is lost for want of it; and what was taken before is
+ * not lost for an exception that the next call would raise as well. */
+static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, batch *taken)
+{
+  int result = calls->receive_begin(self->peer);
+  if (result != BUSQ_OK)
+    return result;
+  while (taken->n_messages < limit && (taken->n_messages < taken->room || batch_grow(taken))) {
+    busq_message *found = &taken->copied[taken->n_copied];
+    result = calls->receive_peek(self->peer, found);
+    Message *message = result == BUSQ_OK ? port_prepare(self, found, is_ack, &result) : NULL;
+    if (!message) {
+      result = result == BUSQ_OK ? RECEIVE_RAISED : result;
       break;
     }
-    port_take(self, message);
-    Py_DECREF(message);
+    port_take(self, message, 1);
+    taken->messages[taken->n_messages++] = message;
+    taken->n_copied += !message->handle;
   }
   calls->receive_end(self->peer);
-  if (*result != RECEIVE_RAISED)
-    return list;
-  /* What was taken before is not lost for an exception that the next call would raise as well. */
-  if (PyList_Size(list)) {
+  if (result == RECEIVE_RAISED && taken->n_messages)
     PyErr_Clear();
-    return list;
+  return result;
+}
+
+/* Lets go of what was copied, under one latch; of a peer that was closed meanwhile, one by one. */
+static void batch_release(Port *self, const batch *taken)
+{
+  if (!taken->n_copied)
+    return;
+  if (calls->receive_begin(self->peer) == BUSQ_OK) {
+    calls->receive_release(self->peer, taken->copied, (size_t)taken->n_copied);
+    calls->receive_end(self->peer);
+    return;
   }
-  Py_DECREF(list);
-  return NULL;
+  for (Py_ssize_t i = 0; i < taken->n_copied; i++)
+    calls->release(self->peer, &taken->copied[i]);
+}
+
+static void batch_give_back(Port *self, const batch *taken)
+{
+  for (Py_ssize_t i = 0; i < taken->n_copied; i++)
+    if (calls->give_back(self->peer, BUSQ_TAKE_PINNED, &taken->copied[i]) != BUSQ_OK)
+      calls->release(self->peer, &taken->copied[i]);
+  for (Py_ssize_t i = 0; i < taken->n_messages; i++) {
+    message_give_back(taken->messages[i]);
+    Py_DECREF(taken->messages[i]);
+  }
+}
+
+/* Passes all on as a list, or NULL: then a handler of a signal raises, and all of them come again.  Without asking, one that raises
+ * while many are copied would lose them all. */
+static PyObject *batch_hand_over(Port *self, batch *taken)
+{
+  PyObject *list = PyErr_CheckSignals() == 0 ? PyList_New(taken->n_messages) : NULL;
+  if (list) {
+    batch_release(self, taken);
+    for (Py_ssize_t i = 0; i < taken->n_messages; i++)
+      (void)PyList_SetItem(list, i, (PyObject *)taken->messages[i]);
+  } else {
+    batch_give_back(self, taken);
+  }
+  free(taken->memory);
+  return list;
 }
 
 static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
@@ -560,10 +756,11 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
   if (limit < 1)
     PyErr_Clear();
   while (limit >= 1 && result == BUSQ_OK) {
-    PyObject *list = port_recv_available(self, limit, options.is_ack, &result);
-    if (!list || PyList_Size(list))
-      return list;
-    Py_DECREF(list);
+    batch taken;
+    batch_init(&taken);
+    result = port_take_batch(self, limit, options.is_ack, &taken);
+    if (taken.n_messages)
+      return batch_hand_over(self, &taken);
     if (result == BUSQ_EMPTY)
       result = port_await(self, timeout_ns, &deadline_ns);
     if (result == RECEIVE_RAISED)
@@ -611,13 +808,14 @@ static void port_dealloc(Port *self)
 
 static PyMethodDef port_methods[] = {
     {"_attach", (PyCFunction)port_attach, METH_VARARGS, NULL},
+    {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
     {"recv", FASTCALL(port_recv), NULL},
     {"recv_many", FASTCALL(port_recv_many), NULL},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot port_slots[] = {{Py_tp_doc, "The base of busq.Peer: send and recv by the short way."},
+static PyType_Slot port_slots[] = {{Py_tp_doc, "Sending and receiving by the short way."},
                                    {Py_tp_dealloc, (void *)port_dealloc},
                                    {Py_tp_methods, port_methods},
                                    {0, NULL}};
@@ -625,24 +823,53 @@ static PyType_Slot port_slots[] = {{Py_tp_doc, "The base of busq.Peer: send and 
 static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, port_slots};
 
-static PyObject *set_helpers(PyObject *module, PyObject *args)
+/* ---- what busq/_core.py gives ---- */
+
+/* The text of a method or property, which stands in busq/peer.py; NULL with an exception. */
+static const char *text_of(PyObject *texts, const char *name)
 {
-  PyObject *view, *fail, *empty, *full;
+  PyObject *text = PyMapping_GetItemString(texts, name);
+  const char *found = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+  Py_XDECREF(text); /* stays in the dictionary, which is never let go */
+  return found;
+}
+
+static int set_texts(PyObject *texts)
+{
+  for (PyMethodDef *method = message_methods; method->ml_name; method++)
+    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
+      return -1;
+  for (PyGetSetDef *property = message_getset; property->name; property++)
+    if (!(property->doc = text_of(texts, property->name)))
+      return -1;
+  for (PyMethodDef *method = port_methods; method->ml_name; method++)
+    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
+      return -1;
+  return 0;
+}
+
+/* Once in a process: where busq is imported anew while objects of the first import live on, theirs stay the helpers that they
+ * know, and the second import goes without the accelerator. */
+static PyObject *bind(PyObject *module, PyObject *args)
+{
+  PyObject *texts, *view, *fail, *empty, *full, *shut_down;
   (void)module;
-  if (!PyArg_ParseTuple(args, "OOOO", &view, &fail, &empty, &full))
+  if (view_helper) {
+    PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
-  Py_INCREF(view);
-  Py_INCREF(fail);
-  Py_INCREF(empty);
-  Py_INCREF(full);
+  }
+  if (!PyArg_ParseTuple(args, "OOOOOO", &texts, &view, &fail, &empty, &full, &shut_down) || set_texts(texts) < 0)
+    return NULL;
+  Py_INCREF(args); /* which holds all of them, for ever */
   view_helper = view;
   fail_helper = fail;
   empty_error = empty;
   full_error = full;
+  shut_down_error = shut_down;
   Py_RETURN_NONE;
 }
 
-static PyMethodDef module_methods[] = {{"_set_helpers", set_helpers, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef module_methods[] = {{"_bind", bind, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, -1, module_methods, NULL, NULL,
                                                NULL, NULL};
@@ -652,7 +879,10 @@ PyMODINIT_FUNC PyInit__fast(void)
   PyObject *module = PyModule_Create(&module_definition);
   PyObject *port = PyType_FromSpec(&port_spec);
   message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
-  if (!module || !port || !message_type)
+  pin_type = (PyTypeObject *)PyType_FromSpec(&pin_spec);
+  timeout_name = PyUnicode_InternFromString("timeout");
+  ack_name = PyUnicode_InternFromString("ack");
+  if (!module || !port || !message_type || !pin_type || !timeout_name || !ack_name)
     return NULL;
   Py_INCREF(message_type);
   if (PyModule_AddObject(module, "Port", port) < 0 ||

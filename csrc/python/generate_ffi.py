@@ -10,6 +10,11 @@ from pathlib import Path
 
 from cffi import FFI
 
+# What is freed has an owner in Python before the core makes it: a cell, freed with what stands in it.
+FREE = re.compile(r"void (\w+_free)\((\w+) \*\w+\);")
+CELL = "void {0}_at({1} **cell)"
+# Does nothing; a partial of it keeps an owner alive for as long as what it owns, and runs no Python code at the end.
+KEEP = "void busq_keep(const void *owner, const void *owned)"
 MARKED = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
 
 
@@ -18,9 +23,13 @@ def main(header: str, output: str) -> None:
     parts = MARKED.findall(Path(header).read_text())
     if not parts:
         raise SystemExit(f"{header}: no part between 'cffi: begin' and 'cffi: end'")
+    declared = "\n".join(parts)
+    cells = {name: CELL.format(name, kind) for name, kind in FREE.findall(declared)}
     ffi = FFI()
-    ffi.cdef("\n".join(parts))
-    ffi.set_source("busq._native._busq", '#include "busq.h"')
+    ffi.cdef("\n".join([declared, f"{KEEP};", *(f"{cell};" for cell in cells.values())]))
+    bodies = [f"static {cell} {{ {name}(*cell); *cell = 0; }}" for name, cell in cells.items()]
+    keep = f"static {KEEP} {{ (void)owner, (void)owned; }}"
+    ffi.set_source("busq._native._busq", "\n".join(['#include "busq.h"', keep, *bodies]))
     ffi.emit_c_code(output)
 
 

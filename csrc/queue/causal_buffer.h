@@ -7,7 +7,7 @@
  * Guarantee: after each delivery only the messages that waited for just that sender are looked at again.
  *
  * Mechanism: a message may be delivered when no process blocks it: when enough messages of every process have been delivered here.
- * What was delivered only grows, so a message whose first blocker is process k can't become deliverable before something
+ * The set of delivered messages only grows, so a message whose first blocker is process k can't become deliverable before something
  * of k is delivered; its entry's note is k + 1.  A message that nothing blocks has the note 0, and stays ready.  The last
  * place of the buffer is kept for such a message, since others may wait for it.
  *

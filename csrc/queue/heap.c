@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/heap.h"
+#include "base/assert.h"
 #include <stdlib.h>
 
 #define HEAP_CHILDREN 4
@@ -28,6 +29,8 @@ bool busq_heap_push(busq_heap *heap, busq_heap_entry entry)
     hole = parent;
   }
   heap->entries[hole] = entry;
+  BUSQ_ASSERT(heap->count <= heap->room);
+  BUSQ_ASSERT(!busq_key_less(entry.key, heap->entries[0].key));
   return true;
 }
 
@@ -44,6 +47,7 @@ static size_t heap_least_child(const busq_heap *heap, size_t parent)
 
 void busq_heap_pop(busq_heap *heap)
 {
+  BUSQ_ASSERT(heap->count > 0);
   const busq_heap_entry last = heap->entries[--heap->count];
   size_t hole = 0;
   while (hole * HEAP_CHILDREN + 1 < heap->count) {

@@ -18,6 +18,7 @@ typedef struct {
   uint32_t record;
   uint16_t mark;
   bool is_redelivered;
+  bool was_given_back;
 } busq_heap_entry;
 
 typedef struct {

@@ -26,6 +26,7 @@
  *
  * Not given: that a published reference is final (the record it points to says so), wake-ups, or memory for payloads.
  */
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "base/types.h"
 #include "clock/lamport.h"
@@ -119,15 +120,13 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
     busq_pair *slot = busq_ring_slot(ring, position);
     claim->before = busq_pair_load(slot);
     const uint64_t timestamp = stamp ? busq_timestamp_max(proposed, seen.lo + 1) : proposed;
-#ifdef BUSQ_MUTANT_ACCEPT_EQUAL
-    const bool accepted = seen.lo <= timestamp;
-#else
     const bool accepted = seen.lo < timestamp;
-#endif
     if (stamp)
       busq_store_relaxed(stamp, timestamp);
     BUSQ_STEP("place");
     const busq_pair next = {accepted ? timestamp : seen.lo, seen.hi + 1};
+    BUSQ_ASSERT(next.lo >= seen.lo); /* a clock never goes back */
+    BUSQ_ASSERT(accepted || !stamp); /* a stamp is never late */
     claim->clock = seen.lo;
     claim->timestamp = timestamp;
     if (BUSQ_LIKELY(busq_pair_cas(&ring->queue->clock_tail, &seen, next))) {
@@ -144,12 +143,13 @@ static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_clai
   const busq_pair filled = {busq_ring_lap(ring, claim->position) << 48 | (uint64_t)reference.sender << 32 |
                                 reference.record,
                             reference.tag};
+  BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
   /* SYNC POINT slot: payload, destinations and proposal of the record come before its reference. */
   return busq_pair_cas(busq_ring_slot(ring, claim->position), &expected, filled);
 }
 
-/* What stands at a position; false while it is a hole.  A skipped one has the sender BUSQ_RING_NOBODY. */
+/* The reference at a position; false while it is a hole.  A skipped one has the sender BUSQ_RING_NOBODY. */
 static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq_reference *reference)
 {
   /* SYNC POINT slot */

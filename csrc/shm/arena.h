@@ -16,14 +16,11 @@
  *
  * The owner keeps its free records on private stacks, last freed first, because that memory is still in the cache.  Records
  * under way stand in a private line in the order they were sent, and are looked at from its front when a stack is empty.
- * Both are derived from the marks in the records.
+ * Both are derived from the marks in the records.  What is found free behind the front leaves a gap in the line.
  *
  * Not given: memory that nobody else fills.  Beyond its own extent a peer shares with all the others.
  */
-#include "base/types.h"
-#include "shm/layout.h"
-
-struct busq_bus;
+#include "shm/bus.h"
 
 enum {
   BUSQ_EXTENT_FREE = 0,
@@ -45,23 +42,28 @@ typedef struct {
   uint64_t line_tail;
   uint64_t line_room;
   uint64_t searched;  /* how many were under way after the whole line was searched last */
+  uint64_t probed;    /* in the line: where the search for single ones goes on */
+  uint64_t gaps;      /* in the line: BUSQ_ARENA_NONE where a record stood that was found free behind the front */
   uint32_t carving;   /* extent that still has blank records, or BUSQ_ARENA_NONE */
 } busq_arena_class;
 
 #define BUSQ_ARENA_NONE UINT32_MAX
 
 typedef struct {
-  struct busq_bus *bus;
+  busq_bus *bus;
   uint32_t slot;
   uint32_t class_limit; /* classes from here on do not fit twice into an extent: they are LARGE */
   uint32_t owned;       /* slab extents, our own one not counted */
+  uint64_t credit;      /* looks that were earned by calls, and by records that came free, since extents were last given back */
+  uint32_t *inherited;  /* slab extents of a predecessor whose records are not on our lists so far */
+  uint64_t inherited_count;
   uint32_t *tally;      /* [extents], scratch for trimming */
   busq_arena_class classes[BUSQ_ARENA_CLASSES];
 } busq_arena;
 
-int busq_arena_init(busq_arena *arena, struct busq_bus *bus, uint32_t slot);
+int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot);
 /* Takes over what a predecessor has left in the slot: what he sent and somebody still needs, and what is free again.  He is dead,
- * and buried. */
+ * and buried.  The records themselves are looked at later, when memory is needed. */
 int busq_arena_adopt(busq_arena *arena);
 void busq_arena_deinit(busq_arena *arena);
 
@@ -73,23 +75,27 @@ void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record);
 void busq_arena_sender_done(busq_record *record);
 /* Gives back a record that nobody has seen. */
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
-/* Looks at every record under way and returns all extents that hold nothing: the common ones to everybody, our own to be cut
- * up anew.  Costs as much as there are records. */
-void busq_arena_collect(busq_arena *arena);
+/* Looks for records that came free, at as many as are named, besides those at the front of the line; and returns the extents that
+ * hold nothing, the common ones to everybody, our own to be cut up anew, once the looks of all calls since the last time
+ * have earned what that costs.  So a call costs as much as the looks it names, on average, however many records there are.
+ * True where everybody got some. */
+bool busq_arena_collect(busq_arena *arena, uint64_t looks);
 
 /* Called by a destination: sets its mark, and gives a large record's memory back if it was the last to need it. */
-void busq_arena_release(struct busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark);
-bool busq_record_is_released(const struct busq_bus *bus, const busq_record *record);
+void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark);
+bool busq_record_is_released(const busq_bus *bus, const busq_record *record);
 /* Frees large records that nobody needs and whose last reader died before he could do so. */
-void busq_arena_sweep(struct busq_bus *bus, uint32_t by_slot);
-/* Frees whatever a slot that nobody uses still owns and nobody needs; returns how many records are still needed.  The
- * caller holds the slot's kernel lock. */
-uint64_t busq_arena_reclaim(struct busq_bus *bus, uint32_t slot);
+void busq_arena_sweep(busq_bus *bus, uint32_t by_slot);
+/* Frees what a slot that nobody uses still owns and nobody needs, until it has looked at about so many records; the next call, of
+ * whomever, goes on from there.  True when nothing is left.  The caller holds the slot's kernel lock. */
+bool busq_arena_reclaim(busq_bus *bus, uint32_t slot, uint64_t *looks);
+/* The same up to the first extent of which something is needed: what that costs, nobody pays twice. */
+bool busq_arena_vacate(busq_bus *bus, uint32_t slot);
 /* Of one slot, or of all (BUSQ_ARENA_NONE). */
-uint64_t busq_arena_used_bytes(const struct busq_bus *bus, uint32_t slot);
+uint64_t busq_arena_used_bytes(const busq_bus *bus, uint32_t slot);
 
-/* Calls back for every carved record of a slot; for whoever must finish what a dead owner began. */
-typedef void (*busq_arena_visitor)(struct busq_bus *bus, busq_record *record);
-void busq_arena_visit(struct busq_bus *bus, uint32_t slot, busq_arena_visitor visitor);
+/* The record of a slot that begins at a unit, and was carved, and, if it is large, is still in its sender's hands; NULL where there is
+ * none: for whoever must finish what a dead owner began. */
+busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit);
 
 #endif /* BUSQ_SHM_ARENA_H */

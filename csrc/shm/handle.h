@@ -2,42 +2,24 @@
 #ifndef BUSQ_SHM_HANDLE_H
 #define BUSQ_SHM_HANDLE_H
 /*
- * The private side: what a process keeps for itself about a bus it has mapped and a peer it has joined.  Nothing here is
- * visible to others, and everything in it could be derived again from the segment.
+ * The private side of a peer: what a process keeps for itself about one that it has joined.  Nothing here is visible to others,
+ * and everything in it could be derived again from the segment.
  *
  * Locks.  Two latches per peer, one for sending and one for receiving, order the threads of this process among
  * themselves.  They lie in private memory and are held for a bounded number of steps, never while waiting:
  *
  *      peer.send_latch
  *        peer.receive_latch     only busq_peer_close takes both
+ *          peer.tracer.latch    around the mapping of the file that events go to
  */
+#include "base/latch.h"
 #include "base/types.h"
 #include "busq.h"
 #include "queue/heap.h"
-#include "queue/ring.h"
 #include "shm/arena.h"
-#include "shm/layout.h"
-#include "shm/tracer.h"
-#include "trace/clock.h"
-
-typedef struct {
-  uint32_t held;
-} busq_latch;
-
-struct busq_bus {
-  busq_geometry geometry; /* a private copy: nobody else can change it */
-  char *base;
-  busq_header *header;
-  busq_slot *slots;
-  busq_extent *table;
-  char *arena;
-  uint32_t references; /* handles that use the mapping */
-  int fd;              /* asks the kernel who is alive; holds no locks */
-  int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
-  uint32_t fork_generation;
-  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
-  char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
-};
+#include "shm/bus.h"
+#include "shm/life.h"
+#include "trace/event_ring.h"
 
 /* A message that can be delivered now; sizes and pointers were checked. */
 typedef struct {
@@ -50,9 +32,10 @@ typedef struct {
   uint32_t mark;
   bool is_late;        /* it is the least of the heap, not the next of the ring */
   bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
+  bool was_given_back; /* it was taken once, and its delivery recorded */
 } busq_found;
 
-/* What keeps a queue from being received from, and since when. */
+/* The obstacle at the front of a queue, and since when it is there. */
 typedef struct {
   busq_reference reference;
   uint64_t position;
@@ -61,20 +44,59 @@ typedef struct {
   uint64_t help_in_ns;
 } busq_blocker;
 
-/* What a sender remembers of each destination. */
+/* A sender's memory of each destination. */
 typedef struct {
   uint64_t head_seen;
   uint32_t incarnation;    /* that the message at hand is meant for */
   uint64_t glanced_ns;     /* when the kernel was last asked whether it lives, by the tick */
   int fifo_fd;             /* -1 until it was needed */
-  uint64_t fifo_began_ns;  /* whose FIFO that is: a successor has the same incarnation, and a FIFO of its own */
+  uint64_t fifo;           /* which one that is, as in the slot */
 } busq_acquaintance;
 
-/* A descriptor that holds locks of this process.  A forked child closes its copy, or it would hold them too. */
-typedef struct busq_guard {
-  int *fd;
-  struct busq_guard *next;
-} busq_guard;
+/* ---- recording (tracer.h) ---- */
+
+typedef struct busq_tracer_map busq_tracer_map;
+
+/* The messages taken between begin and end of receiving: recorded at the end, with one look at the clock. */
+typedef struct {
+  uint64_t message;
+  uint64_t stamp;
+  uint32_t incarnation;
+  uint16_t slot;
+  uint16_t kind;
+} busq_tracer_taken;
+
+enum { BUSQ_TRACER_TAKEN_MAX = 64 };
+
+/* A ring that had no room, and the recording that it belongs to: a ring of one that has ended stays full for ever. */
+typedef struct {
+  busq_trace_ring *ring;
+  uint32_t generation;
+} busq_tracer_full;
+
+typedef struct {
+  uint32_t generation; /* of the recording that `map` belongs to; 0 before the first one */
+  busq_latch latch;    /* of who maps the file */
+  bool is_silent; /* what it sends and takes are packets of a protocol: whoever runs that records */
+  bool is_fresh;
+  busq_tracer_map *map; /* NULL where it can't be recorded */
+  busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
+  busq_tracer_full full[BUSQ_TRACE_SIDES]; /* where there was no room for what a side did last; under its latch */
+
+  /* Under the send latch. */
+  uint64_t begun;      /* when the send at hand was called; 0: it is not recorded */
+  uint64_t blocked;    /* when it began to wait for room; 0: it did not */
+  uint64_t position;   /* of its record */
+  uint64_t commit;
+  busq_trace_ring *ring; /* of its record; NULL where it was dropped */
+  busq_trace_ring *app_ring; /* of the send that busq_tracer_app_sent will end: there may be another recording by then */
+
+  /* Under the receive latch. */
+  uint32_t n_taken;
+  busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
+} busq_tracer;
+
+/* ---- a peer ---- */
 
 struct busq_peer {
   busq_bus *bus;
@@ -82,6 +104,7 @@ struct busq_peer {
   uint32_t slot;
   uint32_t incarnation;
   uint32_t fork_generation;
+  uint32_t references; /* the handle and the pins that use it */
   uint32_t is_closed;
   int lock_fd;
   busq_guard lock_guard;
@@ -97,6 +120,8 @@ struct busq_peer {
   uint64_t sent;
   uint64_t late;
   uint32_t memory_wanted_seen;
+  uint32_t reclaims_slot; /* where the search for memory that the gone have left goes on */
+  bool finds_more;        /* the last send found no room, but made some progress: it is worth trying again at once */
   uint64_t tick_ns; /* of the last send, and how often the kernel was asked since who lives */
   uint32_t glances;
   busq_arena arena;
@@ -128,6 +153,8 @@ struct busq_peer {
   /* Waiting. */
   uint64_t send_left_ns; /* when a wait was interrupted that the caller will go on with; 0 where there is none */
   uint64_t receive_left_ns;
+  uint32_t receivers_asleep; /* threads that sleep, or are about to: the flag in the slot stands for all of them */
+  uint32_t senders_asleep;
   uint32_t short_waits;       /* in a row that ended without sleeping */
   uint64_t short_waits_since; /* messages sent when the row began */
   uint32_t spin_ns;
@@ -136,62 +163,6 @@ struct busq_peer {
 
   busq_tracer tracer;
 };
-
-extern uint32_t busq_fork_generation;
-
-static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
-{
-  busq_ring ring;
-  ring.queue = &bus->slots[slot].queue;
-  ring.slot_count = bus->geometry.slot_count;
-  ring.slot_shift = (uint32_t)__builtin_ctzll(ring.slot_count);
-  ring.slots = (busq_pair *)(void *)(bus->base + bus->geometry.rings_offset) + slot * ring.slot_count;
-  return ring;
-}
-
-static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
-{
-  return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
-}
-
-/* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
-static inline uint64_t busq_bus_units(const busq_bus *bus)
-{
-  return bus->geometry.extents * (bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
-}
-
-static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
-{
-  return (uint64_t)incarnation << 32 | life;
-}
-
-void busq_latch_wait(busq_latch *latch);
-
-static inline void busq_latch_acquire(busq_latch *latch)
-{
-  /* SYNC POINT latch: what the holder before us wrote comes before what we read. */
-  if (BUSQ_UNLIKELY(__atomic_exchange_n(&latch->held, 1, __ATOMIC_ACQUIRE)))
-    busq_latch_wait(latch);
-}
-
-static inline void busq_latch_release(busq_latch *latch)
-{
-  /* SYNC POINT latch */
-  __atomic_store_n(&latch->held, 0, __ATOMIC_RELEASE);
-}
-
-/* Does somebody record what happens on this bus? */
-static inline bool busq_bus_is_recorded(const busq_bus *bus)
-{
-  return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));
-}
-
-/* What the clock of the recording says; 0 where there is none. */
-static inline uint64_t busq_bus_recording_now(const busq_bus *bus)
-{
-  const uint32_t recording = busq_load_relaxed(&bus->header->recording);
-  return BUSQ_UNLIKELY(recording) ? busq_trace_now(recording) : 0;
-}
 
 static inline int busq_peer_check(const busq_peer *peer)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/join.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "shm/life.h"
 #include "shm/name.h"
-#include "shm/receive.h"
+#include "shm/pack.h"
 #include "shm/region.h"
+#include "shm/tracer.h"
 #include "shm/wake.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static busq_peer *peer_new(busq_bus *bus)
   peer->bus = bus;
   peer->lock_fd = peer->poll_fd = peer->fifo_fd = peer->timer_fd = -1;
   peer->fork_generation = busq_fork_generation;
+  peer->references = 1;
   peer->spin_ns = SPIN_NS_DEFAULT;
   peer->yield_ns = YIELD_NS_DEFAULT;
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
@@ -63,11 +65,12 @@ static bool slot_is_spent(const busq_bus *bus, uint32_t slot)
  * memory, and what is durable waits for its own peer. */
 static bool slot_make_free(busq_bus *bus, uint32_t slot)
 {
-  busq_life_bury(bus, slot);
+  while (!busq_grave_bury(bus, slot))
+    ;
   if (slot_is_spent(bus, slot))
     return false;
-  return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_life_leaves_messages(bus, slot) &&
-         busq_arena_reclaim(bus, slot) == 0;
+  return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_grave_has_messages(bus, slot) &&
+         busq_arena_vacate(bus, slot);
 }
 
 /* Leaves the grave of what it finds entered. */
@@ -87,8 +90,8 @@ static bool slot_find(busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
       }
       busq_grave_leave(grave, slot);
     }
-    /* What the gone have left is kept for as long as nobody needs the room. */
-  } while (busq_life_discard_oldest(grave));
+    /* The messages of departed peers are kept for as long as nobody needs the room. */
+  } while (busq_grave_discard_oldest(grave));
   return false;
 }
 
@@ -97,11 +100,13 @@ static void slot_describe(busq_peer *peer)
   busq_slot *self = peer->self;
   self->pid = (uint32_t)getpid();
   self->joined_ns = busq_time_wall_ns();
-  self->began_ns = busq_time_now_ns();
+  self->began_ns = busq_time_host_ns();
   busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
   busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
   busq_store_relaxed(&self->wake_flags, 0);
   busq_store_relaxed(&self->memory_waits, 0);
+  busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
+  busq_store_relaxed(&self->searched, 0);
   peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
 }
 
@@ -113,6 +118,8 @@ static uint32_t life_flags(const busq_peer *peer)
 static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
 {
   busq_slot *self = peer->self;
+  BUSQ_ASSERT(name_bytes > 0 && name_bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX);
+  BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   /* Not durable before it lives: who dies on the way has promised nothing, and has no name by which he could be removed. */
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING));
@@ -121,9 +128,9 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   memcpy(self->name, name, name_bytes);
   self->name[name_bytes] = '\0';
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
-  slot_describe(peer);
   self->room_waiters = 0;
   self->sent = self->late = self->received = self->helped = 0;
+  slot_describe(peer);
   const uint64_t tail = busq_ring_tail(&peer->ring);
   busq_store_release(&self->queue.head, tail);
   peer->scan = peer->head = peer->inherited = tail;
@@ -214,6 +221,17 @@ static int slot_continue(busq_peer *peer)
   return BUSQ_OK;
 }
 
+/* In the slot's grave: what others have begun with it comes to its end. */
+static void predecessor_settle(busq_bus *bus, uint32_t slot)
+{
+  uint64_t n_dropped = 0;
+  while (!busq_grave_bury(bus, slot))
+    ;
+  while ((busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DROPPED) && !busq_grave_discard(bus, slot, &n_dropped))
+    ;
+  busq_pack_settle(bus, slot);
+}
+
 /* BUSQ_EMPTY where the slot has meanwhile become somebody else's. */
 static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
@@ -228,7 +246,7 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
   if (!busq_name_is(bus, slot, name, name_bytes, &life))
     result = BUSQ_EMPTY;
   if (!result) {
-    busq_life_bury(bus, slot);
+    predecessor_settle(bus, slot);
     result = busq_arena_init(&peer->arena, bus, slot);
   }
   if (!result)
@@ -243,10 +261,12 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
   return result;
 }
 
-/* Who joins anew under an old name gives up what is left under it; but not what somebody was promised. */
+/* A peer that joins anew under an old name gives up what is left under it, but not what somebody was promised.  The dropping is
+ * begun here, and goes on when somebody needs the slot or the memory. */
 static int predecessor_drop(busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = grave->bus;
+  uint64_t n_dropped = 0;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
@@ -257,8 +277,10 @@ static int predecessor_drop(busq_grave *grave, const char *name, size_t name_byt
     if (!busq_grave_enter(grave, slot))
       continue;
     if (busq_name_is(bus, slot, name, name_bytes, &life)) {
-      busq_life_bury(bus, slot);
-      (void)busq_life_discard(bus, slot);
+      /* Before the burial, which may take more than one step: what is given up is given up now. */
+      busq_store_release(&bus->slots[slot].life, life | BUSQ_LIFE_DROPPED);
+      if (busq_grave_bury(bus, slot))
+        (void)busq_grave_discard(bus, slot, &n_dropped);
     }
     busq_grave_leave(grave, slot);
   }
@@ -347,12 +369,16 @@ int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer
 
 /* ---- leaving ---- */
 
-/* What was not received stays where it is, for a successor. */
+/* Unreceived messages stay where they are, for a successor. */
 void busq_join_finish_close(busq_peer *peer)
 {
+  uint64_t looks = UINT64_MAX; /* as much as it has sent in its life, at most */
+  BUSQ_ASSERT(peer->is_closed);
+  BUSQ_ASSERT(!peer->pins);
   BUSQ_STEP("leave");
-  (void)busq_arena_reclaim(peer->bus, peer->slot);
-  busq_store_relaxed(&peer->self->ended_ns, busq_time_now_ns());
+  (void)busq_arena_reclaim(peer->bus, peer->slot, &looks);
+  busq_wake_for_memory(peer->bus);
+  busq_store_relaxed(&peer->self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | life_flags(peer)));
   busq_guard_close(&peer->lock_guard);
@@ -398,9 +424,14 @@ int busq_peer_close(busq_peer *peer)
   return BUSQ_OK;
 }
 
+void busq_peer_retain(busq_peer *peer)
+{
+  (void)busq_fetch_add(&peer->references, 1);
+}
+
 void busq_peer_free(busq_peer *peer)
 {
-  if (!peer)
+  if (!peer || busq_fetch_add(&peer->references, UINT32_MAX) != 1)
     return;
   if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
     (void)busq_peer_close(peer);

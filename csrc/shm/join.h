@@ -12,10 +12,10 @@
  * at the head, and asks the marks about everything that stood there before he came (look_inherited in receive.c).  Heap, free
  * lists and counters are private and derived anew.  A non-durable queue was closed when its peer went, and is opened again.
  *
- * Not given: what was dropped because its slot or memory was needed (life.h), unless the predecessor was durable.
+ * Not given: what was dropped because its slot or memory was needed (grave.h), unless the predecessor was durable.
  */
 #include "shm/handle.h"
-#include "shm/life.h"
+#include "shm/grave.h"
 
 /* For whoever follows or removes a peer that is gone: takes its name, or says who has it; enters its slot's grave, or says why
  * that can't be now. */

@@ -51,7 +51,7 @@ bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t cap
       BUSQ_ALIGN_UP(geometry->rings_offset + peers * geometry->slot_count * sizeof(busq_pair), PAGE_BYTES);
   geometry->arena_offset =
       BUSQ_ALIGN_UP(geometry->table_offset + geometry->extents * sizeof(busq_extent), PAGE_BYTES);
-  /* Whoever looks at the header of the last possible record stays inside the mapping. */
+  /* A look at the header of the last possible record stays inside the mapping. */
   geometry->segment_bytes = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
                             BUSQ_ALIGN_UP(busq_record_payload_offset(peers, 512), PAGE_BYTES);
   return true;
@@ -82,6 +82,7 @@ uint64_t busq_layout_stamp(void)
       offsetof(busq_slot, life),
       offsetof(busq_slot, room_seq),
       offsetof(busq_slot, sequence_reserved),
+      offsetof(busq_slot, in_hand),
       offsetof(busq_slot, joined_ns),
       offsetof(busq_slot, pid),
       offsetof(busq_slot, name),

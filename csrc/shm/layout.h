@@ -2,7 +2,7 @@
 #ifndef BUSQ_SHM_LAYOUT_H
 #define BUSQ_SHM_LAYOUT_H
 /*
- * What lies where in a segment.  Everything here is mapped by strangers: offsets instead of pointers, and whoever reads an
+ * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and whoever reads an
  * index or a length checks it against private copies of the sizes before using it.
  *
  *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | extent table | arena
@@ -15,7 +15,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 3u
+#define BUSQ_LAYOUT_VERSION 4u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -57,6 +57,7 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
   uint32_t memory_wanted; /* counts the times that a sender found no memory: who has some to spare gives it back */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
+  uint64_t trace;         /* the random part of the name of its file (rings.h) */
 } busq_header;
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
@@ -71,10 +72,11 @@ enum {
   BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and somebody has put in order what it left */
   BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
   BUSQ_LIFE_MASK = 0xff,
-  BUSQ_LIFE_DURABLE = 0x100 /* beside the others: its queue stays open, whatever happens to its peer */
+  BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
+  BUSQ_LIFE_DROPPED = 0x200  /* of one who is gone: what it left is given back once it is buried, and is no successor's any more */
 };
 
-/* What a peer waits for, for whoever asks. */
+/* A peer's reason for waiting, published for anybody who asks. */
 enum {
   BUSQ_WAITS_NOT = 0,
   BUSQ_WAITS_MESSAGE = 1, /* nothing is in its queue */
@@ -84,12 +86,12 @@ enum {
 };
 
 typedef struct {
-  uint64_t since_ns; /* CLOCK_MONOTONIC; while it sleeps */
+  uint64_t since_ns; /* the host's clock (time.h); while it sleeps */
   uint32_t what;     /* BUSQ_WAITS_* */
   uint32_t for_slot;
 } busq_waits;
 
-/* Who waits on a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
+/* The waiters of a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
  * nobody waits for that. */
 #define BUSQ_WAKE_FUTEX 1u
 
@@ -109,20 +111,27 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t sequence_reserved; /* no life of this slot has used a number from here on */
   uint64_t sent;
   uint64_t late;
+  uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
-  uint64_t began_ns; /* the same on CLOCK_MONOTONIC, which nobody sets back */
-  uint64_t ended_ns; /* CLOCK_MONOTONIC: when it was closed, or its death was noticed */
+  uint64_t began_ns; /* the same on the host's clock (time.h), which nobody sets back */
+  uint64_t ended_ns; /* the host's clock: when it was closed, or its death was noticed */
+  uint64_t fifo;     /* the random part of the name of its FIFO; 0: it has made none (wake.h) */
   busq_waits sends; /* what a thread of it waits for that sends */
   busq_waits receives;
   uint64_t helped; /* stalled messages of others that it completed, put off, or passed over */
+  /* Written by whoever is in the slot's grave (grave.h), so that another one can go on. */
+  uint64_t searched;  /* positions before it do not hold the message in hand; 0: the search has not begun */
+  uint64_t reclaimed; /* extents before it were looked at last; a hint */
+  uint64_t packing;   /* how far the dead references are taken out of its queue (pack.c); 0: nobody has begun */
+  uint64_t packed;    /* the tail when that began */
   uint32_t pid;
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
 } busq_slot;
 
-/* What an extent of the arena is used for. */
+/* The use of an extent of the arena. */
 typedef struct {
   _Alignas(16) uint64_t word; /* generation (32) | owner + 1 (16) | kind (8) | class (8); see arena.h */
   uint64_t length;            /* LARGE: extents of the run.  SLAB: records that were ever used, the others are blank */
@@ -161,7 +170,8 @@ enum {
 enum {
   BUSQ_MARK_TAKEN = 1,    /* recv has returned it */
   BUSQ_MARK_RELEASED = 2, /* its memory is no longer needed here */
-  BUSQ_MARK_OFFERED = 4   /* recv has returned it, and will again, to a successor, unless it is acknowledged */
+  BUSQ_MARK_OFFERED = 4,  /* recv has returned it, and will again, to a successor, unless it is acknowledged */
+  BUSQ_MARK_RETURNED = 8  /* it was taken and given back: who records deliveries has recorded this one */
 };
 
 #define BUSQ_PHASE_MASK UINT64_C(3)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/life.h"
 #include "base/error.h"
-#include "base/time.h"
-#include "shm/multicast.h"
-#include "shm/receive.h"
-#include "shm/wake.h"
+#include "base/latch.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +11,6 @@
 /* ---- kernel locks ---- */
 
 #define LOCK_OF_SLOT(slot) ((off_t)((INT64_C(1) << 40) + (slot)))
-#define LOCK_OF_GRAVE(slot) ((off_t)((INT64_C(1) << 41) + (slot)))
 
 int busq_lock_try(int fd, int64_t byte)
 {
@@ -100,6 +96,10 @@ int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
   }
   const int number = errno;
   busq_latch_release(&fork_latch);
+  /* We may use the file that we have open, but perhaps not open it again. */
+  if (*fd < 0 && number == EACCES && geteuid() != bus->user)
+    return busq_error(BUSQ_DENIED, "can't open bus \"%s\" once more for its locks: user %u opened it, and this process is user %u now; join before changing the user, or open a bus of the new one",
+                      bus->name, bus->user, geteuid());
   errno = number;
   return *fd >= 0 ? BUSQ_OK : busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
 }
@@ -124,235 +124,4 @@ void busq_guard_close(busq_guard *guard)
     }
   }
   busq_latch_release(&fork_latch);
-}
-
-/* ---- graves ---- */
-
-int busq_grave_open(busq_grave *grave, busq_bus *bus)
-{
-  grave->bus = bus;
-  return busq_guard_open(&grave->guard, bus, &grave->fd);
-}
-
-void busq_grave_close(busq_grave *grave)
-{
-  busq_guard_close(&grave->guard);
-}
-
-/* The second look at the life's lock counts: before the first of ours, a new peer may have come and gone. */
-bool busq_grave_enter(busq_grave *grave, uint32_t slot)
-{
-  if (busq_life_is_held(grave->bus, slot) || busq_lock_try(grave->fd, LOCK_OF_GRAVE(slot)) < 0)
-    return false;
-  if (!busq_life_is_held(grave->bus, slot))
-    return true;
-  busq_grave_leave(grave, slot);
-  return false;
-}
-
-void busq_grave_leave(busq_grave *grave, uint32_t slot)
-{
-  busq_lock_drop(grave->fd, LOCK_OF_GRAVE(slot));
-}
-
-/* ---- burying ---- */
-
-/* Does a reference to the record stand in the queue of a destination? */
-static bool queue_has(const busq_bus *bus, uint32_t slot, uint32_t unit, uint64_t tag)
-{
-  const busq_ring ring = busq_bus_ring(bus, slot);
-  uint64_t head = busq_load_acquire(&ring.queue->head);
-  const uint64_t tail = busq_ring_tail(&ring);
-  if (head > tail || tail - head > ring.slot_count)
-    return true; /* damage: nothing is known */
-  for (; head != tail; head++) {
-    busq_reference reference;
-    if (busq_ring_look(&ring, head, &reference) && reference.record == unit && reference.tag == tag)
-      return true;
-  }
-  return false;
-}
-
-/* A message that is final and that no queue refers to: its sender died before its reference was published, or while he
- * filled a record that was used before.  Nobody else will ever release it.  A reader marks a message before he takes its
- * reference out of his queue, so a mark that is still missing after the search will stay missing. */
-static void record_release_unpublished(busq_bus *bus, busq_record *record)
-{
-  const uint64_t state = busq_load_acquire(&record->state.lo);
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
-  const uint32_t unit = (uint32_t)((uint64_t)((char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-  if ((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED || destinations > bus->geometry.peers)
-    return;
-  for (uint32_t i = 0; i < destinations; i++) {
-    const uint32_t slot = record->destination[i].slot;
-    if ((busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED) || slot >= bus->geometry.peers ||
-        queue_has(bus, slot, unit, state & ~BUSQ_PHASE_MASK))
-      continue;
-    if (!(busq_load_acquire(&record->destination[i].mark) & BUSQ_MARK_RELEASED))
-      busq_arena_release(bus, record->sender < bus->geometry.peers ? record->sender : slot, record, i);
-  }
-  /* Last: from here on a large record may be given back, and hold another message. */
-  busq_arena_sender_done(record);
-}
-
-static uint32_t life_state(uint64_t life)
-{
-  return (uint32_t)life & BUSQ_LIFE_MASK;
-}
-
-static bool life_needs_burial(uint64_t life)
-{
-  const uint32_t state = life_state(life);
-  return state == BUSQ_LIFE_LIVE || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LEAVING;
-}
-
-void busq_life_bury(busq_bus *bus, uint32_t slot)
-{
-  busq_slot *self = &bus->slots[slot];
-  const uint64_t life = busq_load_acquire(&self->life);
-  const uint32_t incarnation = (uint32_t)(life >> 32);
-  const busq_ring ring = busq_bus_ring(bus, slot);
-  /* Also of one who left or was buried: somebody who resumed him may have been killed when he had opened the queue and nothing
-   * else, or somebody who removed a durable one before he closed it. */
-  if (!(life & BUSQ_LIFE_DURABLE))
-    (void)busq_ring_close(&ring);
-  if (!life_needs_burial(life))
-    return;
-  BUSQ_STEP("bury");
-  busq_arena_visit(bus, slot, busq_multicast_finish);
-  busq_arena_visit(bus, slot, record_release_unpublished);
-  busq_store_relaxed(&self->wake_flags, 0);
-  busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
-  busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
-  busq_fifo_unlink(bus, slot, incarnation);
-  BUSQ_STEP("bury");
-  (void)busq_arena_reclaim(bus, slot);
-  busq_store_relaxed(&self->ended_ns, busq_time_now_ns());
-  BUSQ_STEP("bury");
-  busq_store_release(&self->life, busq_life_word(incarnation, BUSQ_LIFE_DEAD | ((uint32_t)life & BUSQ_LIFE_DURABLE)));
-  busq_wake_waiters(&self->room_waiters, &self->room_seq);
-}
-
-/* ---- what the gone have left in their queues ---- */
-
-bool busq_life_leaves_messages(const busq_bus *bus, uint32_t slot)
-{
-  const busq_ring ring = busq_bus_ring(bus, slot);
-  const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-  return life_state(life) != BUSQ_LIFE_FREE && busq_load_acquire(&ring.queue->head) != busq_ring_tail(&ring);
-}
-
-/* Nobody is there to receive it any more: gives what stands in the queue back to its senders. */
-uint64_t busq_life_discard(busq_bus *bus, uint32_t slot)
-{
-  uint64_t n_dropped = 0;
-  busq_slot *self = &bus->slots[slot];
-  const busq_ring ring = busq_bus_ring(bus, slot);
-  const uint64_t life = busq_load_acquire(&self->life);
-  busq_store_release(&self->life, life & ~(uint64_t)BUSQ_LIFE_DURABLE);
-  BUSQ_STEP("discard");
-  const uint64_t tail = busq_ring_close(&ring);
-  uint64_t head = busq_load_acquire(&ring.queue->head);
-  if (head > tail || tail - head > ring.slot_count)
-    head = tail - (tail < ring.slot_count ? tail : ring.slot_count); /* damage: look at all there can be */
-  for (; head != tail; head++) {
-    busq_reference reference;
-    while (!busq_ring_look(&ring, head, &reference))
-      (void)busq_ring_skip(&ring, head);
-    n_dropped += busq_receive_discard(bus, slot, reference);
-  }
-  busq_store_release(&ring.queue->head, tail);
-  busq_wake_waiters(&self->room_waiters, &self->room_seq);
-  return n_dropped;
-}
-
-static bool gone_before(const busq_bus *bus, uint32_t a, uint32_t b)
-{
-  const uint64_t a_ns = bus->slots[a].ended_ns, b_ns = bus->slots[b].ended_ns;
-  return a_ns != b_ns ? a_ns < b_ns : a < b;
-}
-
-/* The slot whose peer has been gone for longest, of those that leave messages nobody has been promised, and that went after
- * the one of `last` (the number of slots: of all); the number of slots where there is none. */
-static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
-{
-  const uint32_t none = bus->geometry.peers;
-  uint32_t oldest = none;
-  for (uint32_t slot = 0; slot < none; slot++) {
-    const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-    if (life_needs_burial(life) || (life & BUSQ_LIFE_DURABLE) || !busq_life_leaves_messages(bus, slot))
-      continue;
-    if ((last == none || gone_before(bus, last, slot)) && (oldest == none || gone_before(bus, slot, oldest)))
-      oldest = slot;
-  }
-  return oldest;
-}
-
-/* Where somebody else is at the slot, he may be stopped there: the next one will do. */
-bool busq_life_discard_oldest(busq_grave *grave)
-{
-  busq_bus *bus = grave->bus;
-  uint32_t slot = bus->geometry.peers;
-  while ((slot = leftovers_next(bus, slot)) != bus->geometry.peers) {
-    if (!busq_grave_enter(grave, slot))
-      continue;
-    const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-    if (!life_needs_burial(life) && !(life & BUSQ_LIFE_DURABLE))
-      (void)busq_life_discard(bus, slot);
-    busq_grave_leave(grave, slot);
-    return true;
-  }
-  return false;
-}
-
-/* ---- taking back ---- */
-
-uint32_t busq_life_reclaim(busq_bus *bus)
-{
-  busq_grave grave;
-  uint32_t n_buried = 0;
-  if (busq_grave_open(&grave, bus) != BUSQ_OK)
-    return 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    if (life_state(busq_load_acquire(&bus->slots[slot].life)) == BUSQ_LIFE_FREE || !busq_grave_enter(&grave, slot))
-      continue;
-    n_buried += life_needs_burial(busq_load_acquire(&bus->slots[slot].life));
-    busq_life_bury(bus, slot);
-    (void)busq_arena_reclaim(bus, slot);
-    busq_grave_leave(&grave, slot);
-  }
-  busq_grave_close(&grave);
-  return n_buried;
-}
-
-bool busq_life_make_room(busq_bus *bus)
-{
-  busq_grave grave;
-  if (busq_grave_open(&grave, bus) != BUSQ_OK)
-    return false;
-  const bool done = busq_life_discard_oldest(&grave);
-  busq_grave_close(&grave);
-  if (done)
-    (void)busq_life_reclaim(bus);
-  return done;
-}
-
-bool busq_life_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)
-{
-  busq_grave grave;
-  const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-  const bool is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
-  if ((uint32_t)(life >> 32) != incarnation || life_state(life) == BUSQ_LIFE_FREE || life_state(life) == BUSQ_LIFE_JOINING)
-    return false;
-  if (life_state(life) != BUSQ_LIFE_LIVE || busq_life_is_held(bus, slot))
-    return is_durable || life_state(life) == BUSQ_LIFE_LIVE;
-  if (busq_grave_open(&grave, bus) == BUSQ_OK) {
-    if (busq_grave_enter(&grave, slot)) {
-      if (busq_load_acquire(&bus->slots[slot].life) == life)
-        busq_life_bury(bus, slot);
-      busq_grave_leave(&grave, slot);
-    }
-    busq_grave_close(&grave);
-  }
-  return is_durable;
 }

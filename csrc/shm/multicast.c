@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/multicast.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "shm/life.h"
+#include "shm/commit.h"
+#include "shm/grave.h"
+#include "shm/tracer.h"
 #include "shm/wake.h"
 #include <string.h>
-
-/* BUSQ_MUTANT_* leave out one step whose reason stands in the header; the tests show that each is noticed. */
 
 /* ---- before anything is touched ---- */
 
@@ -74,7 +75,7 @@ static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
   if (BUSQ_LIKELY((life & ~(uint64_t)BUSQ_LIFE_DURABLE) == busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)) &&
       (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot))
     return BUSQ_OK;
-  return busq_life_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
+  return busq_grave_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
 }
 
 /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so busy
@@ -98,6 +99,17 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
   return BUSQ_FULL;
 }
 
+/* A full queue that nobody reads may be full of what nobody will ever receive. */
+static int destination_room_unread(busq_peer *peer, uint32_t slot)
+{
+  const int result = destination_room_slow(peer, slot);
+  if (result != BUSQ_FULL)
+    return result;
+  const busq_pack_outcome outcome = busq_grave_pack(peer->bus, slot);
+  busq_store_relaxed(&peer->finds_more, outcome == BUSQ_PACK_NOT_OVER);
+  return outcome == BUSQ_PACK_ROOM ? destination_room_slow(peer, slot) : BUSQ_FULL;
+}
+
 /* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
  * the ring has a slot to spare for every peer: so staging never finds a ring full. */
 static int destination_room(busq_peer *peer, uint32_t slot)
@@ -107,7 +119,7 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   const uint64_t tail = busq_ring_position(busq_load_acquire(&queue->clock_tail.hi));
   if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
     return BUSQ_OK;
-  return destination_room_slow(peer, slot);
+  return destination_room_unread(peer, slot);
 }
 
 static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)
@@ -149,11 +161,15 @@ static void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets
   record->size_bytes = (uint32_t)size_bytes;
   record->sender_incarnation = peer->incarnation;
   record->sender = (uint16_t)peer->slot;
-  /* Atomic, because somebody who completes the record's last message may be late and still look at them. */
+  /* Atomic, because others may be late and still look at them: somebody who completes the record's last message, or who released
+   * it and asks whether he was the last (large_release; the swap that follows his look fails). */
   busq_store_relaxed(&record->destinations, (uint16_t)n_targets);
   for (uint32_t i = 0; i < n_targets; i++) {
+    BUSQ_ASSERT(peer->destinations[i] < peer->bus->geometry.peers);
+    BUSQ_ASSERT(i == 0 || peer->destinations[i - 1] < peer->destinations[i]); /* readers look for themselves by halving */
     busq_store_relaxed(&record->destination[i].slot, peer->destinations[i]);
-    record->destination[i].mark = record->destination[i].sender_mark = 0;
+    busq_store_relaxed(&record->destination[i].mark, 0);
+    busq_store_relaxed(&record->destination[i].sender_mark, 0);
   }
   BUSQ_STEP("fill");
   if (size_bytes)
@@ -163,6 +179,8 @@ static void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets
 static busq_reference record_reference(const busq_peer *peer, const busq_record *record, uint64_t tag)
 {
   const uint64_t offset = (uint64_t)((const char *)record - peer->bus->arena);
+  BUSQ_ASSERT(offset % BUSQ_LAYOUT_UNIT_BYTES == 0);
+  BUSQ_ASSERT(offset / BUSQ_LAYOUT_UNIT_BYTES < busq_bus_units(peer->bus));
   return (busq_reference){peer->slot, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), tag};
 }
 
@@ -170,6 +188,8 @@ static busq_reference record_reference(const busq_peer *peer, const busq_record 
  * next readers, who come by way of the extent table. */
 static void record_set_state(busq_record *record, uint64_t tag, uint32_t phase, uint64_t timestamp)
 {
+  BUSQ_ASSERT(!(tag & BUSQ_PHASE_MASK));
+  BUSQ_ASSERT(phase == BUSQ_PHASE_STAGING || phase == BUSQ_PHASE_COMMITTED);
   busq_store_relaxed(&record->state.hi, timestamp);
   busq_store_release(&record->state.lo, tag | phase);
 }
@@ -200,6 +220,7 @@ __attribute__((always_inline)) static inline int position_take(busq_peer *peer, 
                                                                busq_ring_claim *claim, bool *is_latep)
 {
   busq_acquaintance *known = &peer->known[slot];
+  BUSQ_ASSERT(limit <= ring->slot_count);
   const busq_ring_outcome outcome =
       busq_ring_place(ring, known->incarnation, proposed, stamp, limit, &known->head_seen, claim);
   *is_latep = outcome == BUSQ_RING_LATE;
@@ -234,6 +255,7 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
       return result;
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
+  BUSQ_ASSERT(claim.timestamp > peer->lamport);
   peer->lamport = claim.timestamp;
   return BUSQ_OK;
 }
@@ -287,38 +309,15 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
       return result;
     if (BUSQ_UNLIKELY(peer->tracer.begun))
       busq_tracer_stage(peer, busq_tag_sequence(multicast->tag), slot, claim.timestamp);
+    BUSQ_ASSERT(claim.timestamp >= multicast->proposal);
     if (is_late) {
+      BUSQ_ASSERT(!stamp);
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
     }
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
   multicast->proposal = claim.timestamp;
   return BUSQ_OK;
-}
-
-/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp.  Whoever does this for
- * somebody else may come when all is over and the record holds another message: clocks of others are raised then to
- * a timestamp that some clock has reached, which does no harm. */
-static void multicast_sync(busq_bus *bus, busq_record *record, uint64_t timestamp)
-{
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
-  for (uint32_t i = 0; i < destinations && i < bus->geometry.peers; i++) {
-    const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
-    if (slot >= bus->geometry.peers)
-      continue;
-    const busq_ring ring = busq_bus_ring(bus, slot);
-    BUSQ_STEP("sync");
-    busq_ring_raise(&ring, timestamp);
-  }
-}
-
-static bool record_swap(busq_record *record, uint64_t tag, uint32_t from, uint64_t from_timestamp, uint32_t to,
-                        uint64_t to_timestamp)
-{
-  busq_pair expected = {tag | from, from_timestamp};
-  BUSQ_STEP("state");
-  /* SYNC POINT commit: every clock that this message needs raised comes before it counts as committed. */
-  return busq_pair_cas(&record->state, &expected, (busq_pair){tag | to, to_timestamp});
 }
 
 /* Takes back what has not been committed, as if it had never been begun, whatever attempt others have made current: the
@@ -344,25 +343,16 @@ static uint64_t multicast_seal_and_commit(busq_peer *peer, const busq_multicast 
 {
   busq_record *record = multicast->record;
   const uint64_t tag = multicast->tag;
-#ifdef BUSQ_MUTANT_SEAL_AT_MAXIMUM
-  const uint64_t timestamp = busq_timestamp_max(multicast->proposal, multicast->clock_max);
-#else
   const uint64_t timestamp = busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;
-#endif
   /* Seal: from here on the timestamp is fixed, and anybody may finish the rest. */
-  if (!record_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
+  if (!busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
     return 0;
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_seal(peer, busq_tag_sequence(tag), timestamp);
-#ifdef BUSQ_MUTANT_COMMIT_BEFORE_SYNC
-  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
-  multicast_sync(peer->bus, record, timestamp);
-#else
   /* Sync: never commit before every clock has reached the timestamp. */
-  multicast_sync(peer->bus, record, timestamp);
+  busq_commit_sync(peer->bus, record, timestamp);
   /* Commit.  If somebody has finished it for us, it carries the same timestamp. */
-  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
-#endif
+  (void)busq_commit_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
   peer->late++;
   busq_store_relaxed(&peer->self->late, peer->late);
   return timestamp;
@@ -373,11 +363,7 @@ static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicas
 {
   if (BUSQ_UNLIKELY(multicast->is_lost))
     return multicast_seal_and_commit(peer, multicast);
-#ifdef BUSQ_MUTANT_COMMIT_BY_STORE
-  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);
-  return multicast->proposal;
-#endif
-  return BUSQ_LIKELY(record_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED,
+  return BUSQ_LIKELY(busq_commit_swap(multicast->record, multicast->tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED,
                                  multicast->proposal))
              ? multicast->proposal
              : 0;
@@ -415,15 +401,18 @@ static int record_damaged(const busq_peer *peer)
 
 static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets)
 {
+  BUSQ_ASSERT(n_targets > 1);
   busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
   for (;;) {
-    /* What can be foreseen to fail has failed before; but a receiver may die while we stage; and there is a slot for every
+    /* A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
      * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
      * reader's head stands still. */
     int result = multicast_attempt(peer, &multicast);
     const uint64_t timestamp = BUSQ_LIKELY(result == BUSQ_OK) ? multicast_commit(peer, &multicast) : 0;
     if (BUSQ_LIKELY(timestamp)) {
+      /* One that is forced to be lost is accepted by a clock that somebody has damaged. */
+      BUSQ_ASSERT(timestamp > peer->lamport || peer->proposes_stale);
       peer->lamport = timestamp;
       return BUSQ_OK;
     }
@@ -443,10 +432,6 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
-#ifdef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
-  for (uint32_t i = 0; i < n_targets; i++)
-    busq_wake_reader(peer, peer->destinations[i]);
-#endif
   const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
@@ -461,10 +446,8 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
   BUSQ_STEP("wake");
   busq_fence_after_swap();
-#ifndef BUSQ_MUTANT_WAKE_BEFORE_COMMIT
   for (uint32_t i = 0; i < n_targets; i++)
     busq_wake_reader(peer, peer->destinations[i]);
-#endif
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_end(peer, peer->lamport, result);
   return result;
@@ -473,17 +456,21 @@ static int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uin
 void busq_multicast_share_memory_slow(busq_peer *peer)
 {
   busq_store_relaxed(&peer->memory_wanted_seen, busq_load_acquire(&peer->bus->header->memory_wanted));
-  busq_arena_collect(&peer->arena);
+  if (busq_arena_collect(&peer->arena, busq_step_looks))
+    busq_wake_for_memory(peer->bus);
 }
 
 /* Memory is short.  First what the gone do not need any more, then what they have left for successors who may never come, and
- * last what others keep and do not need: those are asked for it, and we try again later. */
+ * last what others keep and do not need: those are asked for it, and we try again later.  A step of each at a time: who has no
+ * time is told that there is no room, and the next one goes on from there. */
 static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
 {
-  (void)busq_life_reclaim(peer->bus);
+  busq_grave_reclaim_some(peer->bus, &peer->reclaims_slot);
   int result = busq_arena_take(&peer->arena, bytes, recordp);
-  while (result == BUSQ_FULL && busq_life_make_room(peer->bus))
+  if (result == BUSQ_FULL && busq_grave_make_room(peer->bus, &peer->reclaims_slot)) {
     result = busq_arena_take(&peer->arena, bytes, recordp);
+    busq_store_relaxed(&peer->finds_more, true);
+  }
   if (result == BUSQ_FULL)
     (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
   return result;
@@ -499,6 +486,7 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
 {
   busq_record *record;
   peer->failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->finds_more, false);
   int result = message_check(peer, targets, n_targets, size_bytes);
   for (uint32_t i = 0; i < n_targets && !result; i++)
     result = destination_room(peer, peer->destinations[i]);
@@ -511,58 +499,9 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
     result = memory_find(peer, bytes, &record);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
+  BUSQ_ASSERT(record && n_targets > 0 && n_targets <= peer->bus->geometry.peers);
+  /* SYNC POINT in hand: the last message is done with before, and nobody knows of this one yet. */
+  busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   record_fill(peer, record, n_targets, data, size_bytes);
   return send_filled(peer, record, bytes, n_targets);
-}
-
-/* ---- for others ---- */
-
-/* Finishes a message whose timestamp is fixed.  The swap fails if anybody, its sender included, was faster. */
-static void multicast_complete(busq_bus *bus, busq_record *record, uint64_t tag, uint64_t timestamp)
-{
-#ifndef BUSQ_MUTANT_COMPLETE_WITHOUT_SYNC
-  multicast_sync(bus, record, timestamp);
-#endif
-#ifndef BUSQ_MUTANT_SEALED_LEFT
-  (void)record_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
-#endif
-}
-
-/* A pair is read in two halves: they belong together if the first, which never comes twice, is the same after the second. */
-static bool record_look(busq_record *record, busq_pair *seen)
-{
-  *seen = busq_pair_load(&record->state);
-  return busq_load_acquire(&record->state.lo) == seen->lo;
-}
-
-bool busq_multicast_help(busq_bus *bus, busq_record *record, uint64_t tag)
-{
-  busq_pair seen;
-  const bool is_whole = record_look(record, &seen);
-  if (is_whole && seen.lo == (tag | BUSQ_PHASE_SEALED)) {
-    if (!busq_timestamp_is_sound(seen.hi))
-      return false;
-    multicast_complete(bus, record, tag, seen.hi);
-  } else if (is_whole && seen.lo == (tag | BUSQ_PHASE_STAGING)) {
-    if (busq_tag_attempt(tag) == BUSQ_ATTEMPT_MAX)
-      return false;
-    BUSQ_STEP("put off");
-    (void)busq_pair_cas(&record->state, &seen, (busq_pair){seen.lo + BUSQ_TAG_NEXT_ATTEMPT, 0});
-  }
-  return true;
-}
-
-void busq_multicast_finish(busq_bus *bus, busq_record *record)
-{
-  enum { TRIES = 4 };
-  busq_pair seen = busq_pair_load(&record->state);
-  /* Nobody can have delivered what is not sealed: its references die with the attempt.  Readers may be putting it off meanwhile. */
-  for (int i = 0; i < TRIES && (seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_STAGING; i++) {
-    const busq_pair undone = {((seen.lo & ~BUSQ_PHASE_MASK) + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_FREE, 0};
-    BUSQ_STEP("undo");
-    if (busq_pair_cas(&record->state, &seen, undone))
-      return;
-  }
-  if ((seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED && busq_timestamp_is_sound(seen.hi))
-    multicast_complete(bus, record, seen.lo & ~BUSQ_PHASE_MASK, seen.hi);
 }

@@ -22,10 +22,7 @@
  *
  *   A message to one peer ticks the clock and takes its position in the same swap, already committed.
  *
- *   Help      Whoever is kept waiting by a message that is not final does not wait for its sender.  If its timestamp is fixed,
- *             he syncs and commits it.  If not, he makes the next attempt current: all its references are dead, and a sender
- *             that was only slow fails to commit, notices, and stages again.  Both are one swap that fails if anybody was
- *             faster, so any number of helpers may be killed or stopped while they do it.
+ *   A message that is not final makes nobody wait for its sender: its readers help it to its end, or put it off (commit.h).
  *
  * Why it is right, in short.  (a) Keys on a queue never exceed its clock; so what is placed later sorts later, unless it was
  * there already, and then it blocks until it is final.  (b) All copies share one key.  (c) What is visible anywhere
@@ -60,12 +57,6 @@ static inline void busq_multicast_share_memory(busq_peer *peer)
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     busq_multicast_share_memory_slow(peer);
 }
-/* Gets a message of the given tag out of the way of whoever waits behind it, its sender being alive, stopped or dead: completes it,
- * or puts it off.  True if it is worth looking at the queue again. */
-bool busq_multicast_help(busq_bus *bus, busq_record *record, uint64_t tag);
-/* Finishes what a dead sender had begun: undoes what is not sealed, completes what is. */
-void busq_multicast_finish(busq_bus *bus, busq_record *record);
-
 #define BUSQ_NO_TARGET UINT64_MAX
 
 static inline uint32_t busq_target_slot(uint64_t target)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/name.h"
 #include "base/error.h"
-#include "shm/life.h"
+#include "shm/grave.h"
 #include <string.h>
 
 /* ---- what may be a name ---- */
@@ -84,7 +84,7 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
       continue;
     was_here = true;
     const uint32_t incarnation = (uint32_t)(life >> 32);
-    if (slot == peer->slot || busq_life_check(bus, slot, incarnation)) {
+    if (slot == peer->slot || busq_grave_check(bus, slot, incarnation)) {
       *targetp = (uint64_t)incarnation << 16 | slot;
       return BUSQ_OK;
     }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/receive.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/commit.h"
+#include "shm/grave.h"
 #include "shm/join.h"
-#include "shm/life.h"
-#include "shm/multicast.h"
+#include "shm/reference.h"
+#include "shm/tracer.h"
 #include "shm/wake.h"
 
 /* ---- looking ---- */
@@ -18,27 +21,6 @@ typedef enum {
   LOOK_DAMAGED
 } look_outcome;
 
-#define NO_MARK UINT32_MAX
-
-/* Which destination of a record a slot is; destinations are sorted. */
-static uint32_t record_mark_of(const busq_record *record, uint32_t destinations, uint32_t slot)
-{
-  uint32_t low = 0, high = destinations;
-  while (low < high) {
-    const uint32_t middle = (low + high) / 2;
-    if (record->destination[middle].slot < slot)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low < destinations && record->destination[low].slot == slot ? low : NO_MARK;
-}
-
-static busq_record *reference_record(const busq_bus *bus, busq_reference reference)
-{
-  return reference.record < busq_bus_units(bus) ? busq_bus_record(bus, reference.record) : NULL;
-}
-
 /* Everything that is used as an index or a length is read once and checked before it is used. */
 static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
 {
@@ -49,8 +31,8 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
   if (destinations == 0 || destinations > bus->geometry.peers || record->sender != reference.sender ||
       reference.sender >= bus->geometry.peers || end > bus->geometry.extents * bus->geometry.extent_bytes)
     return false;
-  found->mark = destinations == 1 ? 0 : record_mark_of(record, destinations, slot);
-  if (found->mark == NO_MARK || record->destination[found->mark].slot != slot)
+  found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
+  if (found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot)
     return false;
   found->record = record;
   found->payload = (const char *)record + (end - size_bytes - begin);
@@ -67,22 +49,15 @@ static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
   busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
 }
 
-/* Was the record still the same message after all that we have read of it?  What a destination has released may be used again
- * at any moment, and its mark then be that of another message; what it has not, stays. */
-static bool record_is_still(const busq_record *record, uint64_t state)
-{
-  __atomic_thread_fence(__ATOMIC_ACQUIRE);
-  return busq_load_relaxed(&record->state.lo) == state;
-}
-
-/* What a predecessor did with a message before he died: released, it is done; taken and not released, he had it, once; offered
+/* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once; offered
  * and not acknowledged, it comes again. */
 __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state,
                                                              look_outcome outcome)
 {
   const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
   found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
-  if ((mark & BUSQ_MARK_RELEASED) || !record_is_still(found->record, state))
+  found->was_given_back = (mark & BUSQ_MARK_RETURNED) != 0;
+  if ((mark & BUSQ_MARK_RELEASED) || !busq_record_is_still(found->record, state))
     return LOOK_PASS;
   if (!(mark & BUSQ_MARK_TAKEN))
     return outcome;
@@ -98,20 +73,13 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
     return LOOK_NOTHING;
   if (BUSQ_UNLIKELY(reference.sender == BUSQ_RING_NOBODY))
     return LOOK_PASS;
-  busq_record *record = reference_record(peer->bus, reference);
+  busq_record *record = busq_reference_record(peer->bus, reference);
   if (BUSQ_UNLIKELY(!record))
     return LOOK_DAMAGED;
   BUSQ_STEP("read");
   /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
   const uint64_t state = busq_load_acquire(&record->state.lo);
-#if defined BUSQ_MUTANT_ATTEMPT_NOT_CHECKED
-  const uint64_t checked = ~(uint64_t)0 << 10;
-#elif defined BUSQ_MUTANT_SEQUENCE_NOT_CHECKED
-  const uint64_t checked = 0;
-#else
-  const uint64_t checked = ~BUSQ_PHASE_MASK;
-#endif
-  if (BUSQ_UNLIKELY(((state ^ reference.tag) & checked) || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))
+  if (BUSQ_UNLIKELY(((state ^ reference.tag) & ~BUSQ_PHASE_MASK) || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))
     return LOOK_PASS;
   found->position = position;
   found->key.sender = reference.sender;
@@ -128,8 +96,8 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   }
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
-    return position < peer->inherited && !record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
-  found->is_late = found->is_redelivered = false;
+    return position < peer->inherited && !busq_record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
+  found->is_late = found->is_redelivered = found->was_given_back = false;
   const bool in_place = record->destinations == 1 || found->key.timestamp == record->proposal;
   const look_outcome outcome = BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
   return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, state, outcome);
@@ -160,25 +128,39 @@ static bool done_take(busq_peer *peer, uint64_t position)
   return true;
 }
 
-/* A position is needed no longer; gives back to the senders what is done from the head on. */
-static void position_done(busq_peer *peer, uint64_t position)
+/* A position is needed no longer.  True where that moves the head. */
+static inline bool position_pass(busq_peer *peer, uint64_t position)
 {
+  BUSQ_ASSERT(position < peer->scan); /* it was looked at */
   if (BUSQ_UNLIKELY(position != peer->head)) {
     uint64_t bit;
     uint64_t *word = done_word(peer, position, &bit);
     *word |= bit;
     peer->ahead++;
-    return;
+    return false;
   }
   peer->head++;
   while (BUSQ_UNLIKELY(peer->ahead) && done_take(peer, peer->head)) {
     peer->ahead--;
     peer->head++;
   }
+  BUSQ_ASSERT(peer->head <= peer->scan);
+  return true;
+}
+
+/* Gives back to the senders what is done from the head on. */
+static inline void head_publish(busq_peer *peer)
+{
   BUSQ_STEP("head");
   /* SYNC POINT ring-head: from here on these slots may be written again. */
   busq_store_release(&peer->self->queue.head, peer->head);
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
+}
+
+static void position_done(busq_peer *peer, uint64_t position)
+{
+  if (BUSQ_LIKELY(position_pass(peer, position)))
+    head_publish(peer);
 }
 
 /* ---- the order ---- */
@@ -200,7 +182,7 @@ static bool heap_take_in(busq_peer *peer, const busq_found *found)
 {
   const uint64_t offset = (uint64_t)((const char *)found->record - peer->bus->arena);
   const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES),
-                                 (uint16_t)found->mark, found->is_redelivered};
+                                 (uint16_t)found->mark, found->is_redelivered, found->was_given_back};
   return busq_heap_push(&peer->heap, entry);
 }
 
@@ -213,6 +195,7 @@ static bool found_from_heap(busq_peer *peer, const busq_heap_entry *least)
   found->position = least->position;
   found->is_late = true;
   found->is_redelivered = least->is_redelivered;
+  found->was_given_back = least->was_given_back;
   return found_fill(peer->bus, peer->slot, reference, busq_bus_record(peer->bus, least->record), found);
 }
 
@@ -224,11 +207,7 @@ static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_
     return false;
   if (outcome == LOOK_NOTHING) {
     BUSQ_STEP("tail");
-#ifdef BUSQ_MUTANT_TAIL_NOT_READ
-    return true;
-#else
     return busq_ring_tail(&peer->ring) == peer->scan;
-#endif
   }
   return busq_key_less(least->key, next->key);
 }
@@ -283,13 +262,15 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   const busq_found *found = &peer->found;
   if (found->key.timestamp > peer->delivered)
     busq_store_relaxed(&peer->delivered, found->key.timestamp);
+  BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
+  BUSQ_ASSERT(found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan);
   if (BUSQ_UNLIKELY(found->is_late))
     busq_heap_pop(&peer->heap);
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
   const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent) {
+  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent && !found->was_given_back) {
     const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
     if (full)
       busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
@@ -298,34 +279,39 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   }
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
-#ifdef BUSQ_MUTANT_BIT_BEFORE_READ
-    busq_arena_release(peer->bus, peer->slot, found->record, found->mark);
-    peer->pins++;
-    return;
-#endif
     busq_store_release(&found->record->destination[found->mark].mark,
                        mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
     peer->pins += mode == BUSQ_TAKE_PINNED;
     return;
   }
   /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
-#ifdef BUSQ_MUTANT_HEAD_BEFORE_MARK
-  position_done(peer, found->position);
-  record_release(peer, found->record, found->mark);
-#else
   record_release(peer, found->record, found->mark);
   position_done(peer, found->position);
-#endif
 }
 
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position)
 {
+  BUSQ_ASSERT(peer->pins > 0);
+  BUSQ_ASSERT(unit < busq_bus_units(peer->bus));
   record_release(peer, busq_bus_record(peer->bus, unit), mark);
   peer->pins--;
   if (!busq_load_relaxed(&peer->is_closed))
     position_done(peer, position);
   else if (!peer->pins)
     busq_join_finish_close(peer);
+}
+
+/* All marks before the head that they free, as for one; the senders are told of the room once. */
+void busq_receive_release_all(busq_peer *peer, const busq_message *messages, size_t n_messages)
+{
+  bool has_moved = false;
+  for (size_t i = 0; i < n_messages; i++) {
+    record_release(peer, busq_bus_record(peer->bus, messages[i].record), messages[i].mark);
+    has_moved |= position_pass(peer, messages[i].position);
+  }
+  peer->pins -= n_messages;
+  if (has_moved)
+    head_publish(peer);
 }
 
 int busq_receive_ack(busq_peer *peer, const busq_message *message)
@@ -341,6 +327,31 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message)
   return BUSQ_OK;
 }
 
+/* A pinned message also goes back from a peer that was closed meanwhile, for a successor: none can have come before.  To what was
+ * offered one may have. */
+bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
+{
+  busq_record *record = busq_bus_record(peer->bus, message->record);
+  busq_destination *destination = &record->destination[message->mark];
+  const uint32_t mark = mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN;
+  const bool is_closed = busq_load_relaxed(&peer->is_closed);
+  if ((is_closed && mode == BUSQ_TAKE_OFFERED) || busq_load_acquire(&record->state.lo) != (message->tag | BUSQ_PHASE_COMMITTED) ||
+      busq_load_acquire(&destination->mark) != mark)
+    return false;
+  const busq_key key = {busq_load_relaxed(&record->state.hi), message->tag, message->sender};
+  const busq_heap_entry entry = {key,           message->position,           message->record,
+                                 message->mark, message->is_redelivered != 0, true};
+  if (!busq_heap_push(&peer->heap, entry))
+    return false;
+  BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
+  busq_store_release(&destination->mark, BUSQ_MARK_RETURNED | (message->is_redelivered ? BUSQ_MARK_OFFERED : 0));
+  busq_store_relaxed(&peer->self->received, --peer->received);
+  peer->pins -= mode == BUSQ_TAKE_PINNED;
+  if (is_closed && !peer->pins)
+    busq_join_finish_close(peer);
+  return true;
+}
+
 bool busq_receive_is_drained(const busq_peer *peer)
 {
   return !peer->heap.count && busq_ring_tail(&peer->ring) == peer->scan;
@@ -348,7 +359,7 @@ bool busq_receive_is_drained(const busq_peer *peer)
 
 /* ---- waiting for somebody who does not come ---- */
 
-/* What the queue waits for: a reference, or the hole at `scan` (sender BUSQ_RING_NOBODY). */
+/* The queue waits for this: a reference, or the hole at `scan` (sender BUSQ_RING_NOBODY). */
 static busq_reference blocker_of(const busq_peer *peer)
 {
   busq_reference reference = {BUSQ_RING_NOBODY, 0, 0};
@@ -363,15 +374,13 @@ static bool blocker_help(busq_peer *peer, busq_reference blocker)
   if (blocker.sender == BUSQ_RING_NOBODY) {
     if (busq_ring_tail(&peer->ring) == peer->scan)
       return false;
-#ifndef BUSQ_MUTANT_HOLE_NOT_SKIPPED
     (void)busq_ring_skip(&peer->ring, peer->scan);
-#endif
   } else {
-    busq_record *record = reference_record(peer->bus, blocker);
-    if (!record || !busq_multicast_help(peer->bus, record, blocker.tag))
+    busq_record *record = busq_reference_record(peer->bus, blocker);
+    if (!record || !busq_commit_help(peer->bus, record, blocker.tag))
       return false;
     if (blocker.sender < peer->bus->geometry.peers && blocker.sender != peer->slot)
-      (void)busq_life_check(peer->bus, blocker.sender,
+      (void)busq_grave_check(peer->bus, blocker.sender,
                             (uint32_t)(busq_load_acquire(&peer->bus->slots[blocker.sender].life) >> 32));
   }
   busq_store_relaxed(&self->helped, self->helped + 1);
@@ -392,7 +401,8 @@ static uint64_t patience_ns(busq_reference blocker)
   return first_ns << (attempt < 5 ? attempt : 5);
 }
 
-/* What stood in the queue when we began to wait has waited as long: however many senders are stopped, we lose patience once. */
+/* A reference that stood in the queue when we began to wait has waited as long: however many senders are stopped, we lose
+ * patience once. */
 static void blocker_note(busq_peer *peer, busq_reference reference, uint64_t now_ns)
 {
   busq_blocker *known = &peer->blocker;
@@ -419,37 +429,4 @@ bool busq_receive_help(busq_peer *peer)
   const uint64_t patience = patience_ns(known->reference);
   known->help_in_ns = waited_ns < patience ? patience - waited_ns : patience;
   return waited_ns >= patience && blocker_help(peer, known->reference);
-}
-
-/* ---- closing ---- */
-
-bool busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
-{
-  busq_record *record = reference.sender == BUSQ_RING_NOBODY ? NULL : reference_record(bus, reference);
-  if (!record)
-    return false;
-  /* Only what is committed stays what it is until our mark is set.  What is not might be taken back by its sender, and the
-   * record used again, while we are stopped before setting a mark that would then be somebody else's.  Again where its sender
-   * was faster: sealed behind our back and left alone, it would be committed and wait for our mark for ever. */
-  enum { TRIES = 8 };
-  uint64_t state = 0;
-  for (int i = 0; i < TRIES; i++) {
-    state = busq_load_acquire(&record->state.lo);
-    if (state != (reference.tag | BUSQ_PHASE_STAGING) && state != (reference.tag | BUSQ_PHASE_SEALED))
-      break;
-    (void)busq_multicast_help(bus, record, reference.tag);
-  }
-  if (state != (reference.tag | BUSQ_PHASE_COMMITTED))
-    return false;
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
-  const uint32_t mark = destinations <= bus->geometry.peers ? record_mark_of(record, destinations, slot) : NO_MARK;
-  if (mark == NO_MARK || (busq_load_acquire(&record->destination[mark].mark) & BUSQ_MARK_RELEASED) ||
-      !record_is_still(record, state))
-    return false;
-  busq_arena_release(bus, slot, record, mark);
-  if (reference.sender < bus->geometry.peers) {
-    busq_slot *sender = &bus->slots[reference.sender];
-    busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
-  }
-  return true;
 }

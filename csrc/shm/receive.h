@@ -39,7 +39,12 @@ int busq_receive_peek(busq_peer *peer);
  * busq_receive_ack, and if that does not come, a successor finds it again; copied, it is given back at once. */
 void busq_receive_take(busq_peer *peer, uint32_t mode);
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position);
+/* The same for many, of a peer that is open. */
+void busq_receive_release_all(busq_peer *peer, const busq_message *messages, size_t n_messages);
 int busq_receive_ack(busq_peer *peer, const busq_message *message);
+/* A message that was taken, pinned or offered, and that nobody has seen, comes next: it goes to the heap, where it is the least.
+ * False where it is not ours any more, or memory ran out; then nothing has changed. */
+bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 /* Nothing is in the queue, not even something that blocks. */
 bool busq_receive_is_drained(const busq_peer *peer);
 /* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it out of the
@@ -48,8 +53,5 @@ bool busq_receive_is_drained(const busq_peer *peer);
 bool busq_receive_help(busq_peer *peer);
 /* The same without patience. */
 bool busq_receive_unblock(busq_peer *peer);
-
-/* Releases a message unread, for a reader who is gone; false where there is nothing to release. */
-bool busq_receive_discard(busq_bus *bus, uint32_t slot, busq_reference reference);
 
 #endif /* BUSQ_SHM_RECEIVE_H */

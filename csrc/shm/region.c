@@ -4,8 +4,9 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "order/order.h"
-#include "shm/handle.h"
-#include "shm/life.h"
+#include "shm/beside.h"
+#include "shm/bus.h"
+#include "shm/grave.h"
 #include "shm/rings.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +34,9 @@ static int region_open_directory(const char *directory, int *fdp)
 {
   struct stat status;
   const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT)
+    return busq_error(BUSQ_NOT_FOUND, "there is no directory \"%s\" for buses: make it, with mode 0700, or name another one",
+                      directory);
   if (fd < 0)
     return busq_error_system("can't open the directory of buses \"%s\"", directory);
   if (fstat(fd, &status) < 0) {
@@ -40,7 +44,7 @@ static int region_open_directory(const char *directory, int *fdp)
     close(fd);
     return result;
   }
-  /* Whoever owns the directory can replace what is in it; one that is meant for a group says so by its setgid bit. */
+  /* The owner of the directory can replace what is in it; one that is meant for a group says so by its setgid bit. */
   if (status.st_uid != geteuid() && status.st_uid != 0 && !(status.st_mode & S_ISGID)) {
     close(fd);
     return busq_error(BUSQ_DENIED, "\"%s\" belongs to user %u; expected user %u, or root, or a setgid directory of a group",
@@ -97,6 +101,17 @@ static int bus_map(busq_bus *bus)
   return BUSQ_OK;
 }
 
+/* The old mapping stays, with what is looked at in it. */
+bool busq_bus_move(busq_bus *bus)
+{
+  if (bus->fork_generation == busq_fork_generation)
+    return true;
+  if (bus_map(bus) != BUSQ_OK)
+    return false;
+  bus->fork_generation = busq_fork_generation;
+  return true;
+}
+
 static busq_bus *bus_new(const char *name)
 {
   busq_bus *bus = calloc(1, sizeof *bus);
@@ -106,6 +121,7 @@ static busq_bus *bus_new(const char *name)
   bus->fd = bus->directory_fd = -1;
   bus->references = 1;
   bus->fork_generation = busq_fork_generation;
+  bus->user = geteuid();
   return bus;
 }
 
@@ -260,15 +276,6 @@ int busq_bus_create(const char *directory, const char *name, const busq_config *
 
 /* ---- opening ---- */
 
-/* May others than its owner use it?  In a directory that is meant for a group, and by that group.  Sharing some group with
- * whoever was first to take the name in a directory for all (/dev/shm, /tmp) is no reason to trust him. */
-static bool region_is_for_group(int directory_fd, const struct stat *file)
-{
-  struct stat directory;
-  return (file->st_mode & 0060) == 0060 && fstat(directory_fd, &directory) == 0 && (directory.st_mode & S_ISGID) &&
-         directory.st_gid == file->st_gid;
-}
-
 static int region_open_file(busq_bus *bus, struct stat *status)
 {
   bus->fd = openat(bus->directory_fd, bus->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -285,7 +292,7 @@ static int region_open_file(busq_bus *bus, struct stat *status)
     return busq_error_system("can't examine bus \"%s\"", bus->name);
   if (!S_ISREG(status->st_mode))
     return busq_error(BUSQ_CORRUPT, "\"%s\" is not a regular file, so it is not a bus", bus->name);
-  if (status->st_uid != geteuid() && !region_is_for_group(bus->directory_fd, status))
+  if (status->st_uid != geteuid() && !busq_beside_is_for_group(bus->directory_fd, status))
     return busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u, expected the same, or mode 0660 in a setgid directory of the same group",
                       bus->name, status->st_uid, geteuid());
   if (status->st_mode & 0007)
@@ -372,7 +379,7 @@ static void region_tidy(const char *directory, const char *name)
   busq_bus *bus;
   if (busq_bus_open(directory, name, &bus) != BUSQ_OK)
     return;
-  (void)busq_life_reclaim(bus);
+  (void)busq_grave_bury_all(bus);
   busq_rings_unlink(bus);
   busq_bus_free(bus);
 }
@@ -391,7 +398,7 @@ int busq_bus_unlink(const char *directory, const char *name)
   if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
     result = errno == ENOENT ? busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"", name)
                              : busq_error_system("can't examine bus \"%s\"", name);
-  else if (status.st_uid != geteuid() && geteuid() != 0 && !region_is_for_group(fd, &status))
+  else if (status.st_uid != geteuid() && geteuid() != 0 && !busq_beside_is_for_group(fd, &status))
     result = busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u", name, status.st_uid, geteuid());
   else if (unlinkat(fd, name, 0) < 0)
     result = busq_error_system("can't remove bus \"%s\"", name);

@@ -13,8 +13,11 @@
  *
  * Not given: protection from a process of the same user that cuts the file short while it is mapped.
  */
+#include "base/types.h"
 #include "busq.h"
 
 void busq_bus_retain(busq_bus *bus);
+/* In a forked child: maps the bus again, elsewhere, so that what is looked at in the old mapping can be made private. */
+bool busq_bus_move(busq_bus *bus);
 
 #endif /* BUSQ_SHM_REGION_H */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/repair.h"
 #include "base/error.h"
+#include "shm/commit.h"
+#include "shm/grave.h"
 #include "shm/join.h"
-#include "shm/life.h"
-#include "shm/multicast.h"
 #include "shm/name.h"
 #include <time.h>
 
@@ -16,7 +16,7 @@ typedef struct {
 
 enum { STALLED_MAX = 256 };
 
-/* What is not final among the references of one queue. */
+/* Counts references of one queue that are not final. */
 static uint32_t queue_look(const busq_bus *bus, uint32_t slot, stalled *found, uint32_t n_found)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -47,14 +47,21 @@ static uint32_t help_stalled(busq_bus *bus)
     nanosleep(&pause, NULL);
   for (uint32_t i = 0; i < n_found; i++)
     if (busq_load_acquire(&found[i].record->state.lo) == found[i].state &&
-        busq_multicast_help(bus, found[i].record, found[i].state & ~BUSQ_PHASE_MASK))
+        busq_commit_help(bus, found[i].record, found[i].state & ~BUSQ_PHASE_MASK))
       n_helped++;
   return n_helped;
 }
 
 int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp)
 {
-  *buriedp = busq_life_reclaim(bus);
+  busq_grave grave;
+  *buriedp = *helpedp = 0;
+  /* A caller that may not bury gets an error; "nobody was dead" would be another answer. */
+  const int result = busq_grave_open(&grave, bus);
+  if (result)
+    return result;
+  busq_grave_close(&grave);
+  *buriedp = busq_grave_reclaim(bus);
   *helpedp = help_stalled(bus);
   return BUSQ_OK;
 }
@@ -65,6 +72,7 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
 {
   busq_bus *bus = grave->bus;
   bool some = false;
+  uint64_t n_dropped = 0, looks = UINT64_MAX;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
@@ -75,9 +83,9 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
     if (result)
       return result;
     if (busq_name_is(bus, slot, name, name_bytes, &life)) {
-      busq_life_bury(bus, slot);
-      (void)busq_life_discard(bus, slot);
-      (void)busq_arena_reclaim(bus, slot);
+      while (!busq_grave_bury(bus, slot) || !busq_grave_discard(bus, slot, &n_dropped))
+        ;
+      (void)busq_arena_reclaim(bus, slot, &looks);
       some = true;
     }
     busq_grave_leave(grave, slot);
@@ -103,6 +111,19 @@ int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
   return result;
 }
 
+/* One step; true if there is more.  Whoever wants the slot gets it in between. */
+static bool leftovers_drop(busq_grave *grave, uint32_t slot, uint64_t *droppedp)
+{
+  busq_bus *bus = grave->bus;
+  if (!busq_grave_enter(grave, slot))
+    return false;
+  bool is_over = busq_grave_bury(bus, slot);
+  if (is_over && !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_grave_has_messages(bus, slot))
+    is_over = busq_grave_discard(bus, slot, droppedp);
+  busq_grave_leave(grave, slot);
+  return !is_over;
+}
+
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
 {
   busq_grave grave;
@@ -110,15 +131,10 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
   const int result = busq_grave_open(&grave, bus);
   if (result)
     return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    if (!busq_grave_enter(&grave, slot))
-      continue;
-    busq_life_bury(bus, slot);
-    if (!(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && busq_life_leaves_messages(bus, slot))
-      *droppedp += busq_life_discard(bus, slot);
-    busq_grave_leave(&grave, slot);
-  }
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    while (leftovers_drop(&grave, slot, droppedp))
+      ;
   busq_grave_close(&grave);
-  (void)busq_life_reclaim(bus);
+  (void)busq_grave_reclaim(bus);
   return BUSQ_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/rings.h"
 #include "base/error.h"
+#include "shm/beside.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 #define RINGS_VERSION 2u
 #define PAGE_BYTES UINT64_C(4096)
 
-static void rings_name(const busq_bus *bus, char name[48])
+static void rings_name(const busq_bus *bus, char name[64])
 {
   uint64_t generation;
   memcpy(&generation, bus->header->generation, sizeof generation);
-  snprintf(name, 48, ".busq-%016llx-trace", (unsigned long long)generation);
+  snprintf(name, 64, ".busq-%016llx-trace-%016llx", (unsigned long long)generation,
+           (unsigned long long)busq_load_acquire(&bus->header->trace));
 }
 
 static uint64_t rings_records_offset(uint32_t peers)
@@ -51,23 +53,22 @@ static int rings_map(busq_rings *rings, const busq_bus *bus, uint64_t size)
   return BUSQ_OK;
 }
 
-/* Whoever may open the bus may open its trace: same owner, same permissions. */
+/* A process that may open the bus may open its trace: same owner, same permissions. */
 static int rings_check_file(const busq_rings *rings, const busq_bus *bus, uint64_t *bytesp)
 {
-  struct stat mine, of_bus;
-  if (fstat(rings->fd, &mine) < 0 || fstat(bus->fd, &of_bus) < 0)
+  struct stat mine;
+  if (fstat(rings->fd, &mine) < 0)
     return busq_error_system("can't examine the trace of bus \"%s\"", bus->name);
-  if (!S_ISREG(mine.st_mode) || (mine.st_mode & 0777 & ~of_bus.st_mode) != 0 ||
-      (mine.st_uid != of_bus.st_uid && mine.st_uid != geteuid() && mine.st_gid != of_bus.st_gid))
-    return busq_error(BUSQ_DENIED, "the trace of bus \"%s\" has owner %u and mode %03o: expected those of the bus, %u and %03o; remove it",
-                      bus->name, mine.st_uid, mine.st_mode & 0777, of_bus.st_uid, of_bus.st_mode & 0777);
+  if (!S_ISREG(mine.st_mode) || !busq_beside_is_of_bus(bus, &mine))
+    return busq_error(BUSQ_DENIED, "the trace of bus \"%s\" has owner %u and mode %03o: expected those of the bus; remove it", bus->name,
+                      mine.st_uid, mine.st_mode & 0777);
   *bytesp = (uint64_t)mine.st_size;
   return BUSQ_OK;
 }
 
 static int rings_damaged(const busq_bus *bus, const char *what)
 {
-  return busq_error(BUSQ_CORRUPT, "the trace of bus \"%s\" is damaged (%s): remove .busq-*-trace beside the bus, and record again",
+  return busq_error(BUSQ_CORRUPT, "the trace of bus \"%s\" is damaged (%s): remove .busq-*-trace-* beside the bus, and record again",
                     bus->name, what);
 }
 
@@ -92,7 +93,7 @@ static int rings_check_header(busq_rings *rings, const busq_bus *bus, uint64_t b
 
 int busq_rings_open(busq_rings *rings, const busq_bus *bus)
 {
-  char name[48];
+  char name[64];
   uint64_t bytes = 0, size = 0;
   *rings = (busq_rings){.fd = -1};
   rings_name(bus, name);
@@ -136,21 +137,32 @@ static int rings_fill(busq_rings *rings, const busq_bus *bus, uint64_t size)
   return BUSQ_OK;
 }
 
-/* Made without a name, so that nobody finds it half made. */
-int busq_rings_create(busq_rings *rings, const busq_bus *bus, uint64_t size)
+/* The name is told before there is anything of that name: killed in between, whoever removes the bus finds what we have made. */
+static int rings_publish(const busq_rings *rings, busq_bus *bus)
 {
-  char name[48], path[64];
+  enum { TRIES = 16 };
+  char name[64], path[64];
+  int result = -1;
+  busq_rings_unlink(bus);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", rings->fd);
+  errno = EEXIST;
+  for (int i = 0; i < TRIES && result < 0 && errno == EEXIST; i++) {
+    busq_store_release(&bus->header->trace, busq_beside_draw());
+    rings_name(bus, name);
+    result = linkat(AT_FDCWD, path, bus->directory_fd, name, AT_SYMLINK_FOLLOW);
+  }
+  return result == 0 ? BUSQ_OK : busq_error_system("can't give the trace of bus \"%s\" its name", bus->name);
+}
+
+/* Made without a name, so that nobody finds it half made. */
+int busq_rings_create(busq_rings *rings, busq_bus *bus, uint64_t size)
+{
   *rings = (busq_rings){.fd = openat(bus->directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
   if (rings->fd < 0)
     return busq_error_system("can't make the trace of bus \"%s\"", bus->name);
   int result = rings_fill(rings, bus, size);
-  if (!result) {
-    rings_name(bus, name);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", rings->fd);
-    (void)unlinkat(bus->directory_fd, name, 0);
-    if (linkat(AT_FDCWD, path, bus->directory_fd, name, AT_SYMLINK_FOLLOW) < 0)
-      result = busq_error_system("can't give the trace of bus \"%s\" its name", bus->name);
-  }
+  if (!result)
+    result = rings_publish(rings, bus);
   if (result)
     busq_rings_close(rings);
   return result;
@@ -165,9 +177,20 @@ void busq_rings_close(busq_rings *rings)
   *rings = (busq_rings){.fd = -1};
 }
 
+void busq_rings_close_file(busq_rings *rings)
+{
+  close(rings->fd);
+  rings->fd = -1;
+}
+
+void busq_rings_abandon(busq_rings *rings)
+{
+  (void)mmap(rings->base, rings->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 void busq_rings_unlink(const busq_bus *bus)
 {
-  char name[48];
+  char name[64];
   rings_name(bus, name);
   (void)unlinkat(bus->directory_fd, name, 0);
 }

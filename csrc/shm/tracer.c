@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/tracer.h"
-#include "shm/handle.h"
 #include "shm/rings.h"
 #include "trace/clock.h"
 #include <stdlib.h>
@@ -16,17 +15,6 @@ struct busq_tracer_map {
 };
 
 /* ---- mapping ---- */
-
-static void tracer_lock(busq_tracer *tracer)
-{
-  while (__atomic_exchange_n(&tracer->latch, 1, __ATOMIC_ACQUIRE))
-    busq_cpu_relax();
-}
-
-static void tracer_unlock(busq_tracer *tracer)
-{
-  __atomic_store_n(&tracer->latch, 0, __ATOMIC_RELEASE);
-}
 
 static void name_write(busq_trace_ring *ring, uint64_t position, const char *name, uint32_t bytes)
 {
@@ -85,6 +73,7 @@ static busq_tracer_map *map_new(busq_peer *peer)
     free(map);
     return NULL;
   }
+  busq_rings_close_file(&map->rings);
   map->ring = busq_rings_ring(&map->rings, peer->slot);
   map->dropped = busq_trace_ring_dropped(&map->ring);
   busq_store_relaxed(&map->ring.shared->began, busq_load_relaxed(&map->ring.shared->tail));
@@ -95,12 +84,13 @@ static busq_tracer_map *map_new(busq_peer *peer)
 static void tracer_attach(busq_peer *peer, uint32_t generation)
 {
   busq_tracer *tracer = &peer->tracer;
-  tracer_lock(tracer);
+  busq_latch_acquire(&tracer->latch);
   if (tracer->generation != generation) {
     busq_tracer_map *map = map_new(peer);
     if (map)
       map->generation = generation;
     if (tracer->map) {
+      busq_rings_abandon(&tracer->map->rings);
       tracer->map->next = tracer->old;
       tracer->old = tracer->map;
     }
@@ -109,7 +99,7 @@ static void tracer_attach(busq_peer *peer, uint32_t generation)
   }
   if (tracer->map && !tracer->map->has_joined)
     (void)map_join(peer, tracer->map);
-  tracer_unlock(tracer);
+  busq_latch_release(&tracer->latch);
 }
 
 /* NULL where nobody records, or it can't be recorded.  Who joins in the ring may still have to say so. */
@@ -383,7 +373,7 @@ void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
   record->flags = BUSQ_TRACE_PLAIN;
   record->message = record->stamp = 0;
   record->time = since_ns;
-  record->end = busq_time_now_ns();
+  record->end = busq_time_host_ns();
   record->commit = 0;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }

@@ -13,49 +13,7 @@
  *
  * Not given: events of a peer that has no memory for its ring, or may not open the file: it is simply not recorded.
  */
-#include "trace/event_ring.h"
-
-typedef struct busq_peer busq_peer;
-typedef struct busq_tracer_map busq_tracer_map;
-
-/* What was taken between begin and end of receiving: recorded at the end, with one look at the clock. */
-typedef struct {
-  uint64_t message;
-  uint64_t stamp;
-  uint32_t incarnation;
-  uint16_t slot;
-  uint16_t kind;
-} busq_tracer_taken;
-
-enum { BUSQ_TRACER_TAKEN_MAX = 64 };
-
-/* A ring that had no room, and the recording that it belongs to: a ring of one that has ended stays full for ever. */
-typedef struct {
-  busq_trace_ring *ring;
-  uint32_t generation;
-} busq_tracer_full;
-
-typedef struct {
-  uint32_t generation; /* of the recording that `map` belongs to; 0 before the first one */
-  uint32_t latch;
-  bool is_silent; /* what it sends and takes are packets of a protocol: whoever runs that records */
-  bool is_fresh;
-  busq_tracer_map *map; /* NULL where it can't be recorded */
-  busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
-  busq_tracer_full full[BUSQ_TRACE_SIDES]; /* where there was no room for what a side did last; under its latch */
-
-  /* Under the send latch. */
-  uint64_t begun;      /* when the send at hand was called; 0: it is not recorded */
-  uint64_t blocked;    /* when it began to wait for room; 0: it did not */
-  uint64_t position;   /* of its record */
-  uint64_t commit;
-  busq_trace_ring *ring; /* of its record; NULL where it was dropped */
-  busq_trace_ring *app_ring; /* of the send that busq_tracer_app_sent will end: there may be another recording by then */
-
-  /* Under the receive latch. */
-  uint32_t n_taken;
-  busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
-} busq_tracer;
+#include "shm/handle.h"
 
 /* The ring of this recording in which there is still no room for what a side does; NULL: look.  With the latch of the side.  It is the
  * short way of a peer whose ring is always full: to count as dropped is all that is left to do. */
@@ -87,7 +45,7 @@ void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence);
 /* With the receive latch. */
 void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken);
 void busq_tracer_flush(busq_peer *peer);
-void busq_tracer_waited(busq_peer *peer, uint64_t since_ns); /* CLOCK_MONOTONIC; all else is the recording's clock */
+void busq_tracer_waited(busq_peer *peer, uint64_t since_ns); /* the host's clock (time.h); all else is the recording's clock */
 
 /* For whoever runs a protocol over a silent peer, one thread at a time: the messages of its application.  A send that was begun is
  * ended by busq_tracer_app_sent, with the position that begin returned; UINT64_MAX: it is not recorded. */

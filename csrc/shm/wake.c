@@ -2,6 +2,7 @@
 #include "shm/wake.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/beside.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,25 +14,6 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-/* ---- latches: private memory, a bounded number of steps ---- */
-
-void busq_latch_wait(busq_latch *latch)
-{
-  for (unsigned turn = 0;; turn++) {
-    if (!busq_load_relaxed(&latch->held) && !__atomic_exchange_n(&latch->held, 1, __ATOMIC_ACQUIRE))
-      return;
-    if (turn < 16) {
-      busq_cpu_relax();
-    } else if (turn < 64) {
-      sched_yield();
-    } else {
-      /* The holder may have a lower priority and the same core: step aside for good. */
-      const struct timespec pause = {0, 50000};
-      nanosleep(&pause, NULL);
-    }
-  }
-}
 
 /* ---- futexes ---- */
 
@@ -48,38 +30,51 @@ static int futex_wait_slice(uint32_t *word, uint32_t value, uint64_t slice_ns)
 
 /* ---- waking ---- */
 
-static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, char *name, size_t bytes)
+/* In a directory for all, others may make files too.  A name that they can't know beforehand is one that they can't take away
+ * from us; those who may know it read it in the slot. */
+static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, uint64_t fifo, char *name, size_t bytes)
 {
   uint64_t generation;
   __builtin_memcpy(&generation, bus->header->generation, sizeof generation);
-  return snprintf(name, bytes, ".busq-%016llx-%u-%u", (unsigned long long)generation, slot, incarnation);
+  return snprintf(name, bytes, ".busq-%016llx-%u-%u-%016llx", (unsigned long long)generation, slot, incarnation,
+                  (unsigned long long)fifo);
+}
+
+/* Of a FIFO that is open. */
+static bool fifo_is_sound(const busq_bus *bus, int fd)
+{
+  struct stat status;
+  return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode) && busq_beside_is_of_bus(bus, &status);
 }
 
 /* Open for both directions: writing to a FIFO that nobody reads any more would end the process with SIGPIPE. */
-static int fifo_open_writer(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
+static int fifo_open_writer(const busq_bus *bus, uint32_t slot)
 {
-  char name[80];
-  struct stat status;
-  fifo_name(bus, slot, incarnation, name, sizeof name);
+  char name[96];
+  const busq_slot *reader = &bus->slots[slot];
+  const uint64_t fifo = busq_load_acquire(&reader->fifo);
+  if (!fifo)
+    return -1;
+  fifo_name(bus, slot, (uint32_t)(busq_load_acquire(&reader->life) >> 32), fifo, name, sizeof name);
   const int fd = openat(bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-  if (fd >= 0 && (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode))) {
+  if (fd >= 0 && !fifo_is_sound(bus, fd)) {
     close(fd);
+    errno = EACCES;
     return -1;
   }
   return fd;
 }
 
-/* The sender's end of a reader's FIFO, kept open for as long as the same peer has the slot. */
+/* The sender's end of a reader's FIFO, kept open for as long as the reader has this one. */
 static int fifo_of_reader(busq_peer *peer, uint32_t slot)
 {
   busq_acquaintance *known = &peer->known[slot];
-  const uint32_t incarnation = (uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32);
-  const uint64_t began_ns = busq_load_acquire(&peer->bus->slots[slot].began_ns);
-  if (known->fifo_fd >= 0 && known->fifo_began_ns == began_ns)
+  const uint64_t fifo = busq_load_acquire(&peer->bus->slots[slot].fifo);
+  if (known->fifo_fd >= 0 && known->fifo == fifo)
     return known->fifo_fd;
   if (known->fifo_fd >= 0)
     close(known->fifo_fd);
-  known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
+  known->fifo_fd = fifo_open_writer(peer->bus, slot);
   if (known->fifo_fd < 0 && (errno == EMFILE || errno == ENFILE)) {
     /* Descriptors have run out, and some of them are ours to do without. */
     for (uint32_t other = 0; other < peer->bus->geometry.peers; other++) {
@@ -87,9 +82,9 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
         close(peer->known[other].fifo_fd);
       peer->known[other].fifo_fd = -1;
     }
-    known->fifo_fd = fifo_open_writer(peer->bus, slot, incarnation);
+    known->fifo_fd = fifo_open_writer(peer->bus, slot);
   }
-  known->fifo_began_ns = began_ns;
+  known->fifo = fifo;
   return known->fifo_fd;
 }
 
@@ -126,6 +121,13 @@ void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence)
   futex_wake_all(sequence);
 }
 
+void busq_wake_for_memory(busq_bus *bus)
+{
+  busq_fence_full();
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    busq_wake_waiters(&bus->slots[slot].memory_waits, &bus->slots[slot].memory_seq);
+}
+
 void busq_wake_self(busq_peer *peer)
 {
   uint32_t *const words[] = {&peer->self->wake_seq, &peer->self->memory_seq};
@@ -145,7 +147,7 @@ void busq_wake_all(busq_bus *bus)
       futex_wake_all(words[i]);
     }
     if (busq_load_acquire(&peer->wake_flags) & ~BUSQ_WAKE_FUTEX) {
-      const int fd = fifo_open_writer(bus, slot, (uint32_t)(busq_load_acquire(&peer->life) >> 32));
+      const int fd = fifo_open_writer(bus, slot);
       if (fd >= 0) {
         (void)!write(fd, "", 1);
         close(fd);
@@ -170,6 +172,7 @@ void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
   wait->deadline_ns = timeout_ns < 0 ? UINT64_MAX : wait->began_ns + (uint64_t)timeout_ns;
   wait->slice_ns = FIRST_SLICE_NS;
   wait->stage = STAGE_SPIN;
+  wait->is_told = false;
 }
 
 bool busq_wait_is_over(const busq_wait *wait)
@@ -227,26 +230,52 @@ int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t li
 
 /* ---- the FIFO ---- */
 
-void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation)
+void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation)
 {
-  char name[80];
-  fifo_name(bus, slot, incarnation, name, sizeof name);
+  char name[96];
+  const uint64_t fifo = busq_load_acquire(&bus->slots[slot].fifo);
+  if (!fifo)
+    return;
+  fifo_name(bus, slot, incarnation, fifo, name, sizeof name);
   (void)unlinkat(bus->directory_fd, name, 0);
+  busq_store_release(&bus->slots[slot].fifo, 0);
 }
 
-static int fifo_make(busq_peer *peer)
+/* The name is told before there is anything of that name: killed in between, whoever buries us finds what we have made. */
+static int fifo_make(busq_peer *peer, char *name, size_t bytes)
 {
-  char name[80];
-  fifo_name(peer->bus, peer->slot, peer->incarnation, name, sizeof name);
+  enum { TRIES = 16 };
   const mode_t mode = peer->bus->header->permissions & 0660;
-  /* One of a predecessor that died may be there. */
-  if (mkfifoat(peer->bus->directory_fd, name, mode) < 0 && errno != EEXIST)
-    return busq_error_system("can't make the FIFO behind fileno()");
+  int result = -1;
+  errno = EEXIST;
+  for (int i = 0; i < TRIES && result < 0 && errno == EEXIST; i++) {
+    const uint64_t fifo = busq_beside_draw();
+    fifo_name(peer->bus, peer->slot, peer->incarnation, fifo, name, bytes);
+    busq_store_release(&peer->self->fifo, fifo);
+    result = mkfifoat(peer->bus->directory_fd, name, mode);
+  }
+  if (result == 0)
+    return BUSQ_OK;
+  const int number = errno;
+  busq_store_release(&peer->self->fifo, 0);
+  errno = number;
+  return busq_error_system("can't make the FIFO behind fileno() beside bus \"%s\", as user %u", peer->bus->name, geteuid());
+}
+
+static int fifo_begin(busq_peer *peer)
+{
+  char name[96];
+  const int result = fifo_make(peer, name, sizeof name);
+  if (result)
+    return result;
   /* Open for both directions, so that it never reads as ended while no sender has it open. */
   peer->fifo_fd = openat(peer->bus->directory_fd, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   if (peer->fifo_fd < 0)
     return busq_error_system("can't open the FIFO behind fileno()");
-  (void)fchmod(peer->fifo_fd, mode);
+  (void)fchmod(peer->fifo_fd, peer->bus->header->permissions & 0660); /* the umask may have taken something away */
+  if (!fifo_is_sound(peer->bus, peer->fifo_fd))
+    return busq_error(BUSQ_DENIED, "%s, the FIFO behind fileno() of bus \"%s\", was replaced by something else: nobody but user %u should be able to change its directory",
+                      name, peer->bus->name, geteuid());
   return BUSQ_OK;
 }
 
@@ -254,7 +283,7 @@ int busq_fifo_open(busq_peer *peer)
 {
   if (peer->poll_fd >= 0)
     return BUSQ_OK;
-  int result = fifo_make(peer);
+  int result = fifo_begin(peer);
   if (!result && (peer->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
     result = busq_error_system("can't make the timer behind fileno()");
   if (!result && (peer->poll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
@@ -273,8 +302,7 @@ int busq_fifo_open(busq_peer *peer)
 void busq_fifo_close(busq_peer *peer)
 {
   int *const descriptors[] = {&peer->poll_fd, &peer->timer_fd, &peer->fifo_fd};
-  if (peer->fifo_fd >= 0)
-    busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
+  busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
   for (unsigned i = 0; i < 3; i++) {
     if (*descriptors[i] >= 0)
       close(*descriptors[i]);

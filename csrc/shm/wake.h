@@ -15,10 +15,16 @@
  *      receiver         a message that can be delivered     wake_flags       wake_seq      every sender, after its commit
  *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit; a timer
  *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
- *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages
+ *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages, and
+ *                                                                                          whoever gives memory back to all
  *
- * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the
- * head still on its way when it looks at the flag) is closed when the reader itself goes to sleep, and bounded by the slice.
+ * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the head, or of the
+ * mark, still on its way when it looks at the flag) is bounded by the first, short sleep; for room, the reader also closes it when
+ * it goes to sleep itself.
+ *
+ * A flag stands for everybody who waits.  A waker takes it down and wakes all of them; those who find nothing raise it again
+ * before they sleep.  Nobody else takes it down but the last thread of a peer that waits for messages (receivers_asleep): a
+ * thread that leaves must not make its sleeping siblings look as if they were awake.
  *
  * Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them: waking a sleeper
  * costs about that much.  Where yielding shows that others want the processor, the spinning is left out.
@@ -43,7 +49,10 @@ static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
     busq_wake_waiters_slow(flag, sequence);
 }
 
-/* Wakes the threads of this process that wait on their own peer, because it was closed. */
+/* Everybody who waits for memory: some was given back to all. */
+void busq_wake_for_memory(busq_bus *bus);
+
+/* Wakes the threads of this process that wait on their own peer: it was closed, or their flag was taken down. */
 void busq_wake_self(busq_peer *peer);
 
 /* Wakes everybody on the bus, for shutdown. */
@@ -55,6 +64,7 @@ typedef struct {
   uint64_t deadline_ns; /* UINT64_MAX: for ever */
   uint64_t slice_ns;    /* of the next sleep */
   uint32_t stage;
+  bool is_told; /* to whoever asks what this peer waits for */
 } busq_wait;
 
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
@@ -77,6 +87,7 @@ void busq_fifo_arm(busq_peer *peer);
 void busq_fifo_raise(busq_peer *peer);
 /* Empties the FIFO; true if there was anything in it. */
 bool busq_fifo_drain(busq_peer *peer);
-void busq_fifo_unlink(const busq_bus *bus, uint32_t slot, uint32_t incarnation);
+/* Also makes the slot forget it. */
+void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 
 #endif /* BUSQ_SHM_WAKE_H */

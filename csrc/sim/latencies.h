@@ -50,7 +50,7 @@ static inline double busq_sim_mean(unsigned __int128 sum, uint64_t n)
   return n ? (double)sum / (double)n : 0;
 }
 
-/* What `percent` of all did not exceed; 0 where there are none. */
+/* The value that `percent` of all did not exceed; 0 where there are none. */
 static inline uint64_t busq_sim_latencies_quantile(const busq_sim_latencies *latencies, uint32_t percent)
 {
   const uint64_t wanted = (latencies->n * percent + 99) / 100;

@@ -2,7 +2,7 @@
 #ifndef BUSQ_SIM_MESSAGES_H
 #define BUSQ_SIM_MESSAGES_H
 /*
- * What never changes of messages: who gets them, and the clock of their send.  One store for all processes of a group, where a
+ * The constant facts of messages: their receivers, and the clock of their send.  One store for all processes of a group, where a
  * driver keeps everything in one place (simulator, stage).
  *
  * Guarantee: a message that somebody may still ask about has its destinations and its clock; finding it costs O(1), asking
@@ -84,7 +84,7 @@ int busq_messages_add(busq_messages *store, uint32_t origin, const uint32_t *des
 /* Fills in who gets the message that its origin submits: to, others, n_others, is_for_me.  The list of others is valid until the
  * next message is added, and as long as `room`, with places for n - 1 processes, is not used otherwise. */
 void busq_messages_address(const busq_messages *store, uint32_t *room, busq_order_event *event);
-/* What BUSQ_DO_SENT says: keeps a copy of the clock, which may be NULL.  BUSQ_OK or BUSQ_NO_SPACE. */
+/* Carries out BUSQ_DO_SENT: keeps a copy of the clock, which may be NULL.  BUSQ_OK or BUSQ_NO_SPACE. */
 int busq_messages_set_clock(busq_messages *store, uint64_t message, const uint32_t *clock);
 /* One use more: a packet brings its payload to somebody who is no destination. */
 void busq_messages_hold(busq_messages *store, uint64_t message);

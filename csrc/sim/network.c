@@ -19,25 +19,27 @@ static bool has_faults(const busq_sim_faults *faults)
 }
 
 int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order,
-                          const busq_messages *messages, busq_sim_times *times)
+                          const busq_messages *messages, busq_sim_agenda *agenda)
 {
   const size_t n = config->processes;
   *network = (busq_sim_network){
       .config = config,
       .messages = messages,
-      .times = times,
+      .agenda = agenda,
       .n_processes = config->processes,
       .has_faults = has_faults(&config->faults),
       .ns_per_byte = 1e9 / config->bandwidth_bytes_per_s,
+      .down_ns_per_byte = config->downlink_bytes_per_s > 0 ? 1e9 / config->downlink_bytes_per_s : 0,
       .prng = busq_prng_of(config->seed, FAULTS, 0, 0),
       .first_free = UINT32_MAX,
   };
   network->uplinks = calloc(n, sizeof *network->uplinks);
+  network->downlinks = calloc(n, sizeof *network->downlinks);
   network->traffic = calloc(order->n_kinds, sizeof *network->traffic);
   if (network->has_faults && (order->traits & BUSQ_ORDER_FIFO_CHANNELS))
     network->last_arrivals_ns = calloc(n * n, sizeof *network->last_arrivals_ns);
   const bool is_whole = network->last_arrivals_ns || !network->has_faults || !(order->traits & BUSQ_ORDER_FIFO_CHANNELS);
-  return network->uplinks && network->traffic && is_whole ? BUSQ_OK : out_of_memory();
+  return network->uplinks && network->downlinks && network->traffic && is_whole ? BUSQ_OK : out_of_memory();
 }
 
 void busq_sim_network_deinit(busq_sim_network *network)
@@ -45,6 +47,7 @@ void busq_sim_network_deinit(busq_sim_network *network)
   for (uint32_t process = 0; network->uplinks && process < network->n_processes; process++)
     free(network->uplinks[process].ring);
   free(network->uplinks);
+  free(network->downlinks);
   free(network->traffic);
   free(network->flying);
   free(network->last_arrivals_ns);
@@ -103,14 +106,19 @@ static bool grow(busq_sim_uplink *uplink)
   return true;
 }
 
+static uint64_t transfer_ns(uint32_t bytes, double ns_per_byte)
+{
+  const double sending_ns = bytes * ns_per_byte + 0.5;
+  const uint64_t longest_ns = 2 * BUSQ_SIM_TIME_MAX_NS; /* too late in any case */
+  return sending_ns < (double)longest_ns ? (uint64_t)sending_ns : longest_ns;
+}
+
 /* When the next packet of this uplink will have left, which is when the one after it may begin; and when that is of interest. */
 static uint64_t next_time(const busq_sim_network *network, busq_sim_uplink *uplink)
 {
   const busq_sim_sending *next = first_of(uplink);
   const uint64_t begin_ns = uplink->free_ns > next->ready_ns ? uplink->free_ns : next->ready_ns;
-  const double sending_ns = next->bytes * network->ns_per_byte + 0.5;
-  const uint64_t longest_ns = 2 * BUSQ_SIM_TIME_MAX_NS; /* too late in any case */
-  uplink->free_ns = begin_ns + (sending_ns < (double)longest_ns ? (uint64_t)sending_ns : longest_ns);
+  uplink->free_ns = begin_ns + transfer_ns(next->bytes, network->ns_per_byte);
   return uplink->free_ns + (network->has_faults ? 0 : network->config->propagation_delay_ns);
 }
 
@@ -130,10 +138,11 @@ int busq_sim_network_send(busq_sim_network *network, uint64_t now_ns, const busq
   busq_sim_traffic *traffic = &network->traffic[packet->kind];
   traffic->packets += n_targets;
   traffic->bytes += (uint64_t)n_targets * bytes;
+  uplink->bytes += (uint64_t)n_targets * bytes;
   if (uplink->n > 1)
     return BUSQ_OK;
   const uint32_t what = (uint32_t)BUSQ_SIM_AT_UPLINK << BUSQ_SIM_AT_SHIFT | packet->from;
-  return busq_sim_times_push(network->times, next_time(network, uplink), what) ? BUSQ_OK : out_of_memory();
+  return busq_sim_agenda_push(network->agenda, next_time(network, uplink), what) ? BUSQ_OK : out_of_memory();
 }
 
 /* The receiver of the packet that is next; *is_lastp says that its entry has no other. */
@@ -158,16 +167,18 @@ static uint64_t take(busq_sim_network *network, uint32_t process, busq_sim_arriv
   arrival->packet = first->packet;
   arrival->to = next_target(network, first, &is_last);
   arrival->number = first->number++;
+  arrival->bytes = first->bytes;
   arrival->is_copy = false;
+  arrival->is_through = false;
   if (is_last) {
     uplink->head = (uplink->head + 1) & (uplink->capacity - 1);
     uplink->n--;
   }
   if (uplink->n) {
     const uint32_t what = (uint32_t)BUSQ_SIM_AT_UPLINK << BUSQ_SIM_AT_SHIFT | process;
-    busq_sim_times_replace(network->times, next_time(network, uplink), what);
+    busq_sim_agenda_replace(network->agenda, next_time(network, uplink), what);
   } else {
-    busq_sim_times_pop(network->times);
+    busq_sim_agenda_pop(network->agenda);
   }
   return left_ns;
 }
@@ -215,11 +226,6 @@ static uint64_t arrives_at(busq_sim_network *network, const busq_sim_arrival *ar
 static int fly(busq_sim_network *network, const busq_sim_arrival *arrival, uint64_t at_ns)
 {
   uint32_t slot = network->first_free;
-  const bool is_thrown_away = arrival->is_copy && !network->config->faults.lets_copies_pass;
-  if (network->last_arrivals_ns && !is_thrown_away) {
-    uint64_t *last_ns = &network->last_arrivals_ns[(size_t)arrival->packet.from * network->n_processes + arrival->to];
-    at_ns = *last_ns = at_ns > *last_ns ? at_ns : *last_ns;
-  }
   if (slot != UINT32_MAX) {
     network->first_free = network->flying[slot].to;
   } else {
@@ -235,7 +241,18 @@ static int fly(busq_sim_network *network, const busq_sim_arrival *arrival, uint6
   }
   network->flying[slot] = *arrival;
   const uint32_t what = (uint32_t)BUSQ_SIM_AT_ARRIVAL << BUSQ_SIM_AT_SHIFT | slot;
-  return busq_sim_times_push(network->times, at_ns, what) ? BUSQ_OK : out_of_memory();
+  return busq_sim_agenda_push(network->agenda, at_ns, what) ? BUSQ_OK : out_of_memory();
+}
+
+/* A packet flies to its receiver, behind those before it where channels keep the order. */
+static int fly_in_turn(busq_sim_network *network, const busq_sim_arrival *arrival, uint64_t at_ns)
+{
+  const bool is_thrown_away = arrival->is_copy && !network->config->faults.lets_copies_pass;
+  if (network->last_arrivals_ns && !is_thrown_away) {
+    uint64_t *last_ns = &network->last_arrivals_ns[(size_t)arrival->packet.from * network->n_processes + arrival->to];
+    at_ns = *last_ns = at_ns > *last_ns ? at_ns : *last_ns;
+  }
+  return fly(network, arrival, at_ns);
 }
 
 static int depart(busq_sim_network *network, busq_sim_arrival *arrival, uint64_t left_ns)
@@ -246,29 +263,49 @@ static int depart(busq_sim_network *network, busq_sim_arrival *arrival, uint64_t
     return BUSQ_OK;
   }
   const uint64_t at_ns = arrives_at(network, arrival, left_ns);
-  const int result = fly(network, arrival, at_ns);
+  const int result = fly_in_turn(network, arrival, at_ns);
   if (result != BUSQ_OK || faults->doubled_share <= 0 || busq_prng_uniform(&network->prng) >= faults->doubled_share)
     return result;
   network->n_doubled++;
   arrival->is_copy = true;
-  return fly(network, arrival, at_ns + drawn_up_to(&network->prng, faults->doubled_ns));
+  return fly_in_turn(network, arrival, at_ns + drawn_up_to(&network->prng, faults->doubled_ns));
 }
 
 /* ---- arriving ---- */
+
+/* A packet goes through a slow downlink.  BUSQ_EMPTY: it will be through later, and is in the heap. */
+static int go_through(busq_sim_network *network, busq_sim_arrival *arrival, uint64_t now_ns)
+{
+  busq_sim_downlink *downlink = &network->downlinks[arrival->to];
+  const uint64_t begin_ns = downlink->free_ns > now_ns ? downlink->free_ns : now_ns;
+  downlink->free_ns = begin_ns + transfer_ns(arrival->bytes, network->down_ns_per_byte);
+  arrival->is_through = true;
+  const int result = fly(network, arrival, downlink->free_ns);
+  return result == BUSQ_OK ? BUSQ_EMPTY : result;
+}
+
+/* A packet has come to the downlink of its receiver. */
+static inline int come_down(busq_sim_network *network, busq_sim_arrival *arrival, uint64_t now_ns)
+{
+  network->downlinks[arrival->to].bytes += arrival->bytes;
+  return BUSQ_LIKELY(network->down_ns_per_byte <= 0) ? BUSQ_OK : go_through(network, arrival, now_ns);
+}
 
 int busq_sim_network_take(busq_sim_network *network, uint32_t uplink, busq_sim_arrival *arrival)
 {
   const uint64_t left_ns = take(network, uplink, arrival);
   if (!network->has_faults)
-    return BUSQ_OK;
+    return come_down(network, arrival, left_ns + network->config->propagation_delay_ns);
   const int result = depart(network, arrival, left_ns);
   return result == BUSQ_OK ? BUSQ_EMPTY : result;
 }
 
-void busq_sim_network_land(busq_sim_network *network, uint32_t flying, busq_sim_arrival *arrival)
+int busq_sim_network_land(busq_sim_network *network, uint32_t flying, busq_sim_arrival *arrival)
 {
-  busq_sim_times_pop(network->times);
+  const uint64_t now_ns = network->agenda->entries[0].time_ns;
+  busq_sim_agenda_pop(network->agenda);
   *arrival = network->flying[flying];
   network->flying[flying].to = network->first_free;
   network->first_free = flying;
+  return arrival->is_through ? BUSQ_OK : come_down(network, arrival, now_ns);
 }

@@ -13,19 +13,23 @@
  * number of processes.  Without faults the arrivals of an uplink come in the order of departure, so the heap holds the next
  * arrival; with faults it holds the next departure, and whatever the faults make of the packet goes to the heap by itself.
  *
+ * Downlinks.  What has arrived goes through the downlink of its receiver, one whole packet at a time, first come first served,
+ * where the configuration gives them a bandwidth; then it is received.  So a packet that meets nobody is later by its own length
+ * there, as behind a switch that has to have all of it.
+ *
  * Faults (busq_sim_faults) are drawn from a stream of their own.  The network underneath is one that repeats what got lost: a
  * partition holds packets up until it is over, and does not swallow them.  Where it doubles a packet, whoever receives it throws
  * the second copy away, as transports do, unless the configuration lets it pass.  Channels that must keep the order keep it
  * under any fault: a packet arrives no earlier than the one before it on the same channel.
  *
- * Not given: a limit on what waits at an uplink, or downlinks.
+ * Not given: a limit on what waits at an uplink or a downlink.
  */
 #include "base/prng.h"
 #include "order/order.h"
 #include "sim/messages.h"
-#include "sim/times.h"
+#include "sim/agenda.h"
 
-/* What happens at a time: the upper bits of busq_sim_time_what; below them stands a process, or an arrival. */
+/* The kind of event at a time: the upper bits of busq_sim_time_what; below them stands a process, or an arrival. */
 enum {
   BUSQ_SIM_AT_UPLINK = 0, /* its next packet arrives, or with faults departs */
   BUSQ_SIM_AT_SUBMIT = 1,
@@ -40,10 +44,12 @@ typedef struct {
   busq_order_packet packet;
   uint32_t to;
   uint32_t number; /* of the packet, for records */
+  uint32_t bytes;
   bool is_copy;    /* the network has doubled it, and the other one came before */
+  bool is_through; /* the downlink of its receiver */
 } busq_sim_arrival;
 
-/* What stands at an uplink. */
+/* The queue at an uplink. */
 typedef struct {
   busq_order_packet packet;
   uint64_t ready_ns; /* since when */
@@ -60,7 +66,13 @@ typedef struct {
   uint32_t n;
   uint32_t capacity;
   uint64_t free_ns; /* when the packet that is next in the heap will have left */
+  uint64_t bytes;   /* that it was ever given */
 } busq_sim_uplink;
+
+typedef struct {
+  uint64_t bytes;   /* that have come */
+  uint64_t free_ns; /* where it has a bandwidth: when all of them will be through */
+} busq_sim_downlink;
 
 typedef struct {
   uint64_t packets;
@@ -70,14 +82,16 @@ typedef struct {
 typedef struct {
   const busq_sim_config *config;
   const busq_messages *messages;
-  busq_sim_times *times;
+  busq_sim_agenda *agenda;
   uint32_t n_processes;
   bool has_faults;
   double ns_per_byte;
+  double down_ns_per_byte; /* 0: downlinks have no limit */
   busq_sim_uplink *uplinks;
+  busq_sim_downlink *downlinks;
   busq_sim_traffic *traffic; /* by kind of packet */
   uint32_t n_packets;        /* numbers given */
-  /* With faults only: */
+  /* With faults or slow downlinks only: */
   busq_prng prng;
   busq_sim_arrival *flying; /* slots; `to` of a free one is the next free one */
   uint32_t n_flying;
@@ -89,7 +103,7 @@ typedef struct {
 } busq_sim_network;
 
 int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order,
-                          const busq_messages *messages, busq_sim_times *times);
+                          const busq_messages *messages, busq_sim_agenda *agenda);
 void busq_sim_network_deinit(busq_sim_network *network);
 
 /* Gives a packet of `bytes` bytes to the uplink of packet.from; how many it will be comes back in *n_targetsp.  BUSQ_OK or
@@ -102,10 +116,11 @@ uint32_t busq_sim_network_target(const busq_sim_network *network, const busq_ord
                                  uint32_t *placep);
 
 /* The first time in the heap is that of this uplink: takes its packet out.  Without faults it has arrived, BUSQ_OK; with faults
- * it departs, BUSQ_EMPTY, and its arrival is in the heap.  BUSQ_NO_SPACE. */
+ * it departs, and behind a slow downlink it waits, BUSQ_EMPTY: its arrival is in the heap.  BUSQ_NO_SPACE. */
 int busq_sim_network_take(busq_sim_network *network, uint32_t uplink, busq_sim_arrival *arrival);
 
-/* The first time in the heap is that of this flying packet: takes it out. */
-void busq_sim_network_land(busq_sim_network *network, uint32_t flying, busq_sim_arrival *arrival);
+/* The first time in the heap is that of this flying packet: takes it out.  BUSQ_OK; BUSQ_EMPTY where it still has to get through a
+ * slow downlink. */
+int busq_sim_network_land(busq_sim_network *network, uint32_t flying, busq_sim_arrival *arrival);
 
 #endif /* BUSQ_SIM_NETWORK_H */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a simulation tells: figures, records of events, and histories for the observers. */
+#include "sim/report.h"
 #include "base/error.h"
-#include "sim/simulator.h"
 
 /* The name of the multicast that the message is, or is a copy of. */
 static uint64_t whole_of(const busq_sim *sim, uint64_t message)
@@ -123,6 +122,22 @@ int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t 
 
 /* ---- figures ---- */
 
+static void find_busiest(const busq_sim *sim, busq_sim_facts *facts)
+{
+  for (uint32_t number = 0; number < sim->config.processes; number++) {
+    const uint64_t up_bytes = sim->network.uplinks[number].bytes;
+    const uint64_t down_bytes = sim->network.downlinks[number].bytes;
+    if (up_bytes > facts->uplink_busiest_bytes) {
+      facts->uplink_busiest = number;
+      facts->uplink_busiest_bytes = up_bytes;
+    }
+    if (down_bytes > facts->downlink_busiest_bytes) {
+      facts->downlink_busiest = number;
+      facts->downlink_busiest_bytes = down_bytes;
+    }
+  }
+}
+
 void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts)
 {
   *facts = sim->facts;
@@ -136,8 +151,9 @@ void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts)
   facts->packets_lost = sim->network.n_lost;
   facts->packets_doubled = sim->network.n_doubled;
   facts->n_kinds = sim->order->n_kinds;
-  facts->is_finished = sim->times.n == 0 && !sim->counts;
+  facts->is_finished = sim->agenda.n == 0 && !sim->counts;
   facts->unsent = facts->messages - sim->n_sent;
+  find_busiest(sim, facts);
   for (uint32_t number = 0; number < sim->config.processes; number++) {
     const busq_sim_process *process = &sim->processes[number];
     facts->unsent += process->n_sends - process->place;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sim/simulator.h"
 #include "base/error.h"
 #include "base/reserve.h"
 #include "base/time.h"
+#include "sim/report.h"
 
 enum {
   EFFECTS_MAX = 64,
@@ -20,7 +20,7 @@ static int out_of_memory(const busq_sim *sim)
 
 static int schedule(busq_sim *sim, uint32_t at, uint64_t time_ns, uint32_t process)
 {
-  return busq_sim_times_push(&sim->times, time_ns, at << BUSQ_SIM_AT_SHIFT | process) ? BUSQ_OK : out_of_memory(sim);
+  return busq_sim_agenda_push(&sim->agenda, time_ns, at << BUSQ_SIM_AT_SHIFT | process) ? BUSQ_OK : out_of_memory(sim);
 }
 
 static int too_late(const busq_sim *sim)
@@ -47,6 +47,10 @@ static int check_config(const busq_sim_config *config)
                         (unsigned long long)config->trace_sizes_bytes[row], BYTES_MAX);
   if (!(config->bandwidth_bytes_per_s > 0))
     return busq_error(BUSQ_INVALID, "a bandwidth of %g bytes/s: expected more than 0", config->bandwidth_bytes_per_s);
+  if (!(config->downlink_bytes_per_s >= 0))
+    return busq_error(BUSQ_INVALID, "downlinks of %g bytes/s: expected more than 0, or 0 for no limit", config->downlink_bytes_per_s);
+  if (config->coordinator >= config->processes)
+    return busq_error(BUSQ_INVALID, "process %u as the coordinator: there are %u", config->coordinator, config->processes);
   if (config->workload > BUSQ_SIM_TRACE)
     return busq_error(BUSQ_INVALID, "there is no workload %u", config->workload);
   return BUSQ_OK;
@@ -92,6 +96,8 @@ static int count_sends(busq_sim *sim, uint64_t end_ns)
         end_ns = 0;
       const busq_sim_send send = busq_sim_programs_send(&sim->programs, sim->n_counted, process->place, sim->rooms[0]);
       count_send(sim, sim->n_counted, &send);
+      if (sim->programs.addressed)
+        busq_sim_programs_count(&sim->programs, sim->n_counted, process->place, &send);
       if (sim->n_copies > UINT32_MAX / 4)
         return busq_error(BUSQ_INVALID, "more than %u deliveries are too many", UINT32_MAX / 4);
       if (!end_ns) {
@@ -101,6 +107,7 @@ static int count_sends(busq_sim *sim, uint64_t end_ns)
     }
     process->place = 0;
   }
+  busq_sim_programs_counted(&sim->programs);
   return BUSQ_OK;
 }
 
@@ -170,7 +177,7 @@ static int init(busq_sim *sim)
   if (result == BUSQ_OK)
     result = busq_sim_programs_init(&sim->programs, config);
   if (result == BUSQ_OK)
-    result = busq_sim_network_init(&sim->network, config, sim->order, &sim->messages, &sim->times);
+    result = busq_sim_network_init(&sim->network, config, sim->order, &sim->messages, &sim->agenda);
   return result;
 }
 
@@ -188,6 +195,8 @@ int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
     return busq_error(BUSQ_NO_SPACE, "no memory for a simulation");
   sim->config = *config;
   sim->config.order = order->name;
+  if (!(order->traits & BUSQ_ORDER_COORDINATED))
+    sim->config.coordinator = 0; /* nobody has a name that matters */
   sim->order = order;
   sim->options = options;
   result = init(sim);
@@ -207,6 +216,7 @@ void busq_sim_free(busq_sim *sim)
     free(sim->processes[number].state);
     free(sim->processes[number].sent);
     free(sim->processes[number].requests);
+    free(sim->processes[number].delivered_ns);
   }
   free(sim->processes);
   free(sim->counts);
@@ -214,7 +224,7 @@ void busq_sim_free(busq_sim *sim)
   for (uint32_t room = 0; room < 3; room++)
     free(sim->rooms[room]);
   free(sim->records);
-  free(sim->times.entries);
+  free(sim->agenda.entries);
   busq_messages_deinit(&sim->messages);
   busq_sim_programs_deinit(&sim->programs);
   busq_sim_network_deinit(&sim->network);
@@ -285,6 +295,17 @@ static int answer(busq_sim *sim, uint32_t number, uint32_t client)
   return schedule_next(sim, number);
 }
 
+/* Sends of this process may have waited for a delivery. */
+static int note_delivery(busq_sim *sim, uint32_t number)
+{
+  busq_sim_process *process = &sim->processes[number];
+  if (!busq_reserve(&process->delivered_ns, &process->delivered_capacity, process->n_delivered + 1,
+                    sizeof *process->delivered_ns))
+    return out_of_memory(sim);
+  process->delivered_ns[process->n_delivered++] = sim->now_ns;
+  return schedule_next(sim, number);
+}
+
 static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
 {
   const busq_sim_sent *sent = busq_sim_sent_of(sim, message);
@@ -297,6 +318,8 @@ static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
     result = busq_sim_tell_delivered(sim, number, message);
   if (result == BUSQ_OK)
     result = begin_job(sim, number, message, sent);
+  if (result == BUSQ_OK && sim->programs.has_afters)
+    result = note_delivery(sim, number);
   return result == BUSQ_OK ? answer(sim, number, busq_message_origin(message)) : result;
 }
 
@@ -371,28 +394,35 @@ static int look(busq_sim *sim, uint32_t number)
   return busq_sim_record(sim, sim->now_ns, number, gauge.is_secret ? BUSQ_SIM_SECRET : BUSQ_SIM_OPEN, 0);
 }
 
+typedef struct {
+  busq_sim *sim;
+  uint32_t number;
+} sim_step;
+
+/* Comes before the effects, so that what a process does after its silence reads that way. */
+static int look_after(void *driver, const busq_order_event *event, const busq_order_effects *effects, int result)
+{
+  const sim_step *step = driver;
+  (void)event;
+  (void)effects;
+  return result == BUSQ_OK ? look(step->sim, step->number) : result;
+}
+
+static int perform_one(void *driver, busq_order_effect *effect)
+{
+  const sim_step *step = driver;
+  step->sim->is_idle &= effect->kind == BUSQ_DO_ALARM;
+  return perform(step->sim, step->number, effect);
+}
+
 static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
 {
+  static const busq_order_hands hands = {.stepped = look_after, .perform = perform_one};
+  sim_step own = {sim, number};
   busq_order_effects effects = {.items = sim->effects, .max = EFFECTS_MAX};
   sim->is_idle = true;
   event->world = &sim->messages.world;
-  do {
-    effects.n = 0;
-    effects.is_cut = false;
-    int result = busq_order_step(sim->order, sim->processes[number].state, event, &effects);
-    if (result == BUSQ_OK)
-      result = look(sim, number); /* first, so that what a process does after its silence reads that way */
-    if (result != BUSQ_OK)
-      return result;
-    for (uint32_t place = 0; place < effects.n && result == BUSQ_OK; place++) {
-      sim->is_idle &= effects.items[place].kind == BUSQ_DO_ALARM;
-      result = perform(sim, number, &effects.items[place]);
-    }
-    if (result != BUSQ_OK)
-      return result;
-    event->kind = BUSQ_ON_MORE;
-  } while (effects.is_cut);
-  return BUSQ_OK;
+  return busq_order_run(sim->order, sim->processes[number].state, event, &effects, &hands, &own);
 }
 
 static int refused(const busq_sim *sim, int result, uint32_t number)
@@ -405,12 +435,15 @@ static int refused(const busq_sim *sim, int result, uint32_t number)
 
 /* ---- submits ---- */
 
-static uint64_t next_wanted_ns(const busq_sim *sim, uint32_t number)
+/* When the program wants the next send: at its time, and not before the deliveries that it waits for, of which there have been
+ * enough. */
+static uint64_t next_wanted_ns(const busq_sim *sim, uint32_t number, uint32_t after)
 {
   const busq_sim_process *process = &sim->processes[number];
   if (busq_sim_programs_answers(&sim->programs, number))
     return process->requests[process->place].wanted_ns;
-  return busq_sim_programs_time(&sim->programs, number, process->place);
+  const uint64_t time_ns = busq_sim_programs_time(&sim->programs, number, process->place);
+  return after && process->delivered_ns[after - 1] > time_ns ? process->delivered_ns[after - 1] : time_ns;
 }
 
 static int schedule_next(busq_sim *sim, uint32_t number)
@@ -418,7 +451,10 @@ static int schedule_next(busq_sim *sim, uint32_t number)
   busq_sim_process *process = &sim->processes[number];
   if (process->is_scheduled || process->unfinished || process->place == process->n_sends)
     return BUSQ_OK;
-  process->wanted_ns = next_wanted_ns(sim, number);
+  const uint32_t after = sim->programs.has_afters ? busq_sim_programs_after(&sim->programs, number, process->place) : 0;
+  if (after > process->n_delivered)
+    return BUSQ_OK; /* a delivery will come back to it */
+  process->wanted_ns = next_wanted_ns(sim, number, after);
   process->is_scheduled = true;
   const uint64_t time_ns = process->wanted_ns > sim->now_ns ? process->wanted_ns : sim->now_ns;
   return schedule(sim, BUSQ_SIM_AT_SUBMIT, time_ns, number);
@@ -474,7 +510,7 @@ static int at_submit(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
   int result;
-  busq_sim_times_pop(&sim->times);
+  busq_sim_agenda_pop(&sim->agenda);
   sim->facts.execution_ns = sim->now_ns;
   if (sim->config.job_blocks_sends && process->busy_until_ns > sim->now_ns)
     return schedule(sim, BUSQ_SIM_AT_SUBMIT, process->busy_until_ns, number);
@@ -499,7 +535,7 @@ static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
     sim->facts.events--; /* for the transport, not for anybody else */
     return BUSQ_OK;
   }
-  sim->facts.execution_ns = sim->now_ns;
+  sim->facts.execution_ns = sim->facts.communication_ns = sim->now_ns;
   busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = arrival->packet};
   event.is_for_me = busq_messages_is_for(&sim->messages, arrival->packet.message, arrival->to);
   int result = busq_sim_record_packet(sim, arrival->to, BUSQ_SIM_RECEIVE, &arrival->packet, arrival->number,
@@ -517,7 +553,7 @@ static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
 static int tick(busq_sim *sim, uint32_t number)
 {
   busq_order_event event = {.kind = BUSQ_ON_TICK};
-  busq_sim_times_pop(&sim->times);
+  busq_sim_agenda_pop(&sim->agenda);
   const int result = step(sim, number, &event);
   if (!sim->is_idle)
     sim->facts.execution_ns = sim->now_ns;
@@ -527,7 +563,7 @@ static int tick(busq_sim *sim, uint32_t number)
 /* Lets the next thing happen.  A departure under faults is a matter of the network, and no event. */
 static int next(busq_sim *sim)
 {
-  const busq_sim_time time = sim->times.entries[0];
+  const busq_sim_time time = sim->agenda.entries[0];
   const uint32_t what = busq_sim_time_what(time);
   const uint32_t whom = what & ((UINT32_C(1) << BUSQ_SIM_AT_SHIFT) - 1);
   busq_sim_arrival arrival;
@@ -544,14 +580,17 @@ static int next(busq_sim *sim)
     sim->facts.events--;
     return result == BUSQ_EMPTY ? BUSQ_OK : result;
   case BUSQ_SIM_AT_ARRIVAL:
-    busq_sim_network_land(&sim->network, whom, &arrival);
-    return arrive(sim, &arrival);
+    result = busq_sim_network_land(&sim->network, whom, &arrival);
+    if (result == BUSQ_OK)
+      return arrive(sim, &arrival);
+    sim->facts.events--;
+    return result == BUSQ_EMPTY ? BUSQ_OK : result;
   case BUSQ_SIM_AT_SUBMIT:
     return at_submit(sim, whom);
   case BUSQ_SIM_AT_TICK:
     return tick(sim, whom);
   default:
-    busq_sim_times_pop(&sim->times);
+    busq_sim_agenda_pop(&sim->agenda);
     sim->facts.execution_ns = sim->now_ns;
     return BUSQ_OK;
   }
@@ -563,13 +602,13 @@ int busq_sim_advance(busq_sim *sim, uint64_t slice_ns)
   const int readiness = sim->counts ? prepare(sim, end_ns) : BUSQ_OK;
   if (readiness != BUSQ_OK)
     return readiness;
-  while (sim->times.n) {
-    for (uint32_t event = 0; event < EVENTS_PER_LOOK && sim->times.n; event++) {
+  while (sim->agenda.n) {
+    for (uint32_t event = 0; event < EVENTS_PER_LOOK && sim->agenda.n; event++) {
       const int result = next(sim);
       if (result != BUSQ_OK)
         return result;
     }
-    if (sim->times.n && busq_time_now_ns() >= end_ns)
+    if (sim->agenda.n && busq_time_now_ns() >= end_ns)
       return BUSQ_INTERRUPTED;
   }
   return BUSQ_OK;

@@ -12,7 +12,7 @@ static int out_of_memory(void)
   return busq_error(BUSQ_NO_SPACE, "no memory for the stage: use fewer processes or messages");
 }
 
-/* What an order did that no driver could perform; the first such fault is the one that is told. */
+/* An effect that no driver could perform; the first such fault is the one that is reported. */
 #define BROKEN(stage, ...) \
   ((void)((stage)->is_broken || (busq_error(BUSQ_CORRUPT, __VA_ARGS__), (stage)->is_broken = true)))
 
@@ -257,34 +257,42 @@ static int broken(busq_stage *stage)
   return busq_error(BUSQ_CORRUPT, "order %s breaks the rules of orders: %s", stage->order->name, reason);
 }
 
-/* One step of the acting process and its effects, and then the rest of it.  The buffer is as small as an order must bear. */
+/* Orders promise nothing of a packet that comes twice: they may refuse it, or go astray. */
+static int judge_step(void *driver, const busq_order_event *event, const busq_order_effects *effects, int result)
+{
+  busq_stage *stage = driver;
+  if (result == BUSQ_FULL)
+    return result;
+  if (result != BUSQ_OK && !stage->n_doubled)
+    BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
+  if (!effects->is_cut && !stage->n_doubled && !stage->order->verify(acting(stage)->state))
+    BROKEN(stage, "the state of process %u does not verify", stage->acting);
+  return note_mode(stage) ? BUSQ_OK : BUSQ_NO_SPACE;
+}
+
+static int perform_one(void *driver, busq_order_effect *effect)
+{
+  return perform(driver, effect) ? BUSQ_OK : BUSQ_NO_SPACE;
+}
+
+static int end_step(void *driver)
+{
+  busq_stage *stage = driver;
+  stage->visiting = 0;
+  return stage->is_broken ? BUSQ_CORRUPT : BUSQ_OK;
+}
+
+/* An event of the acting process and all that comes of it.  The buffer is as small as an order must bear. */
 static int step(busq_stage *stage, busq_order_event *event)
 {
+  static const busq_order_hands hands = {judge_step, perform_one, end_step};
   busq_order_effect items[BUSQ_ORDER_EFFECTS_MIN];
   busq_order_effects effects = {.items = items, .max = BUSQ_ORDER_EFFECTS_MIN};
   event->world = &stage->world.world;
-  do {
-    effects.n = 0;
-    effects.is_cut = false;
-    const int result = busq_order_step(stage->order, acting(stage)->state, event, &effects);
-    if (result == BUSQ_FULL)
-      return result;
-    /* Orders promise nothing of a packet that comes twice: they may refuse it, or go astray. */
-    if (result != BUSQ_OK && !stage->n_doubled)
-      BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
-    if (!effects.is_cut && !stage->n_doubled && !stage->order->verify(acting(stage)->state))
-      BROKEN(stage, "the state of process %u does not verify", stage->acting);
-    bool is_good = note_mode(stage);
-    for (uint32_t place = 0; place < effects.n && is_good; place++)
-      is_good = perform(stage, &items[place]);
-    if (stage->is_broken)
-      return broken(stage);
-    if (!is_good)
-      return out_of_memory();
-    stage->visiting = 0;
-    event->kind = BUSQ_ON_MORE;
-  } while (effects.is_cut);
-  return BUSQ_OK;
+  const int result = busq_order_run(stage->order, acting(stage)->state, event, &effects, &hands, stage);
+  if (stage->is_broken && result != BUSQ_FULL)
+    return broken(stage);
+  return result == BUSQ_NO_SPACE ? out_of_memory() : result;
 }
 
 static int submit_step(busq_stage *stage, uint64_t message)
@@ -476,7 +484,7 @@ int busq_stage_receive(busq_stage *stage, uint32_t packet)
   if (place == stage->n_packets)
     return no_such_packet(stage, packet);
   const uint32_t oldest = oldest_beside(stage, place);
-  if (stage->order->traits & BUSQ_ORDER_FIFO_CHANNELS && oldest != place)
+  if (stage->is_fifo && oldest != place)
     return busq_error(BUSQ_INVALID, "packet %u can't arrive before packet %u: the channels of order %s keep the order",
                       packet, stage->packets[oldest].packet, stage->order->name);
   return receive_at(stage, place);
@@ -534,11 +542,10 @@ static uint32_t find_alarm(const busq_stage *stage, uint64_t alarm)
  * the list.  BUSQ_FULL: no packet finds room. */
 static int receive_near(busq_stage *stage, uint32_t place)
 {
-  const bool is_fifo = stage->order->traits & BUSQ_ORDER_FIFO_CHANNELS;
   int result = BUSQ_FULL;
   for (uint32_t more = 0; more < stage->n_packets && result == BUSQ_FULL; more++) {
     const uint32_t chosen = (uint32_t)(((uint64_t)place + more) % stage->n_packets);
-    result = receive_at(stage, is_fifo ? oldest_beside(stage, chosen) : chosen);
+    result = receive_at(stage, stage->is_fifo ? oldest_beside(stage, chosen) : chosen);
   }
   return result;
 }
@@ -587,6 +594,8 @@ static int init_processes(busq_stage *stage)
 
 int busq_stage_new(const char *order, const busq_stage_config *config, busq_stage **stagep)
 {
+  if (config->channels > BUSQ_CHANNELS_UNORDERED)
+    return busq_error(BUSQ_INVALID, "there are no channels %u", config->channels);
   if (!config->processes || config->processes > 4096 || !config->waiting_max || !config->held_max)
     return busq_error(BUSQ_INVALID,
                       "%u processes with room for %u and %u messages: expected 1 to 4096, and room for one",
@@ -599,6 +608,7 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
   if (!stage)
     return out_of_memory();
   stage->order = found;
+  stage->is_fifo = busq_channels_keep_order(found, config->channels);
   stage->world = (busq_stage_world){.world = {.vector = vector_of, .row = row_of}, .stage = stage};
   stage->group = (busq_order_group){
       .n_processes = config->processes,

@@ -45,7 +45,7 @@ typedef struct {
   bool is_secret;
 } busq_stage_process;
 
-/* What a step sees of the world.  Invariant: `world` comes first. */
+/* The world as a step sees it.  Invariant: `world` comes first. */
 typedef struct {
   busq_order_world world;
   busq_stage *stage;
@@ -54,6 +54,7 @@ typedef struct {
 struct busq_stage {
   const busq_order *order;
   busq_order_group group; /* with self = 0 */
+  bool is_fifo;           /* only the oldest packet of each channel may arrive */
   busq_messages messages;
   busq_stage_world world;
   busq_stage_process *processes;

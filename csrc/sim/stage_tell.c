@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stage tells of itself: facts, packets in flight, events, and the history that observers judge. */
+/* The report of a stage: facts, packets in flight, events, and the history that observers judge. */
 #include "base/error.h"
 #include "sim/stage.h"
 #include <stdlib.h>
@@ -8,7 +8,7 @@ void busq_stage_examine(const busq_stage *stage, busq_stage_facts *facts)
 {
   *facts = (busq_stage_facts){
       .is_point_to_point = (stage->order->traits & BUSQ_ORDER_POINT_TO_POINT) != 0,
-      .is_fifo = (stage->order->traits & BUSQ_ORDER_FIFO_CHANNELS) != 0,
+      .is_fifo = stage->is_fifo,
       .n_kinds = stage->order->n_kinds,
       .n_calls = stage->step,
       .n_events = stage->n_events,

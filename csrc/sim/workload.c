@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What streams are for. */
-enum { DESTINATIONS = 1, JOBS = 2, STARTS = 3 };
+/* The uses of random streams. */
+enum { DESTINATIONS = 1, JOBS = 2, STARTS = 3, AFTERS = 5 };
 
 /* ---- traces ---- */
 
@@ -74,6 +74,79 @@ static int init_trace(busq_sim_programs *programs)
   return BUSQ_OK;
 }
 
+/* The progress of the players of a trace. */
+typedef struct {
+  uint64_t *places; /* sends that are done */
+  uint32_t *delivered;
+  uint32_t *ready; /* processes that may be able to go on; each at most once */
+  bool *is_ready;
+  uint32_t n_ready;
+} trace_play;
+
+static void wake(trace_play *play, uint32_t process)
+{
+  if (!play->is_ready[process])
+    play->ready[play->n_ready++] = process;
+  play->is_ready[process] = true;
+}
+
+/* Lets a process send what it can.  Messages arrive at once. */
+static void go_on(const busq_sim_programs *programs, trace_play *play, uint32_t process)
+{
+  const busq_sim_config *config = programs->config;
+  const uint64_t *rows = &programs->rows[programs->rows_start[process]];
+  const uint64_t n_rows = programs->rows_start[process + 1] - programs->rows_start[process];
+  uint64_t *place = &play->places[process];
+  for (; *place < n_rows && config->trace_afters[rows[*place]] <= play->delivered[process]; ++*place) {
+    const uint64_t row = rows[*place];
+    for (uint64_t at = config->trace_starts[row]; at < config->trace_starts[row + 1]; at++) {
+      play->delivered[config->trace_recipients[at]]++;
+      wake(play, config->trace_recipients[at]);
+    }
+  }
+}
+
+static int play_trace(const busq_sim_programs *programs, trace_play *play)
+{
+  const busq_sim_config *config = programs->config;
+  if (!play->places || !play->delivered || !play->ready || !play->is_ready)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a trace");
+  for (uint32_t process = 0; process < config->processes; process++)
+    wake(play, process);
+  while (play->n_ready) {
+    const uint32_t process = play->ready[--play->n_ready];
+    play->is_ready[process] = false;
+    go_on(programs, play, process);
+  }
+  for (uint32_t process = 0; process < config->processes; process++) {
+    const uint64_t at = programs->rows_start[process] + play->places[process];
+    if (at < programs->rows_start[process + 1])
+      return busq_error(BUSQ_INVALID,
+                        "message %llu of the trace waits until its sender has received %u: it never gets more than %u before",
+                        (unsigned long long)programs->rows[at], config->trace_afters[programs->rows[at]],
+                        play->delivered[process]);
+  }
+  return BUSQ_OK;
+}
+
+/* Refuses a trace whose sends wait for each other in a circle, or for more than there is. */
+static int check_afters(const busq_sim_programs *programs)
+{
+  const uint32_t n = programs->config->processes;
+  trace_play play = {
+      .places = calloc(n, sizeof *play.places),
+      .delivered = calloc(n, sizeof *play.delivered),
+      .ready = calloc(n, sizeof *play.ready),
+      .is_ready = calloc(n, sizeof *play.is_ready),
+  };
+  const int result = play_trace(programs, &play);
+  free(play.places);
+  free(play.delivered);
+  free(play.ready);
+  free(play.is_ready);
+  return result;
+}
+
 /* ---- drawing ---- */
 
 /* Two groups to draw from, one behind the other in candidates: hotspots and the rest.  Who is drawn, and whoever sends, moves
@@ -125,7 +198,7 @@ static void draw_several(busq_sim_programs *programs, uint32_t process, uint32_t
       from = &pots[is_hot];
     chosen[k] = take(candidates, from, from->begin + busq_prng_below(&prng, from->n));
   }
-  /* Who is out of place was taken, or exchanged with one who was: each stands at a place that was given up or taken from. */
+  /* A process out of place was taken, or exchanged with one that was: each stands at a place that was given up or taken from. */
   candidates[process] = process;
   for (uint32_t k = 0; k < config->fan_out; k++)
     candidates[chosen[k]] = chosen[k];
@@ -155,6 +228,32 @@ static uint32_t share_of(double share, uint32_t n)
   return (uint32_t)(share * n + 0.5);
 }
 
+/* The name of a process of the order in the programs, and the other way round: two of them have changed places. */
+static uint32_t renamed(const busq_sim_programs *programs, uint32_t process)
+{
+  const uint32_t coordinator = programs->config->coordinator;
+  if (BUSQ_LIKELY(!coordinator))
+    return process;
+  return process == 0 ? coordinator : process == coordinator ? 0 : process;
+}
+
+static bool has_dependent_sends(const busq_sim_config *config)
+{
+  return config->workload == BUSQ_SIM_TRACE ? config->trace_afters != NULL : config->dependent_share > 0;
+}
+
+static int init_afters(busq_sim_programs *programs)
+{
+  const busq_sim_config *config = programs->config;
+  programs->has_afters = has_dependent_sends(config);
+  if (!programs->has_afters)
+    return BUSQ_OK;
+  if (config->workload == BUSQ_SIM_TRACE)
+    return check_afters(programs);
+  programs->addressed = calloc((size_t)config->processes * config->messages_per_process, sizeof *programs->addressed);
+  return programs->addressed ? BUSQ_OK : busq_error(BUSQ_NO_SPACE, "no memory for the programs of %u processes", config->processes);
+}
+
 int busq_sim_programs_init(busq_sim_programs *programs, const busq_sim_config *config)
 {
   *programs = (busq_sim_programs){.config = config};
@@ -169,7 +268,8 @@ int busq_sim_programs_init(busq_sim_programs *programs, const busq_sim_config *c
     return busq_error(BUSQ_NO_SPACE, "no memory for the programs of %u processes", config->processes);
   for (uint32_t process = 0; process < config->processes; process++)
     programs->candidates[process] = process;
-  return config->workload == BUSQ_SIM_TRACE ? init_trace(programs) : BUSQ_OK;
+  const int result = config->workload == BUSQ_SIM_TRACE ? init_trace(programs) : BUSQ_OK;
+  return result == BUSQ_OK ? init_afters(programs) : result;
 }
 
 void busq_sim_programs_deinit(busq_sim_programs *programs)
@@ -177,23 +277,26 @@ void busq_sim_programs_deinit(busq_sim_programs *programs)
   free(programs->candidates);
   free(programs->rows_start);
   free(programs->rows);
+  free(programs->addressed);
 }
 
 bool busq_sim_programs_answers(const busq_sim_programs *programs, uint32_t process)
 {
-  return programs->config->workload == BUSQ_SIM_CLIENT_SERVER && process < programs->n_hot;
+  return programs->config->workload == BUSQ_SIM_CLIENT_SERVER && renamed(programs, process) < programs->n_hot;
 }
 
 uint64_t busq_sim_programs_sends(const busq_sim_programs *programs, uint32_t process)
 {
+  const uint32_t name = renamed(programs, process);
   if (programs->config->workload == BUSQ_SIM_TRACE)
-    return programs->rows_start[process + 1] - programs->rows_start[process];
+    return programs->rows_start[name + 1] - programs->rows_start[name];
   return busq_sim_programs_answers(programs, process) ? 0 : programs->config->messages_per_process;
 }
 
 uint64_t busq_sim_programs_time(const busq_sim_programs *programs, uint32_t process, uint32_t place)
 {
   const busq_sim_config *config = programs->config;
+  process = renamed(programs, process);
   if (config->workload == BUSQ_SIM_TRACE) {
     const uint64_t row = programs->rows[programs->rows_start[process] + place];
     return (uint64_t)((config->trace_times_s[row] - config->trace_times_s[0]) * 1e9 + 0.5);
@@ -218,7 +321,49 @@ static busq_sim_send send_of_trace(const busq_sim_programs *programs, uint32_t p
   };
 }
 
-busq_sim_send busq_sim_programs_send(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *room)
+/* ---- sends that wait for deliveries ---- */
+
+static void count_addressed(busq_sim_programs *programs, uint32_t process, uint32_t place)
+{
+  const uint32_t n_rounds = programs->config->messages_per_process;
+  if (place + 1 < n_rounds)
+    programs->addressed[(size_t)process * n_rounds + place + 1]++;
+}
+
+void busq_sim_programs_count(busq_sim_programs *programs, uint32_t process, uint32_t place, const busq_sim_send *send)
+{
+  for (uint32_t k = 0; k < send->n_destinations; k++) {
+    count_addressed(programs, send->destinations[k], place);
+    if (busq_sim_programs_answers(programs, send->destinations[k]))
+      count_addressed(programs, process, place);
+  }
+}
+
+void busq_sim_programs_counted(busq_sim_programs *programs)
+{
+  const uint32_t n_rounds = programs->config->messages_per_process;
+  for (uint32_t process = 0; programs->addressed && process < programs->config->processes; process++)
+    for (uint32_t round = 1; round < n_rounds; round++)
+      programs->addressed[(size_t)process * n_rounds + round] += programs->addressed[(size_t)process * n_rounds + round - 1];
+}
+
+uint32_t busq_sim_programs_after(const busq_sim_programs *programs, uint32_t process, uint32_t place)
+{
+  const busq_sim_config *config = programs->config;
+  const uint32_t name = renamed(programs, process);
+  if (!programs->has_afters || busq_sim_programs_answers(programs, process))
+    return 0;
+  if (config->workload == BUSQ_SIM_TRACE)
+    return config->trace_afters[programs->rows[programs->rows_start[name] + place]];
+  busq_prng prng = busq_prng_of(config->seed, AFTERS, name, place);
+  const bool is_dependent = busq_prng_uniform(&prng) < config->dependent_share;
+  return is_dependent ? programs->addressed[(size_t)process * config->messages_per_process + place] : 0;
+}
+
+/* ---- sends ---- */
+
+/* The send of a process, both by their names in the programs. */
+static busq_sim_send send_of(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *room)
 {
   const busq_sim_config *config = programs->config;
   const uint32_t n = config->processes;
@@ -235,12 +380,23 @@ busq_sim_send busq_sim_programs_send(busq_sim_programs *programs, uint32_t proce
   return (busq_sim_send){room, config->fan_out, config->payload_bytes};
 }
 
+busq_sim_send busq_sim_programs_send(busq_sim_programs *programs, uint32_t process, uint32_t place, uint32_t *room)
+{
+  if (BUSQ_LIKELY(!programs->config->coordinator))
+    return send_of(programs, process, place, room);
+  busq_sim_send send = send_of(programs, renamed(programs, process), place, room);
+  for (uint32_t k = 0; k < send.n_destinations; k++)
+    room[k] = renamed(programs, send.destinations[k]);
+  send.destinations = room;
+  return send;
+}
+
 bool busq_sim_programs_job(const busq_sim_programs *programs, uint32_t process, uint32_t place, uint64_t *duration_nsp)
 {
   const busq_sim_config *config = programs->config;
   if (config->job_share <= 0)
     return false;
-  busq_prng prng = busq_prng_of(config->seed, JOBS, process, place);
+  busq_prng prng = busq_prng_of(config->seed, JOBS, renamed(programs, process), place);
   if (busq_prng_uniform(&prng) >= config->job_share)
     return false;
   double duration_ns = config->job_mean_ns;

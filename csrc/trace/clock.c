@@ -25,7 +25,7 @@ static busq_trace_scale both_now(void)
   uint64_t shortest = UINT64_MAX;
   for (int i = 0; i < TRIES; i++) {
     const uint64_t before = busq_trace_now(BUSQ_TRACE_TICKS);
-    const uint64_t ns = busq_time_now_ns();
+    const uint64_t ns = busq_time_host_ns();
     const uint64_t after = busq_trace_now(BUSQ_TRACE_TICKS);
     if (after - before >= shortest)
       continue;

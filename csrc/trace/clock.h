@@ -7,10 +7,10 @@
  * Guarantee: all peers of a recording read one clock, and what it says rises with time on all processors together.
  *
  * Mechanism: where the kernel itself keeps time by the processor's counter, peers read that, which takes half of the time of
- * asking for CLOCK_MONOTONIC; the recorder, which has compared both when it began, turns ticks into nanoseconds by one fixed
- * line, so that no order is changed.  Elsewhere it is CLOCK_MONOTONIC.
+ * asking for the host's clock; the recorder, which has compared both when it began, turns ticks into nanoseconds by one fixed
+ * line, so that no order is changed.  Elsewhere it is the host's clock (time.h).  Neither minds time namespaces.
  *
- * Not given: that such a time stays next to CLOCK_MONOTONIC.  The two part by some millionths of the time of recording.
+ * Not given: that such a time stays next to the host's clock.  The two part by some millionths of the time of recording.
  */
 #include "base/time.h"
 #if defined(__x86_64__)
@@ -29,7 +29,7 @@ static inline uint64_t busq_trace_now(uint32_t recording)
 #else
   (void)recording;
 #endif
-  return busq_time_now_ns();
+  return busq_time_host_ns();
 }
 
 typedef struct {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/event_ring.h"
+#include "base/assert.h"
 
 bool busq_trace_ring_reserve(busq_trace_ring *ring, uint32_t count, uint64_t *positionp)
 {
   enum { AHEAD = 4 };
+  BUSQ_ASSERT(count > 0);
   uint64_t tail = busq_load_relaxed(&ring->shared->tail);
   do {
     if (!busq_trace_ring_fits(ring, tail, count))

@@ -16,10 +16,11 @@
  * Not given: protection from somebody who writes nonsense into the file.  The reader never leaves the mapping for it, and ends
  * with an error where the ring's words contradict each other.
  */
+#include "base/assert.h"
 #include "base/atomic.h"
 #include "trace/record.h"
 
-/* Who drops: each side is one thread at a time, so that counting needs no swap. */
+/* Counts by side: each side is one thread at a time, so that counting needs no swap. */
 typedef enum { BUSQ_TRACE_SENDING, BUSQ_TRACE_RECEIVING, BUSQ_TRACE_SIDES } busq_trace_side;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
   uint64_t saved; /* what stands before it is in files */
   uint64_t told;  /* so many of the dropped ones are in files */
-  /* Who writes, by its index in the files, and how its messages are numbered there: for a recorder that goes on. */
+  /* The writer, by its index in the files, and the numbering of its messages there: for a recorder that goes on. */
   uint64_t first; /* sequence numbers; 0: nothing was sent */
   uint64_t last;
   int64_t number; /* of the first */
@@ -98,7 +99,7 @@ static inline void busq_trace_ring_drop(const busq_trace_ring *ring, busq_trace_
   busq_store_relaxed(&ring->shared->dropped[side], busq_load_relaxed(&ring->shared->dropped[side]) + n_events);
 }
 
-/* What was counted as dropped did not happen. */
+/* Takes back a drop that was counted and did not happen. */
 static inline void busq_trace_ring_undrop(const busq_trace_ring *ring, busq_trace_side side)
 {
   busq_store_relaxed(&ring->shared->dropped[side], busq_load_relaxed(&ring->shared->dropped[side]) - 1);
@@ -112,6 +113,7 @@ static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)
 
 static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
 {
+  BUSQ_ASSERT(phase == BUSQ_TRACE_BEGUN || phase == BUSQ_TRACE_DONE);
   /* SYNC POINT trace-record: what the record says comes before its word. */
   busq_store_release(&busq_trace_ring_at(ring, position)->word, position << 2 | phase);
 }

@@ -72,4 +72,15 @@ typedef struct {
 
 _Static_assert(sizeof(busq_trace_record) == 64, "an event is a line of the cache");
 
+/* The records that a head announces, and that are reserved together with it. */
+static inline uint32_t busq_trace_records_after(const busq_trace_record *record)
+{
+  if (record->kind == BUSQ_TRACE_JOIN)
+    return (record->count + BUSQ_TRACE_TEXT_BYTES - 1u) / BUSQ_TRACE_TEXT_BYTES;
+  if ((record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT || record->kind == BUSQ_TRACE_VOID) &&
+      record->count > BUSQ_TRACE_INLINE)
+    return (record->count - BUSQ_TRACE_INLINE + BUSQ_TRACE_PER_MORE - 1u) / BUSQ_TRACE_PER_MORE;
+  return 0;
+}
+
 #endif /* BUSQ_TRACE_RECORD_H */

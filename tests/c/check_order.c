@@ -4,7 +4,7 @@
  *
  *     check_order ORDER [NAME=VALUE...]
  *
- *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  behaviour=free|reply|job
+ *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  behaviour=free|reply|job|side
  *     search=depth|breadth  counts_moves=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
  *
  * With to_all every message goes to all that it may go to, instead of to every choice of at most fan_out.
@@ -12,7 +12,7 @@
  * The search ends at the first violation of a property that is judged; if none are given, of one that the order claims or that
  * everybody owes.  Ends with 0 where a search was made, whatever it has found, and with 2 where there was none.
  *
- * It is linked once for each mutant (tests/mutants): the table of orders finds the mutant's object before the core's own.
+ * It is linked once for each mutant (tests/orders/mutants): the table of orders finds the mutant's object before the core's own.
  */
 #include "order/order.h"
 #include <inttypes.h>
@@ -39,6 +39,7 @@ static const struct {
     {"refused", BUSQ_CHECK_REFUSED, 0},
     {"endless", BUSQ_CHECK_ENDLESS, 0},
     {"kept", BUSQ_CHECK_KEPT, 0},
+    {"side", BUSQ_CHECK_SIDE, 0},
 };
 enum { N_PROPERTIES = sizeof properties / sizeof *properties };
 
@@ -94,6 +95,8 @@ static uint32_t owed(const char *text, const busq_check_config *config)
       set |= 1u << properties[place].bit;
   if (config->lost_max || options & BUSQ_OPTION_SKIP_GAPS)
     set &= ~(1u << BUSQ_PROPERTY_LOST);
+  if (!(order->traits & BUSQ_ORDER_SIDE_CHANNELS))
+    set &= ~(1u << BUSQ_CHECK_SIDE);
   if (order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED))
     set &= ~(1u << BUSQ_CHECK_GENUINE);
   return set;
@@ -101,7 +104,7 @@ static uint32_t owed(const char *text, const busq_check_config *config)
 
 static void read_argument(busq_check_config *config, uint32_t *to_allp, const char *name, char *value)
 {
-  static const char *const behaviours[] = {"free", "reply", "job"};
+  static const char *const behaviours[] = {"free", "reply", "job", "side"};
   static const char *const searches[] = {"depth", "breadth"};
   struct {
     const char *name;
@@ -109,12 +112,12 @@ static void read_argument(busq_check_config *config, uint32_t *to_allp, const ch
   } numbers[] = {
       {"processes", &config->processes},     {"messages", &config->messages},
       {"fan_out", &config->fan_out_max},     {"to_all", to_allp},
-      {"with_self", &config->with_self},     {"fifo", &config->is_fifo},
+      {"with_self", &config->with_self},     {"fifo", &config->channels},
       {"doubled", &config->doubled_max},     {"lost", &config->lost_max},
       {"counts_moves", &config->counts_moves}, {"reductions", &config->reductions},
   };
   if (strcmp(name, "behaviour") == 0)
-    config->behaviour = choice_of(value, behaviours, 3);
+    config->behaviour = choice_of(value, behaviours, 4);
   else if (strcmp(name, "search") == 0)
     config->search = choice_of(value, searches, 2);
   else if (strcmp(name, "judged") == 0)

@@ -11,7 +11,7 @@
  * 32 bits of 64-byte units can express, so that reading outside of it is noticed wherever it leads.  An alarm ends
  * what hangs.
  */
-#include "play.h"
+#include "harness/play.h"
 #include <fcntl.h>
 
 #define SECONDS_MAX 20

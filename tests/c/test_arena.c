@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for messages on their way: who has it, when it comes back, and that nobody is left without. */
-#include "company.h"
+#include "harness/company.h"
 #include "shm/handle.h"
 #include <pthread.h>
 
@@ -160,6 +160,31 @@ static void test_one_slow_reader_does_not_make_its_sender_take_more_and_more(voi
   }
   CHECK(used_bytes() <= 5 * extent_bytes());
   release(slow, 0);
+  part();
+}
+
+/* Its predecessor has as many on their way as there is room for in a new line. */
+static void test_a_successor_gets_no_record_twice(void)
+{
+  enum { LEFT = 256, BYTES = 64 };
+  busq_record *left[LEFT], *again[LEFT + 1];
+  meet(PEERS, 8, 4 * ARENA_BYTES);
+  busq_peer *a = join("a");
+  for (uint32_t i = 0; i < LEFT; i++)
+    commit(a, left[i] = take(a, BYTES), BYTES, 1);
+  busq_arena_deinit(&a->arena);
+  CHECK_EQUAL(busq_arena_init(&a->arena, company_bus, a->slot), BUSQ_OK);
+  CHECK_EQUAL(busq_arena_adopt(&a->arena), BUSQ_OK);
+  busq_record *first = take(a, BYTES);
+  commit(a, first, BYTES, 1);
+  CHECK_EQUAL(a->arena.classes[0].line_tail - a->arena.classes[0].line_head, LEFT + 1);
+  release_all(left, LEFT, 1);
+  release(first, 0);
+  for (uint32_t i = 0; i < LEFT + 1; i++) {
+    again[i] = take(a, BYTES);
+    for (uint32_t before = 0; before < i; before++)
+      CHECK(again[before] != again[i]);
+  }
   part();
 }
 
@@ -455,6 +480,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_a_record_comes_back_when_its_last_destination_has_released_it);
   CHECK_RUN(test_after_a_flood_everything_comes_back);
   CHECK_RUN(test_one_slow_reader_does_not_make_its_sender_take_more_and_more);
+  CHECK_RUN(test_a_successor_gets_no_record_twice);
   CHECK_RUN(test_nobody_can_keep_another_from_sending_something_small);
   CHECK_RUN(test_a_large_record_is_freed_by_whoever_releases_it_last);
   CHECK_RUN(test_a_large_record_is_not_freed_before_it_is_committed);

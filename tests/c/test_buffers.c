@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffers of the protocols: output, hold-back, causal hold-back. */
-#include "check.h"
+#include "harness/check.h"
 #include "queue/causal_buffer.h"
 #include "queue/outbox.h"
 

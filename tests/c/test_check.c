@@ -3,10 +3,10 @@
  * The searches of the checker: what they say about a search, whatever order is searched; what hurries one (memory that is too
  * small, somebody who gives up, an order that never comes to an end); and that they say the same as each other.
  */
-#include "check.h"
+#include "harness/check.h"
 #include "base/error.h"
 #include "check/check.h"
-#include "check/pack.h"
+#include "check/packed.h"
 #include "check/seen.h"
 #include <stddef.h>
 
@@ -522,7 +522,7 @@ static void test_wrong_arguments_are_errors_that_say_what_is_expected(void)
               {"cykas", offsetof(busq_check_config, fan_out_max), 2, "point to point, expected 1"},
               {"skeen", offsetof(busq_check_config, fan_out_max), 3, "expected 1 to 2"},
               {"skeen", offsetof(busq_check_config, fan_out_max), 0, "expected 1 to 2"},
-              {"cykas", offsetof(busq_check_config, behaviour), 3, "no behaviour 3"},
+              {"cykas", offsetof(busq_check_config, behaviour), 4, "no behaviour 4"},
               {"cykas", offsetof(busq_check_config, search), 3, "no search 3"},
               {"cykas", offsetof(busq_check_config, reductions), 8, "no reduction 0x8"},
               {"cykas", offsetof(busq_check_config, threads), 0, "0 threads: expected 1 to 64"},

@@ -2,9 +2,10 @@
 /*
  * The model of the checker: what can happen in it, what is told of it, and what its fingerprints see.
  */
-#include "check.h"
+#include "harness/check.h"
 #include "base/prng.h"
 #include "check/fingerprint.h"
+#include "check/granted.h"
 
 enum { EXECUTIONS = 200 };
 
@@ -91,7 +92,7 @@ static void check_sums(const char *order, bool is_fifo)
                                     .n_processes = 3,
                                     .n_messages = 2,
                                     .fan_out_max = 1,
-                                    .is_fifo = is_fifo,
+                                    .channels = is_fifo ? BUSQ_CHANNELS_FIFO : BUSQ_CHANNELS_AS_NEEDED,
                                     .doubled_max = 1};
   const busq_model model = make(&config);
   void *state = start(&model), *copy = start(&model);
@@ -206,7 +207,7 @@ static void test_the_network_is_a_bag_unless_channels_keep_the_order(void)
 {
   for (int is_fifo = 0; is_fifo <= 1; is_fifo++) {
     const busq_model_config config = {
-        .order = &busq_order_none, .n_processes = 3, .n_messages = 2, .fan_out_max = 1, .is_fifo = is_fifo};
+        .order = &busq_order_none, .n_processes = 3, .n_messages = 2, .fan_out_max = 1, .channels = is_fifo ? BUSQ_CHANNELS_FIFO : BUSQ_CHANNELS_AS_NEEDED};
     const busq_model model = make(&config);
     void *state = start(&model);
     play(&model, state, submit(0, 2));

@@ -16,7 +16,8 @@
  *      sent, received, late        64        begin again
  *      clock                       62        damage: refused before anything is touched, and nobody else's clock follows
  */
-#include "company.h"
+#include "harness/company.h"
+#include "shm/commit.h"
 #include "shm/handle.h"
 #include "shm/multicast.h"
 #include <poll.h>
@@ -270,8 +271,17 @@ static void sleep_ms(long duration_ms)
   nanosleep(&pause, NULL);
 }
 
-/* A slice of sleep is 50 ms: who is heard sooner, several times, was woken and did not just look again. */
-static void test_readers_are_woken_when_their_sequence_begins_again(void)
+/* What is slow by itself is so every time; what a busy machine holds up is not. */
+static void quick_in_one_of_many_tries(bool (*is_quick)(void))
+{
+  bool was_quick = false;
+  for (int tries = 0; tries < 50 && !was_quick; tries++)
+    was_quick = is_quick();
+  CHECK(was_quick);
+}
+
+/* A slice of sleep is 50 ms: a reader that is heard sooner, several times, was woken and did not just look again. */
+static bool readers_are_woken_quickly(void)
 {
   signals *shared = shared_memory(sizeof *shared);
   meet(4, 4, 4096);
@@ -289,9 +299,14 @@ static void test_readers_are_woken_when_their_sequence_begins_again(void)
     n_quick += time_now_ns() - sent_ns < 10000000;
   }
   ends_well(child);
-  CHECK(n_quick >= 4);
   part();
   munmap(shared, sizeof *shared);
+  return n_quick >= 4;
+}
+
+static void test_readers_are_woken_when_their_sequence_begins_again(void)
+{
+  quick_in_one_of_many_tries(readers_are_woken_quickly);
 }
 
 static void slow_reader_body(void *argument)
@@ -309,7 +324,7 @@ static void slow_reader_body(void *argument)
   leave(reader);
 }
 
-static void test_senders_are_woken_when_the_sequence_of_room_begins_again(void)
+static bool senders_that_wait_for_room_are_woken_quickly(void)
 {
   signals *shared = shared_memory(sizeof *shared);
   meet(4, 2, 4096);
@@ -324,12 +339,18 @@ static void test_senders_are_woken_when_the_sequence_of_room_begins_again(void)
   for (int i = 0; i < 20; i++)
     CHECK_EQUAL(say_patiently(alice, &target, 1, "m", 1), BUSQ_OK);
   ends_well(child);
-  CHECK(time_now_ns() - begin_ns < UINT64_C(500000000)); /* 100 ms of the reader's; in slices it would be a second */
+  const uint64_t took_ns = time_now_ns() - begin_ns;
   part();
   munmap(shared, sizeof *shared);
+  return took_ns < 500000000; /* 100 ms of the reader's; in slices it would be a second */
 }
 
-static void test_senders_are_woken_when_the_sequence_of_memory_begins_again(void)
+static void test_senders_are_woken_when_the_sequence_of_room_begins_again(void)
+{
+  quick_in_one_of_many_tries(senders_that_wait_for_room_are_woken_quickly);
+}
+
+static bool senders_that_wait_for_memory_are_woken_quickly(void)
 {
   static char payload[14000];
   signals *shared = shared_memory(sizeof *shared);
@@ -345,9 +366,15 @@ static void test_senders_are_woken_when_the_sequence_of_memory_begins_again(void
   for (int i = 0; i < 20; i++) /* the memory holds one of them at a time */
     CHECK_EQUAL(say_patiently(alice, &target, 1, payload, sizeof payload), BUSQ_OK);
   ends_well(child);
-  CHECK(time_now_ns() - begin_ns < UINT64_C(500000000));
+  const uint64_t took_ns = time_now_ns() - begin_ns;
   part();
   munmap(shared, sizeof *shared);
+  return took_ns < 500000000;
+}
+
+static void test_senders_are_woken_when_the_sequence_of_memory_begins_again(void)
+{
+  quick_in_one_of_many_tries(senders_that_wait_for_memory_are_woken_quickly);
 }
 
 static bool is_readable(int fd)
@@ -513,7 +540,7 @@ static void test_a_sealed_timestamp_that_jumped_is_not_finished(void)
     said(alice, "bob carol", "m");
     busq_record *record = record_at_head(bob);
     record->state = (busq_pair){(record->state.lo & ~UINT64_C(3)) | BUSQ_PHASE_SEALED, damages[i]};
-    busq_multicast_finish(company_bus, record);
+    busq_commit_finish(company_bus, record);
     CHECK(clock_now(bob) < 10 && clock_now(carol) < 10);
     part();
   }
@@ -550,7 +577,7 @@ static void test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_
   busq_record *record = record_at_head(bob);
   const uint64_t sequence = record->state.lo >> 10;
   record->state = (busq_pair){busq_record_tag(sequence, 255) | BUSQ_PHASE_STAGING, 0};
-  busq_multicast_finish(company_bus, record);
+  busq_commit_finish(company_bus, record);
   CHECK_EQUAL(record->state.lo & 3, BUSQ_PHASE_FREE);
   hears(bob, "");
   said(alice, "bob carol", "next");

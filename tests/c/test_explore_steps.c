@@ -10,7 +10,7 @@
  *      test_explore_steps --follow SCENE SCHEDULE   one schedule, aloud
  */
 #define CHECK_SECONDS_MAX 900u /* other programs may run on this machine */
-#include "explore.h"
+#include "explore/explore_scene.h"
 
 #define STATES_MAX 2500000
 
@@ -337,6 +337,7 @@ int main(int n_arguments, char **arguments)
   const int n_options = *option ? 2 : 1;
   bool is_good = true;
   check_begin();
+  busq_step_looks = 2;
   if (is_deep)
     alarm(0);
   if (strcmp(option, "--follow") == 0 && n_arguments == 4)

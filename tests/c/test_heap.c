@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap of late messages, against an array that is kept sorted. */
-#include "check.h"
+#include "harness/check.h"
 #include "queue/heap.h"
 
 #define N_MAX 3000

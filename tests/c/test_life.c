@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Joining, leaving, forking, sleeping, dying; and what is left behind. */
-#include "company.h"
+#include "harness/company.h"
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
@@ -643,6 +643,48 @@ static void test_anybody_killed_at_any_time_leaves_nothing_behind(uint64_t seed)
   part();
 }
 
+typedef struct {
+  busq_peer *peer;
+  busq_pin pin;
+  uint32_t is_over;
+} pin_work;
+
+static void *take_and_show(void *argument)
+{
+  pin_work *work = argument;
+  while (!__atomic_load_n(&work->is_over, __ATOMIC_ACQUIRE)) {
+    said(work->peer, "bob", "x");
+    CHECK_EQUAL(busq_pin_recv(&work->pin, work->peer, BUSQ_TAKE_PINNED, 0), BUSQ_OK);
+    CHECK_EQUAL(busq_pin_show(&work->pin), BUSQ_OK);
+    busq_pin_drop(&work->pin);
+  }
+  return NULL;
+}
+
+/* In the child nobody ends what the other thread has begun; who waits for that waits for ever. */
+static void drop_in_the_child(void *argument)
+{
+  pin_work *work = argument;
+  const uint32_t state = __atomic_load_n(&work->pin.state, __ATOMIC_ACQUIRE);
+  const int result = busq_pin_show(&work->pin);
+  if (state == BUSQ_PIN_BUSY)
+    CHECK_EQUAL(result, BUSQ_FORKED);
+  busq_pin_drop(&work->pin);
+}
+
+static void test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it(void)
+{
+  pthread_t thread;
+  meet(3, 8, 4096);
+  pin_work work = {.peer = join("bob")};
+  CHECK_EQUAL(pthread_create(&thread, NULL, take_and_show, &work), 0);
+  for (int i = 0; i < 300; i++)
+    ends_well(in_a_child(drop_in_the_child, &work));
+  __atomic_store_n(&work.is_over, 1, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  part();
+}
+
 int main(int n_arguments, char **arguments)
 {
   check_begin();
@@ -662,6 +704,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free);
   CHECK_RUN(test_the_stopped_are_not_dead);
   CHECK_RUN(test_what_the_killed_had_sent_is_received);
+  CHECK_RUN(test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it);
   CHECK_RUN(test_a_sleeping_receiver_is_woken_by_a_message);
   CHECK_RUN(test_a_receiver_that_waits_learns_of_shutdown_and_of_closing);
   CHECK_RUN(test_a_sender_that_waits_for_room_goes_on_when_there_is_some);

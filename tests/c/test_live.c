@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of every order in one process, with many threads each: for sanitizers, which see all of them. */
-#include "company.h"
+#include "harness/company.h"
 #include "order/order.h"
 #include <pthread.h>
 

@@ -3,8 +3,9 @@
  * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them, everything is
  * delivered in all of them, and what it does not claim is missed in some.
  */
-#include "check.h"
+#include "harness/check.h"
 #include "check/check.h"
+#include "check/fingerprint.h"
 
 static void search(const char *order, const busq_check_config *config, busq_check_facts *facts)
 {

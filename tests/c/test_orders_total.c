@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The orders that agree on more than causality: random runs on a small network, packets counted, promises missed where none
  * was made; and single executions, step by step. */
-#include "network.h"
+#include "harness/network.h"
 
 enum { RUNS = 2000 };
 

@@ -6,7 +6,7 @@
  * Beside each execution runs its image, in which everybody has another name from the start; and after every step all renamings
  * are tried on the state that the step began in.
  */
-#include "check.h"
+#include "harness/check.h"
 #include "order/order.h"
 
 enum { PROCESSES = 4, WORDS = PROCESSES * (PROCESSES + 1) };

@@ -7,7 +7,7 @@
  * producer that was stopped between two instructions during exactly 2048 lives of the queue, or a multiple, would take
  * the present one for the one it meant.
  */
-#include "check.h"
+#include "harness/check.h"
 #include "queue/ring.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator from C: its parts, and every order on a network where everything goes wrong (for the sanitizers, above all). */
-#include "check.h"
+#include "harness/check.h"
 #include "order/order.h"
 #include "sim/latencies.h"
 #include "sim/messages.h"
-#include "sim/times.h"
+#include "sim/agenda.h"
 
 /* ---- the heap of times ---- */
 
 static void test_what_was_pushed_comes_out_by_time_and_then_in_the_order_of_pushing(uint64_t seed)
 {
   check_chance chance = {seed};
-  busq_sim_times times = {0};
+  busq_sim_agenda times = {0};
   uint64_t last_ns = 0;
   uint64_t last_what = 0;
   for (uint32_t what = 0; what < check_share(20000) || times.n; what++) {
     const bool is_filling = what < check_share(20000);
     for (uint64_t turn = 0; is_filling && turn < check_below(&chance, 3); turn++)
-      CHECK(busq_sim_times_push(&times, last_ns + check_below(&chance, 10), what));
+      CHECK(busq_sim_agenda_push(&times, last_ns + check_below(&chance, 10), what));
     if (!times.n)
       continue;
     const busq_sim_time first = times.entries[0];
@@ -25,9 +25,9 @@ static void test_what_was_pushed_comes_out_by_time_and_then_in_the_order_of_push
     last_ns = first.time_ns;
     last_what = busq_sim_time_what(first);
     if (is_filling && check_below(&chance, 2))
-      busq_sim_times_replace(&times, last_ns + check_below(&chance, 10), what);
+      busq_sim_agenda_replace(&times, last_ns + check_below(&chance, 10), what);
     else
-      busq_sim_times_pop(&times);
+      busq_sim_agenda_pop(&times);
     if (!times.n || times.entries[0].time_ns > last_ns)
       last_what = 0;
   }

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "busq.h"
 #include "clock/vector.h"
-#include "spec_transcript.h"
+#include "harness/spec_transcript.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,18 +4,18 @@
  * and changes nothing.  The sources are compiled into this file, with an allocator that counts and refuses.
  */
 #undef NDEBUG
-#include "counted_memory.h"
-#include "spec/causal.c"
-#include "spec/consistent.c"
-#include "spec/crown.c"
-#include "spec/history.c"
-#include "spec/judge.c"
-#include "spec/ledger.c"
-#include "spec/mysterious.c"
-#include "spec/order.c"
-#include "spec/read.c"
-#include "spec/total.c"
-#include "spec_transcript.h"
+#include "harness/counted_memory.h"
+#include "observe/causal.c"
+#include "observe/consistent.c"
+#include "observe/crown.c"
+#include "observe/history.c"
+#include "observe/judge.c"
+#include "observe/ledger.c"
+#include "observe/mysterious.c"
+#include "observe/sequences.c"
+#include "observe/read.c"
+#include "observe/total.c"
+#include "harness/spec_transcript.h"
 
 static busq_judgement judgement;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logs as columns: what becomes of them, and what is judged by the times and clocks beside them. */
-#include "audit_rows.h"
-#include "check.h"
+#include "harness/audit_rows.h"
+#include "harness/check.h"
 
 static busq_history *read_both(void)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* As test_spec_memory, for the audit of two recorded logs. */
 #undef NDEBUG
-#include "counted_memory.h"
-#include "spec/absence.c"
-#include "spec/clocks.c"
-#include "spec/history.c"
-#include "spec/rows.c"
-#include "spec/side.c"
-#include "spec/times.c"
-#include "audit_rows.h"
+#include "harness/counted_memory.h"
+#include "observe/absence.c"
+#include "observe/vector_clocks.c"
+#include "observe/history.c"
+#include "observe/rows.c"
+#include "observe/side.c"
+#include "observe/times.c"
+#include "harness/audit_rows.h"
 #include <assert.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stage: all orders on it at random, the same calls twice, and orders that cheat. */
-#include "check.h"
+#include "harness/check.h"
 #include "sim/stage.h"
 
 enum { N_MAX = 6 };

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_CHECK_SHAPE_H
+#define BUSQ_CHECK_SHAPE_H
+/* The shape of a model: what it is asked to be, what a move is, and where the parts of its states stand (state.h says what they
+ * hold). */
+#include "order/order.h"
+
+#define BUSQ_MODEL_PROCESSES_MAX 8u
+#define BUSQ_MODEL_MESSAGES_MAX 32u /* of all processes */
+#define BUSQ_MODEL_PACKETS_MAX 240u
+#define BUSQ_MODEL_ACCIDENTS_MAX 100u /* packets that are lost, and doubled */
+#define BUSQ_MODEL_ORDER_BYTES_MAX 16384u /* the state of one process, as its order keeps it */
+/* Submits to every set, three moves of each packet, alarms, the end of the job. */
+#define BUSQ_MODEL_MOVES_MAX \
+  (BUSQ_MODEL_PROCESSES_MAX * 255u + 3u * BUSQ_MODEL_PACKETS_MAX + BUSQ_MODEL_PROCESSES_MAX + 1u)
+
+typedef struct {
+  const busq_order *order;
+  uint32_t options;
+  uint32_t n_processes;
+  uint32_t n_messages;  /* of each process */
+  uint32_t fan_out_max; /* destinations of a message; 1 for POINT_TO_POINT orders */
+  uint32_t behaviour;   /* a busq_check_behaviour */
+  uint32_t channels;    /* a busq_channels */
+  uint32_t doubled_max; /* packets that the network doubles, in one execution */
+  uint32_t lost_max;    /* packets that it loses */
+  bool with_self;       /* messages may go to their own sender too */
+  bool counts_moves;    /* how many there were is part of the state */
+  const uint32_t *destinations; /* of message k of process p, a set of bits at [p * n_messages + k]; NULL: every choice */
+} busq_model_config;
+
+typedef struct {
+  uint32_t kind; /* a busq_check_step_kind */
+  uint32_t process;
+  uint32_t place;        /* receive, lose, double: of the packet */
+  uint32_t destinations; /* submit, end of a job: a set of bits */
+} busq_model_move;
+
+typedef struct {
+  busq_model_config config;
+  uint32_t n_all; /* messages */
+  uint32_t clock_words;
+  bool is_fifo;
+  bool logs_deliveries; /* the order promises something about them all */
+  bool logs_sends;
+  size_t order_bytes; /* one process's state, rounded up */
+  size_t processes_at, messages_at, logs_at, log_bytes, clocks_at, sides_at, orders_at, packets_at;
+  size_t state_bytes_max;
+} busq_model;
+
+/* Whether it is about a packet in flight. */
+static inline bool busq_model_move_is_of_packet(const busq_model_move *move)
+{
+  return move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
+}
+
+#endif /* BUSQ_CHECK_SHAPE_H */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_EXPLORE_WORLD_H
+#define BUSQ_EXPLORE_WORLD_H
+/* A world to explore: its memory, its actors and what they do in a turn.  explore.h says what a search makes of it. */
+#include "explore/memory.h"
+
+#define BUSQ_EXPLORE_ACTORS_MAX 8u
+#define BUSQ_EXPLORE_PHASES_MAX 8u
+#define BUSQ_EXPLORE_VAIN_MAX 3u /* so often in a row an actor loses patience before it counts as stuck */
+#define BUSQ_EXPLORE_NOBODY UINT32_MAX
+
+typedef enum {
+  BUSQ_TURN_AGAIN,
+  BUSQ_TURN_WAIT, /* nothing to do until something that was read is changed */
+  BUSQ_TURN_DONE
+} busq_turn;
+
+typedef enum {
+  BUSQ_END_OVER,   /* nobody can go on */
+  BUSQ_END_STOPPED /* nobody but the one who was stopped */
+} busq_end;
+
+/* The system to be explored.  All that an actor's behaviour depends on lies in `memory` or on its stack. */
+typedef struct {
+  void *context;
+  uint32_t n_actors;
+  struct {
+    uint32_t process;      /* whose private regions its steps may change */
+    const uint32_t *phase; /* only rises; in a region */
+    const void *life;      /* what others access to find out whether it lives */
+    bool may_die;
+    bool may_stop;
+    uint32_t impatience; /* so often it may lose patience while others could go on */
+  } actors[BUSQ_EXPLORE_ACTORS_MAX];
+  /* One turn of an actor, on a fresh stack. */
+  busq_turn (*turn)(void *context, uint32_t actor, bool has_lost_patience);
+  /* Around every step: brings what belongs to a process to where the code looks for it, and back. */
+  void (*enter)(void *context, uint32_t actor);
+  void (*leave)(void *context, uint32_t actor);
+  void (*kill)(void *context, uint32_t actor);
+  /* NULL for a good end, or what is wrong.  May change memory: it is put back afterwards. */
+  const char *(*judge)(void *context, busq_end end, uint32_t stopped);
+  /* For people: the name of a place, and what a value there means. */
+  void (*name)(void *context, const void *address, char *text, size_t bytes);
+  void (*value)(void *context, const void *address, uint64_t value, char *text, size_t bytes);
+  const char *(*title)(void *context, uint32_t actor);
+  busq_memory memory;
+} busq_world;
+
+/* ---- for actors, during a turn ---- */
+
+/* Sleeps until somebody calls busq_explore_wake with the same address (true), or patience is lost (false). */
+bool busq_explore_sleep(const void *address);
+void busq_explore_wake(const void *address);
+/* Whose turn it is; BUSQ_EXPLORE_NOBODY outside of turns. */
+uint32_t busq_explore_actor(void);
+
+#endif /* BUSQ_EXPLORE_WORLD_H */

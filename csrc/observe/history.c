@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "observe/history.h"
+#include "base/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* How many events ahead the index is told what will be looked up. */
+#define LOOK_AHEAD 16
+
+/* The rows that one call appends; kinds and destination_counts may be NULL, as in busq.h. */
+typedef struct {
+  uint32_t process;
+  size_t n_events;
+  const uint8_t *kinds;
+  const uint64_t *names;
+  const uint32_t *destination_counts;
+  const uint32_t *destinations;
+  size_t n_destinations;
+} batch;
+
+static int out_of_memory(void)
+{
+  return busq_error(BUSQ_NO_SPACE, "the history does not fit into memory: judge it in parts, or on a larger machine");
+}
+
+int busq_history_new(uint32_t n_processes, busq_history **historyp)
+{
+  if (n_processes > BUSQ_OBSERVE_PROCESSES_MAX)
+    return busq_error(BUSQ_INVALID, "a history has at most %u processes, not %u", (unsigned)BUSQ_OBSERVE_PROCESSES_MAX,
+                      n_processes);
+  busq_history *history = calloc(1, sizeof *history);
+  if (!history)
+    return out_of_memory();
+  history->n_processes = n_processes;
+  history->logs = calloc(n_processes ? n_processes : 1, sizeof *history->logs);
+  if (!history->logs) {
+    free(history);
+    return out_of_memory();
+  }
+  *historyp = history;
+  return BUSQ_OK;
+}
+
+void busq_history_free(busq_history *history)
+{
+  if (!history)
+    return;
+  for (uint32_t process = 0; process < history->n_processes; process++)
+    free(history->logs[process].events);
+  free(history->logs);
+  free(history->messages);
+  free(history->pool);
+  busq_index_deinit(&history->index);
+  free(history);
+}
+
+/* ---- what is checked before anything is touched ---- */
+
+static int batch_check_destinations(const busq_history *history, const batch *b)
+{
+  if (!b->destination_counts && b->n_destinations > UINT32_MAX)
+    return busq_error(BUSQ_INVALID, "%zu destinations of one send, but there are %u processes", b->n_destinations,
+                      history->n_processes);
+  for (size_t i = 0; i < b->n_destinations; i++)
+    if (b->destinations[i] >= history->n_processes)
+      return busq_error(BUSQ_INVALID, "destination %u is not one of the %u processes", b->destinations[i],
+                        history->n_processes);
+  return BUSQ_OK;
+}
+
+static int batch_check(const busq_history *history, const batch *b)
+{
+  if (b->process >= history->n_processes)
+    return busq_error(BUSQ_INVALID, "process %u is not one of the %u processes", b->process, history->n_processes);
+  if (b->n_events > BUSQ_OBSERVE_EVENTS_MAX - history->n_events)
+    return busq_error(BUSQ_TOO_LARGE, "a history holds at most %u events: judge it in parts",
+                      (unsigned)BUSQ_OBSERVE_EVENTS_MAX);
+  size_t n_sends = 0;
+  for (size_t i = 0; b->kinds && i < b->n_events; i++) {
+    if (b->kinds[i] > BUSQ_EVENT_SEND)
+      return busq_error(BUSQ_INVALID, "event %zu is of kind %u, which is neither a delivery (0) nor a send (1)", i,
+                        b->kinds[i]);
+    n_sends += b->kinds[i];
+  }
+  uint64_t n_destinations = 0;
+  for (size_t i = 0; b->destination_counts && i < n_sends; i++)
+    n_destinations += b->destination_counts[i];
+  if (b->destination_counts && n_destinations != b->n_destinations)
+    return busq_error(BUSQ_INVALID, "the sends count %llu destinations, but %zu are given",
+                      (unsigned long long)n_destinations, b->n_destinations);
+  return batch_check_destinations(history, b);
+}
+
+/* ---- room for it ---- */
+
+static bool log_reserve(busq_observe_log *log, size_t n_events)
+{
+  const uint64_t need = log->n_events + (uint64_t)n_events;
+  if (need <= log->capacity)
+    return true;
+  uint64_t capacity = log->capacity + log->capacity / 2 + 16u;
+  if (capacity < need)
+    capacity = need;
+  if (capacity > BUSQ_OBSERVE_EVENTS_MAX)
+    capacity = BUSQ_OBSERVE_EVENTS_MAX;
+  uint32_t *events = realloc(log->events, capacity * sizeof *events);
+  if (!events)
+    return false;
+  log->events = events;
+  log->capacity = (uint32_t)capacity;
+  return true;
+}
+
+static bool pool_reserve(busq_history *history, size_t n_destinations)
+{
+  const uint64_t need = history->pool_size + n_destinations;
+  if (need <= history->pool_capacity)
+    return true;
+  uint64_t capacity = history->pool_capacity + history->pool_capacity / 2 + 16;
+  if (capacity < need)
+    capacity = need;
+  uint32_t *pool = realloc(history->pool, capacity * sizeof *pool);
+  if (!pool)
+    return false;
+  history->pool = pool;
+  history->pool_capacity = capacity;
+  return true;
+}
+
+static bool messages_grow(busq_history *history)
+{
+  const uint64_t capacity = history->messages_capacity ? (uint64_t)history->messages_capacity * 2 : 64;
+  busq_observe_message *messages = realloc(history->messages, capacity * sizeof *messages);
+  if (!messages)
+    return false;
+  history->messages = messages;
+  history->messages_capacity = (uint32_t)capacity;
+  return true;
+}
+
+/* The number of a name.  A name whose batch then fails stays behind as a message that no event mentions. */
+static uint32_t message_intern(busq_history *history, uint64_t name)
+{
+  const uint32_t known = history->index.n_names;
+  if (known == history->messages_capacity && !messages_grow(history))
+    return BUSQ_INDEX_NONE;
+  const uint32_t message = busq_index_intern(&history->index, name);
+  if (message == known)
+    history->messages[message] = (busq_observe_message){.sender = BUSQ_OBSERVE_NOBODY};
+  return message;
+}
+
+/* Writes the events behind the end of the log, where nobody sees them before they count. */
+static bool batch_prepare(busq_history *history, const batch *b)
+{
+  busq_observe_log *log = &history->logs[b->process];
+  if (!log_reserve(log, b->n_events) || !pool_reserve(history, b->n_destinations))
+    return false;
+  for (size_t i = 0; i < b->n_events; i++) {
+    if (i + LOOK_AHEAD < b->n_events)
+      busq_index_announce(&history->index, b->names[i + LOOK_AHEAD]);
+    const uint32_t message = message_intern(history, b->names[i]);
+    if (message == BUSQ_INDEX_NONE)
+      return false;
+    log->events[log->n_events + i] = message | (b->kinds && b->kinds[i] ? BUSQ_OBSERVE_SEND_BIT : 0);
+  }
+  return true;
+}
+
+/* ---- taking effect: nothing here can fail ---- */
+
+static int compare_processes(const void *a, const void *b)
+{
+  const uint32_t x = *(const uint32_t *)a;
+  const uint32_t y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sorts what stands at the end of the pool and drops repetitions; returns the size of the set. */
+static uint32_t set_normalise(uint32_t *set, uint32_t size)
+{
+  uint32_t kept = 1;
+  while (kept < size && set[kept - 1] < set[kept])
+    kept++;
+  if (kept >= size)
+    return size;
+  qsort(set, size, sizeof *set, compare_processes);
+  kept = 1;
+  for (uint32_t i = 1; i < size; i++)
+    if (set[i] != set[kept - 1])
+      set[kept++] = set[i];
+  return kept;
+}
+
+static void set_store(busq_history *history, busq_observe_log *log, const uint32_t *destinations, uint32_t size)
+{
+  if (!size) {
+    log->last_set_size = 0;
+    return;
+  }
+  uint32_t *set = history->pool + history->pool_size;
+  memcpy(set, destinations, size * sizeof *set);
+  size = set_normalise(set, size);
+  if (size == log->last_set_size && !memcmp(set, history->pool + log->last_set, size * sizeof *set))
+    return;
+  log->last_set = history->pool_size;
+  log->last_set_size = size;
+  history->pool_size += size;
+}
+
+static void message_become_sent(busq_history *history, uint32_t message, uint32_t process, uint32_t place)
+{
+  busq_observe_message *m = &history->messages[message];
+  if (m->sender <= process) /* BUSQ_OBSERVE_NOBODY is higher than every process */
+    return;
+  *m = (busq_observe_message){.destinations = history->logs[process].last_set,
+                           .n_destinations = history->logs[process].last_set_size,
+                           .sender = process,
+                           .sent_at = place};
+}
+
+static void batch_commit(busq_history *history, const batch *b)
+{
+  busq_observe_log *log = &history->logs[b->process];
+  const uint32_t *destinations = b->destinations;
+  const uint32_t *count = b->destination_counts;
+  if (b->kinds && !count)
+    set_store(history, log, destinations, (uint32_t)b->n_destinations);
+  for (size_t i = 0; b->kinds && i < b->n_events; i++) {
+    if (!b->kinds[i])
+      continue;
+    const uint32_t place = log->n_events + (uint32_t)i;
+    if (count) {
+      set_store(history, log, destinations, *count);
+      destinations += *count++;
+    }
+    message_become_sent(history, busq_observe_event_message(log->events[place]), b->process, place);
+  }
+  log->n_events += (uint32_t)b->n_events;
+  history->n_events += b->n_events;
+}
+
+static int batch_append(busq_history *history, const batch *b)
+{
+  const int result = batch_check(history, b);
+  if (result != BUSQ_OK)
+    return result;
+  if (!batch_prepare(history, b))
+    return out_of_memory();
+  batch_commit(history, b);
+  return BUSQ_OK;
+}
+
+int busq_history_append(busq_history *history, uint32_t process, size_t n_events, const uint8_t *kinds,
+                        const uint64_t *messages, const uint32_t *destination_counts, const uint32_t *destinations,
+                        size_t n_destinations)
+{
+  return batch_append(history, &(batch){.process = process,
+                                        .n_events = n_events,
+                                        .kinds = kinds,
+                                        .names = messages,
+                                        .destination_counts = destination_counts,
+                                        .destinations = destinations,
+                                        .n_destinations = n_destinations});
+}
+
+int busq_history_send(busq_history *history, uint32_t process, uint64_t message, const uint32_t *destinations,
+                      uint32_t n_destinations)
+{
+  const uint8_t kind = BUSQ_EVENT_SEND;
+  return busq_history_append(history, process, 1, &kind, &message, NULL, destinations, n_destinations);
+}
+
+int busq_history_deliver(busq_history *history, uint32_t process, uint64_t message)
+{
+  return busq_history_append(history, process, 1, NULL, &message, NULL, NULL, 0);
+}

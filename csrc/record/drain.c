@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/assert.h"
+#include "base/error.h"
+#include "record/recorder.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool queue_push(busq_source *from, const busq_trace_record *record)
+{
+  if (from->n == from->room) {
+    const uint64_t room = from->room ? 2 * from->room : 4096;
+    busq_trace_record *grown = realloc(from->queue, room * sizeof *grown);
+    if (!grown)
+      return false;
+    from->queue = grown;
+    from->room = room;
+  }
+  from->queue[from->n++] = *record;
+  return true;
+}
+
+/* The join stands before what a recorder before us has taken. */
+static int source_adopt(busq_recorder *self, uint32_t slot)
+{
+  busq_source *from = &self->sources[slot];
+  if (!busq_recorder_life_look_up(self, slot))
+    return busq_recorder_ring_damaged(self, slot);
+  from->process = from->writer = from->lives[from->n_lives - 1].process;
+  self->processes[from->process].slot = slot;
+  from->has_process = from->has_writer = from->is_new_life = true;
+  return BUSQ_OK;
+}
+
+/* The facts needed at once, so that deliveries find their sends: the writer, and which messages are its. */
+static int record_note(busq_recorder *self, uint32_t slot, const busq_trace_record *record)
+{
+  busq_source *from = &self->sources[slot];
+  if (!from->has_process) {
+    const int result = self->facts.is_continued ? source_adopt(self, slot) : busq_recorder_ring_damaged(self, slot);
+    if (result)
+      return result;
+  }
+  if ((record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT) &&
+      !busq_recorder_segment_extend(self, from, record->message))
+    return busq_recorder_no_memory(self);
+  return BUSQ_OK;
+}
+
+static int source_drain(busq_recorder *self, uint32_t slot);
+
+/* `record` is a join whose name follows.  What the same process wrote in another slot comes before it. */
+static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *record)
+{
+  busq_source *from = &self->sources[slot];
+  char name[BUSQ_TRACE_TEXT_BYTES * 6];
+  busq_trace_record more;
+  const uint32_t n_more = busq_trace_records_after(record);
+  if (record->count == 0 || record->count > BUSQ_LAYOUT_NAME_BYTES_MAX)
+    return busq_recorder_ring_damaged(self, slot);
+  for (uint32_t i = 0; i < n_more; i++) {
+    if (busq_trace_ring_look(&from->ring, from->head + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
+      return busq_recorder_ring_damaged(self, slot);
+    memcpy(name + i * BUSQ_TRACE_TEXT_BYTES, more.text, BUSQ_TRACE_TEXT_BYTES);
+  }
+  const uint32_t index = busq_recorder_process_find(self, name, record->count);
+  if (index == UINT32_MAX || !busq_source_life_add(from, record->incarnation, index))
+    return busq_recorder_no_memory(self);
+  const uint32_t before = self->processes[index].slot;
+  self->processes[index].slot = slot;
+  record->end = index;
+  record->stamp = before != UINT32_MAX && before != slot ? before + UINT64_C(1) : 0;
+  from->process = index;
+  from->has_process = from->is_new_life = true;
+  return record->stamp ? source_drain(self, before) : BUSQ_OK;
+}
+
+static bool is_delivery_of(const busq_trace_record *record, uint32_t slot, uint64_t message)
+{
+  return record->kind == BUSQ_TRACE_DELIVER && record->slot == slot && record->message == message;
+}
+
+/* Takes the record at the head, and those that belong to it. */
+static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *record)
+{
+  busq_source *from = &self->sources[slot];
+  const uint32_t n_more = busq_trace_records_after(record);
+  busq_trace_record more;
+  int result = record->kind == BUSQ_TRACE_JOIN ? join_note(self, slot, record) : record_note(self, slot, record);
+  if (result)
+    return result;
+  if (record->kind >= BUSQ_TRACE_MORE + 2 || record->kind == BUSQ_TRACE_MORE || n_more >= from->ring.size ||
+      record->count > (record->kind == BUSQ_TRACE_JOIN ? BUSQ_LAYOUT_NAME_BYTES_MAX : self->bus->geometry.peers))
+    return busq_recorder_ring_damaged(self, slot);
+  from->seen = record->dropped;
+  if (record->kind == BUSQ_TRACE_DELIVER && record->slot < self->bus->geometry.peers &&
+      self->sources[record->slot].begun == record->message)
+    self->sources[record->slot].is_delivered = true;
+  if (!queue_push(from, record))
+    return busq_recorder_no_memory(self);
+  /* A join needs its name no more, but who reads the queue goes by the same rule for all. */
+  for (uint32_t i = 0; i < n_more; i++) {
+    if (busq_trace_ring_look(&from->ring, from->head + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
+      return busq_recorder_ring_damaged(self, slot);
+    if (!queue_push(from, &more))
+      return busq_recorder_no_memory(self);
+  }
+  from->head += 1 + n_more;
+  self->facts.events++;
+  return BUSQ_OK;
+}
+
+/* A send that is not done: should its sender die in it, somebody may have delivered it all the same. */
+static int begun_note(busq_recorder *self, uint32_t slot, const busq_trace_record *record)
+{
+  busq_source *from = &self->sources[slot];
+  if (from->begun == record->message)
+    return BUSQ_OK;
+  from->begun = record->message;
+  from->is_delivered = false;
+  for (uint32_t other = 0; other < self->bus->geometry.peers; other++) {
+    const busq_source *to = &self->sources[other];
+    for (uint64_t i = to->done; i < to->n; i += 1 + busq_trace_records_after(&to->queue[i]))
+      if (is_delivery_of(&to->queue[i], slot, record->message))
+        from->is_delivered = true;
+  }
+  return record_note(self, slot, record);
+}
+
+/* Nobody will finish what stands at the head: who reserved it is gone. */
+static bool head_is_orphaned(busq_recorder *self, uint32_t slot)
+{
+  busq_source *from = &self->sources[slot];
+  enum { PASSES = 4 };
+  if (from->stuck_at != from->head) {
+    from->stuck_at = from->head;
+    from->stuck = 0;
+  }
+  if (from->head < busq_load_acquire(&from->ring.shared->began))
+    return true;
+  /* The kernel is asked after a few passes, and about what was reserved before it was asked. */
+  return ++from->stuck > PASSES && !busq_life_is_held(self->bus, slot);
+}
+
+static int head_skip(busq_recorder *self, uint32_t slot, bool is_begun, busq_trace_record *record)
+{
+  busq_source *from = &self->sources[slot];
+  if (is_begun) {
+    record->flags = BUSQ_TRACE_ORPHAN;
+    record->stamp = record->end = 0;
+    return record_take(self, slot, record);
+  }
+  *record = (busq_trace_record){.kind = BUSQ_TRACE_GAP, .dropped = from->seen};
+  from->head++;
+  self->facts.gaps++;
+  return queue_push(from, record) ? BUSQ_OK : busq_recorder_no_memory(self);
+}
+
+static int source_drain(busq_recorder *self, uint32_t slot)
+{
+  busq_source *from = &self->sources[slot];
+  busq_trace_record record;
+  int result = BUSQ_OK;
+  const uint64_t tail = busq_load_acquire(&from->ring.shared->tail);
+  const uint64_t fill = tail - from->head;
+  if (fill > from->ring.size)
+    return busq_recorder_ring_damaged(self, slot);
+  const uint32_t percent = (uint32_t)(fill * 100 / from->ring.size);
+  self->facts.fill_percent = percent > self->facts.fill_percent ? percent : self->facts.fill_percent;
+  while (result == BUSQ_OK && from->head < tail) {
+    const busq_trace_look look = busq_trace_ring_look(&from->ring, from->head, &record);
+    if (BUSQ_LIKELY(look == BUSQ_TRACE_LOOK_DONE)) {
+      result = record_take(self, slot, &record);
+    } else if (look == BUSQ_TRACE_LOOK_DAMAGED || look == BUSQ_TRACE_LOOK_NOTHING) {
+      result = busq_recorder_ring_damaged(self, slot);
+    } else {
+      /* Others may deliver it already. */
+      if (look == BUSQ_TRACE_LOOK_BEGUN)
+        result = begun_note(self, slot, &record);
+      if (result || !head_is_orphaned(self, slot))
+        break;
+      result = head_skip(self, slot, look == BUSQ_TRACE_LOOK_BEGUN, &record);
+    }
+  }
+  BUSQ_ASSERT(from->done <= from->n && from->n <= from->room);
+  /* SYNC POINT trace-head */
+  busq_store_release(&from->ring.shared->head, from->head);
+  return result;
+}
+
+uint64_t busq_source_left(const busq_source *from)
+{
+  const uint64_t left = busq_load_acquire(&from->ring.shared->tail) - from->head;
+  return left <= from->ring.size ? left : 0;
+}
+
+int busq_recorder_source_find(busq_recorder *self, uint32_t slot)
+{
+  busq_source *from = &self->sources[slot];
+  from->ring = busq_rings_ring(&self->rings, slot);
+  if (!busq_load_acquire(&from->ring.shared->is_there))
+    return BUSQ_OK;
+  if (busq_rings_reserve(&self->rings, slot) != BUSQ_OK)
+    return busq_error(BUSQ_NO_SPACE, "no space for the trace of bus \"%s\" beside it", self->bus->name);
+  from->head = busq_load_acquire(&from->ring.shared->head);
+  from->dropped = busq_load_relaxed(&from->ring.shared->told);
+  from->marked = busq_load_relaxed(&from->ring.shared->saved);
+  from->is_there = true;
+  return BUSQ_OK;
+}
+
+int busq_recorder_drain(busq_recorder *self)
+{
+  int result = self->is_damaged ? BUSQ_CORRUPT : BUSQ_OK;
+  self->facts.fill_percent = 0;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++)
+    self->sources[slot].settled = self->sources[slot].n;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++) {
+    if (!self->sources[slot].is_there)
+      result = busq_recorder_source_find(self, slot);
+    if (!result && self->sources[slot].is_there)
+      result = source_drain(self, slot);
+  }
+  return result;
+}

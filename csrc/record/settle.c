@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/recorder.h"
+#include "shm/grave.h"
+#include "trace/columns.h"
+#include <string.h>
+
+typedef struct {
+  busq_recorder *self;
+  busq_source *from;
+  busq_recorder_process *writer;
+  uint64_t at; /* in the queue */
+} translation;
+
+static int64_t time_of(const translation *now, const busq_trace_record *record, uint64_t time)
+{
+  if (!time || (record->flags & BUSQ_TRACE_PLAIN))
+    return (int64_t)time;
+  return (int64_t)busq_trace_ns(&now->self->rings.scale, time);
+}
+
+static bool row_add(const translation *now, busq_trace_row *row)
+{
+  if (!now->writer->columns)
+    now->writer->columns = busq_trace_columns_new();
+  row->position = now->writer->position;
+  if (!now->writer->columns || !busq_trace_columns_add(now->writer->columns, row))
+    return false;
+  now->writer->position++;
+  return true;
+}
+
+/* So many events are missing here. */
+static bool gap_add(const translation *now, uint64_t count, uint8_t label)
+{
+  busq_trace_row row = {.kind = BUSQ_TRACE_GAP, .stamp = (int64_t)count, .has_stamp = true, .label = label};
+  const bool is_added = row_add(now, &row);
+  now->writer->position += (int64_t)count;
+  return is_added;
+}
+
+static busq_trace_destination destination_at(const translation *now, uint32_t i)
+{
+  const busq_trace_record *record = &now->from->queue[now->at];
+  if (i < BUSQ_TRACE_INLINE)
+    return record->to[i];
+  i -= BUSQ_TRACE_INLINE;
+  return record[1 + i / BUSQ_TRACE_PER_MORE].more[i % BUSQ_TRACE_PER_MORE];
+}
+
+static void row_destinations(const translation *now, busq_trace_row *row)
+{
+  busq_recorder *self = now->self;
+  const uint32_t n = now->from->queue[now->at].count;
+  row->to = self->to;
+  for (uint32_t i = 0; i < n && i < self->bus->geometry.peers; i++) {
+    const busq_trace_destination to = destination_at(now, i);
+    if (to.slot >= self->bus->geometry.peers)
+      continue;
+    const uint32_t index = busq_recorder_life_find(self, to.slot, to.incarnation, 0xffff);
+    if (index != UINT32_MAX)
+      self->to[row->n_to++] = (int32_t)index;
+  }
+}
+
+static bool send_add(const translation *now, const busq_trace_record *record)
+{
+  busq_trace_row row = {
+      .kind = record->kind,
+      .message = busq_source_message(now->from, record->message),
+      .stamp = (int64_t)record->stamp,
+      .time_ns = time_of(now, record, record->time),
+      .end_ns = time_of(now, record, record->end),
+      .commit_ns = time_of(now, record, record->end - record->commit),
+      .has_message = true,
+      .has_stamp = record->stamp != 0,
+      .has_time = true,
+      .has_end = record->end != 0 && !(record->flags & BUSQ_TRACE_OPEN),
+      .has_commit = record->end != 0 && record->kind == BUSQ_TRACE_SEND,
+      .label = record->flags & BUSQ_TRACE_ORPHAN ? BUSQ_LABEL_UNFINISHED : BUSQ_LABEL_NONE,
+  };
+  row_destinations(now, &row);
+  return row_add(now, &row);
+}
+
+static bool delivery_add(const translation *now, const busq_trace_record *record)
+{
+  busq_recorder *self = now->self;
+  const int64_t message =
+      record->slot < self->bus->geometry.peers ? busq_source_message(&self->sources[record->slot], record->message) : 0;
+  busq_trace_row row = {
+      .kind = message ? record->kind : BUSQ_TRACE_LOCAL,
+      .message = message,
+      .stamp = (int64_t)record->stamp,
+      .time_ns = time_of(now, record, record->time),
+      .has_message = message != 0,
+      .has_stamp = record->stamp != 0,
+      .has_time = true,
+      .label = message ? BUSQ_LABEL_NONE : BUSQ_LABEL_BEFORE,
+  };
+  self->facts.before += message == 0;
+  return row_add(now, &row);
+}
+
+static bool other_add(const translation *now, const busq_trace_record *record)
+{
+  const bool is_wait = record->kind == BUSQ_TRACE_BLOCK;
+  busq_trace_row row = {
+      .kind = record->kind,
+      .message = record->message ? busq_source_message(now->from, record->message) : 0,
+      .stamp = (int64_t)record->stamp,
+      .time_ns = time_of(now, record, record->time),
+      .end_ns = time_of(now, record, record->end),
+      .has_message = record->message != 0,
+      .has_stamp = record->stamp != 0,
+      .has_time = true,
+      .has_end = is_wait,
+  };
+  if (record->kind == BUSQ_TRACE_STAGE)
+    row_destinations(now, &row);
+  return row_add(now, &row);
+}
+
+static bool join_add(const translation *now, const busq_trace_record *record)
+{
+  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .time_ns = time_of(now, record, record->time), .has_time = true};
+  return row_add(now, &row);
+}
+
+/* Tells the events that were dropped before there were `then` of them.  Of two threads of a peer, the one that reserved first may have
+ * looked last: what is less than was told is told already. */
+static bool dropped_add(const translation *now, uint64_t then)
+{
+  busq_source *from = now->from;
+  if (then <= from->dropped || then > busq_trace_ring_dropped(&from->ring))
+    return true;
+  const uint64_t count = then - from->dropped;
+  from->dropped = then;
+  now->self->facts.dropped += count;
+  return gap_add(now, count, BUSQ_LABEL_NONE);
+}
+
+/* A record has the last bits of how many there were. */
+static uint64_t dropped_before(const busq_source *from, const busq_trace_record *record)
+{
+  const uint64_t now = busq_trace_ring_dropped(&from->ring);
+  return now - (uint32_t)((uint32_t)now - record->dropped);
+}
+
+static bool record_translate(const translation *now)
+{
+  const busq_trace_record *record = &now->from->queue[now->at];
+  busq_source *from = now->from;
+  if (from->lost) {
+    now->self->facts.lost += from->lost;
+    if (!gap_add(now, from->lost, BUSQ_LABEL_KILLED))
+      return false;
+    from->lost = 0;
+  }
+  if (!dropped_add(now, dropped_before(from, record)))
+    return false;
+  switch (record->kind) {
+  case BUSQ_TRACE_SEND:
+  case BUSQ_TRACE_ABORT:
+    return send_add(now, record);
+  case BUSQ_TRACE_DELIVER:
+  case BUSQ_TRACE_REDELIVER:
+    return delivery_add(now, record);
+  case BUSQ_TRACE_GAP:
+    return gap_add(now, 1, BUSQ_LABEL_DIED);
+  case BUSQ_TRACE_VOID:
+    return true;
+  case BUSQ_TRACE_JOIN:
+    return !(record->flags & BUSQ_TRACE_FRESH) || join_add(now, record);
+  default:
+    return other_add(now, record);
+  }
+}
+
+/* Does the message stand in the queue of somebody who has not received it yet? */
+static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uint64_t sequence)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t tail = busq_ring_tail(&ring);
+  busq_reference reference;
+  for (; head < tail && tail - head <= ring.slot_count; head++)
+    if (busq_ring_look(&ring, head, &reference) && reference.sender == sender &&
+        busq_tag_sequence(reference.tag) == sequence && reference.record < busq_bus_units(bus) &&
+        busq_load_acquire(&busq_bus_record(bus, reference.record)->state.lo) == (reference.tag | BUSQ_PHASE_COMMITTED))
+      return true;
+  return false;
+}
+
+/* A send whose sender died in it: what became of it is told by whoever got it, or still will.  False where that is not certain
+ * yet. */
+static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_all)
+{
+  enum { PASSES = 50 };
+  busq_trace_record *record = &from->queue[from->done];
+  const translation now = {.self = self, .from = from, .at = from->done};
+  const uint32_t slot = (uint32_t)(from - self->sources);
+  if (from->begun == record->message && from->is_delivered)
+    return true;
+  (void)busq_grave_bury_all(self->bus); /* its burial finishes the message, or takes it back */
+  for (uint32_t i = 0; i < record->count; i++) {
+    const uint32_t to = destination_at(&now, i).slot;
+    if (to < self->bus->geometry.peers && queue_holds(self->bus, to, slot, record->message))
+      return true;
+  }
+  if (from->patience++ < PASSES && !is_all)
+    return false;
+  from->patience = 0;
+  record->kind = BUSQ_TRACE_ABORT;
+  return true;
+}
+
+/* Rows of the process's life in another slot come first. */
+static bool join_may_go(const busq_recorder *self, const busq_trace_record *record)
+{
+  const busq_source *before = record->stamp ? &self->sources[record->stamp - 1] : NULL;
+  return !before || before->done == before->n;
+}
+
+static void queue_shrink(busq_source *from)
+{
+  if (!from->done || (from->done < from->n && from->done < from->room / 2))
+    return;
+  memmove(from->queue, from->queue + from->done, (from->n - from->done) * sizeof *from->queue);
+  from->n -= from->done;
+  from->settled -= from->settled < from->done ? from->settled : from->done;
+  from->done = 0;
+}
+
+/* Another peer has the slot: what the one before it dropped is told in its log. */
+static bool writer_change(translation *now, const busq_trace_record *join)
+{
+  busq_source *from = now->from;
+  now->writer = &now->self->processes[from->writer];
+  if (from->has_writer && !dropped_add(now, join->message))
+    return false;
+  from->writer = (uint32_t)join->end;
+  from->has_writer = true;
+  return true;
+}
+
+static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
+{
+  translation now = {.self = self, .from = from};
+  const uint64_t end = is_all ? from->n : from->settled;
+  while (from->done < end) {
+    const busq_trace_record *record = &from->queue[from->done];
+    now.at = from->done;
+    if (record->kind == BUSQ_TRACE_JOIN && !is_all && !join_may_go(self, record))
+      break;
+    if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) && !orphan_is_settled(self, from, is_all))
+      break;
+    if (record->kind == BUSQ_TRACE_JOIN && !writer_change(&now, record))
+      return busq_recorder_no_memory(self);
+    const uint32_t n_more = busq_trace_records_after(record);
+    /* Of a writer that died before its join was written, there is only a hole, and nobody whose gap it could be. */
+    if (from->has_process) {
+      now.writer = &self->processes[from->writer];
+      if (!record_translate(&now))
+        return busq_recorder_no_memory(self);
+    }
+    from->done += 1 + n_more;
+  }
+  queue_shrink(from);
+  return BUSQ_OK;
+}
+
+/* Events at the end with nothing behind them: those that were dropped, and those behind a record that somebody has not finished. */
+static int source_end(busq_recorder *self, busq_source *from)
+{
+  translation now = {.self = self, .from = from};
+  if (!from->has_writer)
+    return BUSQ_OK;
+  now.writer = &self->processes[from->writer];
+  const uint64_t left = busq_source_left(from);
+  self->facts.dropped += left;
+  return (!left || gap_add(&now, left, BUSQ_LABEL_NONE)) && dropped_add(&now, busq_trace_ring_dropped(&from->ring))
+             ? BUSQ_OK
+             : busq_recorder_no_memory(self);
+}
+
+int busq_recorder_settle(busq_recorder *self, int is_all)
+{
+  int result = BUSQ_OK;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++)
+    if (self->sources[slot].is_there)
+      result = source_settle(self, &self->sources[slot], is_all);
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result && is_all; slot++)
+    if (self->sources[slot].is_there)
+      result = source_end(self, &self->sources[slot]);
+  return result;
+}

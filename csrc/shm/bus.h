@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_BUS_H
+#define BUSQ_SHM_BUS_H
+/*
+ * The private side of a bus: what a process keeps for itself about one that it has mapped, and where things lie in it.
+ */
+#include "base/types.h"
+#include "busq.h"
+#include "queue/ring.h"
+#include "shm/layout.h"
+#include "trace/clock.h"
+
+struct busq_bus {
+  busq_geometry geometry; /* a private copy: nobody else can change it */
+  char *base;
+  busq_header *header;
+  busq_slot *slots;
+  busq_extent *table;
+  char *arena;
+  uint32_t references; /* handles that use the mapping */
+  int fd;              /* asks the kernel who is alive; holds no locks */
+  int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  uint32_t fork_generation;
+  uint32_t user; /* who opened it */
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
+};
+
+static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
+{
+  busq_ring ring;
+  ring.queue = &bus->slots[slot].queue;
+  ring.slot_count = bus->geometry.slot_count;
+  ring.slot_shift = (uint32_t)__builtin_ctzll(ring.slot_count);
+  ring.slots = (busq_pair *)(void *)(bus->base + bus->geometry.rings_offset) + slot * ring.slot_count;
+  return ring;
+}
+
+static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
+{
+  return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
+}
+
+/* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
+static inline uint64_t busq_bus_units(const busq_bus *bus)
+{
+  return bus->geometry.extents * (bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
+}
+
+static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
+{
+  return (uint64_t)incarnation << 32 | life;
+}
+
+/* Does somebody record what happens on this bus? */
+static inline bool busq_bus_is_recorded(const busq_bus *bus)
+{
+  return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));
+}
+
+/* The time on the recording's clock; 0 where there is none. */
+static inline uint64_t busq_bus_recording_now(const busq_bus *bus)
+{
+  const uint32_t recording = busq_load_relaxed(&bus->header->recording);
+  return BUSQ_UNLIKELY(recording) ? busq_trace_now(recording) : 0;
+}
+
+#endif /* BUSQ_SHM_BUS_H */

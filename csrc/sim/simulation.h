@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SIM_SIMULATION_H
+#define BUSQ_SIM_SIMULATION_H
+/*
+ * The simulator: programs (sim/workload.h), the step functions of an order, and a network (sim/network.h), in simulated time.
+ *
+ * Guarantee: a run depends on its configuration alone, to the last bit; time is in whole nanoseconds.  It ends when nothing is
+ * left to happen, and whatever has not been sent or delivered by then never will be.  An order runs here as it runs
+ * everywhere, and never lacks room: its buffers are as large as the programs could make them.
+ *
+ * Mechanism: one loop takes the next time out of the heap: a send of a program, a packet, an alarm, the end of a job.  It hands
+ * the process one event, performs the effects, and looks at the gauge of the process.  States are blocks of zeros that the
+ * system backs with memory where they are touched.
+ *
+ * Programs and jobs.  A process sends when its program says so, or later where it waits: at a rendezvous for the end of the
+ * last message, with job_blocks_sends for the end of its jobs, and where the program says so for deliveries.  A job begins at the delivery that causes it, or when the
+ * jobs before it at that process are over; packets are received and sent meanwhile.
+ *
+ * Not given: crashes, clocks that run differently, or programs whose sends depend on what was received in another way than by
+ * their number (but for the answers of servers).
+ */
+#include "sim/latencies.h"
+#include "sim/network.h"
+#include "sim/workload.h"
+
+/* The simulator's memory of a message. */
+typedef struct {
+  uint64_t wanted_ns; /* the time that the program has for it */
+  uint32_t place;     /* which send of its process it belongs to, from 0 */
+  uint32_t first;     /* the number of the first message of that send */
+  uint32_t bytes;     /* of a packet with its payload */
+  uint32_t is_told;   /* of the first message: `wholes` knows of the send */
+} busq_sim_sent;
+
+/* A request that waits to be answered. */
+typedef struct {
+  uint64_t wanted_ns;
+  uint32_t client;
+  uint32_t unused;
+} busq_sim_request;
+
+typedef struct {
+  void *state;
+  uint64_t busy_until_ns; /* the end of its last job */
+  uint64_t secret_since_ns;
+  uint64_t unfinished; /* at a rendezvous: the message that is not done */
+  uint64_t wanted_ns;  /* if is_scheduled: the time that the program has for its next send */
+  busq_sim_sent *sent; /* by number - 1 */
+  uint32_t n_sent;
+  uint32_t sent_capacity;
+  busq_sim_request *requests;
+  uint32_t n_requests;
+  uint32_t requests_capacity;
+  uint64_t *delivered_ns; /* where sends wait for deliveries: their times, in their order */
+  uint32_t n_delivered;
+  uint32_t delivered_capacity;
+  uint32_t n_sends;    /* of its program, answers included as they become known */
+  uint32_t place;      /* its next send, */
+  uint32_t copy;       /* and which message of it, at a rendezvous */
+  bool is_scheduled;   /* its next send is in the heap of times */
+  bool is_secret;
+} busq_sim_process;
+
+/* How much a process may have to keep. */
+typedef struct {
+  uint32_t own;    /* messages that it sends */
+  uint32_t others; /* messages that are sent to it */
+} busq_sim_count;
+
+struct busq_sim {
+  busq_sim_config config;
+  const busq_order *order;
+  uint32_t options;
+  bool is_point_to_point;
+  bool is_rendezvous;
+  bool has_clock;
+  busq_messages messages;
+  busq_sim_programs programs;
+  busq_sim_agenda agenda;
+  busq_sim_network network;
+  busq_sim_process *processes;
+  busq_sim_count *counts; /* while sends are counted, before anything happens */
+  uint32_t n_counted;     /* processes, and what they send: messages, as the order sees them, and deliveries */
+  uint64_t n_messages;
+  uint64_t n_copies;
+  uint64_t now_ns;
+  uint32_t clock_bytes; /* in each packet with a payload */
+  busq_order_effect *effects;
+  uint32_t *rooms[3]; /* for destinations: of a send that is submitted, without its origin, and where observers are told */
+  bool is_idle;       /* the last step did nothing, or set an alarm */
+  busq_sim_facts facts;
+  uint64_t n_sent; /* effects BUSQ_DO_SENT */
+  busq_sim_latencies latencies;
+  unsigned __int128 job_start_sum_ns; /* times at which jobs began, */
+  unsigned __int128 job_wait_sum_ns;  /* and how long after the time of the send */
+  busq_sim_event *records;
+  size_t n_records;
+  size_t records_capacity;
+};
+
+static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t message)
+{
+  return &sim->processes[busq_message_origin(message)].sent[busq_message_number(message) - 1];
+}
+
+#endif /* BUSQ_SIM_SIMULATION_H */

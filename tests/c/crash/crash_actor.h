@@ -1,0 +1,614 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TESTS_CRASH_ACTOR_H
+#define BUSQ_TESTS_CRASH_ACTOR_H
+/*
+ * What an actor can do, and how it follows a script: text, sentences with semicolons between them.  The list of verbs
+ * stands behind their bodies.
+ */
+#include "crash/crash_stage.h"
+#include <poll.h>
+#include <sys/prctl.h>
+
+/* ---- words ---- */
+
+/* The next word of a sentence; false at its end. */
+static bool word_next(const char **at, char *word, size_t room)
+{
+  size_t count = 0;
+  *at += strspn(*at, " ");
+  while (**at && **at != ' ' && **at != ';' && count + 1 < room)
+    word[count++] = *(*at)++;
+  word[count] = '\0';
+  return count > 0;
+}
+
+static crash_role role_of_name(const char *name)
+{
+  crash_role role = 0;
+  while (role < ROLES && strcmp(role_names[role], name) != 0)
+    role++;
+  CHECK(role < ROLES);
+  return role;
+}
+
+static int actor_looks_up(const char *name, uint64_t *targetp)
+{
+  const crash_role role = role_of_name(name);
+  if (actor.has_met[role]) {
+    *targetp = actor.met[role];
+    return BUSQ_OK;
+  }
+  return busq_peer_lookup(actor.peer, name, strlen(name), targetp);
+}
+
+/* ---- what an actor can do ---- */
+
+typedef int (*verb_body)(const char *rest);
+
+static int verb_open(const char *rest)
+{
+  (void)rest;
+  actor.n_sent = 0;
+  memset(actor.has_met, 0, sizeof actor.has_met);
+  return busq_bus_open(stage->directory, "bus", &actor.bus);
+}
+
+static int actor_joins(uint32_t flags)
+{
+  const char *name = role_names[actor.box->has_victims_name ? ROLE_VICTIM : actor.role];
+  const int result = busq_peer_join_as(actor.bus, name, strlen(name), flags, &actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  busq_peer_set_spin(actor.peer, 0, 0);
+  actor.box->target = (uint64_t)actor.peer->incarnation << 16 | actor.peer->slot;
+  busq_store_release(&actor.box->has_joined, true);
+  return BUSQ_OK;
+}
+
+static int verb_join(const char *rest)
+{
+  (void)rest;
+  return actor_joins(0);
+}
+
+static int verb_durable(const char *rest)
+{
+  (void)rest;
+  return actor_joins(BUSQ_JOIN_DURABLE);
+}
+
+static int verb_resume(const char *rest)
+{
+  (void)rest;
+  return actor_joins(BUSQ_JOIN_RESUME);
+}
+
+static int verb_return(const char *rest)
+{
+  (void)rest;
+  return actor_joins(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE);
+}
+
+static int verb_remove(const char *rest)
+{
+  char name[16];
+  CHECK(word_next(&rest, name, sizeof name));
+  return busq_bus_remove_peer(actor.bus, name, strlen(name));
+}
+
+static int verb_leave(const char *rest)
+{
+  (void)rest;
+  if (!actor.peer)
+    return BUSQ_OK;
+  busq_store_release(&actor.box->has_joined, false);
+  const int result = busq_peer_close(actor.peer);
+  for (uint32_t i = 0; i < actor.n_held; i++)
+    if (!actor.is_offered[i])
+      busq_peer_release(actor.peer, &actor.held[i]);
+  actor.n_held = 0;
+  busq_peer_free(actor.peer);
+  actor.peer = NULL;
+  return result;
+}
+
+static int verb_part(const char *rest)
+{
+  (void)verb_leave(rest);
+  busq_bus_free(actor.bus);
+  actor.bus = NULL;
+  return BUSQ_OK;
+}
+
+static int verb_stale(const char *rest)
+{
+  (void)rest;
+  actor.peer->proposes_stale = true;
+  return BUSQ_OK;
+}
+
+static int verb_fresh(const char *rest)
+{
+  (void)rest;
+  actor.peer->proposes_stale = false;
+  return BUSQ_OK;
+}
+
+static int verb_meet(const char *rest)
+{
+  char name[16];
+  while (word_next(&rest, name, sizeof name)) {
+    const crash_role role = role_of_name(name);
+    const int result = busq_peer_lookup(actor.peer, name, strlen(name), &actor.met[role]);
+    if (result != BUSQ_OK)
+      return result;
+    actor.has_met[role] = true;
+  }
+  return BUSQ_OK;
+}
+
+static int actor_sends(const char *rest, int64_t timeout_ns)
+{
+  static unsigned char bytes[STAGE_LARGE_BYTES];
+  crash_event event = {.kind = EVENT_SENDING, .verb = "send"};
+  uint64_t *targets = event.targets;
+  uint32_t count = 0;
+  char name[16];
+  while (word_next(&rest, name, sizeof name)) {
+    CHECK(count < EVENT_TARGETS_MAX);
+    const int found = actor_looks_up(name, &targets[count++]);
+    if (found != BUSQ_OK)
+      return found;
+  }
+  const uint32_t message = actor.id ? actor.id : (actor.role + 1) * 1000u + ++actor.n_sent;
+  const uint32_t size_bytes = actor.bytes ? actor.bytes : 16;
+  message_fill(bytes, size_bytes, message);
+  event.message = message;
+  event.n_targets = (uint8_t)count;
+  event.begin_ns = event.end_ns = busq_time_now_ns();
+  ledger_add(event);
+  const uint64_t deadline_ns = event.begin_ns + (uint64_t)timeout_ns;
+  int result;
+  do
+    result = busq_peer_send(actor.peer, targets, count, bytes, size_bytes, left_until(deadline_ns));
+  while (result == BUSQ_INTERRUPTED);
+  event.kind = EVENT_SENT;
+  event.result = (uint8_t)result;
+  event.end_ns = busq_time_now_ns();
+  ledger_add(event);
+  return result;
+}
+
+static int verb_send(const char *rest)
+{
+  actor.bytes = actor.id = 0;
+  return actor_sends(rest, 0);
+}
+
+static int verb_middle(const char *rest)
+{
+  actor.id = 0;
+  actor.bytes = STAGE_MIDDLE_BYTES;
+  return actor_sends(rest, 0);
+}
+
+static int verb_large(const char *rest)
+{
+  actor.id = 0;
+  actor.bytes = STAGE_LARGE_BYTES;
+  return actor_sends(rest, 0);
+}
+
+static int verb_push(const char *rest)
+{
+  actor.bytes = actor.id = 0;
+  return actor_sends(rest, actor.box->fate == FATE_STOP ? actor.box->patience_ns / 8 : actor.box->patience_ns);
+}
+
+static int verb_press(const char *rest)
+{
+  actor.bytes = actor.id = 0;
+  return actor_sends(rest, PRESS_NS);
+}
+
+static int verb_probe(const char *rest)
+{
+  char word[16];
+  CHECK(word_next(&rest, word, sizeof word));
+  actor.bytes = 0;
+  actor.id = (uint32_t)atoi(word);
+  return actor_sends(rest, actor.box->patience_ns);
+}
+
+static int until_full(int (*verb)(const char *rest), const char *rest)
+{
+  int result;
+  do
+    result = verb(rest);
+  while (result == BUSQ_OK);
+  return result == BUSQ_FULL ? BUSQ_OK : result;
+}
+
+/* Until there is no memory. */
+static int verb_glut(const char *rest)
+{
+  return until_full(verb_large, rest);
+}
+
+/* The same with smaller ones. */
+static int verb_stuff(const char *rest)
+{
+  return until_full(verb_middle, rest);
+}
+
+/* Until there is no room. */
+static int verb_fill(const char *rest)
+{
+  return until_full(verb_send, rest);
+}
+
+static void actor_has_heard(const busq_message *message)
+{
+  crash_event event = {.kind = EVENT_HEARD, .verb = "recv"};
+  event.message = message_read(message->data, message->size_bytes);
+  event.begin_ns = event.end_ns = busq_time_now_ns();
+  event.is_redelivered = message->is_redelivered != 0;
+  ledger_add(event);
+  actor.box->is_taking = false;
+}
+
+static int actor_receives(busq_message *message, int64_t timeout_ns)
+{
+  const uint64_t deadline_ns = busq_time_now_ns() + (uint64_t)timeout_ns;
+  for (;;) {
+    uint32_t count;
+    actor.box->is_taking = true;
+    const int result = busq_peer_recv(actor.peer, message, 1, &count, left_until(deadline_ns));
+    actor.box->is_taking = result == BUSQ_OK;
+    if (result != BUSQ_INTERRUPTED)
+      return result;
+  }
+}
+
+static int verb_hold(const char *rest)
+{
+  busq_message *message = &actor.held[actor.n_held];
+  (void)rest;
+  const int result = actor_receives(message, 0);
+  if (result == BUSQ_OK) {
+    actor_has_heard(message);
+    actor.is_offered[actor.n_held] = false;
+    actor.n_held++;
+  }
+  return result;
+}
+
+static int verb_offer(const char *rest)
+{
+  busq_message *message = &actor.held[actor.n_held];
+  (void)rest;
+  int result = busq_peer_receive_begin(actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_peer_receive_peek(actor.peer, message);
+  if (result == BUSQ_OK)
+    busq_peer_receive_take(actor.peer, BUSQ_TAKE_OFFERED);
+  busq_peer_receive_end(actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  actor_has_heard(message);
+  actor.is_offered[actor.n_held] = true;
+  actor.held_number[actor.n_held] = actor.box->events[actor.box->n_events - 1].message;
+  actor.n_held++;
+  return BUSQ_OK;
+}
+
+static int verb_ack(const char *rest)
+{
+  char word[16];
+  const uint32_t index = word_next(&rest, word, sizeof word) ? (uint32_t)atoi(word) : 0;
+  if (index >= actor.n_held || !actor.is_offered[index])
+    return BUSQ_EMPTY;
+  const int result = busq_peer_ack(actor.peer, &actor.held[index]);
+  if (result == BUSQ_OK)
+    ledger_add((crash_event){.kind = EVENT_ACKED, .message = actor.held_number[index], .verb = "ack"});
+  actor.n_held--;
+  actor.held[index] = actor.held[actor.n_held];
+  actor.is_offered[index] = actor.is_offered[actor.n_held];
+  actor.held_number[index] = actor.held_number[actor.n_held];
+  return result;
+}
+
+static int verb_drop(const char *rest)
+{
+  char word[16];
+  const uint32_t index = word_next(&rest, word, sizeof word) ? (uint32_t)atoi(word) : 0;
+  if (index >= actor.n_held)
+    return BUSQ_EMPTY;
+  busq_peer_release(actor.peer, &actor.held[index]);
+  actor.held[index] = actor.held[--actor.n_held];
+  actor.is_offered[index] = actor.is_offered[actor.n_held];
+  return BUSQ_OK;
+}
+
+static int verb_take(const char *rest)
+{
+  const int result = verb_hold(rest);
+  if (result == BUSQ_OK)
+    busq_peer_release(actor.peer, &actor.held[--actor.n_held]);
+  return result;
+}
+
+static int verb_wait(const char *rest)
+{
+  busq_message *message = &actor.held[actor.n_held];
+  (void)rest;
+  const int result = actor_receives(message, WAIT_NS);
+  if (result == BUSQ_OK) {
+    actor_has_heard(message);
+    busq_peer_release(actor.peer, message);
+  }
+  return result;
+}
+
+/* As recv() in Python does it: look, copy, and only then take. */
+static int verb_copy(const char *rest)
+{
+  static unsigned char bytes[STAGE_LARGE_BYTES];
+  busq_message message;
+  (void)rest;
+  int result = busq_peer_receive_begin(actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_peer_receive_peek(actor.peer, &message);
+  if (result == BUSQ_OK) {
+    message.size_bytes = message.size_bytes < sizeof bytes ? message.size_bytes : sizeof bytes;
+    memcpy(bytes, message.data, message.size_bytes);
+    message.data = bytes;
+    actor.box->is_taking = true;
+    busq_peer_receive_take(actor.peer, BUSQ_TAKE_COPIED);
+  }
+  busq_peer_receive_end(actor.peer);
+  if (result == BUSQ_OK)
+    actor_has_heard(&message);
+  return result;
+}
+
+/* Whatever is there. */
+static int verb_poll(const char *rest)
+{
+  ledger_add((crash_event){.kind = EVENT_LISTENS, .begin_ns = busq_time_now_ns(), .end_ns = busq_time_now_ns()});
+  while (verb_take(rest) == BUSQ_OK)
+    ;
+  return BUSQ_OK;
+}
+
+/* Until a given message has come. */
+static int verb_hear(const char *rest)
+{
+  char word[16];
+  CHECK(word_next(&rest, word, sizeof word));
+  const uint32_t last = (uint32_t)atoi(word);
+  const uint64_t begin_ns = busq_time_now_ns();
+  ledger_add((crash_event){.kind = EVENT_LISTENS, .begin_ns = begin_ns, .end_ns = begin_ns});
+  for (;;) {
+    busq_message message;
+    const int result = actor_receives(&message, left_until(begin_ns + (uint64_t)actor.box->patience_ns));
+    if (result != BUSQ_OK)
+      return result;
+    actor_has_heard(&message);
+    busq_peer_release(actor.peer, &message);
+    if (actor.box->events[actor.box->n_events - 1].message == last)
+      return BUSQ_OK;
+  }
+}
+
+/* The same, waiting by file descriptor. */
+static int verb_watch(const char *rest)
+{
+  char word[16];
+  CHECK(word_next(&rest, word, sizeof word));
+  const uint32_t last = (uint32_t)atoi(word);
+  const uint64_t begin_ns = busq_time_now_ns();
+  struct pollfd watched = {.events = POLLIN};
+  int result = busq_peer_fileno(actor.peer, &watched.fd);
+  ledger_add((crash_event){.kind = EVENT_LISTENS, .begin_ns = begin_ns, .end_ns = begin_ns});
+  while (result == BUSQ_OK) {
+    const int64_t left_ns = left_until(begin_ns + (uint64_t)actor.box->patience_ns);
+    if (!left_ns || poll(&watched, 1, (int)(left_ns / 1000000) + 1) < 0)
+      return BUSQ_EMPTY;
+    while ((result = verb_take(rest)) == BUSQ_OK)
+      if (actor.box->events[actor.box->n_events - 1].message == last)
+        return BUSQ_OK;
+    result = result == BUSQ_EMPTY ? BUSQ_OK : result;
+  }
+  return result;
+}
+
+/* Nothing more may come, and nothing may be left that blocks. */
+static int verb_settle(const char *rest)
+{
+  const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
+  busq_peer_facts facts;
+  (void)rest;
+  do {
+    busq_message message;
+    const int result = actor_receives(&message, 1000000);
+    if (result == BUSQ_OK) {
+      actor_has_heard(&message);
+      busq_peer_release(actor.peer, &message);
+    } else if (result != BUSQ_EMPTY) {
+      return result;
+    }
+    if (busq_bus_examine_peer(actor.bus, actor.peer->slot, &facts) != BUSQ_OK)
+      return BUSQ_CORRUPT;
+  } while (facts.depth && busq_time_now_ns() < end_ns);
+  return facts.depth ? BUSQ_FULL : BUSQ_OK;
+}
+
+static int verb_lookup(const char *rest)
+{
+  char name[16];
+  uint64_t target;
+  CHECK(word_next(&rest, name, sizeof name));
+  return busq_peer_lookup(actor.peer, name, strlen(name), &target);
+}
+
+static int verb_fileno(const char *rest)
+{
+  int fd;
+  (void)rest;
+  return busq_peer_fileno(actor.peer, &fd);
+}
+
+static int verb_unlink(const char *rest)
+{
+  (void)rest;
+  return busq_bus_unlink(stage->directory, "bus");
+}
+
+static int verb_gc(const char *rest)
+{
+  uint64_t dropped;
+  (void)rest;
+  return busq_bus_collect(actor.bus, &dropped);
+}
+
+/* Every slot of the bus can be had. */
+static int verb_crowd(const char *rest)
+{
+  busq_peer *peers[STAGE_PEERS];
+  uint32_t count = 0;
+  int result = BUSQ_OK;
+  (void)rest;
+  for (; count < STAGE_PEERS && result == BUSQ_OK; count++) {
+    const char name[] = {'n', (char)('0' + count), '\0'};
+    result = busq_peer_join(actor.bus, name, 2, &peers[count]);
+  }
+  for (uint32_t i = 0; i < count - (result != BUSQ_OK); i++)
+    busq_peer_free(peers[i]);
+  return result;
+}
+
+static const struct {
+  const char *name;
+  verb_body body;
+  bool waits; /* as long as it is told: what counts is when its messages come */
+} verbs[] = {
+    {"open", verb_open, false},        /* the bus, for oneself */
+    {"part", verb_part, false},        /* from the bus */
+    {"join", verb_join, false},        /* under one's own name */
+    {"durable", verb_durable, false},  /* the same, durable */
+    {"resume", verb_resume, false},    /* takes over from the last of that name */
+    {"return", verb_return, false},    /* the same, durable */
+    {"remove", verb_remove, false},    /* NAME: what it has left */
+    {"leave", verb_leave, false},      /* close the peer, whatever it holds */
+    {"unlink", verb_unlink, false},    /* the bus */
+    {"crowd", verb_crowd, false},      /* joins as often as there are slots, and leaves again */
+    {"gc", verb_gc, false},            /* puts in order what the dead have left */
+    /* On the bus: */
+    {"stale", verb_stale, false},      /* from now on every proposal is lost */
+    {"fresh", verb_fresh, false},      /* and from now on not */
+    {"meet", verb_meet, false},        /* NAME...: looks them up once and for all */
+    {"send", verb_send, false},        /* NAME...: a small message, if there is room */
+    {"middle", verb_middle, false},    /* NAME...: one of which two go into an extent */
+    {"large", verb_large, false},      /* NAME...: one of several extents */
+    {"push", verb_push, true},         /* NAME...: a small message; waits for room */
+    {"press", verb_press, true},       /* NAME...: the same, but not for long */
+    {"probe", verb_probe, true},       /* NUMBER NAME...: the same, with a number that others know */
+    {"fill", verb_fill, true},         /* NAME...: small messages until there is no more room */
+    {"glut", verb_glut, true},         /* NAME...: large messages until there is no more memory */
+    {"stuff", verb_stuff, true},       /* NAME...: the same with smaller ones */
+    {"hold", verb_hold, false},        /* takes a message, if there is one, and keeps looking at it */
+    {"drop", verb_drop, false},        /* INDEX: releases one of those held */
+    {"offer", verb_offer, false},      /* takes a message, if there is one, that is to be acknowledged */
+    {"ack", verb_ack, false},          /* INDEX: acknowledges one of those held */
+    {"take", verb_take, false},        /* takes a message, if there is one, and releases it */
+    {"wait", verb_wait, true},         /* the same, and waits for it */
+    {"copy", verb_copy, false},        /* the same by way of a copy */
+    {"poll", verb_poll, false},        /* takes all there is */
+    {"hear", verb_hear, true},         /* NUMBER: takes messages until that one has come */
+    {"watch", verb_watch, true},       /* NUMBER: the same, by way of a file descriptor */
+    {"settle", verb_settle, true},     /* takes what is left, until nothing is, and nothing blocks */
+    {"lookup", verb_lookup, false},    /* NAME */
+    {"fileno", verb_fileno, false},    /* is waited for by file descriptor */
+};
+
+#define FIRST_VERB_OF_PEERS 11u
+
+static int actor_follows_sentence(const char *sentence)
+{
+  char word[16];
+  CHECK(word_next(&sentence, word, sizeof word));
+  for (unsigned i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+    if (strcmp(verbs[i].name, word) != 0)
+      continue;
+    crash_event event = {.kind = EVENT_CALL, .verb = verbs[i].name, .begin_ns = busq_time_now_ns()};
+    const bool needs_peer = i >= FIRST_VERB_OF_PEERS;
+    event.result = needs_peer && !actor.peer ? (uint8_t)BUSQ_CLOSED : (uint8_t)verbs[i].body(sentence);
+    event.end_ns = busq_time_now_ns();
+    if (!verbs[i].waits)
+      ledger_add(event);
+    return event.result;
+  }
+  check_fail(__FILE__, __LINE__, "no verb \"%s\"", word);
+}
+
+static void actor_awaits_cue(void)
+{
+  busq_store_release(&actor.box->ready, 1);
+  stage_wake(&actor.box->ready);
+  CHECK(stage_wait(&actor.box->go, 1, INT64_C(60000000000)));
+  points_arm(actor.box->kind, actor.bus, actor_meets_fate);
+}
+
+/* An ordinary script ends at the first sentence that fails; an armed one goes on. */
+static int actor_follows(const char *script)
+{
+  int result = BUSQ_OK;
+  bool is_cued = false;
+  while (*(script += strspn(script, " ;"))) {
+    if (*script == '!') {
+      actor_awaits_cue();
+      is_cued = true;
+      script++;
+      continue;
+    }
+    result = actor_follows_sentence(script);
+    if (result != BUSQ_OK && !is_cued)
+      return result;
+    script += strcspn(script, ";");
+  }
+  points_disarm();
+  return result;
+}
+
+/* So few are ever open that looking at each of the first is the quickest way to count them. */
+static uint32_t count_descriptors(void)
+{
+  uint32_t count = 0;
+  for (int fd = 0; fd < 64; fd++)
+    count += fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+__attribute__((noreturn)) static void actor_lives(crash_role role)
+{
+  char script[sizeof actor.box->script];
+  actor = (crash_actor){.role = role, .box = &stage->boxes[role]};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (uint32_t follows = busq_load_acquire(&actor.box->answered) + 1;; follows++) {
+    while (!stage_wait(&actor.box->asked, follows, INT64_C(60000000000)))
+      ;
+    memcpy(script, actor.box->script, sizeof script);
+    actor.box->result = (uint32_t)actor_follows(script);
+    if (actor.box->result != BUSQ_OK)
+      snprintf(actor.box->where, sizeof actor.box->where, "%.90s", busq_error_text());
+    actor.box->open_descriptors = count_descriptors();
+    busq_store_release(&actor.box->answered, follows);
+    stage_wake(&actor.box->answered);
+    kill(getppid(), SIGCHLD); /* a stage that waits for our end hears that we came through */
+  }
+}
+
+#endif /* BUSQ_TESTS_CRASH_ACTOR_H */

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TESTS_EXPLORE_JUDGE_H
+#define BUSQ_TESTS_EXPLORE_JUDGE_H
+/*
+ * Was it a good end? Nobody is stuck, nothing is left in queues, all memory comes back when everybody has gone, and
+ * the observers find no fault in the logs.  While somebody is stopped: the others have all that was sent to them.
+ */
+#include "explore/explore_stage.h"
+
+static char explore_verdict[1024];
+static explore_log explore_logs_judged[EXPLORE_PEERS_MAX]; /* the last ones */
+
+#define explore_blame(...) (void)snprintf(explore_verdict, sizeof explore_verdict, __VA_ARGS__)
+
+static bool explore_is_gone(uint32_t peer)
+{
+  return explore_shared.is_closed[peer] || explore_shared.is_dead[peer];
+}
+
+/* Where it is in its script; NULL at the end. */
+static const explore_op *explore_op_of(uint32_t index)
+{
+  const explore_actor *actor = &explore_actors[index];
+  const uint32_t op = explore_progresses[index].op;
+  return op < actor->n_ops ? &actor->ops[op] : NULL;
+}
+
+static bool explore_is_receiver(uint32_t index)
+{
+  const explore_op *op = explore_op_of(index);
+  return op && (op->verb == EXPLORE_HEAR || op->verb == EXPLORE_RECEIVE || op->verb == EXPLORE_LISTEN ||
+                op->verb == EXPLORE_HOLD);
+}
+
+static bool explore_has_receiver(uint32_t peer, uint32_t stopped)
+{
+  for (uint32_t i = 0; i < explore_n_actors; i++)
+    if (i != stopped && explore_actors[i].peer == peer && explore_is_receiver(i))
+      return true;
+  return false;
+}
+
+/* ---- what was sent ---- */
+
+static const explore_event *explore_find(uint32_t peer, uint8_t kind, uint8_t message, bool is_taken_back)
+{
+  for (uint32_t e = 0; e < explore_logs[peer].count; e++) {
+    const explore_event *event = &explore_logs[peer].events[e];
+    const bool is_meant = kind != BUSQ_EVENT_SEND || !event->targets == is_taken_back;
+    if (event->kind == kind && event->message == message && is_meant)
+      return event;
+  }
+  return NULL;
+}
+
+/* Its sender is still at it, or was when he died: then nobody need have received it. */
+static bool explore_is_unfinished(uint32_t peer, uint8_t message)
+{
+  for (uint32_t i = 0; i < explore_n_actors; i++) {
+    const explore_op *op = explore_op_of(i);
+    if (explore_actors[i].peer == peer && op && op->verb == EXPLORE_SEND && op->message == message)
+      return true;
+  }
+  return false;
+}
+
+static bool explore_was_delivered_anywhere(uint8_t message)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if (explore_was_delivered(i, message))
+      return true;
+  return false;
+}
+
+/* Must this receiver have got it? */
+static bool explore_counts(uint32_t sender, const explore_event *event, uint32_t target)
+{
+  if (!(event->targets >> target & 1) || explore_find(sender, BUSQ_EVENT_SEND, event->message, true))
+    return false;
+  return !explore_is_gone(target) || explore_was_delivered(target, event->message);
+}
+
+static void explore_fill_history(busq_history *history)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    for (uint32_t e = 0; e < explore_logs[i].count; e++) {
+      const explore_event *event = &explore_logs[i].events[e];
+      uint32_t targets[EXPLORE_PEERS_MAX], count = 0;
+      for (uint32_t t = 0; t < explore_scene->peers; t++)
+        if (explore_counts(i, event, t))
+          targets[count++] = t;
+      const bool was_cut_off =
+          explore_is_unfinished(i, event->message) && !explore_was_delivered_anywhere(event->message);
+      if (event->kind == BUSQ_EVENT_DELIVER)
+        CHECK_EQUAL(busq_history_deliver(history, i, event->message), BUSQ_OK);
+      else if (count && !was_cut_off)
+        CHECK_EQUAL(busq_history_send(history, i, event->message, targets, count), BUSQ_OK);
+    }
+  }
+}
+
+static void explore_describe(const busq_judgement *judgement)
+{
+  size_t used = 0;
+  for (uint32_t p = 0; p < BUSQ_N_PROPERTIES; p++) {
+    const busq_verdict *verdict = &judgement->verdicts[p];
+    if (!verdict->count || used + 100 > sizeof explore_verdict)
+      continue;
+    used += (size_t)snprintf(explore_verdict + used, sizeof explore_verdict - used, "%s%s (%" PRIu64 ":",
+                             used ? "; " : "", busq_property_name((busq_property)p), verdict->count);
+    for (uint32_t i = 0; i < verdict->witness.n_messages; i++)
+      used += (size_t)snprintf(explore_verdict + used, sizeof explore_verdict - used, " message %" PRIu64,
+                               verdict->witness.messages[i]);
+    for (uint32_t i = 0; i < verdict->witness.n_processes; i++)
+      used += (size_t)snprintf(explore_verdict + used, sizeof explore_verdict - used, " p%u",
+                               verdict->witness.processes[i]);
+    used += (size_t)snprintf(explore_verdict + used, sizeof explore_verdict - used, ")");
+  }
+}
+
+static void explore_judge_order(void)
+{
+  busq_history *history;
+  busq_judgement judgement;
+  CHECK_EQUAL(busq_history_new(explore_scene->peers, &history), BUSQ_OK);
+  explore_fill_history(history);
+  CHECK_EQUAL(busq_history_judge(history, BUSQ_BUS1_PROPERTIES, &judgement), BUSQ_OK);
+  busq_history_free(history);
+  explore_describe(&judgement);
+}
+
+/* ---- nobody is stuck ---- */
+
+/* What it waits for can't come any more, and it is nobody's fault. */
+static bool explore_waits_for_the_dead(const explore_op *op)
+{
+  if (op->verb != EXPLORE_AWAIT && op->verb != EXPLORE_HEAR)
+    return false;
+  return explore_somebody_left() && (!explore_was_delivered_anywhere(op->message) ||
+                                     (op->verb == EXPLORE_AWAIT && explore_is_gone(op->at)));
+}
+
+/* For room in a queue that nobody receives from. */
+static bool explore_waits_for_nobody(const explore_op *op)
+{
+  for (uint32_t i = 0; i < op->n_targets; i++)
+    if (!explore_has_receiver(op->slots[i], BUSQ_EXPLORE_NOBODY))
+      return op->verb == EXPLORE_SEND;
+  return false;
+}
+
+static bool explore_may_stay_here(const explore_op *op)
+{
+  return op->verb == EXPLORE_RECEIVE || op->verb == EXPLORE_LISTEN || op->verb == EXPLORE_HOLD ||
+         op->verb == EXPLORE_STAY || explore_waits_for_nobody(op) || explore_waits_for_the_dead(op);
+}
+
+static void explore_judge_actors(void)
+{
+  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "await", "leave", "return", "stay"};
+  for (uint32_t i = 0; i < explore_n_actors; i++) {
+    const explore_op *op = explore_op_of(i);
+    if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
+      explore_blame("p%u is stuck: \"%s %u\"", explore_actors[i].peer, verbs[op->verb], op->message);
+  }
+}
+
+/* Those whose queues nobody has received from. */
+static void explore_drain(uint32_t peer)
+{
+  for (int vain = 0; vain < 8 && !explore_shared.fault[0]; vain++) {
+    while (explore_receive(peer))
+      vain = 0;
+    if (busq_receive_is_drained(explore_shared.peers[peer]))
+      return;
+    explore_lose_patience(peer);
+  }
+}
+
+static void explore_judge_queues(void)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    const busq_peer *peer = explore_shared.peers[i];
+    if (explore_is_gone(i))
+      continue;
+    if (!explore_has_receiver(i, BUSQ_EXPLORE_NOBODY)) {
+      system_enter(i);
+      explore_drain(i);
+      system_leave();
+    }
+    if (!busq_ring_verify(&peer->ring) || busq_load_relaxed(&peer->ring.queue->head) != busq_ring_tail(&peer->ring))
+      explore_blame("something is left in the queue of p%u, which waits for it in vain", i);
+  }
+}
+
+static void explore_judge_memory(void)
+{
+  busq_bus_facts facts;
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    if (explore_is_gone(i))
+      continue;
+    system_enter(i);
+    CHECK_EQUAL(busq_peer_close(explore_shared.peers[i]), BUSQ_OK);
+    system_leave();
+  }
+  system_enter(SYSTEM_PROCESSES_MAX - 1);
+  busq_grave_reclaim(company_bus);
+  uint32_t goes_on_at = 0;
+  while (busq_grave_make_room(company_bus, &goes_on_at))
+    ;
+  busq_grave_reclaim(company_bus);
+  CHECK_EQUAL(busq_bus_examine(company_bus, &facts), BUSQ_OK);
+  system_leave();
+  if (facts.arena_used_bytes)
+    explore_blame("everybody has gone, and %" PRIu64 " bytes are still in use", facts.arena_used_bytes);
+}
+
+/* ---- while somebody is stopped ---- */
+
+static void explore_judge_waiting_for(uint32_t sender, const explore_event *event, uint32_t stopped)
+{
+  for (uint32_t t = 0; t < explore_scene->peers; t++)
+    if (explore_counts(sender, event, t) && explore_has_receiver(t, stopped) &&
+        !explore_was_delivered(t, event->message))
+      explore_blame("p%u is stopped, and p%u waits for message %u in vain", explore_actors[stopped].peer, t,
+                    event->message);
+}
+
+static void explore_judge_waiting(uint32_t stopped)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    for (uint32_t e = 0; e < explore_logs[i].count; e++) {
+      const explore_event *event = &explore_logs[i].events[e];
+      if (event->kind == BUSQ_EVENT_SEND && event->message < EXPLORE_TIDINGS &&
+          !explore_is_unfinished(i, event->message))
+        explore_judge_waiting_for(i, event, stopped);
+    }
+}
+
+static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
+{
+  (void)context;
+  explore_verdict[0] = '\0';
+  memcpy(explore_logs_judged, explore_logs, sizeof explore_logs);
+  if (explore_shared.fault[0])
+    explore_blame("%s", explore_shared.fault);
+  else if (end == BUSQ_END_STOPPED)
+    explore_judge_waiting(stopped);
+  else
+    explore_judge_actors();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER)
+    explore_judge_queues();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER)
+    explore_judge_order();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER)
+    explore_judge_memory();
+  return explore_verdict[0] ? explore_verdict : NULL;
+}
+
+#endif /* BUSQ_TESTS_EXPLORE_JUDGE_H */

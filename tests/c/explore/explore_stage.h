@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TESTS_EXPLORE_STAGE_H
+#define BUSQ_TESTS_EXPLORE_STAGE_H
+/*
+ * The stage on which schedules are played: a bus, and actors that follow scripts.  explore.h says what it is for.
+ *
+ * What an actor does is text, sentences with semicolons between them:
+ *
+ *      send 1 to p2 p3     one message; waits where there is no room
+ *      hear 1              receives until message 1 has come
+ *      receive             receives for as long as anybody has something to do
+ *      listen              the same with the waiting of the core: it sleeps, and is woken
+ *      hold                the same as receive, but looks at each message in place before it gives it back
+ *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
+ *      leave               closes the peer, whatever it has not received
+ *      return              joins again after that, with all that is left to receive
+ *      stay                does nothing, but lives
+ */
+#include "harness/company.h"
+#include "explore/explore_system.h"
+#include "shm/handle.h"
+#include "shm/grave.h"
+#include "shm/receive.h"
+
+#ifndef BUSQ_STEPS
+#error "the search needs a core built with BUSQ_STEPS"
+#endif
+
+#define EXPLORE_PEERS_MAX 5
+#define EXPLORE_OPS_MAX 7
+#define EXPLORE_EVENTS_MAX 20
+#define EXPLORE_TIDINGS 100     /* messages outside the bus are numbered from here on, by who gets them */
+#define EXPLORE_RECORD_BYTES 512 /* how much of each extent a scenario uses at most */
+
+typedef struct {
+  uint32_t peer;
+  const char *script;
+} explore_part;
+
+typedef struct {
+  const char *name;
+  explore_part parts[BUSQ_EXPLORE_ACTORS_MAX]; /* up to one without a script */
+  uint64_t clocks[EXPLORE_PEERS_MAX];          /* at least this high to begin with */
+  uint32_t peers;       /* 0: four */
+  uint32_t capacity;    /* 0: four */
+  uint32_t patience;    /* how often each receiver may lose it while others could go on */
+  uint32_t preemptions; /* at most so many changes from an actor that could have gone on; 0: no limit */
+  uint32_t may_die;     /* a bit for each actor that may be killed */
+  uint32_t may_stop;    /* or stopped, and continued after others have lost patience */
+  bool is_stale;        /* every proposal is lost */
+  uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
+  bool asks_who_lives;  /* senders ask the kernel about every receiver */
+  bool is_deep;         /* large: in full only when asked for */
+  bool is_rare;         /* so large that it is left out unless asked for */
+} explore_scenario;
+
+typedef enum {
+  EXPLORE_SEND,
+  EXPLORE_HEAR,
+  EXPLORE_RECEIVE,
+  EXPLORE_LISTEN,
+  EXPLORE_HOLD,
+  EXPLORE_AWAIT,
+  EXPLORE_LEAVE,
+  EXPLORE_RETURN,
+  EXPLORE_STAY
+} explore_verb;
+
+typedef struct {
+  explore_verb verb;
+  uint8_t message;
+  uint8_t at; /* AWAIT */
+  uint8_t n_targets;
+  uint32_t slots[EXPLORE_PEERS_MAX];
+} explore_op;
+
+typedef struct {
+  uint32_t index;
+  uint32_t peer;
+  explore_op ops[EXPLORE_OPS_MAX];
+  uint32_t n_ops;
+} explore_actor;
+
+/* What changes. */
+typedef struct {
+  _Alignas(64) uint32_t op;
+  bool has_begun; /* the send was noted */
+  bool holds;     /* a message, in place */
+  busq_message held;
+} explore_progress;
+
+typedef struct {
+  uint8_t kind; /* busq_event_kind */
+  uint8_t message;
+  uint8_t targets; /* a bit per peer; of a send that was taken back, 0 */
+} explore_event;
+
+typedef struct {
+  _Alignas(64) uint32_t count;
+  explore_event events[EXPLORE_EVENTS_MAX];
+} explore_log;
+
+typedef struct {
+  _Alignas(64) uint64_t is_told[BUSQ_EXPLORE_ACTORS_MAX]; /* by actor that awaits something */
+  busq_peer *peers[EXPLORE_PEERS_MAX];
+  uint8_t is_dead[EXPLORE_PEERS_MAX];
+  uint8_t is_closed[EXPLORE_PEERS_MAX];
+  char fault[128];
+} explore_common;
+
+static explore_scenario explore_scene_now;
+static const explore_scenario *const explore_scene = &explore_scene_now;
+static uint64_t explore_targets[EXPLORE_PEERS_MAX];
+static explore_actor explore_actors[BUSQ_EXPLORE_ACTORS_MAX];
+static uint32_t explore_n_actors;
+static explore_progress explore_progresses[BUSQ_EXPLORE_ACTORS_MAX];
+static explore_log explore_logs[EXPLORE_PEERS_MAX];
+static explore_common explore_shared;
+static busq_world explore_world;
+
+/* ---- logs ---- */
+
+static uint32_t explore_actors_of(uint32_t peer)
+{
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < explore_n_actors; i++)
+    count += explore_actors[i].peer == peer;
+  return count;
+}
+
+static void explore_note(uint32_t peer, uint8_t kind, uint8_t message, uint8_t targets)
+{
+  explore_log *log = &explore_logs[peer];
+  CHECK(log->count < EXPLORE_EVENTS_MAX);
+  if (explore_actors_of(peer) > 1)
+    system_announce(BUSQ_ACCESS_ADD, &log->count, sizeof log->count);
+  log->events[log->count++] = (explore_event){kind, message, targets};
+}
+
+/* What somebody hears, he tells those who wait for it. */
+static void explore_deliver(uint32_t peer, uint8_t message)
+{
+  explore_note(peer, BUSQ_EVENT_DELIVER, message, 0);
+  for (uint32_t i = 0; i < explore_n_actors; i++)
+    for (uint32_t o = 0; o < explore_actors[i].n_ops; o++) {
+      const explore_op *op = &explore_actors[i].ops[o];
+      if (op->verb != EXPLORE_AWAIT || op->message != message || op->at != peer)
+        continue;
+      explore_note(peer, BUSQ_EVENT_SEND, (uint8_t)(EXPLORE_TIDINGS + i), (uint8_t)(1u << explore_actors[i].peer));
+      system_announce(BUSQ_ACCESS_STORE, &explore_shared.is_told[i], 8);
+      explore_shared.is_told[i] = 1;
+    }
+}
+
+static bool explore_was_delivered(uint32_t peer, uint8_t message)
+{
+  for (uint32_t i = 0; i < explore_logs[peer].count; i++)
+    if (explore_logs[peer].events[i].kind == BUSQ_EVENT_DELIVER && explore_logs[peer].events[i].message == message)
+      return true;
+  return false;
+}
+
+/* ---- what actors do ---- */
+
+static uint8_t explore_read(const busq_message *message)
+{
+  CHECK_EQUAL(message->size_bytes, 1);
+  system_announce(BUSQ_ACCESS_LOAD, (void *)(uintptr_t)message->data, 1);
+  return *(const uint8_t *)message->data;
+}
+
+/* One message, if there is one; 0 otherwise. */
+static uint8_t explore_take_one(busq_peer *peer)
+{
+  busq_message message;
+  uint8_t number = 0;
+  const int begun = busq_peer_receive_begin(peer);
+  CHECK_EQUAL(begun, BUSQ_OK);
+  const int result = busq_peer_receive_peek(peer, &message);
+  if (result == BUSQ_OK) {
+    number = explore_read(&message);
+    busq_peer_receive_take(peer, BUSQ_TAKE_COPIED);
+  } else if (result != BUSQ_EMPTY) {
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "receiving: result %d, %s", result, busq_error_text());
+  }
+  busq_peer_receive_end(peer);
+  return number;
+}
+
+static bool explore_receive(uint32_t index)
+{
+  busq_peer *peer = explore_shared.peers[index];
+  const uint8_t number = explore_take_one(peer);
+  if (number)
+    explore_deliver(index, number);
+  memset(&peer->found, 0, sizeof peer->found); /* nobody looks at it again */
+  return number != 0;
+}
+
+static void explore_lose_patience(uint32_t index)
+{
+  busq_peer *peer = explore_shared.peers[index];
+  CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
+  if (busq_receive_peek(peer) == BUSQ_EMPTY)
+    (void)busq_receive_unblock(peer);
+  busq_peer_receive_end(peer);
+}
+
+static busq_turn explore_receive_turn(uint32_t peer, bool has_lost_patience)
+{
+  if (has_lost_patience) {
+    explore_lose_patience(peer);
+    return BUSQ_TURN_AGAIN;
+  }
+  return explore_receive(peer) ? BUSQ_TURN_AGAIN : BUSQ_TURN_WAIT;
+}
+
+/* Taken, looked at, and given back in a turn of its own. */
+static busq_turn explore_hold_turn(uint32_t index, explore_progress *progress, bool has_lost_patience)
+{
+  busq_peer *peer = explore_shared.peers[index];
+  uint32_t count = 0;
+  if (progress->holds) {
+    explore_deliver(index, explore_read(&progress->held));
+    busq_peer_release(peer, &progress->held);
+    memset(&progress->held, 0, sizeof progress->held);
+    progress->holds = false;
+    return BUSQ_TURN_AGAIN;
+  }
+  if (has_lost_patience) {
+    explore_lose_patience(index);
+    return BUSQ_TURN_AGAIN;
+  }
+  CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
+  if (busq_peer_receive_peek(peer, &progress->held) == BUSQ_OK) {
+    busq_peer_receive_take(peer, BUSQ_TAKE_PINNED);
+    count = 1;
+  }
+  busq_peer_receive_end(peer);
+  memset(&peer->found, 0, sizeof peer->found);
+  if (!count)
+    memset(&progress->held, 0, sizeof progress->held);
+  progress->holds = count != 0;
+  return count ? BUSQ_TURN_AGAIN : BUSQ_TURN_WAIT;
+}
+
+/* For as long as it takes; an interruption is the end of a long slice. */
+static busq_turn explore_listen_turn(uint32_t index)
+{
+  busq_peer *peer = explore_shared.peers[index];
+  const int result = busq_peer_wait(peer, -1);
+  if (result == BUSQ_OK)
+    (void)explore_receive(index);
+  else if (result != BUSQ_INTERRUPTED)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "waiting: result %d, %s", result, busq_error_text());
+  return BUSQ_TURN_AGAIN;
+}
+
+static bool explore_somebody_left(void)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if (explore_shared.is_closed[i] || explore_shared.is_dead[i])
+      return true;
+  return false;
+}
+
+static busq_turn explore_send_turn(const explore_actor *self, explore_progress *progress, const explore_op *op)
+{
+  uint64_t targets[EXPLORE_PEERS_MAX];
+  uint8_t bits = 0;
+  for (uint32_t i = 0; i < op->n_targets; i++) {
+    targets[i] = explore_targets[op->slots[i]];
+    bits |= (uint8_t)(1u << op->slots[i]);
+  }
+  if (!progress->has_begun)
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, bits);
+  progress->has_begun = true;
+  const int result = busq_peer_send(explore_shared.peers[self->peer], targets, op->n_targets, &op->message, 1, 0);
+  if (result == BUSQ_FULL)
+    return BUSQ_TURN_WAIT;
+  if (result == BUSQ_PEER_DEAD && explore_somebody_left())
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0); /* nobody may get it */
+  else if (result != BUSQ_OK)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "sending %u: result %d, %s", op->message, result,
+             busq_error_text());
+  progress->has_begun = false;
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static busq_turn explore_await_turn(const explore_actor *self, explore_progress *progress)
+{
+  system_announce(BUSQ_ACCESS_LOAD, &explore_shared.is_told[self->index], 8);
+  if (!explore_shared.is_told[self->index])
+    return BUSQ_TURN_WAIT;
+  explore_note(self->peer, BUSQ_EVENT_DELIVER, (uint8_t)(EXPLORE_TIDINGS + self->index), 0);
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static busq_turn explore_leave_turn(const explore_actor *self, explore_progress *progress)
+{
+  explore_shared.is_closed[self->peer] = 1;
+  CHECK_EQUAL(busq_peer_close(explore_shared.peers[self->peer]), BUSQ_OK);
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static int explore_join(uint32_t i, uint32_t flags)
+{
+  const char name[] = {'p', (char)('0' + i), '\0'};
+  const int result = busq_peer_join_as(company_bus, name, 2, flags, &explore_shared.peers[i]);
+  busq_peer *peer = explore_shared.peers[i];
+  if (result != BUSQ_OK)
+    return result;
+  if (!explore_scene->asks_who_lives)
+    peer->glances = UINT32_MAX; /* the kernel is asked who lives by those who lose patience, and only then */
+  busq_peer_set_spin(peer, 0, 0);
+  return BUSQ_OK;
+}
+
+static busq_turn explore_return_turn(const explore_actor *self, explore_progress *progress)
+{
+  const int result = explore_join(self->peer, BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE);
+  if (result != BUSQ_OK)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "returning: result %d, %s", result, busq_error_text());
+  explore_shared.is_closed[self->peer] = 0;
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static busq_turn explore_act(const explore_actor *self, explore_progress *progress, bool has_lost_patience)
+{
+  const explore_op *op = &self->ops[progress->op];
+  switch (op->verb) {
+  case EXPLORE_SEND:
+    return explore_send_turn(self, progress, op);
+  case EXPLORE_HEAR:
+    if (explore_was_delivered(self->peer, op->message)) {
+      progress->op++;
+      return BUSQ_TURN_AGAIN;
+    }
+    return explore_receive_turn(self->peer, has_lost_patience);
+  case EXPLORE_RECEIVE:
+    return explore_receive_turn(self->peer, has_lost_patience);
+  case EXPLORE_HOLD:
+    return explore_hold_turn(self->peer, progress, has_lost_patience);
+  case EXPLORE_LISTEN:
+    return explore_listen_turn(self->peer);
+  case EXPLORE_AWAIT:
+    return explore_await_turn(self, progress);
+  case EXPLORE_LEAVE:
+    return explore_leave_turn(self, progress);
+  case EXPLORE_RETURN:
+    return explore_return_turn(self, progress);
+  default:
+    return BUSQ_TURN_WAIT;
+  }
+}
+
+static busq_turn explore_turn(void *context, uint32_t index, bool has_lost_patience)
+{
+  const explore_actor *self = &explore_actors[index];
+  explore_progress *progress = &explore_progresses[index];
+  (void)context;
+  if (progress->op == self->n_ops)
+    return BUSQ_TURN_DONE;
+  const busq_turn result = explore_act(self, progress, has_lost_patience);
+  return explore_shared.fault[0] ? BUSQ_TURN_DONE : progress->op == self->n_ops ? BUSQ_TURN_DONE : result;
+}
+
+static void explore_enter(void *context, uint32_t index)
+{
+  (void)context;
+  system_enter(explore_actors[index].peer);
+}
+
+static void explore_leave(void *context, uint32_t index)
+{
+  (void)context;
+  (void)index;
+  system_leave();
+}
+
+static void explore_kill(void *context, uint32_t index)
+{
+  (void)context;
+  explore_shared.is_dead[explore_actors[index].peer] = 1;
+  system_kill(explore_actors[index].peer);
+}
+
+/* ---- scripts ---- */
+
+static void explore_parse_op(const char *sentence, explore_op *op)
+{
+  static const struct {
+    const char *word;
+    explore_verb verb;
+  } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
+               {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
+  unsigned message = 0, at = 0;
+  int used = 0;
+  memset(op, 0, sizeof *op);
+  if (sscanf(sentence, " send %u to%n", &message, &used) == 1 && used) {
+    op->verb = EXPLORE_SEND;
+    for (sentence += used; sscanf(sentence, " p%u%n", &at, &used) == 1; sentence += used)
+      op->slots[op->n_targets++] = at;
+  } else if (sscanf(sentence, " hear %u", &message) == 1) {
+    op->verb = EXPLORE_HEAR;
+  } else if (sscanf(sentence, " await %u at p%u", &message, &at) == 2) {
+    op->verb = EXPLORE_AWAIT;
+    op->at = (uint8_t)at;
+  } else {
+    unsigned i = 0;
+    sentence += strspn(sentence, " ");
+    while (i < sizeof words / sizeof words[0] && strncmp(sentence, words[i].word, strlen(words[i].word)) != 0)
+      i++;
+    CHECK(i < sizeof words / sizeof words[0]);
+    op->verb = words[i].verb;
+  }
+  op->message = (uint8_t)message;
+}
+
+static void explore_cast(const explore_scenario *scene)
+{
+  explore_n_actors = 0;
+  while (explore_n_actors < BUSQ_EXPLORE_ACTORS_MAX && scene->parts[explore_n_actors].script) {
+    explore_actor *actor = &explore_actors[explore_n_actors];
+    const char *script = scene->parts[explore_n_actors].script;
+    memset(actor, 0, sizeof *actor);
+    actor->index = explore_n_actors;
+    actor->peer = scene->parts[explore_n_actors].peer;
+    for (; *script; script += strcspn(script, ";"), script += *script == ';') {
+      CHECK(actor->n_ops < EXPLORE_OPS_MAX);
+      explore_parse_op(script, &actor->ops[actor->n_ops++]);
+    }
+    explore_n_actors++;
+  }
+}
+
+/* ---- setting the stage ---- */
+
+static const char *explore_judge(void *context, busq_end end, uint32_t stopped);
+static void explore_name(void *context, const void *address, char *text, size_t bytes);
+static void explore_value(void *context, const void *address, uint64_t value, char *text, size_t bytes);
+static const char *explore_title(void *context, uint32_t index);
+
+static void explore_watch_memory(busq_memory *memory)
+{
+  const busq_geometry *geometry = &company_bus->geometry;
+  char *base = company_bus->base;
+  busq_memory_add(memory, &company_bus->header->is_shut_down, 64, BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, company_bus->slots, geometry->peers * sizeof(busq_slot), BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, base + geometry->rings_offset, geometry->peers * geometry->slot_count * sizeof(busq_pair),
+                  BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, company_bus->table, BUSQ_ALIGN_UP(geometry->extents * sizeof(busq_extent), 64),
+                  BUSQ_MEMORY_SHARED);
+  for (uint32_t i = 0; i < geometry->extents; i++)
+    busq_memory_add(memory, company_bus->arena + i * geometry->extent_bytes, EXPLORE_RECORD_BYTES, BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, system_locks, sizeof system_locks, BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, explore_logs, sizeof explore_logs, BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, &explore_shared, sizeof explore_shared, BUSQ_MEMORY_SHARED);
+  busq_memory_add(memory, explore_progresses, sizeof explore_progresses, BUSQ_MEMORY_SHARED);
+  /* What belongs to a peer with several actors is shared between them. */
+  const size_t bytes = offsetof(system_process, heap) + system_heap_bytes;
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if (explore_actors_of(i) > 1)
+      busq_memory_add(memory, &system_processes[i], bytes, BUSQ_MEMORY_SHARED);
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if (explore_actors_of(i) <= 1)
+      busq_memory_add(memory, &system_processes[i], bytes, i);
+}
+
+static void explore_set_up_peer(uint32_t i)
+{
+  const char name[] = {'p', (char)('0' + i), '\0'};
+  system_enter(i);
+  if (explore_join(i, explore_scene->durable >> i & 1 ? BUSQ_JOIN_DURABLE : 0) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "%s can't join: %s", name, busq_error_text());
+  busq_peer *peer = explore_shared.peers[i];
+  CHECK_EQUAL(peer->slot, i);
+  CHECK_EQUAL(busq_peer_lookup(peer, name, 2, &explore_targets[i]), BUSQ_OK);
+  /* Numbers that are the same every time. */
+  peer->self->sequence_reserved = peer->sequence = peer->sequence_limit = 0;
+  busq_ring_raise(&peer->ring, explore_scene->clocks[i]);
+  system_leave();
+}
+
+static bool explore_receives(const explore_actor *actor)
+{
+  for (uint32_t o = 0; o < actor->n_ops; o++)
+    if (actor->ops[o].verb >= EXPLORE_HEAR && actor->ops[o].verb <= EXPLORE_HOLD)
+      return true;
+  return false;
+}
+
+static void explore_set_stage(const explore_scenario *scene)
+{
+  explore_scene_now = *scene;
+  explore_scene_now.peers = scene->peers ? scene->peers : 4;
+  explore_scene_now.capacity = scene->capacity ? scene->capacity : 4;
+  scene = explore_scene;
+  if (scene->is_stale)
+    CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  meet(scene->peers, scene->capacity, 4096);
+  memset(system_processes, 0, sizeof system_processes);
+  memset(system_locks, 0, sizeof system_locks);
+  memset(explore_logs, 0, sizeof explore_logs);
+  memset(&explore_shared, 0, sizeof explore_shared);
+  memset(explore_progresses, 0, sizeof explore_progresses);
+  system_heap_bytes = scene->durable ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
+  for (uint32_t i = 0; i < scene->peers; i++)
+    explore_set_up_peer(i);
+  CHECK(unsetenv("BUSQ_STALE_PROPOSALS") == 0);
+  explore_world = (busq_world){.n_actors = explore_n_actors,
+                               .turn = explore_turn,
+                               .enter = explore_enter,
+                               .leave = explore_leave,
+                               .kill = explore_kill,
+                               .judge = explore_judge,
+                               .name = explore_name,
+                               .value = explore_value,
+                               .title = explore_title};
+  for (uint32_t i = 0; i < explore_n_actors; i++) {
+    explore_world.actors[i].process = explore_actors[i].peer;
+    explore_world.actors[i].phase = &explore_progresses[i].op;
+    explore_world.actors[i].life = system_life_of(explore_shared.peers[explore_actors[i].peer]->lock_fd);
+    explore_world.actors[i].may_die = scene->may_die >> i & 1;
+    explore_world.actors[i].may_stop = scene->may_stop >> i & 1;
+    explore_world.actors[i].impatience = explore_receives(&explore_actors[i]) ? scene->patience : 0;
+  }
+  explore_watch_memory(&explore_world.memory);
+}
+
+static void explore_strike_stage(void)
+{
+  busq_memory_end(&explore_world.memory);
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    system_enter(i);
+    CHECK_EQUAL(busq_peer_close(explore_shared.peers[i]), BUSQ_OK);
+    busq_peer_free(explore_shared.peers[i]);
+    system_leave();
+  }
+  part();
+}
+
+#endif /* BUSQ_TESTS_EXPLORE_STAGE_H */

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_TESTS_EXPLORE_SYSTEM_H
+#define BUSQ_TESTS_EXPLORE_SYSTEM_H
+/*
+ * What the core asks of the system, played: several processes live in this one, and what the kernel knows of them
+ * lies in memory that a search can put back.
+ *
+ *   byte locks     a table; a process that is killed loses those that its descriptors hold
+ *   futexes        who waits sleeps until he is woken, or loses patience, which is when the slice has passed
+ *   time           stands still but for slices that pass
+ *   memory         comes from the part that belongs to the process whose turn it is
+ *
+ * The linker leads the calls here (-Wl,--wrap); as long as no process is on, they go on to the system.
+ */
+#include "base/atomic.h"
+#include "harness/check.h"
+#include "explore/explore.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+
+#define SYSTEM_PROCESSES_MAX 6u /* the last one is an undertaker's, who comes when all is over */
+#define SYSTEM_LOCKS_MAX 32u
+#define SYSTEM_HEAP_BYTES (20u << 10)       /* enough for two peers, one after the other */
+#define SYSTEM_HEAP_BYTES_OF_ONE (13u << 10)
+#define SYSTEM_FD_FIRST 1000
+#define SYSTEM_FDS_MAX 16
+#define SYSTEM_STATE_BYTES 64u
+
+typedef struct {
+  int64_t byte;
+  uint64_t holder; /* descriptor + 1, or 0 */
+} system_lock;
+
+typedef struct {
+  _Alignas(64) uint64_t now_ns;
+  uint32_t fds; /* a bit for each that is open */
+  char state[SYSTEM_STATE_BYTES]; /* the core's BUSQ_PROCESS_STATE */
+  uint64_t heap_used;
+  _Alignas(128) char heap[SYSTEM_HEAP_BYTES];
+} system_process;
+
+static _Alignas(64) system_lock system_locks[SYSTEM_LOCKS_MAX];
+static system_process system_processes[SYSTEM_PROCESSES_MAX];
+static system_process *system_now; /* NULL: nobody is on */
+static size_t system_heap_bytes = SYSTEM_HEAP_BYTES; /* of it that are watched, and so may be used */
+
+extern char __start_busq_process[] __attribute__((weak));
+extern char __stop_busq_process[] __attribute__((weak));
+
+static void system_enter(uint32_t process)
+{
+  const size_t bytes = (size_t)(__stop_busq_process - __start_busq_process);
+  CHECK(bytes <= SYSTEM_STATE_BYTES);
+  system_now = &system_processes[process];
+  memcpy(__start_busq_process, system_now->state, bytes);
+}
+
+static void system_leave(void)
+{
+  memcpy(system_now->state, __start_busq_process, (size_t)(__stop_busq_process - __start_busq_process));
+  system_now = NULL;
+}
+
+static void system_announce(busq_access access, void *address, size_t bytes)
+{
+  if (busq_access_hook)
+    busq_access_hook(access, address, bytes);
+}
+
+/* ---- descriptors and locks ---- */
+
+static system_lock *system_lock_of(int64_t byte)
+{
+  for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++) {
+    if (!system_locks[i].byte)
+      system_locks[i].byte = byte;
+    if (system_locks[i].byte == byte)
+      return &system_locks[i];
+  }
+  check_fail(__FILE__, __LINE__, "more byte locks than are played");
+}
+
+/* All that a descriptor holds from a byte on. */
+static void system_unlock_from(int fd, int64_t byte)
+{
+  for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++) {
+    if (system_locks[i].holder != (uint64_t)fd + 1 || system_locks[i].byte < byte)
+      continue;
+    system_announce(BUSQ_ACCESS_STORE, &system_locks[i].holder, sizeof system_locks[i].holder);
+    system_locks[i].holder = 0;
+  }
+}
+
+static int system_lock_ask(int fd, int command, struct flock *wanted)
+{
+  if (wanted->l_len != 1) {
+    CHECK(wanted->l_type == F_UNLCK && wanted->l_len == 0);
+    system_unlock_from(fd, wanted->l_start);
+    return 0;
+  }
+  system_lock *lock = system_lock_of(wanted->l_start);
+  const uint64_t self = (uint64_t)fd + 1;
+  system_announce(command == F_OFD_GETLK ? BUSQ_ACCESS_LOAD : BUSQ_ACCESS_SWAP, &lock->holder, sizeof lock->holder);
+  if (command == F_OFD_GETLK) {
+    if (!lock->holder || lock->holder == self)
+      wanted->l_type = F_UNLCK;
+    return 0;
+  }
+  if (lock->holder && lock->holder != self) {
+    errno = EAGAIN;
+    return wanted->l_type == F_UNLCK ? 0 : -1;
+  }
+  lock->holder = wanted->l_type == F_UNLCK ? 0 : self;
+  return 0;
+}
+
+static int system_open(void)
+{
+  const uint32_t k = (uint32_t)__builtin_ctz(~system_now->fds);
+  CHECK(k < SYSTEM_FDS_MAX);
+  system_now->fds |= 1u << k;
+  return SYSTEM_FD_FIRST + (int)(system_now - system_processes) * SYSTEM_FDS_MAX + (int)k;
+}
+
+static void system_close(int fd, bool is_announced)
+{
+  const uint32_t process = (uint32_t)(fd - SYSTEM_FD_FIRST) / SYSTEM_FDS_MAX;
+  for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++) {
+    if (system_locks[i].holder != (uint64_t)fd + 1)
+      continue;
+    if (is_announced)
+      system_announce(BUSQ_ACCESS_STORE, &system_locks[i].holder, sizeof system_locks[i].holder);
+    system_locks[i].holder = 0;
+  }
+  system_processes[process].fds &= ~(1u << ((uint32_t)(fd - SYSTEM_FD_FIRST) % SYSTEM_FDS_MAX));
+}
+
+/* The end of a process: the kernel closes what it had open. */
+static void system_kill(uint32_t process)
+{
+  for (uint32_t k = 0; k < SYSTEM_FDS_MAX; k++)
+    system_close(SYSTEM_FD_FIRST + (int)(process * SYSTEM_FDS_MAX + k), false);
+  memset(&system_processes[process], 0, sizeof system_processes[process]);
+}
+
+/* By what others find out whether a process lives: the lock that the descriptor holds, of the lowest byte. */
+static const void *system_life_of(int fd)
+{
+  const system_lock *life = NULL;
+  for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++)
+    if (system_locks[i].holder == (uint64_t)fd + 1 && (!life || system_locks[i].byte < life->byte))
+      life = &system_locks[i];
+  CHECK(life);
+  return &life->holder;
+}
+
+/* ---- the calls ---- */
+
+int __real_fcntl(int fd, int command, ...);
+int __real_open(const char *path, int flags, ...);
+int __real_close(int fd);
+long __real_syscall(long number, ...);
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __real_sched_yield(void);
+int __real_unlinkat(int directory, const char *path, int flags);
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void __real_free(void *memory);
+int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
+
+int __wrap_fcntl(int fd, int command, void *argument);
+int __wrap_fcntl(int fd, int command, void *argument)
+{
+  if (system_now && (command == F_OFD_SETLK || command == F_OFD_GETLK))
+    return system_lock_ask(fd, command, argument);
+  return __real_fcntl(fd, command, argument);
+}
+
+int __wrap_open(const char *path, int flags, unsigned mode);
+int __wrap_open(const char *path, int flags, unsigned mode)
+{
+  if (system_now && strncmp(path, "/proc/self/fd/", 14) == 0)
+    return system_open();
+  return __real_open(path, flags, mode);
+}
+
+int __wrap_close(int fd);
+int __wrap_close(int fd)
+{
+  if (fd < SYSTEM_FD_FIRST || !system_now)
+    return __real_close(fd);
+  system_close(fd, true);
+  return 0;
+}
+
+static long system_futex(uint32_t *word, long operation, uint32_t value, const struct timespec *slice)
+{
+  system_announce(operation == FUTEX_WAIT ? BUSQ_ACCESS_LOAD : BUSQ_ACCESS_OR, word, sizeof *word);
+  if (operation == FUTEX_WAKE) {
+    busq_explore_wake(word);
+    return 0;
+  }
+  if (*word != value) {
+    errno = EAGAIN;
+    return -1;
+  }
+  if (busq_explore_sleep(word))
+    return 0;
+  system_now->now_ns += (uint64_t)slice->tv_sec * 1000000000u + (uint64_t)slice->tv_nsec;
+  errno = ETIMEDOUT;
+  return -1;
+}
+
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+  if (system_now && number == SYS_futex)
+    return system_futex((uint32_t *)a, b, (uint32_t)c, (const struct timespec *)d);
+  return __real_syscall(number, a, b, c, d, e, f);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+  if (!system_now)
+    return __real_clock_gettime(clock, now);
+  const uint64_t ns = UINT64_C(1000000000) + system_now->now_ns;
+  *now = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+  return 0;
+}
+
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+  if (system_now)
+    check_fail(__FILE__, __LINE__, "two threads of a peer compete for a latch, which the search does not see");
+  return __real_sched_yield();
+}
+
+int __wrap_unlinkat(int directory, const char *path, int flags);
+int __wrap_unlinkat(int directory, const char *path, int flags)
+{
+  return system_now ? 0 : __real_unlinkat(directory, path, flags);
+}
+
+/* ---- memory: never used again, so that equal histories have equal addresses ---- */
+
+static void *system_allocate(size_t bytes, size_t alignment)
+{
+  const uint64_t begin = BUSQ_ALIGN_UP(system_now->heap_used + sizeof(uint64_t), alignment);
+  if (begin + bytes > system_heap_bytes)
+    check_fail(__FILE__, __LINE__, "a process wants more memory than is played");
+  memcpy(system_now->heap + begin - sizeof(uint64_t), &(uint64_t){bytes}, sizeof(uint64_t));
+  system_now->heap_used = begin + bytes;
+  return system_now->heap + begin;
+}
+
+static bool system_has(const void *memory)
+{
+  return (uintptr_t)memory - (uintptr_t)system_processes < sizeof system_processes;
+}
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+  return system_now ? system_allocate(bytes, 16) : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+  return system_now ? system_allocate(count * bytes, 16) : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+  uint64_t before = 0;
+  if (!system_now && !system_has(memory))
+    return __real_realloc(memory, bytes);
+  CHECK(system_now);
+  if (memory)
+    memcpy(&before, (char *)memory - sizeof before, sizeof before);
+  void *grown = system_allocate(bytes, 16);
+  if (before)
+    memcpy(grown, memory, before < bytes ? before : bytes);
+  return grown;
+}
+
+void __wrap_free(void *memory);
+void __wrap_free(void *memory)
+{
+  if (!system_has(memory))
+    __real_free(memory);
+}
+
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
+int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+  if (!system_now)
+    return __real_posix_memalign(memory, alignment, bytes);
+  *memory = system_allocate(bytes, alignment);
+  return 0;
+}
+
+#endif /* BUSQ_TESTS_EXPLORE_SYSTEM_H */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several threads of one peer wait, some leave, and all that happens wakes whom it concerns.
+ *
+ * A sleep ends with its slice even if nobody wakes it, so a lost wake-up would only be late, and a clock would have to judge.
+ * Here the slices of those who wait for good have no end (the linker leads the core's system calls to this file): who is not
+ * woken sleeps on, and the test comes to its time limit.
+ */
+#include "harness/company.h"
+#include "record/recorder.h"
+#include "shm/handle.h"
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#define THREADS 8u
+
+static _Thread_local bool has_slices; /* this thread's sleeps end by themselves */
+static _Thread_local bool is_watched;
+static uint32_t n_naps; /* of threads that are watched */
+
+long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+  if (number == SYS_futex && b == FUTEX_WAIT && !has_slices)
+    d = 0;
+  return __real_syscall(number, a, b, c, d, e, f);
+}
+
+int __real_nanosleep(const struct timespec *pause, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
+{
+  if (is_watched)
+    tell(&n_naps);
+  return __real_nanosleep(pause, left);
+}
+
+/* ---- the company ---- */
+
+static busq_peer *sleepy(const char *name)
+{
+  busq_peer *peer = join(name);
+  busq_peer_set_spin(peer, 0, 0);
+  return peer;
+}
+
+static void waits_for_what(const busq_peer *peer, uint32_t what, uint32_t slot)
+{
+  busq_peer_facts facts;
+  do {
+    sched_yield();
+    CHECK_EQUAL(busq_bus_examine_peer(company_bus, peer->slot, &facts), BUSQ_OK);
+  } while (facts.waits != what || (what == BUSQ_WAITING_ROOM && facts.waits_for != slot));
+}
+
+static void begin_all(pthread_t *threads, uint32_t n, void *(*body)(void *), void *argument)
+{
+  for (uint32_t i = 0; i < n; i++)
+    CHECK(pthread_create(&threads[i], NULL, body, argument) == 0);
+}
+
+static void end_all(const pthread_t *threads, uint32_t n)
+{
+  for (uint32_t i = 0; i < n; i++)
+    CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* ---- receiving ---- */
+
+static busq_peer *receiver;
+static uint32_t n_received;
+static uint32_t n_left;
+static uint32_t n_rounds;
+
+static bool receive_one(int64_t timeout_ns)
+{
+  busq_message message;
+  uint32_t count;
+  int result;
+  do
+    result = busq_peer_recv(receiver, &message, 1, &count, timeout_ns);
+  while (result == BUSQ_INTERRUPTED);
+  if (result != BUSQ_OK) {
+    CHECK(result == BUSQ_EMPTY || result == BUSQ_SHUTDOWN);
+    return false;
+  }
+  busq_peer_release(receiver, &message);
+  return true;
+}
+
+/* Who has got a message stays away until a sibling has got the next one, or one that ends the test has come. */
+static void *receive_in_turn(void *argument)
+{
+  (void)argument;
+  while (receive_one(-1)) {
+    const uint32_t mine = __atomic_add_fetch(&n_received, 1, __ATOMIC_ACQ_REL);
+    while (__atomic_load_n(&n_received, __ATOMIC_ACQUIRE) == mine && !busq_bus_is_shut_down(company_bus))
+      sched_yield();
+  }
+  return NULL;
+}
+
+static void test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken(void)
+{
+  const uint32_t rounds = (uint32_t)check_share(3000);
+  pthread_t threads[THREADS];
+  meet(3, 8, 4096);
+  busq_peer *a = join("a");
+  receiver = sleepy("b");
+  n_received = 0;
+  begin_all(threads, THREADS, receive_in_turn, NULL);
+  for (uint32_t i = 0; i < rounds; i++) {
+    said(a, "b", "x");
+    wait_for(&n_received, i + 1);
+  }
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+  end_all(threads, THREADS);
+  part();
+}
+
+static void *receive_for_good(void *argument)
+{
+  (void)argument;
+  while (receive_one(-1))
+    tell(&n_received);
+  return NULL;
+}
+
+/* Leaves once in a round, with empty hands. */
+static void *receive_impatiently(void *argument)
+{
+  const uint32_t rounds = *(uint32_t *)argument;
+  has_slices = true;
+  for (uint32_t round = 0; round < rounds; round++) {
+    while (receive_one(500000))
+      tell(&n_received);
+    tell(&n_left);
+    wait_for(&n_rounds, round + 1);
+  }
+  return NULL;
+}
+
+static void test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken(void)
+{
+  enum { HALF = THREADS / 2 };
+  uint32_t rounds = (uint32_t)check_share(300);
+  pthread_t patient[HALF], impatient[HALF];
+  meet(3, 8, 4096);
+  busq_peer *a = join("a");
+  receiver = sleepy("b");
+  n_received = n_left = n_rounds = 0;
+  begin_all(patient, HALF, receive_for_good, NULL);
+  begin_all(impatient, HALF, receive_impatiently, &rounds);
+  for (uint32_t i = 0; i < rounds; i++) {
+    wait_for(&n_left, (i + 1) * HALF);
+    said(a, "b", "x");
+    wait_for(&n_received, i + 1);
+    tell(&n_rounds);
+  }
+  end_all(impatient, HALF);
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+  end_all(patient, HALF);
+  part();
+}
+
+static void test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left(void)
+{
+  pthread_t threads[2];
+  uint32_t rounds = 1;
+  busq_peer_facts facts;
+  meet(3, 8, 4096);
+  receiver = sleepy("b");
+  n_received = n_left = n_rounds = 0;
+  begin_all(&threads[0], 1, receive_for_good, NULL);
+  waits_for_what(receiver, BUSQ_WAITING_MESSAGE, 0);
+  begin_all(&threads[1], 1, receive_impatiently, &rounds);
+  wait_for(&n_left, 1);
+  CHECK_EQUAL(busq_bus_examine_peer(company_bus, receiver->slot, &facts), BUSQ_OK);
+  CHECK_EQUAL(facts.waits, BUSQ_WAITING_MESSAGE);
+  tell(&n_rounds);
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+  end_all(threads, 2);
+  part();
+}
+
+/* ---- sending ---- */
+
+typedef struct {
+  busq_peer *peer;
+  const char *to;
+  size_t size_bytes;
+  uint32_t n_messages;
+} task;
+
+static int send_for_good(const task *self, uint32_t n_messages)
+{
+  static char payload[1 << 16];
+  uint64_t targets[COMPANY_PEERS_MAX];
+  const int count = look_up(self->peer, self->to, targets);
+  int result = BUSQ_OK;
+  CHECK(count > 0);
+  for (uint32_t i = 0; i < n_messages && result == BUSQ_OK; i++) {
+    do
+      result = busq_peer_send(self->peer, targets, (uint32_t)count, payload, self->size_bytes, -1);
+    while (result == BUSQ_INTERRUPTED);
+  }
+  return result;
+}
+
+static void *send_all(void *argument)
+{
+  const task *self = argument;
+  CHECK_EQUAL(send_for_good(self, self->n_messages), BUSQ_OK);
+  return NULL;
+}
+
+static void many_threads_send(task work)
+{
+  pthread_t threads[THREADS];
+  work.peer = sleepy("a");
+  work.n_messages = (uint32_t)check_share(400);
+  receiver = sleepy("b");
+  n_received = 0;
+  begin_all(threads, THREADS, send_all, &work);
+  while (n_received < THREADS * work.n_messages)
+    n_received += receive_one(-1);
+  end_all(threads, THREADS);
+  part();
+}
+
+static void test_all_threads_that_wait_for_room_get_it(void)
+{
+  meet(3, 1, 4096);
+  many_threads_send((task){.to = "b", .size_bytes = 1});
+}
+
+static void test_all_threads_that_wait_for_memory_get_it(void)
+{
+  meet(3, 64, 1 << 16);
+  many_threads_send((task){.to = "b", .size_bytes = 40000});
+}
+
+static void test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each(void)
+{
+  pthread_t thread;
+  meet(4, 1, 4096);
+  task work = {.peer = sleepy("a"), .to = "b c", .size_bytes = 1, .n_messages = 1};
+  busq_peer *b = join("b"), *c = join("c");
+  said(b, "b c", "full");
+  begin_all(&thread, 1, send_all, &work);
+  waits_for_what(work.peer, BUSQ_WAITING_ROOM, b->slot);
+  hears(b, "full");
+  waits_for_what(work.peer, BUSQ_WAITING_ROOM, c->slot);
+  receiver = c; /* of one message: the next one may be there at once */
+  CHECK(receive_one(0));
+  end_all(&thread, 1);
+  part();
+}
+
+/* Takes memory out of what is common until no more is there; all of it comes back to its hands, and stays there. */
+static busq_peer *hoarder(const char *name, busq_peer *reader)
+{
+  static const char payload[1000];
+  busq_peer *peer = join(name);
+  uint64_t target;
+  busq_message message;
+  CHECK_EQUAL(busq_peer_lookup(peer, reader->self->name, strlen(reader->self->name), &target), BUSQ_OK);
+  while (busq_peer_send(peer, &target, 1, payload, sizeof payload, 0) == BUSQ_OK) {
+  }
+  while (take_now(reader, &message) == BUSQ_OK)
+    busq_peer_release(reader, &message);
+  CHECK(peer->arena.owned > 0);
+  return peer;
+}
+
+static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void)
+{
+  for (int leaves = 0; leaves < 2; leaves++) {
+    pthread_t thread;
+    busq_message message;
+    meet(4, 256, 1 << 16);
+    busq_peer *reader = join("reader"), *rich = hoarder("rich", reader);
+    task work = {.peer = sleepy("a"), .to = "reader", .size_bytes = 40000, .n_messages = 1};
+    begin_all(&thread, 1, send_all, &work);
+    waits_for_what(work.peer, BUSQ_WAITING_MEMORY, 0);
+    if (leaves)
+      leave(rich);
+    else
+      CHECK_EQUAL(take_now(rich, &message), BUSQ_EMPTY);
+    end_all(&thread, 1);
+    part();
+  }
+}
+
+/* ---- latches ---- */
+
+static void *send_watched(void *argument)
+{
+  is_watched = true;
+  return send_all(argument);
+}
+
+static void test_who_waits_for_a_thread_that_maps_the_trace_steps_aside(void)
+{
+  pthread_t thread;
+  busq_recorder *recorder = NULL;
+  meet(3, 8, 4096);
+  task work = {.peer = join("a"), .to = "a", .size_bytes = 1, .n_messages = 1};
+  CHECK_EQUAL(busq_recorder_open(company_bus, 256, &recorder), BUSQ_OK);
+  busq_latch_acquire(&work.peer->tracer.latch);
+  begin_all(&thread, 1, send_watched, &work);
+  wait_for(&n_naps, 1); /* one that spins, at a higher real-time priority, would keep us from ever coming to the next line */
+  busq_latch_release(&work.peer->tracer.latch);
+  end_all(&thread, 1);
+  busq_recorder_stop(recorder);
+  busq_recorder_free(recorder);
+  part();
+}
+
+int main(void)
+{
+  check_begin();
+  CHECK_RUN(test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken);
+  CHECK_RUN(test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken);
+  CHECK_RUN(test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left);
+  CHECK_RUN(test_all_threads_that_wait_for_room_get_it);
+  CHECK_RUN(test_all_threads_that_wait_for_memory_get_it);
+  CHECK_RUN(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each);
+  CHECK_RUN(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it);
+  CHECK_RUN(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside);
+  return 0;
+}
