@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from busq._core import Message
-from busq.bus import Bus, Peer
+from busq import _places
+from busq.bus import Bus
 from busq.errors import (
     BusqError,
     CorruptSegment,
@@ -31,6 +31,29 @@ from busq.errors import (
     UnknownPeer,
     VersionMismatch,
 )
+from busq.peer import Message, Peer
+
+if TYPE_CHECKING:
+    from busq import audit as audit
+    from busq import orders as orders
+    from busq import trace as trace
+    from busq.audit import spark as spark
+    from busq.lab import check as check
+    from busq.lab import diagram as diagram
+    from busq.lab import examples as examples
+    from busq.lab import execution as execution
+    from busq.lab import observers
+    from busq.lab import scenario as scenario
+    from busq.lab import sim as sim
+    from busq.lab import stage as stage
+    from busq.lab import workload as workload
+    from busq.ops import doctor as doctor
+    from busq.ops import leftovers as leftovers
+    from busq.trial import compare as compare
+    from busq.trial import replay as replay
+    from busq.trial import soak as soak
+
+    spec = observers
 
 __version__ = "0.1.0"
 
@@ -53,11 +76,13 @@ __all__ = [
     "__version__",
 ]
 
-_LABORATORY = ("audit", "check", "execution", "orders", "sim", "spec", "stage", "trace")
+_WINGS = ("audit", "orders", "trace")  # packages and modules that stand where their names say
+
+_places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give the laboratory's modules, imported when they are asked for: most who send messages need none of them."""
-    if name in _LABORATORY:
-        return importlib.import_module(f"busq.{name}")
+    """Give the modules of the wings, imported when they are asked for: most who send messages need none of them."""
+    if name in _WINGS or name in _places.PLACES:
+        return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

@@ -2,23 +2,26 @@
 """The gate between Python and the C core: one place where a result code becomes an exception.
 
 Also the Python halves of Peer and Message: everything that the accelerator leaves to the slow way, and, where there is
-no accelerator, all of it.
+no accelerator, all of it.  Their texts stand in busq/peer.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import functools
 import itertools
 import math
+import operator
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from busq import errors
 from busq._native import ffi, lib
+from busq.peer import Buffer, Message, Peer
 
 try:
     if os.environ.get("BUSQ_NO_ACCELERATOR"):
@@ -27,7 +30,7 @@ try:
 except ImportError:
     _fast = None  # type: ignore[assignment]
 
-_COPY_BYTES_MAX = 4096
+COPY_BYTES_MAX = 4096  # of a message that recv hands over as bytes; a larger one is a view
 _RECEIVE_BATCH = 1024
 
 _EXCEPTIONS: dict[int, type[Exception]] = {
@@ -51,7 +54,7 @@ _SYSTEM_EXCEPTIONS: dict[int, tuple[type[OSError], int]] = {
 
 
 def fail(result: int) -> NoReturn:
-    """Raise what a result code stands for."""
+    """Raise the exception that a result code stands for."""
     if result == lib.BUSQ_EMPTY:
         raise errors.Empty("nothing came before the timeout")
     if result == lib.BUSQ_FULL:
@@ -74,9 +77,17 @@ def check(result: int) -> None:
 
 
 def default_directory() -> str:
-    """Return the directory of buses: $BUSQ_DIR, or a private one of this user in /dev/shm, made if it is not there."""
+    """Return the directory of buses: $BUSQ_DIR, or a private one of this user in /dev/shm, made if it is not there.
+
+    Errors: FileNotFoundError if BUSQ_DIR names none, PermissionError if another user made the default one.
+    """
     chosen = os.environ.get("BUSQ_DIR")
     if chosen:
+        if not os.path.lexists(chosen):
+            raise FileNotFoundError(
+                errno.ENOENT,
+                f"BUSQ_DIR names {chosen!r}, and there is no such directory: make it (mkdir -m 700), or unset BUSQ_DIR",
+            )
         return chosen
     path = f"/dev/shm/busq-{os.geteuid()}"
     try:
@@ -92,21 +103,51 @@ def default_directory() -> str:
     return path
 
 
-def encode_bus_name(name: str) -> bytes:
+def wrong_type(argument: str, value: Any, expected: str) -> TypeError:
+    """Make the error for an argument of a type that it can't have."""
+    return TypeError(f"{argument} has type {type(value).__name__}: expected {expected}")
+
+
+def encode_bus_name(name: Any) -> bytes:
     """Turn the name of a bus into bytes for the core."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a bus is a str, not {type(name).__name__}")
-    encoded = _encode(name, "bus")
+    return _encode_line(name, "name", "bus name")
+
+
+def encode_order(order: Any) -> bytes:
+    """Turn an order, as people write it, into bytes for the core."""
+    return _encode_line(order, "order", "order")
+
+
+def _encode_line(text: Any, argument: str, what: str) -> bytes:
+    if not isinstance(text, str):
+        raise wrong_type(argument, text, "str")
+    encoded = _encode(text, what)
     if b"\0" in encoded:
-        raise ValueError(f"bus name {name!r} contains NUL")
+        raise ValueError(f"{what} {text!r} contains NUL")
     return encoded
 
 
-def _encode(name: str, what: str) -> bytes:
+def _encode(text: str, what: str) -> bytes:
     try:
-        return name.encode("utf-8")
+        return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} name {name!r} can't be written in UTF-8 ({error.reason} at {error.start})") from None
+        raise ValueError(f"{what} {text!r} can't be written in UTF-8 ({error.reason} at {error.start})") from None
+
+
+def integer(argument: str, value: Any, expected: str = "a whole number") -> int:
+    """Return a whole number of any size; TypeError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise wrong_type(argument, value, expected) from None
+
+
+def whole_number(argument: str, value: Any, bits: int) -> int:
+    """Return a whole number that has no more than so many bits; TypeError or ValueError if it is none."""
+    number = integer(argument, value)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{argument} is {number}: expected a whole number, 0 or more and below 2**{bits}")
+    return number
 
 
 def timeout_ns(timeout: float | None) -> int:
@@ -114,16 +155,20 @@ def timeout_ns(timeout: float | None) -> int:
     if timeout is None:
         return -1
     try:
+        if isinstance(timeout, str | bytes | bytearray):  # which float would read
+            raise TypeError
         seconds = float(timeout)
     except OverflowError:
         return -1  # longer than a float can say is for ever
+    except TypeError:
+        raise wrong_type("timeout", timeout, "None (for ever) or seconds, 0 or more") from None
     if math.isnan(seconds) or seconds < 0:
         raise ValueError(f"timeout {timeout!r}: expected None (for ever) or seconds, 0 or more")
     return int(min(seconds, 1e9) * 1e9)
 
 
 class Deadline:
-    """How much of a timeout is left, on the monotonic clock."""
+    """The rest of a timeout, on the monotonic clock."""
 
     __slots__ = ("_end_ns",)
 
@@ -132,23 +177,54 @@ class Deadline:
         self._end_ns = -1 if total_ns < 0 else 0 if total_ns == 0 else time.monotonic_ns() + total_ns
 
     def left_ns(self) -> int:
-        """Return what is left: -1 for ever, 0 for a single try."""
+        """Return the rest: -1 for ever, 0 for a single try."""
         if self._end_ns <= 0:
             return self._end_ns
         return max(0, self._end_ns - time.monotonic_ns())
 
 
-def encode_peer_name(name: Any) -> bytes:
+def encode_peer_name(name: Any, argument: str = "name") -> bytes:
     """Turn the name of a peer into bytes for the core."""
     if not isinstance(name, str):
-        raise TypeError(f"the name of a peer is a str, not {type(name).__name__}")
-    return _encode(name, "peer")
+        raise wrong_type(argument, name, "str, the name of a peer")
+    return _encode(name, "peer name")
 
 
-class _PythonMessage:
-    """A message that was received: data, sender, kind, and view() for reading it in place."""
+def encode_receiver(name: Any) -> bytes:
+    """Turn the name of a receiver into bytes for the core."""
+    return encode_peer_name(name, "a receiver (to)")
 
-    __slots__ = ("_data", "_is_viewed", "_offer", "_redelivered", "_sender", "_size", "_view")
+
+def receivers(to: Any) -> list[Any]:
+    """Return the receivers of a message, a name or an iterable of names, as a list of at least one."""
+    if isinstance(to, str):
+        return [to]
+    if isinstance(to, bytes | bytearray) or not isinstance(to, Iterable):
+        raise wrong_type("to", to, "str, the name of a peer, or an iterable of names")
+    names = list(to)
+    if not names:
+        raise ValueError("no receivers (to): expected a name, or an iterable of at least one")
+    return names
+
+
+def owned(kind: str) -> Any:
+    """Return an empty cell for a handle of that kind.
+
+    A handle that the core puts into it is freed with the cell, so that it has an owner at once, whatever is raised.
+    """
+    return ffi.gc(ffi.new(f"{kind} **"), getattr(lib, f"{kind}_free_at"))
+
+
+def held(owner: Any) -> Any:
+    """Return the handle in a cell; while it is in use, so is the cell."""
+    return ffi.gc(owner[0], functools.partial(lib.busq_keep, owner))
+
+
+_AT_ONCE = Deadline(0)
+
+
+class _PythonMessage(Message):
+    __slots__ = ("_data", "_pin", "_redelivered", "_sender", "_size", "_view")
 
     def __init__(
         self,
@@ -157,157 +233,136 @@ class _PythonMessage:
         sender: str,
         size: int,
         redelivered: bool,
-        offer: tuple[Any, Any] | None = None,
+        pin: Any = None,
     ) -> None:
         self._data = data
         self._view = view
-        self._is_viewed = False
         self._sender = sender
         self._size = size
         self._redelivered = redelivered
-        self._offer = offer  # how to acknowledge it, until that was done
+        self._pin = pin  # of a payload that is shown in place, or of what waits to be acknowledged
 
     @property
     def kind(self) -> str:
-        """ "data": a message that a peer has sent."""
         return "data"
 
     @property
     def data(self) -> bytes:
-        """The payload as bytes."""
-        if self._data is None:
-            assert self._view is not None
-            if self._is_viewed:
-                return bytes(self._view)
-            self._data = bytes(self._view)
-            self._view.release()
-        return self._data
+        view, data = self._view, self._data  # in this order: another thread fills in the data and then drops the view
+        if data is None:
+            if self._pin is not None:
+                check(lib.busq_pin_check(self._pin))
+            data = self._data = bytes(view)  # type: ignore[arg-type]
+        # The last to look at the payload gives back its place in the queue, perhaps a thread that just called view().
+        self._view = None
+        return data
 
     @property
     def sender(self) -> str:
-        """The name of the peer that sent it."""
         return self._sender
 
     @property
     def redelivered(self) -> bool:
-        """True where a predecessor of this peer received the message and did not acknowledge it."""
         return self._redelivered
 
     def ack(self) -> None:
-        """Acknowledge the message: it will not come again.
-
-        Only what was received with ack=True needs it; for others, and the second time, it does nothing.
-
-        Errors: ShutDown where the peer was closed meanwhile, ForkedHandle in a forked child: then it will come again.
-        """
-        if self._offer is not None:
-            handle, pinned = self._offer
-            check(lib.busq_peer_ack(handle, pinned))
-            self._offer = None
+        if self._pin is not None:
+            check(lib.busq_pin_ack(self._pin))
 
     def view(self) -> memoryview:
-        """Return the payload as a read-only memoryview, without a copy.
-
-        A large payload stays in the sender's memory, and its place in the queue is kept, until the view is released.
-        """
-        if self._data is not None:
-            return memoryview(self._data)
-        assert self._view is not None
-        self._is_viewed = True
-        return self._view
+        view = self._view
+        if view is None:
+            return memoryview(self._data)  # type: ignore[arg-type]
+        if self._pin is not None:
+            check(lib.busq_pin_show(self._pin))
+        return view
 
     def __repr__(self) -> str:
         return f"<Message of {self._size} bytes from {self._sender!r}>"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a message can't be pickled; send its data")
+
+def _new_pin() -> Any:
+    return ffi.gc(ffi.new("busq_pin *"), lib.busq_pin_drop)
 
 
-def _view_pinned(
-    handle: Any, address: int, size: int, position: int, record: int, sender: int, mark: int
-) -> memoryview:
-    """Show a payload in place; releasing the view, or dropping it, gives its memory back."""
-    pin = ffi.new("busq_message *")
-    pin.position, pin.record, pin.sender, pin.mark = position, record, sender, mark
+_CHARACTERS = ffi.typeof("char *")
 
-    def release(_: Any) -> None:
-        lib.busq_peer_release(handle, pin)
 
-    payload = ffi.gc(ffi.cast("char *", address), release)
+def _view_of(end: Any, address: Any, size: int) -> memoryview:
+    """Show a payload in place; once the view is released or dropped, `end` is called: its pin lets go."""
+    payload = ffi.gc(ffi.cast(_CHARACTERS, address), end)
     return memoryview(ffi.buffer(payload, size)).toreadonly()
 
 
-Self = TypeVar("Self", bound="Member")
+class Sending:
+    """The number of messages that a call has sent, and a note of the core on the one in hand: whether it was sent."""
+
+    __slots__ = ("_done", "_note", "_was_sent")
+
+    def __init__(self, sent: int, note: Callable[[], Any], was_sent: Callable[[Any], int]) -> None:
+        """Begin behind the first `sent`; `note` makes a note for the core to fill in, `was_sent` reads it."""
+        self._note, self._was_sent = note, was_sent
+        self._done = (sent, note())
+
+    def each(
+        self,
+        send: Callable[[Any, Any, Deadline, Any], Any],
+        messages: Iterable[tuple[Any, Any]],
+        timeout: float | None,
+    ) -> int:
+        """Send (to, data) pairs, but for those that were sent; returns how many were, with these."""
+        deadline = Deadline(timeout)
+        if not isinstance(messages, Iterable):
+            raise wrong_type("messages", messages, "an iterable of pairs (to, data)")
+        for message in itertools.islice(messages, self._done[0], None):
+            to, data = _pair(message, self._done[0])
+            send(to, data, deadline, self._done[1])
+            # In one step, so that no exception comes between the count and the note.
+            self._done = (self._done[0] + 1, self._note())
+        return self._done[0]
+
+    def report(self, error: BaseException) -> None:
+        """Let an exception that ends the call say how many messages were sent."""
+        sent, note = self._done
+        report_sent(error, sent + self._was_sent(note))
 
 
-class Member:
-    """What every peer is, whatever the order of its bus: a name on a bus; closed when left, iterated until the end."""
-
-    _name: str
-    _bus: Any
-
-    @property
-    def name(self) -> str:
-        """The name under which this peer joined."""
-        return self._name
-
-    @property
-    def bus(self) -> Any:
-        """The bus that it joined."""
-        return self._bus
-
-    def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any:
-        """Receive a message; every kind of peer has its own way."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave the bus; every kind of peer has its own way."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            try:
-                yield self.recv()
-            except errors.ShutDown:
-                return
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} of bus {self._bus.name!r}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
-
-
-def send_each(send: Callable[..., Any], messages: Iterable[tuple[Any, Any]], sent: int, timeout: float | None) -> int:
-    """Send (to, data) pairs until an error stops it; returns how many were sent, with the `sent` ones before.
-
-    The error is raised where not one was sent.
-    """
-    deadline = Deadline(timeout)
-    for to, data in messages:
-        left_ns = deadline.left_ns()
-        try:
-            send(to, data, timeout=None if left_ns < 0 else left_ns / 1e9)
-        except (errors.BusqError, ValueError, TypeError):
-            if sent:
-                return sent
-            raise
-        sent += 1
-    return sent
+def _pair(message: Any, number: int) -> tuple[Any, Any]:
+    if not isinstance(message, Iterable):
+        raise wrong_type(f"messages[{number}]", message, "a pair (to, data)")
+    pair = tuple(message)
+    if len(pair) != 2:
+        raise ValueError(f"messages[{number}] has length {len(pair)}: expected a pair (to, data)")
+    return pair
 
 
 def check_limit(limit: Any) -> None:
-    """ValueError where it is no number of messages to receive."""
-    if not isinstance(limit, int) or limit < 1:
+    """Raise TypeError or ValueError unless it is a number of messages to receive."""
+    if not isinstance(limit, int):
+        raise wrong_type("limit", limit, "a whole number, 1 or more")
+    if limit < 1:
         raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+
+
+def check_ack(ack: Any) -> None:
+    """Raise TypeError unless it is True or False."""
+    if not isinstance(ack, bool):
+        raise wrong_type("ack", ack, "True or False")
+
+
+def report_sent(error: BaseException, sent: int) -> None:
+    """Let an exception that ends a call say how many messages were sent."""
+    with contextlib.suppress(AttributeError, TypeError):
+        error.sent = sent  # type: ignore[attr-defined]
+
+
+def _new_note() -> Any:
+    """Return a note for the core to fill in: whether a message was sent."""
+    return ffi.new("uint32_t *")
+
+
+def _was_sent(note: Any) -> int:
+    return int(note[0])
 
 
 class PythonPort:
@@ -336,16 +391,14 @@ class PythonPort:
     def _target(self, name: Any) -> int:
         known = self._targets.get(name) if isinstance(name, str) else None
         if known is None:
-            encoded = encode_peer_name(name)
+            encoded = encode_receiver(name)
             found = ffi.new("uint64_t *")
             check(lib.busq_peer_lookup(self._handle, encoded, len(encoded), found))
             known = self._targets[name] = int(found[0])
         return known
 
     def _resolve(self, to: Any) -> tuple[list[Any], list[int]]:
-        names = [to] if isinstance(to, str) else list(to) if isinstance(to, Iterable) else [to]
-        if not names:
-            raise ValueError("no receivers: expected a name, or an iterable of at least one")
+        names = receivers(to)
         return names, [self._target(name) for name in names]
 
     def _forget(self, names: list[Any]) -> None:
@@ -354,89 +407,143 @@ class PythonPort:
 
     # ---- sending ----
 
-    def _send_slow(self, to: Any, data: Any, *, timeout: float | None = None) -> None:
-        deadline = Deadline(timeout)
+    def _send_slow(self, to: str | Iterable[str], data: Buffer, *, timeout: float | None = None) -> None:
+        note = _new_note()
+        try:
+            try:
+                # Returned from here: an exception behind the block would not say what the note says.
+                return self._send_noted(to, data, Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
+
+    def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any) -> Any:
         payload = _payload(data)
         names, targets = self._resolve(to)
         for is_retry in (False, True):
-            result = self._send_targets(targets, payload, len(payload), deadline)
+            result = self._send_targets(targets, payload, deadline, note)
             if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID):
                 break
-            # What we knew of a receiver may be out of date: it has joined again since, or somebody else has its slot,
-            # so that the two look like one receiver given twice.  If not, looking up once more changes nothing.
+            # A remembered receiver may be out of date: it has joined again since, or another peer has its slot, so that
+            # the two look like one receiver given twice.  If not, looking up once more changes nothing.
             self._forget(names)
             if not is_retry:
                 names, targets = self._resolve(names)
         check(result)
 
-    def _send_targets(self, targets: list[int], payload: Any, size: int, deadline: Deadline) -> int:
+    def _send_targets(self, targets: list[int], payload: Any, deadline: Deadline, note: Any) -> int:
         while True:
-            result = lib.busq_peer_send(self._handle, targets, len(targets), payload, size, deadline.left_ns())
+            left_ns = deadline.left_ns()
+            result = lib.busq_peer_send_noted(self._handle, targets, len(targets), payload, len(payload), left_ns, note)
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
 
-    def _send_many_slow(self, messages: Iterable[tuple[Any, Any]], *, timeout: float | None = None) -> int:
-        return self._send_many_from(messages, 0, timeout=timeout)
+    def _send_many_slow(
+        self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None
+    ) -> int:
+        sending = Sending(0, _new_note, _was_sent)
+        try:
+            try:
+                return sending.each(self._send_noted, messages, timeout)
+            except BaseException as error:
+                sending.report(error)
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            sending.report(error)
+            raise
 
-    def _send_many_from(self, messages: Iterable[tuple[Any, Any]], sent: int, *, timeout: float | None = None) -> int:
-        return send_each(self._send_slow, itertools.islice(messages, sent, None), sent, timeout)
+    def _send_many_from(self, messages: Iterable[tuple[Any, Any]], sent: int) -> int:
+        """Send the rest, for the accelerator; a call of `_send_many_slow` would leave a gap for signals."""
+        sending = Sending(sent, _new_note, _was_sent)
+        try:
+            try:
+                return sending.each(self._send_noted, messages, None)
+            except BaseException as error:
+                sending.report(error)
+                raise
+        except BaseException as error:
+            sending.report(error)
+            raise
 
     # ---- receiving ----
 
-    def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Any:
-        return self._recv_many_slow(1, timeout, ack=ack)[0]
+    # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
+    # back: it comes next.  The caller keeps what it gets; a copied payload is released with its pin, after the call.
 
-    def _recv_many_slow(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Any]:
+    def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Message:
+        check_ack(ack)
+        pin = _new_pin()
+        try:
+            message = self._recv_pinned(pin, ack, Deadline(timeout))
+            pin.state = lib.BUSQ_PIN_KEPT
+            return message
+        except BaseException:
+            lib.busq_pin_give_back(pin)
+            raise
+
+    def _next(self) -> Any:
+        """Receive for `__iter__`.  With a frame between taking and handing over, a signal could lose the message."""
+        pin = _new_pin()
+        try:
+            message = self._recv_pinned(pin, False, Deadline(None))
+            pin.state = lib.BUSQ_PIN_KEPT
+            return message
+        except errors.ShutDown:
+            raise StopIteration from None
+        except BaseException:
+            lib.busq_pin_give_back(pin)
+            raise
+
+    def _recv_pinned(self, pin: Any, ack: bool, deadline: Deadline) -> Message:
+        check(self._take(pin, ack, deadline))
+        return self._message(pin)
+
+    def _recv_many_slow(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Message]:
         check_limit(limit)
+        check_ack(ack)
         deadline = Deadline(timeout)
-        if ack:
-            return self._recv_offered(limit, deadline)
-        room = min(limit, _RECEIVE_BATCH)
-        found = ffi.new("busq_message[]", room)
-        count = ffi.new("uint32_t *")
-        while True:
-            result = lib.busq_peer_recv(self._handle, found, room, count, deadline.left_ns())
-            if result != lib.BUSQ_INTERRUPTED:
-                break
-        check(result)
-        return [self._message(found[i]) for i in range(count[0])]
+        pins: list[Any] = []
+        try:
+            messages: list[Message] = []
+            while len(messages) < min(limit, _RECEIVE_BATCH):
+                pins.append(_new_pin())
+                result = self._take(pins[-1], ack, _AT_ONCE if messages else deadline)
+                if result and messages:
+                    pins.pop()
+                    break
+                check(result)
+                messages.append(self._message(pins[-1]))
+            for pin in pins:
+                pin.state = lib.BUSQ_PIN_KEPT
+            return messages
+        except BaseException:
+            for pin in pins:
+                lib.busq_pin_give_back(pin)
+            raise
 
-    def _recv_offered(self, limit: int, deadline: Deadline) -> list[Any]:
-        found = [ffi.new("busq_message *") for _ in range(min(limit, _RECEIVE_BATCH))]
-        room = ffi.new("busq_message[]", len(found))
-        count = ffi.new("uint32_t *")
+    def _take(self, pin: Any, ack: bool, deadline: Deadline) -> int:
+        mode = lib.BUSQ_TAKE_OFFERED if ack else lib.BUSQ_TAKE_PINNED
         while True:
-            result = lib.busq_peer_recv_as(
-                self._handle, lib.BUSQ_TAKE_OFFERED, room, len(found), count, deadline.left_ns()
-            )
+            result = lib.busq_pin_recv(pin, self._handle, mode, deadline.left_ns())
             if result != lib.BUSQ_INTERRUPTED:
-                break
-        check(result)
-        for i in range(count[0]):
-            found[i][0] = room[i]
-        messages = [self._offered(one) for one in found[: count[0]]]
-        # Closed meanwhile by another thread, a successor may have them by now, and their memory hold something else.
-        if lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
+                return int(result)
+
+    def _message(self, pin: Any) -> _PythonMessage:
+        found = pin.message
+        size, redelivered = found.size_bytes, bool(found.is_redelivered)
+        sender = self._name_of(found.sender, found.sender_incarnation)
+        is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
+        if size > COPY_BYTES_MAX and not is_offered:
+            end = functools.partial(lib.busq_pin_end, pin)
+            return _PythonMessage(None, _view_of(end, found.data, size), sender, size, redelivered, pin)
+        data = ffi.unpack(ffi.cast("char *", found.data), size)
+        # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
+        if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
-        return messages
-
-    def _offered(self, found: Any) -> _PythonMessage:
-        data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
-        sender = self._name_of(found.sender, found.sender_incarnation)
-        return _PythonMessage(data, None, sender, len(data), bool(found.is_redelivered), offer=(self._handle, found))
-
-    def _message(self, found: Any) -> _PythonMessage:
-        sender = self._name_of(found.sender, found.sender_incarnation)
-        if found.size_bytes > _COPY_BYTES_MAX:
-            address = int(ffi.cast("uintptr_t", found.data))
-            view = _view_pinned(
-                self._handle, address, found.size_bytes, found.position, found.record, found.sender, found.mark
-            )
-            return _PythonMessage(None, view, sender, found.size_bytes, bool(found.is_redelivered))
-        data = ffi.unpack(ffi.cast("char *", found.data), found.size_bytes)
-        redelivered = bool(found.is_redelivered)
-        lib.busq_peer_release(self._handle, ffi.addressof(found))
-        return _PythonMessage(data, None, sender, len(data), redelivered)
+        return _PythonMessage(data, None, sender, size, redelivered, pin if is_offered else None)
 
     send = _send_slow
     send_many = _send_many_slow
@@ -444,20 +551,50 @@ class PythonPort:
     recv_many = _recv_many_slow
 
 
+# Python's errors about wrong arguments name the method that was called, and not the one that does its work.
+for _name in ("send", "send_many", "recv", "recv_many"):
+    _method = getattr(PythonPort, _name)
+    _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
+    _method.__doc__ = getattr(Peer, _name).__doc__
+_PythonMessage.__init__.__qualname__ = "Message.__init__"
+
+
 def _payload(data: Any) -> Any:
     if isinstance(data, bytes):
         return data
     if isinstance(data, str):
-        raise TypeError("data is a str: expected bytes; encode it first")
+        raise wrong_type("data", data, "bytes; encode it first")
     try:
         return ffi.from_buffer(data)
     except TypeError:
-        found = type(data).__name__
-        raise TypeError(f"data is a {found}: expected bytes, bytearray, memoryview or another buffer") from None
+        raise wrong_type("data", data, "bytes, bytearray, memoryview or another buffer") from None
+
+
+# How those methods are called that the accelerator has in C.
+_SIGNATURES = {
+    "send": "($self, to, data, *, timeout=None)",
+    "send_many": "($self, messages, *, timeout=None)",
+    "recv": "($self, timeout=None, *, ack=False)",
+    "recv_many": "($self, limit, timeout=None, *, ack=False)",
+    "ack": "($self)",
+    "view": "($self)",
+}
+
+
+def _texts() -> dict[str, str]:
+    """Return the docstrings of Peer and Message, those of C methods in the form from which Python reads a signature."""
+    found = {name: member.__doc__ or "" for name, member in {**vars(Peer), **vars(Message)}.items()}
+    return found | {name: f"{name}{given}\n--\n\n{found[name]}" for name, given in _SIGNATURES.items()}
 
 
 if _fast is not None:
-    _fast._set_helpers(_view_pinned, fail, errors.Empty, errors.Full)  # type: ignore[attr-defined]
+    try:
+        _fast._bind(_texts(), _view_of, fail, errors.Empty, errors.Full, errors.ShutDown)
+    except ImportError:
+        _fast = None  # type: ignore[assignment]
+
+if _fast is not None:
+    Message.register(_fast.Message)
 
     class Port(_fast.Port, PythonPort):
         """Sending and receiving by the short way, and through cffi for everything uncommon."""
@@ -465,6 +602,7 @@ if _fast is not None:
         send = _fast.Port.send
         send_many = _fast.Port.send_many
         recv = _fast.Port.recv
+        _next = _fast.Port._next
         recv_many = _fast.Port.recv_many
 
         def _open(self, handle: Any) -> None:
@@ -473,11 +611,9 @@ if _fast is not None:
                 handle,
                 int(ffi.cast("uintptr_t", handle)),
                 int(ffi.cast("uintptr_t", lib.busq_calls_table())),
-                4096,
+                COPY_BYTES_MAX,
                 self._targets,
             )
 
-    Message: Any = _fast.Message
 else:
     Port = PythonPort  # type: ignore[misc]
-    Message = _PythonMessage

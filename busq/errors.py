@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong, one class per cause.
+"""The errors of busq, one class per cause.
 
 The text of an error names what was found, what was expected and what to do.
 """
@@ -27,6 +27,8 @@ __all__ = [
 class BusqError(Exception):
     """The root of busq's own errors."""
 
+    sent: int  # how many messages the call had sent that this error ended; errors of other calls lack it
+
 
 class Empty(BusqError, queue.Empty):
     """Nothing came before the timeout."""
@@ -37,15 +39,15 @@ class Full(BusqError, queue.Full):
 
 
 class Unfinished(Full):
-    """A send that lasts until its message is delivered had not ended at the timeout; the message is on its way."""
+    """A send that lasts until its message is delivered had not ended at the timeout; the message is in flight."""
 
 
 class PeerDead(BusqError):
-    """A receiver had joined and has left or died; nobody got the message."""
+    """A receiver has left or died; no receiver got the message."""
 
 
 class UnknownPeer(BusqError, LookupError):
-    """Nobody of that name has joined."""
+    """No peer of that name has joined."""
 
 
 class PeerExists(BusqError):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import weakref
@@ -12,11 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from busq import _core, errors
-from busq._core import Deadline, check
+from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
+from busq.peer import Buffer, Message, Peer
 
-_COPY_BYTES_MAX = 4096
 _RECEIVE_BATCH = 256
 _COUNTERS = (
     *("multicasts_sent", "messages_sent", "delivered", "taken", "waiting_max", "held_max"),
@@ -45,12 +46,12 @@ class OrderedMessage(_core._PythonMessage):
         return ()
 
 
-class OrderedPeer(_core.Member):
+class OrderedPeer(Peer):
     """A member of a bus with another order than bus1.  Made by `Bus.join`.
 
-    It has the methods of `Peer`, and any number of threads may use it.  Packets of the protocol are answered by a
-    native thread while the application computes.  What only bus1 can give is refused: joining with `resume` or
-    `durable`, and receiving with `ack=True`.
+    It has the methods of `Peer`, and any number of threads may use it.  A native thread answers packets of the protocol
+    while the application computes.  Joining with `resume` or `durable`, and receiving with `ack=True`, are refused:
+    only bus1 can give them.
 
     >>> import busq
     >>> with busq.Bus.create("doc-ordered", order="fifo", peers=2) as bus, bus.join("a") as a, bus.join("b") as b:
@@ -65,14 +66,14 @@ class OrderedPeer(_core.Member):
         spin = bus._spin_ns()
         options = ffi.new("busq_live_options *")
         options.shuffle_seed, options.shuffle_ns = _shuffle(shuffle)
-        handle = ffi.new("busq_live **")
-        check(lib.busq_live_join(bus._raw(), encoded, len(encoded), options, handle))
+        owner = _core.owned("busq_live")
+        check(lib.busq_live_join(bus._raw(), encoded, len(encoded), options, owner))
         # The bus must outlive the member.
         self._raw_bus = bus._raw()
-        self._handle: Any = ffi.gc(handle[0], lib.busq_live_free)
+        self._handle: Any = _core.held(owner)
         if spin is not None:
             lib.busq_live_set_spin(self._handle, *spin)
-        # A process that ends without closing lets its messages go their way first.
+        # A process that ends without closing lets its messages reach their receivers first.
         self._at_exit = weakref.finalize(self, lib.busq_live_close, self._handle)
         self._bus = bus
         self._name = name
@@ -92,7 +93,7 @@ class OrderedPeer(_core.Member):
     def _number_of(self, name: Any) -> int:
         known = self._numbers.get(name) if isinstance(name, str) else None
         if known is None:
-            encoded = _core.encode_peer_name(name)
+            encoded = _core.encode_receiver(name)
             found = ffi.new("uint32_t *")
             check(lib.busq_live_lookup(self._handle, encoded, len(encoded), found))
             known = self._numbers[name] = int(found[0])
@@ -108,33 +109,54 @@ class OrderedPeer(_core.Member):
 
     # ---- sending ----
 
-    def send(self, to: Any, data: Any, *, timeout: float | None = None) -> None:
-        """Send one message to one peer or to many: a name, or an iterable of names, each once.
+    def send(self, to: str | Iterable[str], data: Buffer, *, timeout: float | None = None) -> None:
+        """Send one message to one peer, or the same message to several.
 
         Returns when the order has taken the message; a receiver gets it when the order says so.  Where the order is a
         rendezvous (`sync`), returns when every receiver has delivered it.  Where the order is point to point, each
         receiver gets a message of its own, in the order given, and others may come between.
 
-        The first send waits until everybody has joined without whom the order can do nothing (`lamport`, `token` and
+        The first send waits until every peer has joined without which the order can do nothing (`lamport`, `token` and
         others need all members: create the bus with `peers` as many as will join).
 
-        Parameters: `data`, bytes-like; `timeout`, seconds, None for ever, 0 tries once.
+        Parameters: `to`, the name of a peer, or an iterable of names, each once; `data`, bytes-like, contiguous, copied
+        before the call returns; `timeout`, how many seconds to wait: None waits for ever, 0 tries once.
 
         Errors: Full while a receiver has not taken `capacity` messages of this sender, or as many bytes as half of the
         bus's arena, or while the order can't end so many of them; of a rendezvous, `busq.Unfinished`, a kind of
-        Full, if it has not ended in time: the message will still be delivered.  UnknownPeer if nobody of that name has
-        joined, or not everybody whom the order needs; PeerDead if a receiver, or somebody whom the order needs, is
-        gone; ShutDown; ValueError.
+        Full, if it has not ended in time: the message will still be delivered.  UnknownPeer if no peer of that name has
+        joined, or not every one that the order needs; PeerDead if a receiver, or a peer that the order needs, has
+        departed; ShutDown; ForkedHandle; ValueError; TypeError.  An exception that ends the call, also one of a signal
+        handler, says in its attribute `sent` (0 or 1) whether the message is in flight.
 
-        Cost: a copy of the data and a packet per receiver, and what the order needs besides (`busq.orders`).
+        Cost: a copy of the data and a packet per receiver, and what the order needs besides.
+        Source: `busq.orders.ORDERS` names that of each order.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-send", order="skeen", peers=2) as bus:
+        ...     with bus.join("a") as a, bus.join("b") as b:
+        ...         a.send(["a", "b"], b"to both", timeout=5)
+        ...         a.recv(5).data, b.recv(5).data
+        (b'to both', b'to both')
+        >>> busq.Bus.unlink("doc-ordered-send")
         """
-        deadline = Deadline(timeout)
+        ticket = _new_ticket()
+        try:
+            try:
+                return self._send(to, data, Deadline(timeout), ticket)  # type: ignore[no-any-return]
+            except BaseException as error:
+                _core.report_sent(error, _is_in_flight(ticket))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            _core.report_sent(error, _is_in_flight(ticket))
+            raise
+
+    def _send(self, to: Any, data: Any, deadline: Deadline, ticket: Any) -> Any:
         payload = _core._payload(data)
         if not self._is_assembled:
             self._assemble(deadline)
-        names = [to] if isinstance(to, str) or not isinstance(to, Iterable) else list(to)
+        names = _core.receivers(to)
         numbers = self._resolve(names)
-        ticket = ffi.new("busq_live_ticket *") if self._order.rendezvous else ffi.NULL
         while True:
             left_ns = deadline.left_ns()
             result = lib.busq_live_send(self._handle, numbers, len(numbers), payload, len(payload), left_ns, ticket)
@@ -153,7 +175,7 @@ class OrderedPeer(_core.Member):
             if result != lib.BUSQ_INTERRUPTED:
                 break
         if result == lib.BUSQ_FULL:
-            raise errors.Unfinished("the rendezvous has not ended before the timeout; the message is on its way")
+            raise errors.Unfinished("the rendezvous had not ended at the timeout; the message is in flight")
         self._check(result)
 
     def _assemble(self, deadline: Deadline) -> None:
@@ -165,7 +187,7 @@ class OrderedPeer(_core.Member):
         self._is_assembled = True
 
     def _look_again(self, names: list[Any], numbers: list[int], result: int) -> list[int]:
-        """Raise what made a send fail, unless somebody has joined anew under the name of a receiver that is gone."""
+        """Raise the error of a send, unless a peer has joined anew under the name of a departed receiver."""
         try:
             self._check(result)
         except errors.PeerDead:
@@ -178,64 +200,151 @@ class OrderedPeer(_core.Member):
         return numbers
 
     def _resolve(self, names: list[Any]) -> list[int]:
-        if not names:
-            raise ValueError("no receivers: expected a name, or an iterable of at least one")
         try:
             return [self._number_of(name) for name in names]
         except TypeError:
             self._numbers.clear()
             raise
 
-    def send_many(self, messages: Iterable[tuple[Any, Any]], *, timeout: float | None = None) -> int:
-        """Send (to, data) pairs in order; returns how many were sent, which is fewer where an error stopped it.
+    def send_many(self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None) -> int:
+        """Send (to, data) pairs one after the other; returns how many.
 
-        Errors: as `send`, where the first message could not be sent.
+        Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to
+        wait, for all of them together: None waits for ever, 0 tries each once.
+
+        Errors: those of `send`, and whatever the iterable raises.  The call stops at the first; the exception says in
+        its attribute `sent` how many messages were sent before it: the first ones.  One that is in flight
+        (`busq.Unfinished`) was sent.
+
+        Cost: that of `send` for each message.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-many", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     a.send_many([("a", b"1"), ("a", b"2")])
+        ...     [a.recv(5).data, a.recv(5).data]
+        2
+        [b'1', b'2']
+        >>> busq.Bus.unlink("doc-ordered-many")
         """
-        return _core.send_each(self.send, messages, 0, timeout)
+        sending = _core.Sending(0, _new_ticket, _is_in_flight)
+        try:
+            try:
+                return sending.each(self._send, messages, timeout)
+            except BaseException as error:
+                sending.report(error)
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            sending.report(error)
+            raise
 
     # ---- receiving ----
 
     def recv(self, timeout: float | None = None, *, ack: bool = False) -> OrderedMessage:
         """Receive the next message of the order.
 
-        Errors: Empty after the timeout (seconds; None for ever, 0 tries once); ShutDown when nothing is left of a bus
-        that was shut down; PeerDead when somebody is gone whose part in the protocol is missing, nothing has come for a
-        fifth of a second (five seconds, where the one who is gone has no part in the messages that wait here), nobody
-        else has packets left to answer, and nothing can be delivered.  Where only messages of this peer are stuck for
-        that reason, it is raised once, and the next call waits for what others send.
-        """
-        return self.recv_many(1, timeout, ack=ack)[0]
+        Parameters: `timeout`, how many seconds to wait: None waits for ever, 0 tries once; `ack`, False: the state of
+        these orders dies with its process, so that there is nothing to acknowledge.
 
-    def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[OrderedMessage]:
-        """Receive 1 to `limit` messages; waits only for the first.  Errors: as `recv`."""
-        _core.check_limit(limit)
+        Errors: Empty if nothing came before the timeout; ShutDown if this peer was closed, or if the bus was shut down
+        and nothing is left to receive; PeerDead if a peer has departed whose part in the protocol is missing, nothing
+        has come for a fifth of a second (five seconds, if that peer has no part in the messages that wait here), no
+        other has packets left to answer, and nothing can be delivered.  If only messages of this peer are stuck for
+        that reason, it is raised once, and the next call waits for what others send.  ForkedHandle; ValueError, also
+        for `ack=True`; TypeError.
+
+        Cost: a copy of up to 4096 bytes; a system call only where nothing is there.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-recv", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     a.send("a", b"hello")
+        ...     a.recv(timeout=5).data
+        b'hello'
+        >>> busq.Bus.unlink("doc-ordered-recv")
+        """
+        self._check_ack(ack)
+        owner = _new_owner()
+        try:
+            message = self._recv_owned(owner, Deadline(timeout))
+            owner.is_kept = 1
+            return message
+        except BaseException:
+            lib.busq_live_give_back(self._handle, owner)
+            raise
+
+    def _next(self) -> OrderedMessage:
+        owner = _new_owner()
+        try:
+            message = self._recv_owned(owner, Deadline(None))
+            owner.is_kept = 1
+            return message
+        except errors.ShutDown:
+            raise StopIteration from None
+        except BaseException:
+            lib.busq_live_give_back(self._handle, owner)
+            raise
+
+    def _recv_owned(self, owner: Any, deadline: Deadline) -> OrderedMessage:
+        self._take(owner, deadline)
+        return self._message(owner)
+
+    def _check_ack(self, ack: bool) -> None:
+        _core.check_ack(ack)
         if ack:
             raise ValueError(f"order {self._order.name} can't take a message back: acknowledging needs order bus1")
+
+    def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Message]:
+        """Receive up to `limit` messages at once, at least one; waits for the first only.
+
+        Parameters: `limit`, the most messages to return, 1 or more; `timeout`, how many seconds to wait for the first:
+        None waits for ever, 0 tries once; `ack`, False, as in `recv`.
+
+        Errors: those of `recv`; ValueError for a limit below 1.
+
+        Cost: that of `recv` for each message.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-recv-many", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     a.send("a", b"hello")
+        ...     [message.data for message in a.recv_many(10, timeout=5)]
+        [b'hello']
+        >>> busq.Bus.unlink("doc-ordered-recv-many")
+        """
+        _core.check_limit(limit)
+        self._check_ack(ack)
         deadline = Deadline(timeout)
-        room = min(limit, _RECEIVE_BATCH)
-        found = ffi.new("busq_live_message[]", room)
+        # As in _core: what is taken has an owner at once, and an exception before the end gives it back.
+        owners: list[Any] = []
+        try:
+            messages: list[Message] = []
+            while len(messages) < min(limit, _RECEIVE_BATCH):
+                owners.append(_new_owner())
+                if not messages:
+                    self._take(owners[-1], deadline)
+                elif lib.busq_live_take(self._handle, owners[-1]):
+                    break
+                messages.append(self._message(owners[-1]))
+            for owner in owners:
+                owner.is_kept = 1
+            return messages
+        except BaseException:
+            for owner in owners:
+                lib.busq_live_give_back(self._handle, owner)
+            raise
+
+    def _take(self, owner: Any, deadline: Deadline) -> None:
         count = ffi.new("uint32_t *")
         while True:
-            result = lib.busq_live_recv(self._handle, found, room, count, deadline.left_ns())
+            result = lib.busq_live_recv(self._handle, owner, 1, count, deadline.left_ns())
             if result != lib.BUSQ_INTERRUPTED:
                 break
         self._check(result)
-        return [self._message(found, i) for i in range(count[0])]
 
-    def _message(self, batch: Any, place: int) -> OrderedMessage:
-        found = batch[place]
+    def _message(self, found: Any) -> OrderedMessage:
         size = found.size_bytes
         sender = self._names.get(found.sender) or self._name_of(found.sender)
-        if size <= _COPY_BYTES_MAX:
-            data = ffi.buffer(found.data, size)[:]
-            lib.busq_live_release(batch + place)
-            return OrderedMessage(data, None, sender, size, found.multicast)
-        kept = ffi.new("busq_live_message *", found)
-
-        def release(_: Any) -> None:
-            lib.busq_live_release(kept)
-
-        payload = ffi.gc(ffi.cast("char *", found.data), release)
+        if size <= COPY_BYTES_MAX:
+            return OrderedMessage(ffi.buffer(found.data, size)[:], None, sender, size, found.multicast)
+        payload = ffi.gc(ffi.cast("char *", found.data), functools.partial(lib.busq_live_end, found))
         view = memoryview(ffi.buffer(payload, size)).toreadonly()
         return OrderedMessage(None, view, sender, size, found.multicast)
 
@@ -244,6 +353,18 @@ class OrderedPeer(_core.Member):
 
         It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
         and be ready for `Empty`.
+
+        Errors: OSError if the system has no descriptor left; ShutDown; ForkedHandle.
+
+        Cost: the first call makes a descriptor; later ones return it.
+
+        >>> import busq, select
+        >>> with busq.Bus.create("doc-ordered-fileno", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     a.send("a", b"hello")
+        ...     ready, _, _ = select.select([a], [], [], 5)
+        ...     ready == [a], a.recv(timeout=5).data
+        (True, b'hello')
+        >>> busq.Bus.unlink("doc-ordered-fileno")
         """
         found = ffi.new("int *")
         check(lib.busq_live_fileno(self._handle, found))
@@ -252,9 +373,20 @@ class OrderedPeer(_core.Member):
     def close(self) -> None:
         """Leave the bus.  Closing twice is harmless.
 
-        Waits for a second at most until what this peer has sent is on its way and the order needs it no more for that.
-        Where the order needs the whole group, nobody can send anything from then on; so let all members have received
-        what they wait for before the first one leaves.  Threads that wait on this peer get `ShutDown`.
+        If the order needs the whole group, no member can send anything from then on; so let all members receive what
+        they wait for before the first one leaves.  Threads that wait on this peer get `ShutDown`.
+
+        Errors: none.
+
+        Cost: a second at most, until what this peer has sent is in flight and the order needs it no more for that.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-close", order="fifo", peers=2) as bus:
+        ...     a = bus.join("a")
+        ...     a.close()
+        ...     bus.peers()
+        []
+        >>> busq.Bus.unlink("doc-ordered-close")
         """
         lib.busq_live_close(self._handle)
 
@@ -266,6 +398,17 @@ class OrderedPeer(_core.Member):
         `messages_sent` counts what the order sent, `multicasts_sent` the calls; "thread_wakeups" says how often the
         progress thread slept and was woken, "recv_wakeups" the same of threads of the application; `secret_s` is the
         time in which the order let this peer receive but not send.
+
+        Errors: ShutDown; ForkedHandle.
+
+        Cost: some microseconds.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-stats", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     a.send("a", b"hello")
+        ...     a.order_stats()["messages_sent"]
+        1
+        >>> busq.Bus.unlink("doc-ordered-stats")
         """
         facts = ffi.new("busq_live_facts *")
         check(lib.busq_live_examine(self._handle, facts))
@@ -286,7 +429,7 @@ class OrderedPeer(_core.Member):
         check(lib.busq_live_journal_start(self._handle))
 
     def _journal(self) -> dict[str, array[int]]:
-        """What the order did since `_journal_start`, in its own order: columns of the same length.
+        """Return the events of the order since `_journal_start`, in its own order: columns of the same length.
 
         "deliver" is 0 where a message was sent and 1 where one was delivered; "message" and "multicast" are names; of a
         message that was sent there is a row per destination, which is "process"; of one that was delivered "process"
@@ -302,8 +445,22 @@ class OrderedPeer(_core.Member):
         return {"deliver": words[4::6], "message": names[0::3], "process": words[5::6], "multicast": names[1::3]}
 
     def _delay(self, to: str, seconds: float) -> None:
-        """For demonstrations: what this peer sends to that one from now on is so long on its way."""
+        """For demonstrations: from now on, packets from this peer to that one are in flight for so long."""
         check(lib.busq_live_delay(self._handle, self._number_of(to), _core.timeout_ns(seconds)))
+
+
+def _new_owner() -> Any:
+    """Return a place for a message, which owns it as soon as it was taken."""
+    return ffi.gc(ffi.new("busq_live_message *"), lib.busq_live_release)
+
+
+def _new_ticket() -> Any:
+    """Return a note for the core to fill in: which messages a send has become."""
+    return ffi.new("busq_live_ticket *")
+
+
+def _is_in_flight(ticket: Any) -> int:
+    return int(0 < ticket.first <= ticket.last)
 
 
 def _shuffle(chosen: str | None) -> tuple[int, int]:

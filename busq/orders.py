@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ordering protocols: what each promises and what it needs, as the C core knows it.
+"""The ordering protocols: their promises and needs, as the C core knows them.
 
 >>> ORDERS["mfss"].claims >= {"fifo", "causal"}
 True
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from busq import _arguments
 from busq._native import ffi, lib
 
 __all__ = ["ORDERS", "Order", "parse"]
@@ -38,7 +39,8 @@ class Order:
     "vector", "matrix").  `point_to_point`: a multicast is sent as one message per destination.  `fifo_channels`: it
     needs channels that keep the order.  `whole_group`: every process takes part in every message.  `rendezvous`: a
     send returns when the receiver has delivered.  `laboratory`: known to break or to get stuck, not for use.
-    `coordinated`: process 0 takes part in every message.
+    `coordinated`: process 0 takes part in every message.  `side_channels`: no effect is delivered before its cause even
+    where the cause travelled outside of the order.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
     that carry the message.
     """
@@ -55,6 +57,7 @@ class Order:
     rendezvous: bool
     laboratory: bool
     coordinated: bool
+    side_channels: bool
     options: tuple[str, ...]
     kinds: tuple[str, ...]
     payload_kinds: frozenset[str]
@@ -87,6 +90,7 @@ def _table() -> Iterator[Order]:
             rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
             laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),
             coordinated=bool(facts.traits & lib.BUSQ_ORDER_COORDINATED),
+            side_channels=bool(facts.traits & lib.BUSQ_ORDER_SIDE_CHANNELS),
             options=tuple(_texts(lib.busq_order_option_text, number)),
             kinds=kinds,
             payload_kinds=frozenset(
@@ -104,6 +108,7 @@ def parse(text: str) -> tuple[Order, int]:
     >>> parse("fifo")[0].name
     'fifo'
     """
+    _arguments.typed("order", text, str, "str, as in 'fifo' or 'lamport:ack=all'")
     number, options = ffi.new("uint32_t *"), ffi.new("uint32_t *")
     if lib.busq_order_read(text.encode("utf-8", "replace").replace(b"\0", b"?"), number, options) != lib.BUSQ_OK:
         raise ValueError(_text(lib.busq_error_text()))

@@ -1,0 +1,905 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every public call of a bus, made on an object in a known state, and what must be true of it afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import math
+import operator
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from wholeness import LARGE, SMALL, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
+
+import busq
+from busq.bus import Bus1Peer
+
+_numbers = itertools.count()
+NEEDS_NOBODY = ("fifo", "causal-matrix")  # so that one member can send to itself before the others have joined
+BATCH = 16  # times what a call leaves in a queue must find room in it
+BUS_SIZES = {"peers": 4, "capacity": 16, "arena": 1 << 18}
+
+
+@dataclass
+class Outcome:
+    """How a call came to its end: with a value, with an error, or struck by the exception of the harness."""
+
+    values: list[Any] = field(default_factory=list)
+    error: BaseException | None = None  # an error of busq's own
+    struck: BaseException | None = None
+    where: str = ""
+    at_end: bool = False  # struck when nothing of busq could catch it any more: the call counts as returned, or not
+
+
+@dataclass
+class Stage:
+    """An object in a known state."""
+
+    world: Any
+    obj: Any = None
+    who: str = ""
+    data: bytes = b""  # what the object must say, if it is a message or a view
+    ack: bool = False
+    meanwhile: Callable[[], Any] | None = None  # what lets a call go on that waits
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def peer(self) -> Any:
+        return self.world.peers[self.who]
+
+
+@dataclass
+class Turn:
+    """One call, and what came of it."""
+
+    op: Op
+    call: Callable[[], Any] | None = None
+    before: Callable[[], Any] | None = None  # what is done right before it
+    sends: list[tuple[list[str], bytes]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    may_raise: tuple[type[BaseException], ...] = ()  # because of another call beside it
+    outcome: Outcome = field(default_factory=Outcome)
+
+
+@dataclass(frozen=True)
+class Op:
+    """A way to call a public method.  `call` makes something that can be called without a Python frame of ours."""
+
+    method: str
+    name: str
+    call: Callable[[Stage, Turn], Callable[[], Any]]
+    takes: int = 0
+    ack: bool = False
+    raises: tuple[type[BaseException], ...] = ()
+    check: Callable[[Stage, Turn], None] = lambda stage, turn: None
+    ends: bool = False  # the object may be closed or released afterwards
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Objects in a state, and the calls that are made on them."""
+
+    of: str  # the class whose methods these are
+    name: str
+    ready: Callable[[Any], Stage]
+    ops: list[Op]
+    finish: Callable[[Stage, list[Turn]], None]
+    make_world: Callable[[], Any] = World
+    waits: bool = False  # its calls go on when `meanwhile` was called: only for signals
+    weight: int = 1  # how many times longer than others it takes
+    for_pairs: bool = False  # adds nothing but combinations
+
+    @property
+    def batch(self) -> int:
+        """How many of its calls are made before it is asked whether all is whole."""
+        return 1 if self.waits or self.weight > 3 else BATCH
+
+
+def returns(value: Any) -> Callable[[Stage, Turn], None]:
+    def check(_: Stage, turn: Turn) -> None:
+        for found in turn.outcome.values:
+            expect(found == value, f"{turn.op.name} returned {found!r} instead of {value!r}")
+
+    return check
+
+
+def says_sent(error: BaseException) -> int:
+    """How many messages were sent, as an error that a send raised says, or the one that it has come upon; else none."""
+    told: BaseException | None = error
+    while told is not None and not hasattr(told, "sent"):
+        told = told.__context__
+    return int(getattr(told, "sent", 0))
+
+
+# ---- what was sent and received ----
+
+
+def account(stage: Stage, turn: Turn) -> None:
+    """Move what a call has sent or received from the one side of the ledger to the other."""
+    world, out = stage.world, turn.outcome
+    if out.error is not None:
+        expected = (*turn.op.raises, *turn.may_raise)
+        expect(isinstance(out.error, expected), f"{turn.op.name} raised {out.error!r} (from {out.error.__cause__!r})")
+    if turn.op.takes:
+        account_received(stage, turn)
+    if turn.sends:
+        account_sent(world, turn)
+    if out.values:
+        turn.op.check(stage, turn)
+
+
+def account_received(stage: Stage, turn: Turn) -> None:
+    world, who, out = stage.world, stage.who, turn.outcome
+    for message in (one for value in out.values for one in (value if isinstance(value, list) else [value])):
+        view = message.view()
+        data = bytes(view)
+        world.took(who, [data])
+        if turn.op.ack:
+            message.ack()
+            expect(message.data == data, "a message that was acknowledged says something else")
+        else:
+            world.returned("the view of a message that the call returned", view, data)
+    if out.at_end:
+        world.perhaps.update(world.owed[who][: turn.op.takes])
+
+
+def account_sent(world: Any, turn: Turn) -> None:
+    out = turn.outcome
+    if out.at_end:
+        for to, data in turn.sends:
+            world.sent(to, data)
+            world.perhaps[data] += len(to)
+        return
+    raised = out.error if out.struck is None else out.struck
+    if raised is not None and not out.values:
+        n_sent = says_sent(raised)
+    else:
+        n_sent = out.values[0] if isinstance(out.values[0], int) else len(turn.sends)
+    for to, data in turn.sends[:n_sent]:
+        world.sent(to, data)
+
+
+# ---- messages ----
+
+
+def ready_message(size: int, ack: bool, world: Any) -> Stage:
+    sender = "alice"
+    data = world.put(sender, ["bob"], size)
+    message = world.bob.recv(timeout=10, ack=ack)
+    world.owed["bob"].remove(data)
+    return Stage(world, message, "bob", data, ack)
+
+
+def finish_message(stage: Stage, turns: list[Turn]) -> None:
+    message, stage.obj = stage.obj, None
+    if not any(turn.op.method == "__del__" for turn in turns):
+        data = message.data
+        expect(data == stage.data, f"the message says {brief(data)}, which was {brief(stage.data)}")
+        if stage.ack:
+            message.ack()
+    for box in (turn.facts.get("box") for turn in turns):
+        if box:
+            box.clear()
+
+
+def check_view(stage: Stage, turn: Turn) -> None:
+    for view in turn.outcome.values:
+        expect(bytes(view) == stage.data, f"view() shows {brief(bytes(view))}, which was {brief(stage.data)}")
+        stage.world.returned("the view that view() returned", view, stage.data)
+
+
+def check_data(stage: Stage, turn: Turn) -> None:
+    for data in turn.outcome.values:
+        expect(data == stage.data, f"it is {brief(data)}, which was {brief(stage.data)}")
+
+
+def drop(stage: Stage, turn: Turn) -> Callable[[], Any]:
+    """Let go of the object as the last one who has it."""
+    box = turn.facts["box"] = [stage.obj]
+    stage.obj = None
+    return box.clear
+
+
+def attribute(name: str) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(getattr, stage.obj, name)
+
+
+def method(name: str, *arguments: Any, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(getattr(stage.obj, name), *arguments, **named)
+
+
+def message_ops(ack: bool, extra: tuple[Op, ...] = ()) -> list[Op]:
+    ops = [
+        Op("data", "data", attribute("data"), check=check_data),
+        Op("sender", "sender", attribute("sender"), check=returns("alice")),
+        Op("kind", "kind", attribute("kind"), check=returns("data")),
+        Op("redelivered", "redelivered", attribute("redelivered"), check=returns(False)),
+        Op("ack", "ack()", method("ack")),
+        Op("view", "view()", method("view"), check=check_view),
+        Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.obj)),
+        Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.obj), raises=(TypeError,)),
+    ]
+    # What was not acknowledged and is dropped stays for a successor.
+    return [*ops, *extra, *([] if ack else [Op("__del__", "del", drop, ends=True)])]
+
+
+# ---- views ----
+
+
+def ready_view(size: int, world: Any) -> Stage:
+    stage = ready_message(size, False, world)
+    stage.obj = stage.obj.view()
+    return stage
+
+
+def finish_view(stage: Stage, turns: list[Turn]) -> None:
+    view, stage.obj = stage.obj, None
+    for box in (turn.facts.get("box") for turn in turns):
+        if box:
+            box.clear()
+    if view is None:
+        return
+    try:
+        data = bytes(view)
+    except ValueError:
+        expect(any(turn.op.ends for turn in turns), "the view was released by a call that only reads it")
+        return
+    expect(data == stage.data, f"the view shows {brief(data)}, which was {brief(stage.data)}")
+    view.release()
+
+
+def check_part(stage: Stage, turn: Turn) -> None:
+    for part in turn.outcome.values:
+        expect(bytes(part) in stage.data, f"a part shows {brief(bytes(part))}")
+        stage.world.returned("a part of a view", part, bytes(part))
+
+
+VIEW_ENDED = (ValueError,)  # by the other call of a pair
+READS = ("c_contiguous", "contiguous", "f_contiguous", "format", "itemsize", "nbytes", "ndim", "obj", "readonly")
+READS += ("shape", "strides", "suboffsets")
+
+
+def view_ops() -> list[Op]:
+    return [
+        *(Op(name, name, attribute(name)) for name in READS),
+        Op("release", "release()", method("release"), ends=True),
+        Op("tobytes", "tobytes()", method("tobytes"), check=check_data),
+        Op("hex", "hex()", method("hex"), check=lambda stage, turn: returns(stage.data.hex())(stage, turn)),
+        Op("tolist", "tolist()", method("tolist")),
+        Op("cast", "cast('c')", method("cast", "c"), check=check_part),
+        Op("toreadonly", "toreadonly()", method("toreadonly"), check=check_part),
+        Op(
+            "__getitem__",
+            "[8:24]",
+            lambda stage, turn: partial(operator.getitem, stage.obj, slice(8, 24)),
+            check=check_part,
+        ),
+        Op("__enter__", "with", method("__enter__")),
+        Op("__exit__", "end of with", method("__exit__", None, None, None), ends=True),
+        Op("__del__", "del", drop, ends=True),
+    ]
+
+
+# ---- peers ----
+
+
+class Seconds(float):
+    """A float for which the accelerator leaves the short way."""
+
+    def __repr__(self) -> str:
+        return f"Seconds({super().__repr__()})"
+
+
+class Instant(int):
+    """The same for an int."""
+
+    def __repr__(self) -> str:
+        return f"Instant({super().__repr__()})"
+
+
+def recv(*arguments: Any, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(stage.peer.recv, *arguments, **named)
+
+
+def recv_many(*arguments: Any, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(stage.peer.recv_many, *arguments, **named)
+
+
+def iterate(stage: Stage, turn: Turn) -> Callable[[], Any]:
+    return partial(next, iter(stage.peer))
+
+
+def receiving(can_ack: bool) -> list[Op]:
+    """Where there are messages."""
+    timeouts: list[Any] = [0, None, 5.0, math.inf, 1e9, Seconds(5), Instant(0)]
+    ops = []
+    for timeout in timeouts:
+        missing = (busq.Empty,) if timeout == 0 and not can_ack else ()  # packets may still be on their way
+        ops += [
+            Op("recv", f"recv({timeout})", recv(timeout), takes=1, raises=missing),
+            Op("recv_many", f"recv_many(3, {timeout})", recv_many(3, timeout), takes=3, raises=missing),
+        ]
+    ops += [
+        Op("recv_many", "recv_many(9)", recv_many(9), takes=9),
+        Op("recv_many", "recv_many(True)", recv_many(True), takes=1),
+        Op("__iter__", "next(iter())", iterate, takes=1),
+    ]
+    if can_ack:
+        for timeout in (0, math.inf):
+            ops += [
+                Op("recv", f"recv({timeout}, ack=True)", recv(timeout, ack=True), takes=1, ack=True),
+                Op(
+                    "recv_many",
+                    f"recv_many(3, {timeout}, ack=True)",
+                    recv_many(3, timeout, ack=True),
+                    takes=3,
+                    ack=True,
+                ),
+            ]
+    return ops
+
+
+def missing() -> list[Op]:
+    """Where there are none."""
+    return [
+        Op(name, f"{name}({', '.join(map(str, arguments))}), nothing there", call(*arguments), raises=(busq.Empty,))
+        for timeout in (0, 0.001, Seconds(0.001))
+        for name, call, arguments in (("recv", recv, (timeout,)), ("recv_many", recv_many, (3, timeout)))
+    ]
+
+
+def send(
+    to: list[str], size: int, wrap: Callable[[bytes], Any] = bytes, *, forget: bool = False, **named: Any
+) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        data = stage.world.payload(size)
+        turn.sends = [(to, data)]
+        if forget:
+            turn.before = partial(forget_names, stage.peer)
+        return partial(stage.peer.send, to[0] if len(to) == 1 else to, wrap(data), **named)
+
+    return make
+
+
+def forget_names(peer: Any) -> None:
+    for known in ("_targets", "_numbers"):
+        getattr(peer, known, {}).clear()
+
+
+def send_many(
+    to: list[list[str]], wrap: Callable[[Any], Any] = list, **named: Any
+) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        pairs = [(names, stage.world.payload(SMALL)) for names in to]
+        turn.sends = pairs
+        return partial(stage.peer.send_many, wrap(pairs), **named)
+
+    return make
+
+
+def sending(others: list[str]) -> list[Op]:
+    a, *more = others
+    both = [a, *more[:1]]
+    stops = (busq.BusqError, TypeError, ValueError)
+    ops = [
+        Op("send", f"send({size} bytes to {len(to)}{', forgotten' if forget else ''})", send(to, size, forget=forget))
+        for size in (0, SMALL, LARGE)
+        for to in ([a], both)
+        for forget in (False, True)
+    ]
+    ops += [
+        Op("send", "send(bytearray)", send([a], SMALL, bytearray)),
+        Op("send", "send(memoryview)", send(both, LARGE, memoryview)),
+        Op("send", "send(timeout=inf)", send([a], SMALL, timeout=math.inf)),
+        Op("send", "send(timeout=0)", send([a], LARGE, timeout=0), raises=(busq.Unfinished,)),
+        Op("send", "send to a generator", lambda stage, turn: send_to_generator(stage, turn, both)),
+        Op("send", "send to nobody", lambda stage, turn: partial(stage.peer.send, "nobody", b""), raises=stops),
+        Op("send", "send(str)", lambda stage, turn: partial(stage.peer.send, a, "text"), raises=stops),
+        Op("send_many", "send_many(list)", send_many([[a], both, [a]])),
+        Op("send_many", "send_many(iterator)", send_many([[a], both, [a]], iter, timeout=1)),
+        Op("send_many", "send_many, the third to nobody", send_many([[a], both, ["nobody"], [a]]), raises=stops),
+    ]
+    return ops
+
+
+def send_to_generator(stage: Stage, turn: Turn, to: list[str]) -> Callable[[], Any]:
+    data = stage.world.payload(SMALL)
+    turn.sends = [(to, data)]
+    return partial(stage.peer.send, iter(to), data)
+
+
+def looking() -> list[Op]:
+    """Calls that only look."""
+    return [
+        Op(
+            "name",
+            "name",
+            lambda stage, turn: partial(getattr, stage.peer, "name"),
+            check=lambda s, t: returns(s.who)(s, t),
+        ),
+        Op("bus", "bus", lambda stage, turn: partial(getattr, stage.peer, "bus")),
+        Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.peer)),
+        Op("__enter__", "with", lambda stage, turn: stage.peer.__enter__),
+        Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.peer), raises=(TypeError,)),
+    ]
+
+
+def ready_peer(sizes: tuple[int, ...], world: Any) -> Stage:
+    for _ in range(len(sizes) - world.n_left("bob")):
+        world.put("alice", ["bob"], sizes[world.n_put % len(sizes)])
+        world.n_put += 1
+    return Stage(world, world.bob, "bob")
+
+
+def finish_peer(stage: Stage, turns: list[Turn]) -> None:
+    stage.obj = None
+
+
+def ready_full(world: Any) -> Stage:
+    with contextlib.suppress(busq.Full):
+        while True:
+            data = world.payload(SMALL)
+            world.alice.send("carol", data, timeout=0)
+            world.sent(["carol"], data)
+    return Stage(world, world.bob, "bob")
+
+
+def to_a_full_queue() -> list[Op]:
+    full = (busq.Full,)
+    return [
+        Op("send", f"send(timeout={timeout}) to {len(to)}, full", send(to, SMALL, timeout=timeout), raises=full)
+        for timeout in (0, 0.001, Seconds(0))
+        for to in (["carol"], ["alice", "carol"])
+    ] + [
+        Op(
+            "send_many",
+            f"send_many({wrap.__name__}, timeout={timeout}), full",
+            send_many([["alice"], ["alice"], ["carol"], ["alice"]], wrap, timeout=timeout),
+            raises=full,
+        )
+        for timeout in (0, 0.001)
+        for wrap in (list, iter)
+    ]
+
+
+# ---- peers that come and go ----
+
+
+def ready_fresh(world: Any) -> Stage:
+    facts = {"descriptors": n_descriptors(), "mappings": n_mappings()}
+    world.peers["dave"] = world.bus.join("dave")
+    world.owed["dave"] = []
+    for size in (LARGE, SMALL, 0, LARGE):
+        world.put("alice", ["dave"], size)
+    return Stage(world, world.dave, "dave", facts=facts)
+
+
+def finish_fresh(stage: Stage, turns: list[Turn]) -> None:
+    world, stage.obj = stage.world, None
+    if not any(turn.op.ends for turn in turns):
+        world.drain("dave")
+        world.put("dave", ["dave"], SMALL)  # others would keep the way to wake it open
+        world.drain("dave")
+    peer = world.peers.pop("dave")
+    del world.owed["dave"]
+    for turn in turns:
+        turn.call = None
+        turn.facts.clear()
+        turn.outcome.values.clear()
+    world.check_views()  # closed or not, a view shows what it showed
+    peer.close()
+    try:
+        peer.recv(timeout=0)
+        raise Fault("a closed peer receives")
+    except busq.ShutDown:
+        pass
+    del peer
+    check_gone(stage)
+    for name in ("alice", "bob", "carol"):
+        world.peers[name]._targets.pop("dave", None)
+
+
+def check_gone(stage: Stage) -> None:
+    """The one who came and went has left nothing."""
+    world, facts = stage.world, stage.facts
+    if n_descriptors() != facts["descriptors"] or n_mappings() != facts["mappings"]:
+        gc.collect()
+    expect("dave" not in world.bus.peers(), "dave is still joined")
+    with contextlib.suppress(busq.UnknownPeer):
+        world.bus.remove("dave")
+    world.bus.collect()
+    n, mapped = n_descriptors(), n_mappings()
+    expect(n == facts["descriptors"], f"{n} descriptors are open, {facts['descriptors']} before")
+    expect(mapped == facts["mappings"], f"{mapped} mappings, {facts['mappings']} before")
+
+
+def check_fileno(stage: Stage, turn: Turn) -> None:
+    for number in turn.outcome.values:
+        expect(isinstance(number, int) and number >= 0, f"fileno() returned {number!r}")
+
+
+def of_peer(name: str, *arguments: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(getattr(stage.peer, name), *arguments)
+
+
+def leaving() -> list[Op]:
+    return [
+        Op("fileno", "fileno()", of_peer("fileno"), check=check_fileno),
+        Op("close", "close()", of_peer("close"), ends=True),
+        Op("__exit__", "end of with", of_peer("__exit__", None, None, None), ends=True),
+    ]
+
+
+# ---- buses ----
+
+
+def ready_handle(world: Any) -> Stage:
+    facts = {"descriptors": n_descriptors(), "mappings": n_mappings(), "scratch": f"scratch-{next(_numbers)}"}
+    return Stage(world, busq.Bus.open(world.bus.name), facts=facts)
+
+
+def close_values(turns: list[Turn], keep: Any = None) -> None:
+    """Use what calls returned, and let go of it."""
+    values = [value for turn in turns for value in turn.outcome.values if value is not keep]
+    is_ended = any(turn.op.ends for turn in turns)
+    for turn in turns:
+        turn.call = None
+        turn.facts.clear()
+        turn.outcome.values.clear()
+    for value in values:
+        if isinstance(value, Bus1Peer):
+            with contextlib.suppress(busq.ShutDown) if is_ended else contextlib.nullcontext():
+                check_joined(value)
+        elif isinstance(value, busq.Bus) and not is_ended:
+            value.stats()
+    while values:
+        value = values.pop()
+        if hasattr(value, "close"):
+            value.close()
+        del value
+
+
+def finish_handle(stage: Stage, turns: list[Turn]) -> None:
+    """Whatever came of it can be closed, and what was created can be opened, or is not there at all."""
+    world, stage.obj = stage.world, None
+    close_values(turns)
+    gc.collect(0)
+    with contextlib.suppress(FileNotFoundError):
+        busq.Bus.open(stage.facts["scratch"]).close()
+        busq.Bus.unlink(stage.facts["scratch"])
+    check_gone(stage)
+    with world.bus.join("dave"):  # who could not come back if somebody still had the name
+        pass
+    world.bus.remove("dave")
+    for name in ("alice", "bob", "carol"):
+        world.peers[name]._targets.pop("dave", None)
+
+
+def check_joined(peer: Any) -> None:
+    peer.send(peer.name, b"hello", timeout=0)
+    found = [message.data for message in peer.recv_many(9, timeout=5)]  # the first, where it took over a queue
+    expect(found[-1] == b"hello", f"a peer that joined received {found}")
+
+
+def scratch(function: str, existing: bool = False, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        name = stage.facts["scratch"]
+        if existing:
+            busq.Bus.create(name, **(BUS_SIZES | {"exist_ok": True})).close()
+        return partial(getattr(busq.Bus, function), name, **named)
+
+    return make
+
+
+def leave_a_durable_peer(stage: Stage) -> None:
+    with contextlib.suppress(busq.PeerExists):  # the other call of a pair was told the same
+        stage.obj.join("dave", durable=True).close()
+
+
+def remove(stage: Stage, turn: Turn) -> Callable[[], Any]:
+    leave_a_durable_peer(stage)
+    return partial(stage.obj.remove, "dave")
+
+
+def resume(stage: Stage, turn: Turn) -> Callable[[], Any]:
+    leave_a_durable_peer(stage)
+    return partial(stage.obj.join, "dave", resume=True)
+
+
+def reopen(stage: Stage, turn: Turn) -> Callable[[], Any]:
+    return partial(pickle.loads, pickle.dumps(stage.world.bus))
+
+
+CLOSED = (busq.ShutDown,)
+
+
+def bus_ops() -> list[Op]:
+    there = (FileExistsError,)
+    return [
+        Op("create", "create()", scratch("create", **BUS_SIZES), raises=there),
+        Op("create", "create() of one that is there", scratch("create", existing=True, **BUS_SIZES), raises=there),
+        Op(
+            "create",
+            "create(exist_ok=True)",
+            scratch("create", existing=True, exist_ok=True, **BUS_SIZES),
+            raises=there,
+        ),
+        Op("open", "open()", scratch("open", existing=True), raises=there),
+        Op("open", "open() of none", scratch("open"), raises=(FileNotFoundError,)),
+        Op("unlink", "unlink()", scratch("unlink", existing=True), raises=(FileNotFoundError, *there)),
+        Op("name", "name", attribute("name")),
+        Op("order", "order", attribute("order"), check=returns("bus1")),
+        Op("join", "join()", method("join", "dave")),
+        Op("join", "join(durable=True)", method("join", "dave", durable=True)),
+        Op("join", "join(resume=True)", resume),
+        Op("join", "join() of one who is there", method("join", "bob"), raises=(busq.PeerExists,)),
+        Op("peers", "peers()", method("peers")),
+        Op("stats", "stats()", method("stats")),
+        Op("remove", "remove()", remove),
+        Op("repair", "repair()", method("repair")),
+        Op("collect", "collect()", method("collect")),
+        Op("close", "close()", method("close"), ends=True),
+        Op("__enter__", "with", method("__enter__")),
+        Op("__exit__", "end of with", method("__exit__", None, None, None), ends=True),
+        Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.obj)),
+        Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.obj)),
+        Op("__reduce__", "pickle.loads()", reopen),
+        Op("__del__", "del", drop, ends=True),
+    ]
+
+
+def ready_own_bus(world: Any) -> Stage:
+    stage = ready_handle(world)
+    stage.obj = busq.Bus.create(stage.facts["scratch"], **BUS_SIZES)
+    return stage
+
+
+def shutting_down() -> list[Op]:
+    return [Op("shutdown", "shutdown()", method("shutdown"), ends=True)]
+
+
+# ---- peers of other orders ----
+
+
+def ready_ordered_message(size: int, world: Any) -> Stage:
+    return ready_message(size, False, world)
+
+
+def ordered_message_ops() -> list[Op]:
+    extra = (
+        Op("message", "message", attribute("message")),
+        Op("handles", "handles", attribute("handles"), check=returns(())),
+    )
+    return message_ops(False, extra)
+
+
+def ordered_looking() -> list[Op]:
+    return [
+        *looking(),
+        Op("order_stats", "order_stats()", of_peer("order_stats")),
+        Op("fileno", "fileno()", of_peer("fileno"), check=check_fileno),
+    ]
+
+
+def ready_ordered_bus(order: str, world: Any) -> Stage:
+    """A whole bus of that order, for those who join it and leave it."""
+    facts = {"descriptors": n_descriptors(), "mappings": n_mappings(), "scratch": f"scratch-{next(_numbers)}"}
+    bus = busq.Bus.create(facts["scratch"], order=order, **(BUS_SIZES | {"peers": 2}))
+    stage = Stage(world, bus, "dave", facts=facts)
+    world.peers["dave"] = bus.join("dave")
+    return stage
+
+
+def ready_ordered_member(order: str, world: Any) -> Stage:
+    """The same with messages to receive."""
+    stage = ready_ordered_bus(order, world)
+    for size in (LARGE, SMALL, 0, LARGE):
+        world.put("dave", ["dave"], size)
+    return stage
+
+
+def finish_ordered_bus(stage: Stage, turns: list[Turn]) -> None:
+    world, bus, stage.obj = stage.world, stage.obj, None
+    world.check_views()
+    world.peers.pop("dave").close()
+    world.owed.pop("dave", None)
+    close_values(turns, bus)
+    gc.collect(0)
+    if "erin" in bus.peers():
+        gc.collect()
+    expect("erin" not in bus.peers(), "erin is still joined")
+    busq.Bus.unlink(bus.name)
+    bus.close()
+    del bus
+    if n_descriptors() != stage.facts["descriptors"]:
+        gc.collect()
+    check_gone(stage)
+
+
+def ordered_leaving() -> list[Op]:
+    return [
+        Op("close", "close()", of_peer("close"), ends=True),
+        Op("__exit__", "end of with", of_peer("__exit__", None, None, None), ends=True),
+        Op("join", "join()", method("join", "erin")),
+    ]
+
+
+# ---- recording ----
+
+
+def ready_recorder(world: Any) -> Stage:
+    """A bus of its own: a peer that was recorded keeps the rings open until it leaves."""
+    from busq.trace import Recorder
+
+    stage = Stage(world, facts={"descriptors": n_descriptors(), "mappings": n_mappings(), "class": Recorder})
+    stage.facts["directory"] = tempfile.mkdtemp(dir=os.environ["BUSQ_DIR"])
+    stage.obj = busq.Bus.create(f"scratch-{next(_numbers)}", **BUS_SIZES)
+    return stage
+
+
+def finish_recorder(stage: Stage, turns: list[Turn]) -> None:
+    """Nobody records any more, and somebody else can."""
+    bus, stage.obj = stage.obj, None
+    if recorder := stage.facts.pop("recorder", None):
+        recorder.close()
+    if any(turn.outcome.struck is not None for turn in turns):
+        # One that was made, and struck before anybody had it, goes on: its threads hold it.  This is not judged here.
+        for recorder in [one for one in gc.get_objects() if type(one) is stage.facts["class"]]:
+            recorder.close()
+    del recorder
+    close_values(turns)
+    gc.collect()
+    with tempfile.TemporaryDirectory() as directory, stage.facts["class"](bus, directory) as recorder:
+        with bus.join("erin") as erin:
+            erin.send("erin", b"hello")
+            expect(erin.recv(timeout=5).data == b"hello", "a peer that is recorded receives something else")
+        del erin
+    expect(recorder.recording.rows == 4, f"{recorder.recording.rows} rows were recorded instead of 4")
+    del recorder
+    shutil.rmtree(stage.facts["directory"])
+    busq.Bus.unlink(bus.name)
+    bus.close()
+    del bus
+    check_gone(stage)
+
+
+def open_recorder(stage: Stage) -> Any:
+    if "recorder" not in stage.facts:
+        stage.facts["recorder"] = stage.facts["class"](stage.obj, stage.facts["directory"])
+    return stage.facts["recorder"]
+
+
+def recorder_ops() -> list[Op]:
+    return [
+        Op("__init__", "Recorder()", lambda s, t: partial(s.facts["class"], s.obj, s.facts["directory"])),
+        Op("close", "close()", lambda s, t: open_recorder(s).close),
+        Op("__enter__", "with", lambda s, t: open_recorder(s).__enter__),
+        Op("__exit__", "end of with", lambda s, t: partial(open_recorder(s).__exit__, None, None, None)),
+        Op("failure", "failure", lambda s, t: partial(getattr, open_recorder(s), "failure"), check=returns(None)),
+        Op("record", "record()", lambda s, t: record_call(s)),
+    ]
+
+
+def record_call(stage: Stage) -> Callable[[], Any]:
+    from busq.trace import record
+
+    return partial(record, stage.obj, stage.facts["directory"], seconds=0.0)
+
+
+# ---- calls that wait ----
+
+
+def ready_for_a_message(size: int, world: Any) -> Stage:
+    """Somebody sends a message while the call waits for it."""
+    data = world.payload(size)
+    world.sent(["bob"], data)
+    return Stage(world, world.bob, "bob", meanwhile=partial(world.alice.send, "bob", data))
+
+
+def ready_for_room(world: Any) -> Stage:
+    """Somebody receives a message while the call waits for room."""
+    stage = ready_full(world)
+
+    def make_room() -> None:
+        stage.facts["got"] = world.carol.recv(timeout=0).data
+
+    stage.meanwhile = make_room
+    return stage
+
+
+def finish_room(stage: Stage, turns: list[Turn]) -> None:
+    stage.obj = None
+    if "got" in stage.facts:
+        expect(stage.world.owed["carol"].pop(0) == stage.facts["got"], "carol received another message")
+
+
+def waiting_for_a_message(can_ack: bool) -> list[Op]:
+    patient: list[Any] = [None, 20, math.inf, 1e9, Seconds(20)]
+    ops = [Op("recv", f"recv({timeout})", recv(timeout), takes=1) for timeout in patient]
+    ops += [Op("recv_many", f"recv_many(3, {timeout})", recv_many(3, timeout), takes=3) for timeout in patient]
+    ops += [Op("__iter__", "next(iter())", iterate, takes=1)]
+    if can_ack:
+        ops += [
+            Op("recv", "recv(ack=True)", recv(ack=True), takes=1, ack=True),
+            Op("recv", "recv(inf, ack=True)", recv(math.inf, ack=True), takes=1, ack=True),
+            Op("recv_many", "recv_many(3, ack=True)", recv_many(3, ack=True), takes=3, ack=True),
+        ]
+    return ops
+
+
+def waiting_for_room() -> list[Op]:
+    return [
+        *(
+            Op("send", f"send(timeout={t}) to {len(to)}", send(to, SMALL, timeout=t))
+            for t in (None, 20, math.inf)
+            for to in (["carol"], ["alice", "carol"])
+        ),
+        *(
+            Op("send_many", f"send_many({wrap.__name__})", send_many([["alice"], ["carol"]], wrap))
+            for wrap in (list, iter)
+        ),
+    ]
+
+
+# ---- all of them ----
+
+
+def kinds_of_bus1() -> Iterator[Kind]:
+    for size in (0, SMALL, LARGE):
+        for ack in (False, True):
+            name = f"a message of {size} bytes{', to be acknowledged' if ack else ''}"
+            yield Kind("Message", name, partial(ready_message, size, ack), message_ops(ack), finish_message)
+    for size in (SMALL, LARGE):
+        yield Kind("memoryview", f"a view of {size} bytes", partial(ready_view, size), view_ops(), finish_view)
+    ready = partial(ready_peer, (LARGE, SMALL, 0, LARGE))
+    staying = [*looking(), *sending(["alice", "carol"])]
+    yield Kind("Peer", "a peer with messages", ready, [*receiving(True), *staying], finish_peer)
+    yield Kind("Peer", "a peer without messages", partial(ready_peer, ()), missing(), finish_peer)
+    yield Kind("Peer", "a peer before a full queue", ready_full, to_a_full_queue(), finish_peer)
+    yield Kind("Peer", "a peer that leaves", ready_fresh, leaving(), finish_fresh, weight=30)
+    both = [*receiving(False), *staying, *leaving()]
+    yield Kind("Peer", "a peer that may leave", ready_fresh, both, finish_fresh, weight=30, for_pairs=True)
+    yield Kind("Bus", "a handle of a bus", ready_handle, bus_ops(), finish_handle, weight=40)
+    yield Kind("Bus", "a bus that ends", ready_own_bus, shutting_down(), finish_handle, weight=40)
+    both = [*bus_ops(), *shutting_down()]
+    yield Kind("Bus", "a bus that may end", ready_own_bus, both, finish_handle, weight=40, for_pairs=True)
+    for size in (SMALL, LARGE):
+        ready = partial(ready_for_a_message, size)
+        ops = waiting_for_a_message(True)
+        yield Kind("Peer", f"a peer that waits for {size} bytes", ready, ops, finish_peer, waits=True)
+    yield Kind("Peer", "a peer that waits for room", ready_for_room, waiting_for_room(), finish_room, waits=True)
+
+
+def kinds_of_order(order: str) -> Iterator[Kind]:
+    world = partial(OrderedWorld, order)
+    for size in (0, SMALL, LARGE):
+        name, ready = f"a message of {size} bytes under {order}", partial(ready_ordered_message, size)
+        yield Kind("OrderedMessage", name, ready, ordered_message_ops(), finish_message, world)
+    yield Kind("memoryview", f"a view under {order}", partial(ready_view, LARGE), view_ops(), finish_view, world)
+    ready = partial(ready_peer, (LARGE, SMALL, 0, LARGE))
+    ops = [*receiving(False), *sending(["alice", "bob"]), *ordered_looking()]
+    yield Kind("OrderedPeer", f"a peer with messages under {order}", ready, ops, finish_peer, world, weight=3)
+    ready = partial(ready_peer, ())
+    yield Kind("OrderedPeer", f"a peer without messages under {order}", ready, missing(), finish_peer, world)
+    ready = partial(ready_for_a_message, LARGE)
+    ops = waiting_for_a_message(False)
+    yield Kind("OrderedPeer", f"a peer that waits under {order}", ready, ops, finish_peer, world, waits=True)
+    name, ready = f"a peer that joins or leaves under {order}", partial(ready_ordered_bus, order)
+    yield Kind("OrderedPeer", name, ready, ordered_leaving(), finish_ordered_bus, weight=100)
+    if order in NEEDS_NOBODY:
+        ready = partial(ready_ordered_member, order)
+        ops = [*receiving(False), *sending(["dave"]), *ordered_looking(), *ordered_leaving()]
+        name = f"a peer that may leave under {order}"
+        yield Kind("OrderedPeer", name, ready, ops, finish_ordered_bus, weight=100, for_pairs=True)
+
+
+def kinds_of_recording() -> Iterator[Kind]:
+    yield Kind("Recorder", "a recorder", ready_recorder, recorder_ops(), finish_recorder, weight=1000)

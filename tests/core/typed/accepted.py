@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: strict
+"""What type checkers let pass, and what they take it for.  Read by them, never run."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import mmap
+from collections.abc import Callable, Iterator
+
+from typing_extensions import assert_type
+
+import busq
+from busq.ordered import OrderedMessage, OrderedPeer
+
+bus = busq.Bus.create("typed", order="bus1", peers=3, capacity=8, arena=1 << 20, permissions=0o600, exist_ok=True)
+assert_type(bus, busq.Bus)
+assert_type(bus.peers(), list[str])
+assert_type(bus.repair().buried, int)
+with busq.Bus.open("typed") as opened:
+    assert_type(opened, busq.Bus)
+
+peer = bus.join("alice", resume=True, durable=True)
+assert_type(peer, busq.Peer)
+assert_type(peer.bus, busq.Bus)
+assert_type(peer.name, str)
+assert_type(peer.fileno(), int)
+with bus.join("bob") as entered:
+    assert_type(entered, busq.Peer)
+
+
+def names() -> Iterator[str]:
+    yield "alice"
+
+
+peer.send("bob", b"bytes")
+peer.send("bob", b"bytes", timeout=None)
+peer.send("bob", b"bytes", timeout=0)
+peer.send("bob", b"bytes", timeout=1.5)
+peer.send(["alice", "bob"], bytearray(b"bytes"))
+peer.send(("alice", "bob"), memoryview(b"bytes"))
+peer.send({"alice", "bob"}, array.array("H", [1, 2]))
+peer.send({"alice": 1}, mmap.mmap(-1, 4096))
+peer.send(names(), (ctypes.c_char * 8)())
+
+assert_type(peer.send_many([("bob", b"1"), (["alice", "bob"], bytearray(b"2"))], timeout=1), int)
+peer.send_many((name, b"") for name in names())
+pairs = [("bob", b"1"), ("alice", b"2")]
+peer.send_many(pairs)
+
+assert_type(peer.recv(), busq.Message)
+assert_type(peer.recv(0.5), busq.Message)
+assert_type(peer.recv(timeout=None, ack=True), busq.Message)
+assert_type(peer.recv_many(10), list[busq.Message])
+assert_type(peer.recv_many(10, 0.5, ack=True), list[busq.Message])
+for message in peer:
+    assert_type(message, busq.Message)
+    assert_type(message.data, bytes)
+    assert_type(message.sender, str)
+    assert_type(message.kind, str)
+    assert_type(message.redelivered, bool)
+    assert_type(message.view(), memoryview)
+    with message.view() as view:
+        assert_type(view, memoryview)
+    message.ack()
+
+
+def describe(thing: object) -> str:
+    if isinstance(thing, OrderedPeer):
+        assert_type(thing.recv(), OrderedMessage)
+        return thing.name
+    if isinstance(thing, busq.Peer):
+        return thing.name
+    return thing.sender if isinstance(thing, busq.Message) else ""
+
+
+def drain(receive: Callable[[float], busq.Message], send: Callable[[str, bytes], None]) -> None:
+    try:
+        send("bob", receive(0).data)
+    except busq.BusqError as error:
+        assert_type(error.sent, int)
+
+
+drain(peer.recv, peer.send)

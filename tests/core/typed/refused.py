@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: strict
+"""What type checkers refuse: the lines that say so, and no others.  Read by them, never run."""
+
+from __future__ import annotations
+
+import busq
+
+bus = busq.Bus.open("typed")
+peer = bus.join("alice")
+
+peer.send("bob", "text")  # refused
+peer.send("bob", 5)  # refused
+peer.send("bob", None)  # refused
+peer.send("bob", [1, 2])  # refused
+peer.send(b"bob", b"")  # refused
+peer.send(["alice", b"bob"], b"")  # refused
+peer.send(5, b"")  # refused
+peer.send(None, b"")  # refused
+peer.send("bob")  # refused
+peer.send("bob", b"", 5)  # refused
+peer.send("bob", b"", timeout="5")  # refused
+peer.sned("bob", b"")  # refused
+
+peer.send_many([("bob", "text")])  # refused
+peer.send_many([("bob", b"", 5)])  # refused
+peer.send_many([b"bob"])  # refused
+peer.send_many(("bob", b""))  # refused
+
+peer.recv("5")  # refused
+peer.recv(1, True)  # refused
+peer.recv(ack="yes")  # refused
+peer.recv_many()  # refused
+peer.recv_many("3")  # refused
+peer.recv_many(1.5)  # refused
+
+text: str = peer.recv().data  # refused
+for message in peer:
+    message.data = b""  # refused
+    print(message.size)  # refused
+    busq.Message(message.data)  # refused
+
+peer.name = "bob"  # refused
+peer.bus = bus  # refused
+peer.bus.join(5)  # refused
+busq.Peer(bus, "carol")  # refused
+bus.join("carol", True)  # refused
+busq.Bus.create(5)  # refused
+busq.Bus.create("typed", order=3)  # refused
+busq.Bus.create("typed", peers="many")  # refused
+busq.Bus.open(b"typed")  # refused

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are the tests of the shared memory any good?  Breaks one step of the core at a time: the search must notice.
+
+    python tests/orders/mutants/multicast.py DIRECTORY [MUTANT...]
+
+builds in DIRECTORY.  Without names: all scenes on the core as it is, which must pass, and then every mutant, each of
+which must be caught in the scene that stands beside it; its schedule is shown.  Ends with 0 only then.
+The core is built once; a mutant takes the compilation of the files that it changes, and one link: they come before the
+core's own.  CC chooses the compiler.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[2]
+for folder in (TESTS, TESTS / "orders"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from conftest import PATIENCE_S, cmake_command  # noqa: E402
+
+from mutants.run import SOURCES, changed, run  # noqa: E402
+
+SEARCH = "test_explore_steps"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A core in which one file says something else in some places; each of the old texts stands there once."""
+
+    name: str
+    slip: str  # what is broken
+    scene: str  # in which the search notices
+    file: str  # in csrc
+    changes: tuple[tuple[str, str], ...]
+    compiled: str = ""  # of a header: the file that is compiled with it
+
+
+MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
+
+
+def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
+    return Mutant(name, slip, scene, file, changes, compiled)
+
+
+MUTANTS = [
+    mutant(
+        "ACCEPT_EQUAL",
+        "a proposal equal to the clock is accepted",
+        "two senders, the same two receivers",
+        "queue/ring.h",
+        ("const bool accepted = seen.lo < timestamp;", "const bool accepted = seen.lo <= timestamp;"),
+        compiled=MULTICAST,
+    ),
+    mutant(
+        "SEAL_AT_MAXIMUM",
+        "sealed at the highest clock seen, not above it",
+        "two senders, the same two receivers",
+        MULTICAST,
+        (
+            "busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;",
+            "busq_timestamp_max(multicast->proposal, multicast->clock_max);",
+        ),
+    ),
+    mutant(
+        "COMMIT_BEFORE_SYNC",
+        "committed before every clock has reached the timestamp",
+        "a side channel",
+        MULTICAST,
+        (
+            "  busq_commit_sync(peer->bus, record, timestamp);\n",
+            "  (void)busq_commit_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);\n"
+            "  busq_commit_sync(peer->bus, record, timestamp);\n",
+        ),
+    ),
+    mutant(
+        "HOLE_NOT_SKIPPED",
+        "a reader waits for ever for what fills a hole",
+        "one sender, one receiver, anybody may be killed",
+        RECEIVE,
+        ("    (void)busq_ring_skip(&peer->ring, peer->scan);\n", ""),
+    ),
+    mutant(
+        "BIT_BEFORE_READ",
+        "released before the reader has read it",
+        "still looks at the last message",
+        RECEIVE,
+        (
+            '    BUSQ_STEP("pin");\n',
+            '    BUSQ_STEP("pin");\n'
+            "    busq_arena_release(peer->bus, peer->slot, found->record, found->mark);\n"
+            "    peer->pins++;\n"
+            "    return;\n",
+        ),
+    ),
+    mutant(
+        "WAKE_BEFORE_COMMIT",
+        "the sender looks for sleepers before its message can be received",
+        "one receiver, who sleeps and is woken",
+        MULTICAST,
+        (
+            "  const int result = n_targets == 1 ? unicast(",
+            "  for (uint32_t i = 0; i < n_targets; i++)\n"
+            "    busq_wake_reader(peer, peer->destinations[i]);\n"
+            "  const int result = n_targets == 1 ? unicast(",
+        ),
+        (
+            "  busq_fence_after_swap();\n"
+            "  for (uint32_t i = 0; i < n_targets; i++)\n"
+            "    busq_wake_reader(peer, peer->destinations[i]);\n",
+            "  busq_fence_after_swap();\n",
+        ),
+    ),
+    mutant(
+        "SLEEP_WITHOUT_LOOKING",
+        "a reader does not look again between raising its flag and sleeping",
+        "one receiver, who sleeps and is woken",
+        "busq.c",
+        (
+            "  int result = receive_ready(peer, &blocker);\n",
+            "  int result = BUSQ_EMPTY;\n  blocker.help_in_ns = UINT64_MAX;\n",
+        ),
+    ),
+    mutant(
+        "ATTEMPT_NOT_CHECKED",
+        "a reference of an attempt that was put off counts",
+        "one multicast, the sender may be stopped",
+        RECEIVE,
+        (
+            "((state ^ reference.tag) & ~BUSQ_PHASE_MASK) ||",
+            "((state ^ reference.tag) & ~(uint64_t)0 << 10) ||",
+        ),
+    ),
+    mutant(
+        "SEQUENCE_NOT_CHECKED",
+        "a reference counts whatever the record now holds",
+        "one multicast, the sender may be stopped",
+        RECEIVE,
+        ("((state ^ reference.tag) & ~BUSQ_PHASE_MASK) ||", ""),
+    ),
+    mutant(
+        "TAIL_NOT_READ",
+        "a late message is delivered without reading the tail again",
+        "two senders, the same two receivers, proposals lost",
+        RECEIVE,
+        (
+            '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->ring) == peer->scan;',
+            '    BUSQ_STEP("tail");\n    return true;',
+        ),
+    ),
+    mutant(
+        "COMMIT_BY_STORE",
+        "the owner commits without finding out that it was put off",
+        "one multicast, the sender may be stopped",
+        MULTICAST,
+        (
+            "  return BUSQ_LIKELY(busq_commit_swap(",
+            "  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);\n"
+            "  return multicast->proposal;\n"
+            "  return BUSQ_LIKELY(busq_commit_swap(",
+        ),
+    ),
+    mutant(
+        "SEALED_LEFT",
+        "nobody commits what a dead sender has sealed",
+        "one multicast, proposal lost, the sender may be killed",
+        COMMIT,
+        ("  (void)busq_commit_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);\n", ""),
+    ),
+    mutant(
+        "COMPLETE_WITHOUT_SYNC",
+        "a helper that completes a message does not raise the clocks",
+        "a sender who dies anywhere, then a side channel",
+        COMMIT,
+        ("  busq_commit_sync(bus, record, timestamp);\n", ""),
+    ),
+    mutant(
+        "HEAD_BEFORE_MARK",
+        "the position is given back before the message is released",
+        "one multicast, a receiver may be killed",
+        RECEIVE,
+        (
+            "  record_release(peer, found->record, found->mark);\n  position_done(peer, found->position);\n",
+            "  position_done(peer, found->position);\n  record_release(peer, found->record, found->mark);\n",
+        ),
+    ),
+]
+
+
+def mutated(mutant: Mutant) -> str:
+    """The text of the file with the mutant's changes.  Raises StaleError where one does not fit once."""
+    return changed(SOURCES / mutant.file, mutant.changes)
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where the search is built: with the core as it is, or with some files of a mutant before the core's own."""
+
+    directory: Path
+
+    def build(self, mutant: Mutant | None = None) -> Path:
+        """The program that searches.  Raises StaleError.  The next one takes its place."""
+        sources = self.directory / "mutant"
+        shutil.rmtree(sources, ignore_errors=True)
+        if mutant:
+            made = sources / mutant.file
+            made.parent.mkdir(parents=True)
+            made.write_text(mutated(mutant))
+        if mutant and mutant.compiled:
+            copied = sources / mutant.compiled
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(SOURCES / mutant.compiled, copied)
+        cmake = cmake_command()
+        options = ["-DBUSQ_TESTS=ON", "-DBUSQ_PYTHON=OFF", f"-DBUSQ_MUTANT={sources if mutant else ''}"]
+        run([*cmake, "-S", SOURCES, "-B", self.directory, *options])
+        run([*cmake, "--build", self.directory, "--parallel", "2", "--target", SEARCH])
+        return self.directory / SEARCH
+
+
+def search(program: Path, *arguments: str) -> tuple[bool, str]:
+    """Does everything hold, and what the search says."""
+    done = subprocess.run(
+        [str(program), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+    )
+    return done.returncode == 0, done.stdout
+
+
+def judge(workshop: Workshop, name: str) -> bool:
+    if name == "NONE":
+        print("==== nothing is broken", flush=True)
+        holds, text = search(workshop.build())
+        print(text if holds else f"{text}FAILS, though nothing is broken", flush=True)
+        return holds
+    chosen = next((mutant for mutant in MUTANTS if mutant.name == name), None)
+    if not chosen:
+        raise SystemExit(f"no mutant is called {name}; there are {', '.join(mutant.name for mutant in MUTANTS)}")
+    print(f"==== {name}: {chosen.slip}", flush=True)
+    holds, text = search(workshop.build(chosen), "--first", chosen.scene)
+    is_caught = not holds and "BAD" in text
+    print(text[text.index("BAD") :] if is_caught else f"{text}NOT CAUGHT", flush=True)
+    return is_caught
+
+
+def main(directory: str, *names: str) -> int:
+    workshop = Workshop(Path(directory).resolve())
+    workshop.directory.mkdir(parents=True, exist_ok=True)
+    results = [judge(workshop, name) for name in names or ["NONE", *(mutant.name for mutant in MUTANTS)]]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

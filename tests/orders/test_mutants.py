@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the checker any good?  Orders with one slip each: it finds every one, and nothing in the orders as they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from mutants.run import ALL_REDUCTIONS, Workshop, look, search
+from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
+
+from busq.orders import ORDERS
+
+BOTH = (0, ALL_REDUCTIONS)  # reductions must hide nothing
+BOUNDS = dict.fromkeys((mutant.order, mutant.bound) for mutant in MUTANTS)
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("mutants"))
+
+
+def assert_found(workshop: Workshop, mutant: Mutant) -> None:
+    program = workshop.build(mutant)
+    for reductions in BOTH:
+        found = look(program, mutant, reductions)
+        print(f"{mutant.name}, reductions {reductions}: {found['states']} states, {len(found['steps'])} moves")
+        if found["contradicted"] and not found["broken"]:
+            assert reductions
+            continue  # the search knows that its reductions hide something; `busq check` goes on without
+        assert mutant.breaks in found["broken"], f"not found with reductions {reductions}: {found}"
+        assert found["steps"][0]["kind"] == "submit"
+        assert len(found["steps"]) <= found["depth"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_slip_is_found_with_and_without_reductions(workshop: Workshop, mutant: Mutant) -> None:
+    assert_found(workshop, mutant)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", LABORATORY, ids=lambda mutant: mutant.name)
+def test_an_order_of_the_laboratory_breaks_what_it_claims_as_it_is(workshop: Workshop, mutant: Mutant) -> None:
+    assert ORDERS[mutant.order].laboratory
+    assert_found(workshop, mutant)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("order", "bound"), BOUNDS, ids=lambda value: str(value))
+def test_without_a_slip_all_holds_within_the_same_bound(workshop: Workshop, order: str, bound: Bound) -> None:
+    faults = set()
+    for reductions in BOTH:
+        found = search(workshop.sound, order, bound, reductions)
+        print(f"{order}, {bound}, reductions {reductions}: {found['states']} states, {found['ends']} ends")
+        if found["circles"]:  # it may; where moves are counted, no circle would end
+            found = search(workshop.sound, order, bound, reductions, "counts_moves=1")
+        assert found["complete"]
+        assert not set(found["judged"]) & set(found["faults"]), found
+        faults.add(tuple(found["faults"]))
+    assert len(faults) == 1, "reductions change what is found"
+    expected = {mutant.breaks for mutant in MUTANTS if (mutant.order, mutant.bound) == (order, bound)}
+    assert expected <= set(found["judged"]), "a mutant is expected to break what the order does not owe"
+
+
+def test_every_order_has_at_least_two_mutants_or_is_one() -> None:
+    of_order: dict[str, Counter[str]] = {}
+    for mutant in MUTANTS:
+        of_order.setdefault(mutant.order.split(":")[0], Counter())[mutant.breaks] += 1
+    are_mutants = {mutant.order for mutant in LABORATORY}
+    for order in ORDERS:
+        if order in are_mutants:
+            continue
+        assert of_order[order].total() >= 2, order
+        assert len(of_order[order]) >= 2, f"{order}: all of its mutants break the same property"
+    for option in ("fifo:on_gap=skip", "lamport:ack=all", "bus1:unicast=direct", "bus1:estimate=best"):
+        assert sum(mutant.order == option for mutant in MUTANTS) >= 2, option
+
+
+def test_names_of_mutants_are_different() -> None:
+    assert max(Counter(mutant.name for mutant in [*MUTANTS, *LABORATORY]).values()) == 1
