@@ -15,7 +15,7 @@ from busq.trace.schema import SCHEMA, Kind
 
 __all__ = ["COLUMNS", "Rows", "count_kinds", "rows_of", "settle"]
 
-# What an audit reads of a trace.
+# The columns of a trace that an audit reads.
 COLUMNS = ("kind", "message", "destinations", "time_ns", "commit_ns", "end_ns", "clock", "label")
 
 _NUMBERS = {

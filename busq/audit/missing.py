@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is missing in logs, and what an audit can therefore not tell."""
+"""Gaps in logs, and what an audit can therefore not know."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 from busq._core import check as check_result
 from busq._native import ffi, lib
+from busq._words import amount, listed
 from busq.audit.result import INVALID, UNKNOWN, Check
-from busq.audit.words import Words, amount, listed
-from busq.spec import History
+from busq.audit.words import Words
+from busq.lab.observers import History
 from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind

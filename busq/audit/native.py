@@ -12,12 +12,13 @@ from typing import Any
 
 from busq._core import check as check_result
 from busq._native import lib
-from busq.audit import clocks, missing, pace
+from busq._words import amount
+from busq.audit import clock_check, missing, times
 from busq.audit.columns import Rows, count_kinds, rows_of, settle
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
-from busq.audit.words import Words, amount
-from busq.spec import PROPERTIES, REMARKS, History, Verdict
+from busq.audit.words import Words
+from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
 from busq.trace.finding import Finding
 from busq.trace.run import Run
 
@@ -74,7 +75,7 @@ class _Case:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.words = Words(run)
-        self.history = History(self.words.tokens)
+        self.history = History(len(run.processes))
         self.counts: list[list[int]] = []  # of the rows of each process, by kind
         self.rows: list[list[Rows]] = []
         self.repetitions = 0
@@ -84,7 +85,7 @@ class _Case:
             self._read(process, log)
         self.holes = missing.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
-            clocks.clock_faults(run)
+            clock_check.clock_faults(run)
         )
         self.figures: dict[str, Sequence[Any]] = {}
 
@@ -105,7 +106,12 @@ class _Case:
         names = tuple(name for name in PROPERTIES if name in judged) + REMARKS
         judgement = self.history._judge(names)
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
-        verdicts = {name: self.history._verdict(name, judgement.verdicts[_NUMBERS[name]]) for name in names}
+        verdicts = {
+            name: self.history._verdict(
+                name, judgement.verdicts[_NUMBERS[name]], self.run.processes, self.words.message
+            )
+            for name in names
+        }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
         self._nothing()
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
@@ -115,15 +121,15 @@ class _Case:
         for check in checks.values():
             yield missing.tell_guess(missing.tell_order(check, self.run, self.holes), self.run)
         self._remark(verdicts)
-        times = pace.Pace(self.history, self.rows)
-        self.findings += times.findings(self.words)
+        pace = times.Pace(self.history, self.rows)
+        self.findings += pace.findings(self.words)
         if "side" in judged:
-            yield missing.tell_order(times.side(self.words), self.run, self.holes)
+            yield missing.tell_order(pace.side(self.words), self.run, self.holes)
         if "clock" in judged:
-            check = clocks.judge(self.history, self.rows, self.holes, self.words)
+            check = clock_check.judge(self.history, self.rows, self.holes, self.words)
             yield missing.tell_order(check, self.run, self.holes)
-        self.figures = dict(times.figures(self.run.processes))
-        if waits := pace.blocked(self.run, self.counts):
+        self.figures = dict(pace.figures(self.run.processes))
+        if waits := times.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
 
     def _nothing(self) -> None:
@@ -131,18 +137,17 @@ class _Case:
             self.findings.append(missing.NOTHING)
 
     def _check(self, name: str, verdict: Verdict) -> Check:
-        text = self.words.tell(verdict.text)
         if verdict.witness is None:
-            return Check(name, VALID, text=text)
+            return Check(name, VALID, text=verdict.text)
         witness = verdict.witness
         return Check(
             name,
             INVALID,
             verdict.count,
-            text=text,
+            text=verdict.text,
             messages=witness.messages,
-            processes=tuple(map(self.words.process, witness.processes)),
-            steps=tuple((message, self.words.process(token)) for message, token in witness.steps),
+            processes=witness.processes,
+            steps=witness.steps,
             kinds=witness.kinds,
         )
 
@@ -150,8 +155,8 @@ class _Case:
         for name in REMARKS:
             verdict = verdicts[name]
             if verdict.witness is not None:
-                process = self.words.process(verdict.witness.processes[0])
-                self.findings.append(Finding(name, self.words.tell(verdict.text), verdict.count, process=process))
+                process = verdict.witness.processes[0]
+                self.findings.append(Finding(name, verdict.text, verdict.count, process=process))
         if self.repetitions:
             text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
             self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))

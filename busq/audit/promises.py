@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is claimed of a run: by the order that it was made under, by whoever asks, less what is allowed."""
+"""The claims about a run: of its order, and of its auditor, less what is allowed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from busq.orders import parse
 
 __all__ = ["claims", "known"]
 
-# What is expected of a log about which nobody says anything.
+# Expected of a log about which nobody says anything.
 _PLAIN = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
-# Orders that keep the order of sends also where news of them travels outside.
-_SIDE_CHANNELS = frozenset({"bus1"})
 
 
 def claims(
@@ -32,7 +30,7 @@ def claims(
     """
     if order:
         promised = parse(order)[0]
-        found = promised.claims | ({"side"} if promised.name in _SIDE_CHANNELS else frozenset())
+        found = promised.claims | ({"side"} if promised.side_channels else frozenset())
     else:
         found = _PLAIN
     if has_clocks:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
+from busq._words import amount
 from busq.audit.report_html import CHART_ROWS_MAX, chart, element, number, page, table, write_whole
 from busq.audit.report_scene import SCENE_MAX, Scene, around_all, count_events, whole
 from busq.audit.report_words import COUNTED, clean, figure_title
 from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit
-from busq.audit.words import amount
 from busq.trace.run import Run
 from busq.trace.schema import sender_of
 

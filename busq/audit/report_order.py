@@ -54,7 +54,7 @@ def merge(ends: Sequence[int], waits: Callable[[int, int], int | None]) -> Itera
 
 
 class Knowledge:
-    """What chosen events of a run know of each other."""
+    """The knowledge of chosen events of a run about each other."""
 
     def __init__(self, run: Run, rows: Mapping[int, Sequence[int]]) -> None:
         """Go through a run; `rows` are the chosen ones of each process, ascending."""
@@ -105,7 +105,7 @@ class Knowledge:
                 carried.setdefault(message, state[process])
 
     def _count(self, process: int, row: int, state: Known) -> Known:
-        """What is known after an event, which counts if it was chosen."""
+        """Return what is known after an event, which counts if it was chosen."""
         line = self._line_of.get(process)
         if line is None:
             return state

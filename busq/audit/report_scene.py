@@ -20,9 +20,9 @@ from busq.audit.report_order import Knowledge, merge, missing_edges
 from busq.audit.result import Check
 from busq.audit.words import Words
 from busq.trace.run import Run
-from busq.trace.schema import Kind, sender_of
+from busq.trace.schema import Kind, number_of, sender_of
 
-__all__ = ["SCENE_MAX", "Happening", "Scene", "around", "around_all", "count_events", "whole"]
+__all__ = ["SCENE_MAX", "Happening", "Scene", "around", "around_all", "choose", "count_events", "whole"]
 
 SCENE_MAX = 5_000  # events: more would neither move smoothly nor show anything
 CUT_MAX = 160
@@ -95,8 +95,7 @@ def around(run: Run, check: Check) -> Scene | None:
 
 def around_all(run: Run, checks: Sequence[Check]) -> list[Scene | None]:
     """Return what stands around the witnesses of several checks, for little more than the cost of one."""
-    evidence = [sorted(set(_evidence(run, check))) for check in checks]
-    chosen = [_rows(run, check, places) if places else {} for check, places in zip(checks, evidence, strict=True)]
+    evidence, chosen = zip(*(choose(run, check) for check in checks), strict=True) if checks else ((), ())
     every: dict[int, set[int]] = defaultdict(set)
     for rows in chosen:
         for process, some in rows.items():
@@ -110,14 +109,17 @@ def around_all(run: Run, checks: Sequence[Check]) -> list[Scene | None]:
     return found
 
 
-def _rows(run: Run, check: Check, places: Sequence[Place]) -> dict[int, list[int]]:
-    """The rows to show of each process."""
-    rows = _with_context(run, places)
+def choose(run: Run, check: Check, events_max: int = CUT_MAX) -> tuple[list[Place], dict[int, list[int]]]:
+    """Return the events that show what a check found, and the rows to show of each process: as much around as fits."""
+    places = sorted(set(_evidence(run, check)))
+    if not places:
+        return [], {}
+    rows = _with_context(run, [*places, *_following_loss(run, check)], events_max)
     indices = {name: index for index, name in enumerate(run.processes)}
     for process in {indices[name] for name in check.processes if name in indices} - set(rows):
-        end = run.logs[process].num_rows  # whoever never delivered what was lost has a line all the same
+        end = run.logs[process].num_rows  # a process that delivered nothing has a line all the same
         rows[process] = list(range(max(0, end - CONTEXTS[2]), end))
-    return rows
+    return places, rows
 
 
 def _missing(scene: Scene, check: Check) -> tuple[tuple[int, int], ...]:
@@ -166,7 +168,22 @@ def _places(run: Run, process: int, message: int, kinds: Iterable[int], limit: i
         yield process, row
 
 
-def _with_context(run: Run, places: Sequence[Place]) -> dict[int, list[int]]:
+def _following_loss(run: Run, check: Check) -> Iterator[Place]:
+    """Return the proof that a message was lost: the next one of its sender that came."""
+    if check.name != "lost":
+        return
+    lost, receiver = check.messages[0], run.processes.index(check.processes[0])
+    compute: Any = pc
+    log = run.logs[receiver]
+    known = compute.unique(log["message"].filter(compute.equal(log["kind"], int(Kind.DELIVER)))).to_pylist()
+    sender, number = sender_of(lost), number_of(lost)
+    later = [one for one in known if one is not None and sender_of(one) == sender and number_of(one) > number]
+    if later:
+        yield from _places(run, sender, min(later), (Kind.SEND,), 1)
+        yield from _places(run, receiver, min(later), _GETS, 1)
+
+
+def _with_context(run: Run, places: Sequence[Place], events_max: int) -> dict[int, list[int]]:
     """The rows to show of each process: as much around every place as fits."""
     found: dict[int, list[int]] = {}
     for context in CONTEXTS:
@@ -175,7 +192,7 @@ def _with_context(run: Run, places: Sequence[Place]) -> dict[int, list[int]]:
             end = run.logs[process].num_rows
             found.setdefault(process, []).extend(range(max(0, row - context), min(end, row + context + 1)))
         found = {process: _bridge(sorted(set(rows)), run.logs[process].num_rows) for process, rows in found.items()}
-        if sum(map(len, found.values())) <= CUT_MAX:
+        if sum(map(len, found.values())) <= events_max:
             break
     return found
 

@@ -12,8 +12,8 @@ from xml.etree.ElementTree import Element
 
 from busq.audit.report_html import element, number, page, table, write_whole
 from busq.audit.report_words import clean
-from busq.grid.read import RESULTS, Picture
-from busq.grid.result import SweepResult
+from busq.lab.sweep.grid import RESULTS, Picture
+from busq.lab.sweep.result import SweepResult
 
 __all__ = ["render_sweep", "write_sweep"]
 
@@ -120,7 +120,7 @@ def _value(value: Any) -> Any:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """What tells two points from each other."""
+    """Return what tells two points from each other."""
     several = ["grid"] if len(result.grid.tables) > 1 else []
     return [*several, *dict.fromkeys((*result.grid.axes, "order"))]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports say: what the checks count, what the figures are, events in words."""
+"""The words of reports: what the checks count, what the figures are, events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from busq.trace.schema import Kind
 
 __all__ = ["COUNTED", "clean", "figure_title", "tell"]
 
-# What the count of each check is of.
+# The unit of each check's count.
 COUNTED = {
     "lost": "messages that never reached one of their destinations",
     "duplicated": "deliveries of a message beyond the first",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit finds: a verdict for each check of each run, findings about the logs themselves, and figures.
+"""The result of an audit: a verdict for each check of each run, findings about the logs themselves, and figures.
 
 All ways to audit (one process of C, many runs on Spark, one huge run on Spark) give this and nothing else, so that
 tables, pages and exit codes are made in one place.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from busq.spec import PROPERTIES
+from busq.lab.observers import PROPERTIES
 from busq.trace.finding import Finding
 
 __all__ = ["CHECKS", "INVALID", "UNKNOWN", "VALID", "Audit", "Check", "Finding", "RunAudit"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in CSV: a row for each event; `busq.trace.records` says how the columns may be called.
+"""Logs in CSV: a row for each event; `busq.trace.fields` says how the columns may be called.
 
 Columns are separated by commas, semicolons or tabs; destinations, inside of a column, by spaces or semicolons.
 """
@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from busq.trace.records import Bad, Fields, Parsed, build, record_of
+from busq.trace.fields import Bad, Fields, Parsed, build, record_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from busq.trace.builder import wanted
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.rows import wanted
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA
 from busq.trace.tables import BROKEN, count_from

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong with a trace as a whole.  What is wrong inside of one is a finding, and does not stop anybody."""
+"""Errors of a trace as a whole.  A fault inside one is a finding, and stops nobody."""
 
 from __future__ import annotations
 

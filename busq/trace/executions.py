@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from busq.execution import Event, Execution
+from busq.lab.execution import Event, Execution
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 

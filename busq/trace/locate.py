@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from busq import _arguments
 from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
 from busq.trace.errors import TraceError
+from busq.trace.fields import FIELDS
 from busq.trace.finding import Finding
-from busq.trace.records import FIELDS
 from busq.trace.run import Source
 from busq.trace.text import beginning, is_binary, stem
 
@@ -72,12 +73,13 @@ def find(
     >>> source.format, len(source.paths)
     ('epfl', 2)
     """
+    _arguments.typed("format", format, str | None, "str, or None to find out")
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
-    given = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    given = _arguments.paths("paths", paths)
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
-    its = dict(options or {})
+    its = _arguments.mapping("options", {} if options is None else options, "a mapping of names to str")
     _check_options(its)
     findings: list[Finding] = []
     files = [file for root in given for file in _logs(root, format, its)]
@@ -91,9 +93,10 @@ def find(
 
 def _check_options(options: Mapping[str, str]) -> None:
     known = (*shiviz.OPTIONS, *(f"field.{name}" for name in FIELDS))
-    for name in options:
+    for name, value in options.items():
         if name not in known:
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
+        _arguments.text(f"options[{name!r}]", value)
 
 
 # ---- files ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from busq.trace.rows import PHANTOM, UNKNOWN_SENDER
+from busq.trace.builder import PHANTOM, UNKNOWN_SENDER
 from busq.trace.schema import message_of
 
 __all__ = ["Names"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in NDJSON: an object for each event, on a line of its own; `busq.trace.records` says which fields are read."""
+"""Logs in NDJSON: an object for each event, on a line of its own; `busq.trace.fields` says which fields are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from busq.trace.records import Bad, Fields, Parsed, build, name_of, record_of
+from busq.trace.fields import Bad, Fields, Parsed, build, name_of, record_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 

@@ -36,7 +36,7 @@ _LAST_KIND = max(Kind)
 
 @dataclass(frozen=True)
 class Head:
-    """What the end of a file says about all of it."""
+    """The footer of a file, which describes all of it."""
 
     path: str
     rows: int
@@ -164,7 +164,7 @@ def runs_of(found: Head) -> list[str]:
 
 @dataclass(frozen=True)
 class _Remark:
-    """What will be a finding, when the name of the process is known; -1: nobody's."""
+    """A finding to be, once the name of the process is known; -1: nobody's."""
 
     kind: str
     text: str

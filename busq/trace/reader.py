@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from busq import _arguments
 from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
 from busq.trace.errors import TraceError
 from busq.trace.locate import find
@@ -38,13 +39,15 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
     ...     read(directory).logs[0]["kind"].to_pylist()
     [1, 0]
     """
+    wanted = None if columns is None else _arguments.names("columns", columns)
     if not isinstance(source, Source):
+        _arguments.path("source", source)
         found = find([source])
         if len(found.sources) != 1:
             names = ", ".join(s.name for s in found.sources[:5]) + (", ..." if len(found.sources) > 5 else "")
             raise TraceError(f"{os.fspath(source)}: expected one run, found {len(found.sources)}: {names}")
         source = found.sources[0]
-    return _readable(_READERS[source.format](source, columns))
+    return _readable(_READERS[source.format](source, wanted))
 
 
 def _readable(run: Run) -> Run:

@@ -5,7 +5,7 @@ Guarantee: peers never wait for the recorder.  Files hold only what peers did, i
 is missing is a gap with a number.  A file is there whole or not at all.  A recorder that is killed leaves what it has
 written, and peers go on; the next one with the same directory goes on with the same trace.
 
-Mechanism: one thread takes events out of the rings (csrc/shm/collect.h) and sleeps in between, as long as the rings
+Mechanism: one thread takes events out of the rings (csrc/record/recorder.h) and sleeps in between, as long as the rings
 can afford; every second another one writes what has come, a segment for each process.  A recorder with a limit takes no
 more than so many events a second, and gives way to everybody: what happens above it is dropped, in long stretches, and
 dropping costs the peers next to nothing.
@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from busq import _core
+from busq import _arguments, _core
 from busq._native import ffi, lib
 from busq.bus import Bus
 from busq.trace.errors import TraceError
@@ -62,7 +62,7 @@ WAITING_ROWS_MAX = 10_000_000
 LIMIT_PER_CORE = 125_000
 LIMIT_MAX = 1_000_000
 BURST_S = 2.0  # so much of it may be taken at once
-LAST_LOOKS, LOOK_S = 100, 0.001  # at the end: a hole is passed only after some looks at it (csrc/shm/collect.c)
+LAST_LOOKS, LOOK_S = 100, 0.001  # at the end: a hole is passed only after some looks at it (csrc/record/drain.c)
 
 LABELS = {
     lib.BUSQ_LABEL_BEFORE: "delivered a message whose send is not here: it came before the recording, or was dropped",
@@ -76,7 +76,7 @@ Progress = Callable[["Recording"], None]
 
 @dataclass
 class Recording:
-    """What was recorded so far.
+    """The state of a recording so far.
 
     `events` are those that came out of the rings, `dropped` those for which a ring had no room, `gaps` those that a
     process died over, `lost` those that a recorder had taken when it was killed, and `before` deliveries of messages
@@ -133,9 +133,9 @@ class _Allowance:
 class _Columns:
     """Columns of the core as an Arrow table, without a copy; freed with the last array that uses them."""
 
-    def __init__(self, found: Any) -> None:
-        self._found = ffi.gc(found, lib.busq_trace_columns_free)
-        self.rows = int(found.n_rows)
+    def __init__(self, owner: Any) -> None:
+        self._found = _core.held(owner)
+        self.rows = int(self._found.n_rows)
 
     def _buffer(self, pointer: Any, size: int) -> pa.Buffer:
         return pa.py_buffer(ffi.buffer(pointer, size)) if size else pa.py_buffer(b"")
@@ -194,7 +194,7 @@ class _Folder:
     bus: str = ""  # which one, whatever its name
 
     def taken(self) -> FileExistsError:
-        """What to raise where another trace is here."""
+        """Return the error for a directory that holds another trace."""
         return FileExistsError(errno.EEXIST, "there is a trace already: choose another directory", str(self.path))
 
     def is_of(self, bus: Bus) -> bool:
@@ -262,7 +262,7 @@ class _Folder:
 
 
 def _facts(path: Path) -> dict[str, str]:
-    """What a file says about itself."""
+    """The metadata of a file."""
     try:
         found = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError) as error:
@@ -314,39 +314,67 @@ class Recorder:
         progress: Progress | None = None,
     ) -> None:
         """Begin to record."""
-        if limit_per_s is not None and not limit_per_s > 0:
+        if not hasattr(bus, "_raw"):  # as in Peer: by what it does, not by its class
+            raise _core.wrong_type("bus", bus, "a Bus")
+        name = bus.name if run is None else _arguments.text("run", run)
+        if limit_per_s is not None and not _arguments.number("limit_per_s", limit_per_s, "a number, or None") > 0:
             raise ValueError(f"limit_per_s {limit_per_s!r}: expected events per second, or None for no limit")
         self._limit_per_s = limit_per_s
-        self._bus, self._segment_s, self._progress = bus, segment_s, progress
-        name = bus.name if run is None else run
-        self.recording = Recording(str(directory))
+        records = 0 if ring_records is None else _core.whole_number("ring_records", ring_records, 32)
+        self._segment_s = _arguments.number("segment_s", segment_s, "seconds")
+        self._bus, self._progress = bus, _arguments.callback("progress", progress)
+        self.recording = Recording(_arguments.path("directory", directory))
         self._folder = _Folder(Path(directory) / file_name(name), name, bus.order, bus=bus._generation().hex())
         self._folder.path.mkdir(parents=True, exist_ok=True)
         is_used = any(self._folder.path.glob("*.parquet"))
         if is_used and not self._folder.is_of(bus):
             raise self._folder.taken()
-        handle = ffi.new("busq_recorder **")
-        _core.check(lib.busq_recorder_open(bus._raw(), ring_records or 0, handle))
-        self._handle: Any = ffi.gc(handle[0], lib.busq_recorder_free)
+        self._work: queue.SimpleQueue[list[tuple[int, _Columns]] | None] = queue.SimpleQueue()
+        self._is_written = threading.Event()
+        self._is_written.set()
+        self._stop = threading.Event()
+        self._closing = threading.RLock()
+        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._handle: Any = None
+        self._begins = [True]  # taken once: by the thread that collects, or by whoever gives up before that
+        owner = _core.owned("busq_recorder")
+        try:
+            self._begin(owner, records, is_used)
+        except BaseException:
+            self._give_up(owner)
+            raise
+
+    def _begin(self, owner: Any, records: int, is_used: bool) -> None:
+        _core.check(lib.busq_recorder_open(self._bus._raw(), records, owner))
+        self._handle = _core.held(owner)
         self._began_s = time.monotonic()
         self._facts = ffi.new("busq_recorder_facts *")
         lib.busq_recorder_examine(self._handle, self._facts)
         if is_used:
             self._resume()
-        self._work: queue.SimpleQueue[list[tuple[int, _Columns]] | None] = queue.SimpleQueue()
-        self._is_written = threading.Event()
-        self._is_written.set()
-        self._stop = threading.Event()
-        self._failure: BaseException | None = None
-        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._run, self._run_writer)]
-        for thread in self._threads:
-            thread.start()
+        for target in (self._run_writer, self._run):
+            self._threads.append(threading.Thread(target=target, daemon=True))
+            self._threads[-1].start()
+
+    def _give_up(self, owner: Any) -> None:
+        """End what has begun and nobody will close: somebody else may record, or this one again."""
+        if not self._may_begin():
+            with contextlib.suppress(Exception):
+                self.close()
+            return
+        self._work.put(None)  # for the thread that writes, if it is there
+        if owner[0] != ffi.NULL:
+            facts = ffi.new("busq_recorder_facts *")
+            lib.busq_recorder_examine(owner[0], facts)
+            if not facts.is_continued:  # else its rings wait for a successor, as they did for this one
+                lib.busq_recorder_stop(owner[0])
+            self._handle = None
+            ffi.release(owner)
 
     def _resume(self) -> None:
         """Go on with the files of a recorder that was killed."""
         if not self._facts.is_continued:
-            lib.busq_recorder_stop(self._handle)
-            ffi.release(self._handle)
             raise self._folder.taken()
         self._folder.resume()
         for name, position, number in zip(
@@ -358,7 +386,14 @@ class Recorder:
 
     # ---- the thread that takes ----
 
+    def _may_begin(self) -> bool:
+        with contextlib.suppress(IndexError):
+            return self._begins.pop()
+        return False
+
     def _run(self) -> None:
+        if not self._may_begin():
+            return
         if self._limit_per_s is not None:
             _give_way(NICE_LIMITED)
         try:
@@ -424,9 +459,10 @@ class Recorder:
             if process >= len(self._folder.names):
                 lib.busq_recorder_name(self._handle, process, name, size)
                 self._folder.know(process, ffi.unpack(name, size[0]).decode("utf-8", "replace"))
-            found = lib.busq_recorder_take(self._handle, process)
-            if found != ffi.NULL:
-                taken.append((process, _Columns(found)))
+            owner = _core.owned("busq_trace_columns")
+            lib.busq_recorder_take(self._handle, process, owner)
+            if owner[0] != ffi.NULL:
+                taken.append((process, _Columns(owner)))
         if taken:
             lib.busq_recorder_mark(self._handle)
         return taken
@@ -456,7 +492,7 @@ class Recorder:
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the recording, if it was not `close`."""
+        """The error that ended the recording, or None if `close` did."""
         return self._failure
 
     def close(self) -> None:
@@ -466,16 +502,19 @@ class Recorder:
         """
         self._stop.set()
         for thread in self._threads:
-            thread.join()
-        if self._handle is not None:
+            if thread.ident is not None:
+                thread.join()
+        with self._closing:  # one at a time; the others find it closed
+            if self._handle is None:
+                return
             try:
                 if self._failure is None:
                     self._finish()
             except BaseException as error:
                 self._failure = error
             self._examine()
-            ffi.release(self._handle)
-            self._handle = None
+            handle, self._handle = self._handle, None  # nobody finds it any more who might use it
+            ffi.release(handle)
             if self._failure is not None:
                 raise self._failure
 
@@ -515,7 +554,8 @@ def record(
     True
     >>> busq.Bus.unlink("doc-recording")
     """
-    end_s = None if seconds is None else time.monotonic() + seconds
+    _arguments.callback("stop", stop)
+    end_s = None if seconds is None else time.monotonic() + _arguments.number("seconds", seconds, "a number, or None")
     with Recorder(bus, directory, ring_records=ring_records, limit_per_s=limit_per_s, progress=progress) as recorder:
         while recorder.failure is None and not stop() and not lib.busq_bus_is_shut_down(bus._raw()):
             if end_s is not None and time.monotonic() >= end_s:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recorded trace looks like: the columns, the kinds of events, and the version of both.
+"""The shape of a recorded trace: the columns, the kinds of events, and the version of both.
 
 A trace is a folder of Parquet files (or one file).  A file holds a segment of the log of one process, in program order;
 files of others, made by other means, may hold several processes and runs.  Only these columns are asked for: `process`,
 `position`, `kind` and `message`, and `destinations` for whoever sends; the rest may be missing or null.
 
-What is believed: `position`, the order within a process.  All else (stamps, times, clocks, even the numbers of
+Only `position`, the order within a process, is believed.  All else (stamps, times, clocks, even the numbers of
 messages) are claims, which an audit holds against it.
 """
 
@@ -16,6 +16,8 @@ from enum import IntEnum
 from typing import Any
 
 import pyarrow as pa
+
+from busq._core import integer, whole_number
 
 __all__ = ["METADATA", "REQUIRED", "SCHEMA", "VERSION", "Kind", "message_of", "metadata", "number_of", "sender_of"]
 
@@ -67,7 +69,7 @@ def message_of(sender: int, number: int) -> int:
     >>> message_of(2, 1)
     8589934593
     """
-    return sender << 32 | number
+    return whole_number("sender", sender, 31) << 32 | whole_number("number", number, 32)
 
 
 def sender_of(message: int) -> int:
@@ -76,7 +78,7 @@ def sender_of(message: int) -> int:
     >>> sender_of(message_of(2, 1))
     2
     """
-    return message >> 32
+    return integer("message", message) >> 32
 
 
 def number_of(message: int) -> int:
@@ -85,7 +87,7 @@ def number_of(message: int) -> int:
     >>> number_of(message_of(2, 7))
     7
     """
-    return message & 0xFFFFFFFF
+    return integer("message", message) & 0xFFFFFFFF
 
 
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:

@@ -10,9 +10,9 @@ Lines that belong to no event are bad lines, unless there are more of them than 
 output of some program, and only lines that hold a clock count.
 
 Such a log does not say who sent what to whom; it says, by its clocks, what came before what.  So messages are what the
-clocks tell of (`busq.trace.clocks`).  Where events speak of messages themselves, `send` and `deliver` are regular
-expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all hosts
-otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
+clocks tell of (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
+regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all
+hosts otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from busq.trace.clocks import Event, inspect, messages
+from busq.trace.builder import Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.named import Names
-from busq.trace.rows import Log, by_nature
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, content, decoded
+from busq.trace.vector_clocks import Event, inspect, messages
 
 __all__ = ["OPTIONS", "SHAPES", "is_log", "read", "traces_in"]
 

@@ -17,10 +17,10 @@ from busq.trace.schema import SCHEMA, Kind
 
 __all__ = ["BROKEN", "cast", "conform", "count_from", "kinds"]
 
-# What Arrow raises for files and columns that are not what they say.
+# Raised by Arrow for files and columns that are not what they claim to be.
 BROKEN = (pa.ArrowException, UnicodeDecodeError, OverflowError, OSError)
 
-# What others call the kinds of events.
+# Names that other programs use for the kinds of events.
 _KIND_NAMES = {
     "deliver": Kind.DELIVER,
     "delivered": Kind.DELIVER,

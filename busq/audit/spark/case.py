@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A huge run before its judge: its events as a DataFrame, what each log has and lacks, and how to tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812
+
+from busq._words import amount
+from busq.audit import missing
+from busq.audit.result import INVALID, VALID, Check
+from busq.audit.spark import checks
+from busq.audit.spark.load import Loaded
+from busq.audit.words import Words
+from busq.lab.observers import Witness, tell
+from busq.trace.finding import Finding
+from busq.trace.run import Run, Source
+from busq.trace.schema import Kind
+
+__all__ = ["Case"]
+
+
+def _profile(events: DataFrame) -> DataFrame:
+    """A row for each process: how much of what there is in its log."""
+    send, delivery = checks.is_send(), checks.is_delivery()
+    both = send | delivery
+
+    def count(what: Any) -> Any:
+        return F.coalesce(F.count(F.when(what, 1)), F.lit(0))
+
+    def of(kind: Kind) -> Any:
+        return F.col("kind") == int(kind)
+
+    return events.groupBy("process").agg(
+        F.count(F.lit(1)).alias("rows"),
+        count(send).alias("sends"),
+        count(delivery).alias("deliveries"),
+        count(of(Kind.ABORT) | of(Kind.REDELIVER)).alias("unsettled"),
+        count(of(Kind.REDELIVER)).alias("repetitions"),
+        count(of(Kind.GAP)).alias("gaps"),
+        count(of(Kind.BLOCK)).alias("waits"),
+        F.min("position").alias("first"),
+        F.max("position").alias("last"),
+        F.max(F.when(send, F.col("message"))).alias("highest"),
+        F.max(F.array_max("destinations")).alias("farthest"),
+        count(both & F.col("stamp").isNull()).alias("unstamped"),
+        F.min(F.when(both, F.col("stamp"))).alias("stamp_low"),
+        F.max(F.when(both, F.col("stamp"))).alias("stamp_high"),
+        count(delivery & F.col("time_ns").isNotNull()).alias("delivery_times"),
+        count(send & F.col("time_ns").isNotNull()).alias("send_times"),
+        count(send & F.col("end_ns").isNotNull()).alias("ends"),
+        count(send & F.col("commit_ns").isNotNull()).alias("commits"),
+        F.min(F.when(send, F.col("time_ns"))).alias("time_low"),
+        F.max(F.when(send, F.col("time_ns"))).alias("time_high"),
+        count(F.col("clock").isNotNull()).alias("clocks"),
+        count(send & F.col("label").isNotNull()).alias("labels"),
+    )
+
+
+class Case:
+    """A run before its judge.
+
+    `profile`: what is in each log, if that is known already; else it takes a pass over the run.
+    """
+
+    def __init__(
+        self, loaded: Loaded, source: Source, profile: Mapping[int, Mapping[str, int | None]] | None = None
+    ) -> None:
+        self.source = source
+        self.logs = loaded.logs
+        self.findings = list(loaded.findings)
+        self.events = loaded.events
+        self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
+        self.rows = self.total("rows")
+        count = 1 + max((max(p, row["farthest"] or 0) for p, row in self.profile.items()), default=-1)
+        self.names = (*loaded.names, *(f"p{index}" for index in range(len(loaded.names), count)))
+        self.is_renamed = False
+        self._settle()
+        self._find_holes()
+
+    def total(self, name: str) -> int:
+        """The sum of a figure over all processes."""
+        return sum(row[name] or 0 for row in self.profile.values())
+
+    def range(self, name: str) -> tuple[int, int] | None:
+        """The least and greatest value of a column, "stamp" or "time", if there is one."""
+        lows = [row[f"{name}_low"] for row in self.profile.values() if row[f"{name}_low"] is not None]
+        highs = [row[f"{name}_high"] for row in self.profile.values() if row[f"{name}_high"] is not None]
+        return (min(lows), max(highs)) if lows else None
+
+    @property
+    def block(self) -> int:
+        """How many positions make a block: more where they are not dense."""
+        spans = [(row["last"] - row["first"] + 1) / row["rows"] for row in self.profile.values()]
+        return max(1, int(checks.BLOCK * max(spans, default=1.0)))
+
+    def _settle(self) -> None:
+        if not self.total("unsettled"):
+            return
+        repetitions, deliveries = self.total("repetitions"), self.total("deliveries")
+        self.logs = ()
+        self.events = checks.settled(self.events)
+        self.profile = _collect(self.events)
+        again = repetitions - (self.total("deliveries") - deliveries)
+        if again:
+            text = f"{amount(again, 'delivery', 'deliveries')} marked as repeated: not counted again"
+            self.findings.append(Finding("redelivered", text, again, is_error=False))
+
+    def _find_holes(self) -> None:
+        for process, row in sorted(self.profile.items()):
+            lacking = row["last"] - row["first"] + 1 - row["rows"] + (row["first"] if row["first"] > 1 else 0)
+            if lacking > 0:
+                text = f"{amount(lacking, 'event')} of {self.names[process]} are missing: its positions have holes"
+                self.findings.append(Finding("gap", text, lacking, process=self.names[process]))
+
+    def rename(self) -> None:
+        """Name the messages anew, because their names are not those that are relied on."""
+        sends, before = self.total("sends"), self.events
+        self.events = checks.renamed(before)
+        self.profile = _collect(self.events)
+        self.is_renamed = True
+        if again := sends - self.total("sends"):
+            text = f"{amount(again, 'send')} of messages that had been sent already"
+            first = checks.resent(before).agg(F.min("process").alias("process")).collect()[0]
+            self.findings.append(Finding("resent", text, again, process=self.names[first["process"]]))
+
+    # ---- in words ----
+
+    @cached_property
+    def run(self) -> Run:
+        """The run without its events, for those who put verdicts in words."""
+        return self._run_with(())
+
+    @cached_property
+    def holes(self) -> list[bool]:
+        """Whether the log of each process lacks events."""
+        gaps = [self.profile[p]["gaps"] if p in self.profile else 0 for p in range(len(self.names))]
+        return missing.incomplete(self.run, [[0] * int(Kind.GAP) + [gap] for gap in gaps])
+
+    def words(self, messages: Iterable[int]) -> Words:
+        """Names for the processes and these messages."""
+        wanted = sorted(message for message in set(messages) if message < 1 << 63)
+        if not wanted or not self.total("labels"):
+            return Words(self.run)
+        name = F.col("name" if self.is_renamed else "message")
+        sends = self.events.where(checks.is_send() & name.isin(wanted) & F.col("label").isNotNull())
+        return Words(self._run_with(sends.select("process", name.alias("message"), "label").collect()))
+
+    def old_names(self, messages: Iterable[int]) -> dict[int, int]:
+        """The names of messages before `rename`."""
+        wanted = sorted(set(messages))
+        if not self.is_renamed or not wanted:
+            return {message: message for message in wanted}
+        rows = self.events.where(F.col("message").isin(wanted)).select("message", "name").distinct().collect()
+        return {row["message"]: row["name"] for row in rows}
+
+    def check(self, row: Row | Mapping[str, Any], engine: str, *, is_named: bool = True) -> Check:
+        """A verdict of the observers from a row of RESULTS; `is_named`: with names of messages that `rename` gave."""
+        steps = row["steps"] or []
+        ours = {*(row["messages"] or []), *(step["message"] for step in steps)}
+        old = self.old_names(ours) if is_named else {message: message for message in ours}
+        witness = Witness(
+            tuple(_unsigned(old[message]) for message in row["messages"] or []),
+            tuple(self.names[process] for process in row["processes"] or []),
+            tuple((_unsigned(old[step["message"]]), self.names[step["process"]]) for step in steps),
+            row["steps_left_out"] or 0,
+            tuple(row["kinds"] or ()),
+            row["messages_left_out"] or 0,
+        )
+        return Check(
+            row["check"],
+            INVALID if row["count"] else VALID,
+            row["count"],
+            text=tell(row["check"], witness if row["count"] else None, self.words(old.values()).message),
+            messages=witness.messages,
+            processes=witness.processes,
+            steps=witness.steps,
+            kinds=witness.kinds,
+            engine=engine,
+        )
+
+    def _run_with(self, labels: Sequence[Row]) -> Run:
+        logs = []
+        for process in range(len(self.names)):
+            rows = [row for row in labels if row["process"] == process]
+            padding = [None] * (1 if process in self.profile and not rows else 0)
+            columns = {
+                "kind": pa.array([int(Kind.SEND) for _ in rows] + padding, pa.int8()),
+                "message": pa.array([row["message"] for row in rows] + padding, pa.int64()),
+                "label": pa.array([row["label"] for row in rows] + padding, pa.string()),
+            }
+            logs.append(pa.table(columns))
+        return Run(self.source, self.names, tuple(logs), findings=self.findings)
+
+
+def _collect(events: DataFrame) -> dict[int, Row]:
+    return {row["process"]: row for row in _profile(events).collect()}
+
+
+def _signed(message: int) -> int:
+    return message - (1 << 64) if message >= 1 << 63 else message
+
+
+def _unsigned(message: int) -> int:
+    return message + (1 << 64) if message < 0 else message

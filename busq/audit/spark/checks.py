@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checks as relations: each is a function from a DataFrame of events to a DataFrame of what was found.
+
+They take events of any number of runs (the columns of EVENTS; `busq.spark.load` makes them) and collect nothing.  What
+has to be known of everything before an event is a maximum, so it is taken in two levels, of the blocks before and
+within the block: no partition of a window holds more rows than a block, whoever gets most of the deliveries.
+
+`busq.spec` defines each property.  Names of messages are relied on (sender << 32 | number, numbers rise along
+the sends of their sender, no message is sent twice); `islands.stepped` tells where that does not hold, `renamed` makes
+it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from busq.trace.schema import Kind
+
+__all__ = [
+    "BLOCK",
+    "EVENTS",
+    "RESULTS",
+    "before",
+    "completeness",
+    "copies",
+    "fifo",
+    "fingerprints",
+    "first_deliveries",
+    "is_delivery",
+    "is_send",
+    "late_results",
+    "renamed",
+    "resent",
+    "result",
+    "sender_of",
+    "settled",
+]
+
+EVENTS = T.StructType(
+    [
+        T.StructField("run", T.StringType()),
+        T.StructField("process", T.IntegerType()),
+        T.StructField("position", T.LongType()),
+        T.StructField("kind", T.ByteType()),
+        T.StructField("message", T.LongType()),
+        T.StructField("destinations", T.ArrayType(T.IntegerType())),
+        T.StructField("stamp", T.LongType()),
+        T.StructField("time_ns", T.LongType()),
+        T.StructField("commit_ns", T.LongType()),
+        T.StructField("end_ns", T.LongType()),
+        T.StructField("clock", T.ArrayType(T.LongType())),
+    ]
+)
+# The finding of a check in a run.  From `steps` to `messages_left_out` it is as in busq.spec.Witness.
+RESULTS = T.StructType(
+    [
+        T.StructField("run", T.StringType()),
+        T.StructField("check", T.StringType()),
+        T.StructField("count", T.LongType()),
+        T.StructField("messages", T.ArrayType(T.LongType())),
+        T.StructField("processes", T.ArrayType(T.IntegerType())),
+        T.StructField(
+            "steps",
+            T.ArrayType(
+                T.StructType([T.StructField("message", T.LongType()), T.StructField("process", T.IntegerType())])
+            ),
+        ),
+        T.StructField("kinds", T.ArrayType(T.StringType())),
+        T.StructField("steps_left_out", T.LongType()),
+        T.StructField("messages_left_out", T.LongType()),
+        T.StructField("text", T.StringType()),
+        T.StructField("time_ns", T.LongType()),  # "side": when the send of what came first was called
+    ]
+)
+BLOCK = 1 << 20  # events of a process that are looked at together
+
+_PAIR = ("run", "sender", "receiver")
+
+
+def is_send() -> Column:
+    """Whether an event is a send."""
+    return F.col("kind") == int(Kind.SEND)
+
+
+def is_delivery() -> Column:
+    """Whether an event is a delivery."""
+    return F.col("kind") == int(Kind.DELIVER)
+
+
+def sender_of(message: str = "message") -> Column:
+    """Return the sender of a message, by its name."""
+    return F.shiftright(message, 32).cast("int")
+
+
+def _block(size: int) -> Column:
+    return F.floor(F.col("position") / size) if size > 1 else F.col("position")
+
+
+# ---- what was there before ----
+
+
+def before(
+    frame: DataFrame, values: Mapping[str, Column], *, by: Sequence[str] = ("run", "process"), block: int = BLOCK
+) -> DataFrame:
+    """Add, for each of `values`, the maximum over all rows of the same `by` at lower positions, as `<name>_before`.
+
+    Two levels: the maxima of whole blocks (few, so that they go to every task), and a window within each block.
+    `block`: positions in one.  Cost: two passes over `frame` and one shuffle of it.
+    """
+    keyed = frame.withColumn("block", _block(block)).withColumns(dict(values))
+    blocks = keyed.groupBy(*by, "block").agg(*(F.max(name).alias(name) for name in values))
+    earlier = Window.partitionBy(*by).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    carried = blocks.select(*by, "block", *(F.max(name).over(earlier).alias(f"{name}_carried") for name in values))
+    inside = Window.partitionBy(*by, "block").orderBy("position").rowsBetween(Window.unboundedPreceding, -1)
+    running = keyed.withColumns({f"{name}_before": F.max(name).over(inside) for name in values})
+    known = running.join(F.broadcast(carried), on=[*by, "block"], how="left")
+    both = {f"{name}_before": F.greatest(f"{name}_before", f"{name}_carried") for name in values}
+    return known.withColumns(both).drop("block", *values, *(f"{name}_carried" for name in values))
+
+
+# ---- what counts as an event ----
+
+
+def settled(events: DataFrame) -> DataFrame:
+    """Leave out failed sends and marked repetitions.
+
+    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
+    got it first died before it could say so.  Cost: a join with the marked messages; none need be there.
+    """
+    of = ["run", "process", "message"]
+    is_again = F.col("kind") == int(Kind.REDELIVER)
+    aborted = (
+        events.where(F.col("kind") == int(Kind.ABORT)).select(*of).distinct().withColumn("is_aborted", F.lit(True))
+    )
+    marked = events.where(is_again).select(*of).distinct()
+    got = events.where(is_delivery() | is_again).join(marked, on=of, how="left_semi")
+    first = got.groupBy(*of).agg(F.min("position").alias("first_position"))
+    known = events.join(aborted, on=of, how="left").join(first, on=of, how="left")
+    is_first = is_again & (F.col("position") == F.col("first_position"))
+    kind = F.when(is_again, F.when(is_first, int(Kind.DELIVER)).otherwise(int(Kind.LOCAL)))
+    failed = is_send() & F.col("is_aborted")
+    kind = kind.when(failed, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte")
+    return known.withColumn("kind", kind).select(*events.columns)
+
+
+# ---- names ----
+
+
+def resent(events: DataFrame) -> DataFrame:
+    """Keep the sends of messages that had been sent already: at a lower process, or earlier."""
+    first = Window.partitionBy("run", "message").orderBy("process", "position")
+    return events.where(is_send()).withColumn("nth", F.row_number().over(first)).where("nth > 1").drop("nth")
+
+
+def renamed(events: DataFrame) -> DataFrame:
+    """Name the messages anew: numbered by the sends that count, those that nobody sent below 0; `name` keeps the old.
+
+    Of several sends of a message the one at the lowest process counts, there the first; the others become local events,
+    which keep their clocks.  Cost: two shuffles.
+    """
+    first = Window.partitionBy("run", "message").orderBy("process", "position")
+    sends = events.where(is_send()).select("run", "message", "process", "position")
+    counted = sends.withColumn("nth", F.row_number().over(first)).where("nth = 1").drop("nth")
+    in_order = Window.partitionBy("run", "process").orderBy("position")
+    number = F.row_number().over(in_order).cast("long")
+    names = counted.select(
+        "run",
+        "message",
+        F.shiftleft(F.col("process").cast("long"), 32).bitwiseOR(number).alias("new_name"),
+        F.col("process").alias("sent_by"),
+        F.col("position").alias("sent_at"),
+    )
+    known = events.withColumnRenamed("message", "name").join(
+        names.withColumnRenamed("message", "name"), on=["run", "name"], how="left"
+    )
+    counts = ~is_send() | ((F.col("process") == F.col("sent_by")) & (F.col("position") == F.col("sent_at")))
+    nobody = F.when(F.col("name") >= 0, -F.col("name") - 1).otherwise(F.col("name"))
+    kind = F.when(counts, F.col("kind")).otherwise(F.lit(int(Kind.LOCAL))).cast("byte")
+    named = known.withColumn("message", F.coalesce("new_name", nobody)).withColumn("kind", kind)
+    return named.drop("new_name", "sent_by", "sent_at")
+
+
+# ---- completeness ----
+
+
+def _expected(events: DataFrame) -> DataFrame:
+    return events.where(is_send()).select(
+        "run", "message", "stamp", F.explode(F.array_distinct("destinations")).alias("receiver")
+    )
+
+
+def _delivered(events: DataFrame) -> DataFrame:
+    return events.where(is_delivery()).select("run", "message", "stamp", F.col("process").alias("receiver"), "position")
+
+
+def fingerprints(events: DataFrame) -> DataFrame:
+    """Add up, by sender and receiver, what was sent and what was delivered: counts and sums of hashes.
+
+    Columns: run, sender, receiver, sent, delivered; `differs` where these are not the same copies; `restamped` where
+    they, or the stamps on them, are not the same.  That two different sets go unnoticed has odds of 2^-62.  Cost: one
+    pass, no shuffle of rows.
+    """
+    name, stamped = F.xxhash64("message"), F.xxhash64("message", F.coalesce("stamp", F.lit(-1)))
+    copies = (
+        _expected(events)
+        .withColumn("sign", F.lit(1))
+        .unionByName(_delivered(events).drop("position").withColumn("sign", F.lit(-1)))
+    )
+    sign = F.col("sign")
+    summed = {
+        "low": F.sum(sign * F.pmod(name, F.lit(1 << 31))),
+        "high": F.sum(sign * F.pmod(F.shiftright(name, 32), F.lit(1 << 31))),
+        "low_stamped": F.sum(sign * F.pmod(stamped, F.lit(1 << 31))),
+        "high_stamped": F.sum(sign * F.pmod(F.shiftright(stamped, 32), F.lit(1 << 31))),
+    }
+    grouped = copies.groupBy("run", sender_of().alias("sender"), "receiver").agg(
+        F.count(F.when(sign == 1, 1)).alias("sent"),
+        F.count(F.when(sign == -1, 1)).alias("delivered"),
+        *(column.alias(name) for name, column in summed.items()),
+    )
+    differs = (F.col("sent") != F.col("delivered")) | (F.col("low") != 0) | (F.col("high") != 0)
+    restamps = differs | (F.col("low_stamped") != 0) | (F.col("high_stamped") != 0)
+    return grouped.select(*_PAIR, "sent", "delivered", differs.alias("differs"), restamps.alias("restamped"))
+
+
+def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
+    """Hold what was sent against what was delivered: a row for each message and receiver of either.
+
+    Columns: run, message, sender, receiver, is_sent, deliveries, first_position.  `groups` (run, sender, receiver):
+    look at these alone, the `fingerprints` that differ.  Cost: a shuffle and a join of what is looked at.
+    """
+    expected = _expected(events).select("run", "message", "receiver", sender_of().alias("sender"))
+    delivered = _delivered(events).withColumn("sender", sender_of())
+    if groups is not None:
+        few = F.broadcast(groups.select(*_PAIR))
+        expected = expected.join(few, on=list(_PAIR), how="left_semi")
+        delivered = delivered.join(few, on=list(_PAIR), how="left_semi")
+    counted = delivered.groupBy("run", "message", "receiver", "sender").agg(
+        F.count(F.lit(1)).alias("deliveries"), F.min("position").alias("first_position")
+    )
+    joined = (
+        expected.distinct()
+        .withColumn("is_sent", F.lit(True))
+        .join(counted, on=["run", "message", "receiver", "sender"], how="full")
+    )
+    return joined.select(
+        "run",
+        "message",
+        "sender",
+        "receiver",
+        F.coalesce("is_sent", F.lit(False)).alias("is_sent"),
+        F.coalesce("deliveries", F.lit(0)).alias("deliveries"),
+        "first_position",
+    )
+
+
+def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = ()) -> DataFrame:
+    """Count what `copies` found: RESULTS of lost, duplicated and phantom, with the first of each.
+
+    Further rows tell what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
+    nothing later of the sender arrived there or the receiver is one of the `torn`, "lost_definite" otherwise;
+    "phantom_open" where nobody sent it and the sender that its name tells is torn, or sent nothing later,
+    "phantom_definite".  The
+    processes of the open ones are those whose logs cannot tell.
+    """
+    sends = events.where(is_send())
+    highest = sends.groupBy("run", sender_of().alias("sender")).agg(F.max("message").alias("highest"))
+    known = found.join(F.broadcast(highest), on=["run", "sender"], how="left")
+    is_known = F.coalesce(F.col("highest") >= F.col("message"), F.lit(False))
+    arrived = known.where((F.col("deliveries") > 0) & is_known)
+    latest = arrived.groupBy(*_PAIR).agg(F.max("message").alias("latest"))
+    held = known.join(F.broadcast(latest), on=list(_PAIR), how="left")
+    was_sent = is_known
+    if torn:  # then a number below the highest may have been sent, or not
+        sent = sends.select("run", "message").distinct().withColumn("was_sent", F.lit(True))
+        held = held.join(sent, on=["run", "message"], how="left")
+        was_sent = F.coalesce("was_sent", F.lit(False))
+    is_lost = F.col("is_sent") & (F.col("deliveries") == 0)
+    is_last = ~F.coalesce(F.col("latest") > F.col("message"), F.lit(False))
+    is_lost_open = is_lost & (is_last | F.col("receiver").isin(list(torn)))
+    is_phantom = ~F.col("is_sent")
+    is_phantom_open = is_phantom & ~was_sent & (~is_known | F.col("sender").isin(list(torn)))
+    one, times = F.lit(1).cast("long"), F.col("deliveries")
+    parts = {
+        "lost": F.when(is_lost, one),
+        "lost_open": F.when(is_lost_open, one),
+        "lost_definite": F.when(is_lost & ~is_lost_open, one),
+        "duplicated": F.when(times > 1, times - 1),
+        "phantom": F.when(is_phantom, times),
+        "phantom_open": F.when(is_phantom_open, times),
+        "phantom_definite": F.when(is_phantom & ~is_phantom_open, times),
+    }
+    by_message = F.struct("message", "receiver", "sender")
+    by_place = F.struct("receiver", "first_position", "message", "sender")
+    counted = held.groupBy("run").agg(
+        *(F.coalesce(F.sum(part), F.lit(0)).alias(name) for name, part in parts.items()),
+        *(
+            F.min(F.when(part.isNotNull(), by_message if name.startswith("lost") else by_place)).alias(f"{name}_first")
+            for name, part in parts.items()
+        ),
+        F.collect_set(F.when(is_lost_open, F.col("receiver"))).alias("lost_places"),
+        F.collect_set(F.when(is_phantom_open, F.col("sender"))).alias("phantom_places"),
+    )
+    rows = []
+    for name in parts:
+        processes = F.array(F.col(f"{name}_first.receiver"), F.col(f"{name}_first.sender"))
+        if name.endswith("_open"):
+            processes = F.col(name.replace("_open", "_places"))
+        rows.append(result(name, F.col(name), F.array(F.col(f"{name}_first.message")), processes))
+    return counted.select("run", F.inline(F.array(*rows)))
+
+
+def result(
+    name: str,
+    count: Column,
+    messages: Column,
+    processes: Column,
+    *,
+    text: Column | None = None,
+    time_ns: Column | None = None,
+) -> Column:
+    """Return a row of RESULTS but for its run; without a witness where there is nothing to witness."""
+    some = count > 0
+    nothing = F.lit(None)
+    return F.struct(
+        F.lit(name).alias("check"),
+        count.alias("count"),
+        F.when(some, messages).alias("messages"),
+        F.when(some, processes).alias("processes"),
+        nothing.cast(RESULTS["steps"].dataType).alias("steps"),
+        nothing.cast(RESULTS["kinds"].dataType).alias("kinds"),
+        nothing.cast("long").alias("steps_left_out"),
+        nothing.cast("long").alias("messages_left_out"),
+        (nothing.cast("string") if text is None else F.when(some, text)).alias("text"),
+        (nothing.cast("long") if time_ns is None else time_ns).alias("time_ns"),
+    )
+
+
+def first_deliveries(events: DataFrame, found: DataFrame | None = None) -> DataFrame:
+    """Leave out repeated deliveries, and say of the others whether they are phantoms (`is_phantom`); sends stay.
+
+    `found`: what `copies` gave (made from the events if missing); where it was given some groups only, nothing is wrong
+    with the others.
+    """
+    pairs = copies(events) if found is None else found
+    wrong = pairs.where((F.col("deliveries") > 1) | (~F.col("is_sent") & (F.col("deliveries") > 0))).select(
+        "run", "message", F.col("receiver").alias("process"), "is_sent", "first_position"
+    )
+    known = events.join(wrong, on=["run", "message", "process"], how="left")
+    is_repeated = is_delivery() & (F.col("position") > F.col("first_position"))
+    is_phantom = is_delivery() & ~F.coalesce("is_sent", F.lit(True))
+    return (
+        known.where(~F.coalesce(is_repeated, F.lit(False)))
+        .withColumn("is_phantom", is_phantom)
+        .drop("is_sent", "first_position")
+    )
+
+
+# ---- FIFO ----
+
+
+def fifo(firsts: DataFrame, *, block: int = BLOCK) -> DataFrame:
+    """Count the deliveries that come after a later message of their sender: RESULTS.
+
+    `firsts`: what `first_deliveries` gave.  Per receiver and sender, a running maximum of the message's number.
+    """
+    deliveries = firsts.where(is_delivery() & ~F.col("is_phantom")).select(
+        "run", "process", "position", "message", sender_of().alias("sender")
+    )
+    running = before(deliveries, {"latest": F.col("message")}, by=("run", "process", "sender"), block=block)
+    late = running.where(F.col("message") < F.col("latest_before"))
+    return late.transform(partial(late_results, name="fifo", other="latest_before"))
+
+
+def late_results(late: DataFrame, name: str, other: str) -> DataFrame:
+    """RESULTS for late deliveries: how many, and the first one of the lowest process.
+
+    `other`: the column with the message that came first, or with the time when its send was called.
+    """
+    first = F.struct("process", "position", "message", F.col(other).alias("other"))
+    counted = late.groupBy("run").agg(F.count(F.lit(1)).alias("n"), F.min(first).alias("first"))
+    processes = F.array(F.col("first.process"), sender_of("first.message"))
+    if name == "side":
+        row = result(name, F.col("n"), F.array("first.message"), processes, time_ns=F.col("first.other"))
+    else:
+        row = result(name, F.col("n"), F.array("first.message", "first.other"), processes)
+    return counted.select("run", F.inline(F.array(row)))

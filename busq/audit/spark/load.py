@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading a run as a DataFrame: busq's own files and those of strangers, with the columns and types of EVENTS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from busq.audit.spark.checks import EVENTS
+from busq.trace import TraceError, parquet, read
+from busq.trace.finding import Finding
+from busq.trace.parquet import Head
+from busq.trace.run import Source
+from busq.trace.schema import NAMED, REQUIRED, Kind
+from busq.trace.tables import _KIND_NAMES, BROKEN
+
+__all__ = ["Loaded", "conformed", "load"]
+
+_TYPES = {
+    pa.int8(): T.ByteType(),
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.uint8(): T.ShortType(),
+    pa.uint16(): T.IntegerType(),
+    pa.uint32(): T.LongType(),
+    pa.uint64(): T.DecimalType(20, 0),
+    pa.string(): T.StringType(),
+    pa.large_string(): T.StringType(),
+}
+
+_WORDS = ("run", "kind", "label")  # columns that may hold text
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run as a DataFrame of EVENTS (and `label`), and what its files say about it.
+
+    `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
+    one process.
+    """
+
+    events: DataFrame
+    names: tuple[str, ...] = ()
+    order: str = ""
+    findings: Sequence[Finding] = ()
+    rows: int = 0
+    logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
+
+
+def load(spark: SparkSession, source: Source) -> Loaded:
+    """Load a run.
+
+    Errors: TraceError if no file of it can be read, or one has columns that cannot be understood.
+    Cost: a look at the end of each file.
+    """
+    if source.format != "busq":
+        return _load_read(spark, source)
+    heads, findings = _heads(source)
+    parts: dict[str, tuple[T.StructType, list[str]]] = {}
+    for head in heads:
+        schema = _spark_schema(head.path)
+        parts.setdefault(schema.simpleString(), (schema, []))[1].append(head.path)
+    frames = [conformed(spark.read.schema(schema).parquet(*paths), source.trace) for schema, paths in parts.values()]
+    ours = all(head.is_ours and len(parquet.runs_of(head)) == 1 for head in heads)
+    logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
+    return Loaded(
+        events=reduce(DataFrame.unionByName, frames),
+        names=max((head.names for head in heads), key=len),
+        order=next((head.order for head in heads if head.order), ""),
+        findings=(*source.findings, *findings),
+        rows=sum(head.rows for head in heads),
+        logs=[(process, path) for process, _, path in logs],
+    )
+
+
+def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
+    heads, findings = [], []
+    for path in source.paths:
+        found = parquet.head(path)
+        if isinstance(found, Finding):
+            findings.append(found)
+        else:
+            heads.append(found)
+    if not heads:
+        raise TraceError("; ".join(finding.text for finding in findings) or f"{source.name}: no files")
+    return heads, findings
+
+
+def _spark_schema(path: str) -> T.StructType:
+    wanted = {*EVENTS.names, "label"}
+    schema = pq.read_schema(path)
+    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
+    for column in fields:
+        if column.name not in _WORDS and "string" in column.dataType.simpleString():
+            raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
+    return T.StructType(fields)
+
+
+def _spark_type(path: str, column: pa.Field) -> T.DataType:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return T.ArrayType(_spark_type(path, kind.value_field))
+    if kind not in _TYPES:
+        raise TraceError(f"{path}: column {column.name!r} is of type {column.type}: expected whole numbers, or text")
+    return _TYPES[kind]
+
+
+def conformed(frame: DataFrame, run: str = "") -> DataFrame:
+    """Return the columns of EVENTS and `label`, in their types; rows without a process, position or kind are left out,
+    and so are sends and deliveries without a message.
+
+    `run`: only its rows, if the frame tells of several.  Raises TraceError for a required column that is missing.
+    """
+    absent = [name for name in REQUIRED if name not in frame.columns]
+    if absent:
+        raise TraceError(
+            f"no column {' and '.join(map(repr, absent))}: expected {', '.join(REQUIRED)} and destinations"
+        )
+    if run and "run" in frame.columns:
+        frame = frame.where(F.col("run") == run)
+    # One run: a name in each row would only be carried around.
+    columns = [F.lit("").alias("run")]
+    columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
+    columns.append(_column(frame, T.StructField("label", T.StringType())))
+    found = frame.select(*columns).dropna(subset=["process", "position", "kind"])
+    return found.where(F.col("message").isNotNull() | ~F.col("kind").isin(*map(int, NAMED)))
+
+
+def _column(frame: DataFrame, wanted: T.StructField) -> Column:
+    if wanted.name not in frame.columns:
+        return F.lit(None).cast(wanted.dataType).alias(wanted.name)
+    if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
+        words = F.create_map(*(F.lit(part) for word, kind in _KIND_NAMES.items() for part in (word, int(kind))))
+        found = F.try_element_at(words, F.lower(F.trim("kind")))
+        return F.coalesce(found, F.lit(int(Kind.LOCAL))).cast("byte").alias("kind")
+    return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
+
+
+def _load_read(spark: SparkSession, source: Source) -> Loaded:
+    """A run in a format that only `busq.trace` reads goes through memory."""
+    run = read(source)
+    table = pa.concat_tables(run.logs).drop_columns(["run"])
+    try:
+        events = conformed(spark.createDataFrame(table))
+    except BROKEN as error:
+        raise TraceError(f"{source.name}: {error}") from None
+    return Loaded(events, run.processes, run.order, run.findings, table.num_rows)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a run, streamed to the observers one after the other: no more than a batch of them is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from busq._core import check
+from busq._native import lib
+from busq.audit.columns import Rows, rows_of
+from busq.lab.observers import History
+
+__all__ = ["history_of", "rows_by_process"]
+
+BATCH_ROWS = 1 << 18
+
+_EVENTS = ("position", "kind", "message", "destinations")
+_TIMES = ("kind", "message", "time_ns", "commit_ns", "end_ns")
+
+
+def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        yield from file.iter_batches(BATCH_ROWS, columns=there, use_threads=False)
+
+
+def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History | None:
+    """Return the history that files tell, each of one process; None if they are not in program order."""
+    history, last = History(processes), dict[int, int]()
+    for process, path in logs:
+        for batch in _batches(path, _EVENTS):
+            positions = batch.column("position").to_numpy()
+            if not len(positions):
+                continue
+            if positions[0] <= last.get(process, -1) or (np.diff(positions) <= 0).any():
+                return None
+            last[process] = int(positions[-1])
+            for rows in rows_of(pa.Table.from_batches([batch]).drop_columns(["position"])):
+                check(lib.busq_history_append_rows(history._history, process, rows.pointer))
+    return history
+
+
+@dataclass(frozen=True)
+class _Streamed(Sequence[Rows]):
+    """Rows with times, read anew whenever somebody goes through them."""
+
+    paths: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[Rows]:
+        for path in self.paths:
+            for batch in _batches(path, _TIMES):
+                yield from rows_of(pa.Table.from_batches([batch]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, index: int) -> Rows:  # type: ignore[override]
+        for place, rows in enumerate(self):
+            if place == index:
+                return rows
+        raise IndexError(index)
+
+
+def rows_by_process(logs: Sequence[tuple[int, str]], processes: int) -> list[Sequence[Rows]]:
+    """Return the rows of each process, with times: read when they are asked for."""
+    return [_Streamed(tuple(path for p, path in logs if p == process)) for process in range(processes)]

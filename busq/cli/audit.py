@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq audit`: judge recorded traces."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, os_error, print_json, split
+
+if TYPE_CHECKING:
+    from busq.audit import Audit, RunAudit
+    from busq.trace import Finding, Source
+
+ENGINES = ("auto", "c", "spark")
+FORMATS = ("busq", "epfl", "shiviz", "ndjson", "csv")
+UNREADABLE = "unreadable"
+# The logs contradict themselves, or are damaged: these make the exit code 1, strict or not.
+WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "resent", "truncated"})
+
+
+@click.command(
+    "audit",
+    epilog=examples(
+        "busq audit traces/monday",
+        "busq audit traces --order bus1 --report monday.html",
+        "busq audit runs/*.parquet --allow lost --ask total",
+        "busq audit chord.log --parser '(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)'",
+        "busq audit huge --engine spark --memory 8g",
+    ),
+)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="Of the logs.  [default: recognised]")
+@click.option("--parser", "--regex", metavar="REGEX", help="ShiViz: how to read an event: groups host, clock, event.")
+@click.option("--delimiter", metavar="REGEX", help="ShiViz: what stands between executions.")
+@click.option("--send", metavar="REGEX", help="Events whose text matches this send a message.")
+@click.option("--deliver", metavar="REGEX", help="Events whose text matches this deliver one.")
+@click.option("--field", "fields", metavar="NAME=COLUMN", multiple=True, help="CSV, NDJSON: what a column is called.")
+@click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
+@click.option("--ask", metavar="CHECKS", callback=split, help="Expect these as well.")
+@click.option("--allow", metavar="CHECKS", callback=split, help="Do not expect these.")
+@click.option("--checks", metavar="CHECKS", callback=split, help="Judge only these.  [default: all]")
+@click.option("--strict", is_flag=True, help="Stop at the first line that cannot be read, or anything else amiss.")
+@click.option("--run", "chosen", metavar="NAME", multiple=True, help="Judge only this run.")
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What judges.")
+@click.option("--master", metavar="URL", help="Spark: local[N], spark://..., k8s://...; implies --engine spark.")
+@click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
+@click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
+@click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
+@click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
+@click.option("--follow", is_flag=True, help="Go on as the recorder writes; needs Spark, one folder.")
+@click.option("--once", is_flag=True, help="With --follow: judge what is there, and end.")
+@click.option("--seconds", type=TIMEOUT, help="With --follow: end after this time.  [default: Ctrl-C]")
+@click.option("--delay", type=TIMEOUT, default=5.0, show_default=True, help="With --follow: how long to wait for more.")
+@click.option("--checkpoint", metavar="DIR", help="With --follow: keep the state here, and go on from it.")
+@JSON
+def audit(paths: tuple[str, ...], **options: Any) -> int:
+    """Judge the traces under PATHS: what was lost, doubled, or delivered out of order?
+
+    A trace is a folder of `busq record`, logs of another system (ShiViz, NDJSON with vector clocks, CSV, the EPFL
+    course's), or a folder of many of them.  Without --order, and where the trace names none, it is expected that
+    nothing is lost, doubled or invented, and that FIFO and causal order hold.
+
+    CHECKS are names separated by commas: lost, duplicated, phantom, fifo, causal, consistent, total, synchronous,
+    side, clock.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used.
+    """
+    with _errors():
+        return _Command(paths, options).run()
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Turn what may go wrong into a line and an exit code: an input that cannot be used is 2."""
+    from busq.errors import BusqError
+
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except ImportError as error:
+        raise Refusal(str(error).replace("busq.trace needs", "busq audit needs")) from None
+    except OSError as error:
+        raise Refusal(os_error(error)) from None
+    except (BusqError, ValueError) as error:
+        raise Refusal(str(error)) from None
+
+
+class _Command:
+    """One call of the command."""
+
+    def __init__(self, paths: Sequence[str], options: Mapping[str, Any]) -> None:
+        self.paths = paths
+        self.options = options
+        self.found: Audit
+        self.asked = {
+            "order": options["order"],
+            "allow": tuple(options["allow"] or ()),
+            "ask": tuple(options["ask"] or ()),
+        }
+        if options["checks"]:
+            self.asked["checks"] = tuple(options["checks"])
+
+    def run(self) -> int:
+        from busq.audit import claims
+        from busq.audit.promises import known
+
+        claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
+        known(self.asked.get("checks", ()))
+        self._check_files()
+        if self.options["follow"]:
+            return self._follow()
+        began_s = time.monotonic()
+        sources, findings = self._find()
+        engine = self._engine(sources)
+        runs = self._on_spark(sources) if engine == "spark" else self._in_c(sources)
+        code = self._tell(runs, engine, time.monotonic() - began_s, findings)
+        self._draw(sources)
+        return code
+
+    # ---- what is asked for ----
+
+    def _check_files(self) -> None:
+        """Refuse, before a long run, what can't be written."""
+        report, diagram = self.options["report"], self.options["diagram"]
+        if report and not report.endswith((".html", ".htm")):
+            raise Refusal(f"--report {report}: expected a name that ends with .html")
+        for path in (report, diagram, self.options["shiviz"]):
+            folder = os.path.dirname(path or "") or "."
+            if not os.path.isdir(folder):
+                raise Refusal(f"{path}: there is no folder {folder}")
+        if diagram and diagram != "-":
+            from busq.lab import picture
+
+            if fault := picture.fault(diagram):
+                raise Refusal(f"--diagram {fault}")
+
+    def _find(self) -> tuple[list[Source], Sequence[Finding]]:
+        from busq.trace import find
+
+        found = find(self.paths, format=self.options["format_name"], options=self._format_options())
+        if self.options["strict"]:
+            _stop_at_error(found.findings)
+        chosen = self.options["chosen"]
+        unknown = [name for name in chosen if name not in {source.name for source in found.sources}]
+        if unknown:
+            names = [source.name for source in found.sources]
+            listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+            raise Refusal(f"no run {unknown[0]!r}: found {listed}")
+        return [source for source in found.sources if not chosen or source.name in chosen], found.findings
+
+    def _format_options(self) -> dict[str, str]:
+        names = ("parser", "delimiter", "send", "deliver")
+        found = {name: self.options[name] for name in names if self.options[name] is not None}
+        for field in self.options["fields"]:
+            name, equals, column = field.partition("=")
+            if not (name and equals and column):
+                raise Refusal(f"--field {field}: expected NAME=COLUMN, as process=node")
+            found[f"field.{name}"] = column
+        return found
+
+    def _engine(self, sources: Sequence[Source]) -> str:
+        from busq.audit.many import fits
+
+        asked: str = self.options["engine"]
+        if asked == "c" and self.options["master"]:
+            raise Refusal("--master is for --engine spark")
+        if asked != "auto":
+            return asked
+        return "spark" if self.options["master"] or not all(map(fits, sources)) else "c"
+
+    # ---- judging ----
+
+    def _in_c(self, sources: Sequence[Source]) -> list[RunAudit]:
+        from busq.audit.many import BadLog, audit_sources
+        from busq.cli import show
+
+        try:
+            with show.steps() as progress:
+                return audit_sources(sources, strict=self.options["strict"], progress=progress, **self.asked)
+        except BadLog as error:
+            raise Failure(str(error)) from None
+        except KeyboardInterrupt:
+            _leave_at_once()
+
+    def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
+        from busq.audit import spark as room
+        from busq.audit.many import fits, unreadable
+        from busq.cli import show
+        from busq.trace import TraceError
+
+        found: dict[str, RunAudit] = {}
+        with room.session(self.options["master"], self.options["memory"]) as spark:
+            small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
+            with show.steps() as progress:
+                judged = room.runs.audit(spark, small, progress=progress, **self.asked) if small else []
+            found |= {source.name: audit for source, audit in zip(small, judged, strict=True)}
+            for source in sources:
+                if source.name in found:
+                    continue
+                with show.steps() as progress, room.busy(spark, source.name, progress):
+                    try:
+                        found[source.name] = room.huge.audit(spark, source, **self.asked)
+                    except TraceError as error:
+                        found[source.name] = unreadable(source, error)
+        if self.options["strict"]:
+            for audit in found.values():
+                _stop_at_error(audit.findings)
+        return [found[source.name] for source in sources]
+
+    def _follow(self) -> int:
+        from busq.cli import audit_follow
+
+        return audit_follow.follow(self.paths, self.options, self.asked)
+
+    # ---- telling ----
+
+    def _tell(self, runs: list[RunAudit], engine: str, seconds: float, findings: Sequence[Finding]) -> int:
+        from busq.audit import Audit
+        from busq.cli import audit_show
+
+        self.found = Audit(runs, engine, seconds, findings)
+        unreadable = [finding for run in runs for finding in run.findings if finding.kind == UNREADABLE]
+        if unreadable and len(unreadable) == len(runs):
+            raise Refusal("; ".join(finding.text for finding in unreadable[:3]))
+        code = int(not self.found.ok or bool(unreadable))
+        errors = {finding.kind for run in runs for finding in run.findings if finding.is_error}
+        if errors and (self.options["strict"] or errors & WRONG):
+            code = 1
+        if self.options["as_json"]:
+            print_json(self.found.as_json())
+        else:
+            audit_show.audit(self.found, code)
+        return code
+
+    def _draw(self, sources: Sequence[Source]) -> None:
+        """Write what was asked for besides."""
+        from busq.cli import audit_pages
+
+        load = audit_pages.Reader(sources)
+        if self.options["report"]:
+            title = self.paths[0] if len(self.paths) == 1 else ""
+            audit_pages.write_report(self.found, load, self.options["report"], title)
+        if self.options["shiviz"]:
+            audit_pages.write_shiviz(self.found, load, self.options["shiviz"])
+        if self.options["diagram"]:
+            audit_pages.write_diagram(self.found, load, self.options["diagram"])
+
+
+def _leave_at_once() -> NoReturn:
+    """End while threads still judge: ended by Python, those that come back from C++ would abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def _stop_at_error(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        if finding.is_error:
+            raise Failure(finding.text)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by all commands: exit codes, errors in a line, types and options of the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import math
+import os
+import re
+import select
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import busq
+
+EXAMPLE_MARK = "\b\n"  # tells Click to leave the lines of a paragraph alone
+
+
+class Failure(click.ClickException):
+    """The command ran and found something wrong."""
+
+    exit_code = 1
+
+
+class Refusal(click.ClickException):
+    """The command was asked for something that cannot be."""
+
+    exit_code = 2
+
+
+class Output(io.FileIO):
+    """A standard stream that cannot stop a command: it does what else it was asked for, and writes all its files.
+
+    A reader who has seen enough, as in `busq audit ... | head -1`, is no fault: the exit code is that of the verdict.
+    What cannot be written for another reason, as on a full disk, is told at the end.
+    """
+
+    fault: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        """Write, or, once that has failed, take no notice."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self._discard()
+            self.fault = error
+            return memoryview(data).nbytes
+
+    def _discard(self) -> None:
+        """Let all that comes go nowhere, from whomever: children, and Python when it ends, use the descriptor too."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+_OUTPUTS: dict[str, Output] = {}  # what stands under sys.stdout and sys.stderr
+
+
+def outlive_readers() -> None:
+    """Let the command go on where stdout or stderr cannot be written."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed before we began
+            continue
+        stream.flush()
+        _OUTPUTS[name] = Output(stream.fileno(), "w", closefd=False)
+        options = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+        buffer = io.BufferedWriter(_OUTPUTS[name])
+        setattr(sys, name, io.TextIOWrapper(buffer, write_through=stream.write_through, **options))
+
+
+def is_read() -> bool:
+    """Whether anybody may still read stdout: nothing else ends a command that prints until it is stopped."""
+    stdout = _OUTPUTS.get("stdout")
+    if stdout is None:  # closed from the beginning, or a file in memory
+        return True
+    watched = select.poll()
+    watched.register(stdout.fileno(), 0)  # asks for errors alone: a pipe has one once its last reader has gone
+    return stdout.fault is None and not watched.poll(0)
+
+
+def _unwritten() -> bool:
+    """Say what kept stdout from being written, unless it was the reader."""
+    stdout = _OUTPUTS.get("stdout")
+    if stdout is None:
+        return False
+    sys.stdout.flush()
+    if stdout.fault is None or isinstance(stdout.fault, BrokenPipeError):
+        return False
+    click.echo(f"busq: standard output: {os_error(stdout.fault)}", err=True)
+    return True
+
+
+class Group(click.Group):
+    """A group of commands; without one of them its help goes to stderr, and the exit code is 2."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where nothing is asked for."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+
+class Commands(Group):
+    """A group whose errors are one line on stderr, and whose exit codes are those that busq.cli promises.
+
+    `sections` says under which titles the help shows the commands, in which order, and of each where it stands
+    ("module:object"); that file is imported when the command is asked for.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._sections = sections
+        self._places = {name: place for places in sections.values() for name, place in places.items()}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write down the commands by sections."""
+        width = max(map(len, self._places))
+        for title, places in self._sections.items():
+            commands = [command for name in places if (command := self.get_command(ctx, name)) is not None]
+            with formatter.section(title):
+                formatter.write_dl([(f"{one.name:{width}}", one.get_short_help_str(limit=200)) for one in commands])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported now."""
+        if cmd_name not in self._places:
+            return None
+        module, _, name = self._places[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run, and leave with an exit code (or, not standalone, return or raise as Click does)."""
+        run: Any = super().main
+        if not standalone_mode:
+            return run(*args, standalone_mode=False, **extra)
+        try:
+            code = run(*args, standalone_mode=False, **extra)
+        except click.Abort:
+            code = 130
+        except click.UsageError as error:
+            path = error.ctx.command_path if error.ctx else "busq"
+            click.echo(f"{path}: {one_line(error)} (try {path} --help)", err=True)
+            code = error.exit_code
+        except click.ClickException as error:
+            click.echo(f"busq: {one_line(error)}", err=True)
+            code = error.exit_code
+        failed = _unwritten()
+        sys.exit(code or 2 * failed)
+
+
+def one_line(error: click.ClickException) -> str:
+    """Return what an error says, without line breaks."""
+    return " ".join(error.format_message().split())
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn what may go wrong with a bus into a line and an exit code."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(os_error(error)) from None
+    except busq.BusqError as error:
+        raise Failure(str(error)) from None
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+@contextlib.contextmanager
+def no_space_refused() -> Iterator[None]:
+    """Turn a search for which there is no room into exit code 2: nothing was found.  Say options, not parameters."""
+    try:
+        yield
+    except ValueError as error:
+        raise Refusal(re.sub(r"^[a-z_]+(?= is |: )", _as_option, str(error))) from None
+    except busq.NoSpace as error:
+        raise Refusal(error.strerror or str(error)) from None
+
+
+def _as_option(match: re.Match[str]) -> str:
+    context = click.get_current_context()
+    return f"--{match[0].replace('_', '-')}" if match[0] in context.params else match[0]
+
+
+if TYPE_CHECKING:
+    IntType = click.ParamType[int]
+else:
+    IntType = click.ParamType  # in older versions of Click it has no parameter
+
+
+def os_error(error: OSError) -> str:
+    """Return what the system says, and about which file."""
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
+
+
+class Size(IntType):
+    """A number of bytes: 65536, 64K, 16M, 1G."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail as Click's types do."""
+        if isinstance(value, int):
+            return value
+        text = value.strip().upper()
+        factor = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+        digits = text if factor == 1 else text[:-1]
+        if not digits.isascii() or not digits.isdigit():
+            self.fail(f"{value!r}: expected bytes, like 65536, 64K, 16M or 1G", param, ctx)
+        return int(digits) * factor
+
+
+def check_picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before a long run, a picture that can't be written."""
+    from busq.lab import picture
+
+    fault = picture.fault(value) if value else None
+    if fault:
+        raise click.BadParameter(fault, ctx, param)
+    return value
+
+
+def check_number(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    """Refuse what is no number."""
+    if math.isnan(value):  # is in every range
+        raise click.BadParameter("nan is not a number", ctx, param)
+    return value
+
+
+def split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
+    """Read names separated by commas."""
+    return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+
+
+def split_orders(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
+    """Read names of orders separated by commas, each perhaps with options: "bus1:unicast=direct,estimate=best"."""
+    if value is None:
+        return None
+    names: list[str] = []
+    for word in split(ctx, param, value) or ():
+        if names and ":" in names[-1] and "=" in word and ":" not in word:
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    return names
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+TIMEOUT = click.FloatRange(min=0)
+
+
+def examples(*lines: str) -> str:
+    """Return examples as the end of a help text."""
+    return EXAMPLE_MARK + "Examples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def print_json(found: Any) -> None:
+    """Print one object, on a line."""
+    click.echo(json.dumps(found, ensure_ascii=False))

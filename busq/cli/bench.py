@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq bench`: busq next to others, and its orders next to each other."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from typing import Any
+
+import click
+
+from busq.cli.base import JSON, Failure, Refusal, Size, check_picture, examples, plain_errors, print_json, split
+from busq.cli.replay import check_order, parse_orders
+
+__all__ = ["bench"]
+
+
+@click.command(
+    epilog=examples(
+        "busq bench",
+        "busq bench --peers",
+        "busq bench --peers busq,mp.Queue --workloads one_to_one",
+        "busq bench --orders all --repeats 3",
+        "busq bench --order skeen --workloads ping_pong",
+    )
+)
+@click.option(
+    "--peers",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAMES]",
+    help="Measure others in the same run too: all, or these, separated by commas.",
+)
+@click.option("--order", metavar="NAME", callback=check_order, help="Measure this order, and bus1, instead.")
+@click.option(
+    "--orders",
+    "names",
+    metavar="NAMES",
+    callback=parse_orders,
+    help="Measure these orders, separated by commas, or all, and bus1.",
+)
+@click.option("--workloads", callback=split, metavar="NAMES", help="Only these, separated by commas.")
+@click.option("--sizes", callback=split, metavar="BYTES", help="Message sizes, separated by commas.")
+@click.option(
+    "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="How often each case is measured."
+)
+@click.option("--seconds", type=float, default=0.5, show_default=True, help="For how long, each time.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, exists=True),
+    default=".",
+    show_default=True,
+    help="Where --peers writes busq-bench.json and .png, and --orders busq-orders.json and .png.",
+)
+@click.option(
+    "--plot", metavar="FILE", callback=check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
+)
+@JSON
+def bench(
+    peers: str | None,
+    order: str | None,
+    names: list[str] | None,
+    workloads: list[str] | None,
+    sizes: list[str] | None,
+    repeats: int,
+    seconds: float,
+    output: str,
+    plot: str | None,
+    as_json: bool,
+) -> int:
+    """Measure how fast busq is on this machine, and with --peers how it compares.
+
+    With --order or --orders, how it compares with itself: the same bus under other orders, whose packets travel
+    through mailboxes of the bus, message by message at 64 bytes unless something else is asked for.
+
+    Exit code 1 means that something failed, was lost or came in the wrong order, or that busq fell short of a
+    line that it should reach.
+    """
+    if sum(option is not None for option in (peers, order, names)) > 1:
+        raise click.UsageError("--peers, --order and --orders exclude each other")
+    from busq.cli import show
+
+    benchmarks: Any = importlib.import_module("busq.bench")
+    report: Any = importlib.import_module("busq.bench.report")
+
+    orders = [order] if order is not None else names
+    try:
+        sizes_bytes = None if sizes is None else [Size().convert(size, None, None) for size in sizes]
+        with show.steps() as progress:
+            settings = (workloads, sizes_bytes, repeats, seconds, progress)
+            if orders is not None:
+                result = benchmarks.run_orders(orders, *settings)
+            else:
+                result = benchmarks.run(_peers(peers), *settings)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    if as_json:
+        print_json(result)
+    else:
+        report.print_report(result)
+    stem = "busq-bench" if peers is not None else "busq-orders" if names is not None else None
+    _write(result, None if stem is None else os.path.join(output, stem), plot)
+    return 0 if benchmarks.passed(result) else 1
+
+
+def _peers(names: str | None) -> list[str] | None:
+    if names is None:
+        return ["busq", "busq-c", "c-floor"]
+    return None if names == "all" else names.split(",")
+
+
+def _write(result: dict[str, Any], stem: str | None, plot: str | None) -> None:
+    """Write the points and the picture where they are wanted."""
+    if stem is not None:
+        path = f"{stem}.json"
+        with plain_errors(), open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+        click.echo(f"wrote {path}", err=True)
+    wanted = plot or (f"{stem}.png" if stem is not None else None)
+    if wanted:
+        _draw_ratios(result, wanted, is_asked_for=plot is not None)
+
+
+def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
+    from busq.lab import picture
+
+    ratios: Any = importlib.import_module("busq.bench.picture")
+    fault = picture.fault(path)
+    if fault is None:
+        try:
+            with plain_errors():
+                ratios.draw(result, path)
+            click.echo(f"wrote {path}", err=True)
+            return
+        except Refusal as error:
+            fault = error.message
+    if is_asked_for:
+        raise Failure(fault)
+    click.echo(f"no picture: {fault}", err=True)

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq check`: every execution of an order within a bound."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from busq.cli.base import (
+    JSON,
+    Refusal,
+    Size,
+    check_picture,
+    examples,
+    no_space_refused,
+    plain_errors,
+    print_json,
+    split,
+)
+from busq.errors import BusqError
+
+if TYPE_CHECKING:
+    from busq.lab.check import Counterexample
+    from busq.lab.scenario import Scenario
+
+__all__ = ["check"]
+
+
+class Memory(Size):
+    """A number of bytes that may end in a B: 8GiB, 512MB."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail as Click's types do."""
+        text = str(value).strip()
+        stem = text[:-1] if text[-1:] in ("b", "B") else text
+        return super().convert(stem[:-1] if stem != text and stem[-1:] in ("i", "I") else stem, param, ctx)
+
+
+def check_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before a long run, a file that can't be written."""
+    if value is None:
+        return None
+    if not value:
+        raise click.BadParameter("a file needs a name", ctx, param)
+    directory = os.path.dirname(value) or "."
+    if os.path.isdir(value):
+        raise click.BadParameter(f"{value} is a directory", ctx, param)
+    if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
+        raise click.BadParameter(f"{value}: {directory} is no directory that can be written to", ctx, param)
+    if os.path.exists(value) and not os.access(value, os.W_OK):
+        raise click.BadParameter(f"{value} can't be written", ctx, param)
+    return value
+
+
+def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before a long run, a picture that can't be written, or has no name."""
+    check_file(ctx, param, value)
+    return check_picture(ctx, param, value)
+
+
+@click.command(
+    "check",
+    epilog=examples(
+        "busq check cykas --processes 3 --messages 2",
+        "busq check cykas-telling --diagram told.svg --scenario told.txt --counterexample told.json",
+        "busq check --replay told.json",
+        "busq check fifo --messages 2 --property causal",
+        "busq check skeen --fan-out 2 --messages 1",
+        "busq check lamport --processes 5 --messages 4 --walks 100000 --seed 7",
+        "busq check --table1",
+    ),
+)
+@click.argument("order", required=False)
+@click.option("--processes", type=int, default=3, show_default=True)
+@click.option("--messages", type=int, default=3, show_default=True, help="Of each process.")
+@click.option("--fan-out", type=int, metavar="N", help="Most destinations of a message.  [default: all others, or 1]")
+@click.option(
+    "--application",
+    type=click.Choice(("free", "reply", "job", "side")),
+    default="free",
+    show_default=True,
+    help="Send at any time; or one message, then answers; or, with job, process 0 does one long job; or, with side, "
+    "all learn of every delivery at once, by side channels.",
+)
+@click.option(
+    "--network",
+    type=click.Choice(("unordered", "fifo")),
+    help="What channels do with the order of packets.  [default: what ORDER needs]",
+)
+@click.option(
+    "--doubled", type=int, default=0, metavar="N", help="Packets that it may double; all but fifo promise nothing then."
+)
+@click.option("--lost", type=int, default=0, metavar="N", help="Packets that it may lose; none, fifo:on_gap=skip.")
+@click.option("--to-self", is_flag=True, help="Messages may go to their own sender too.")
+@click.option(
+    "--broadcast", is_flag=True, help="Every message goes to all that it may go to: one choice, not every one."
+)
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME",
+    help="Judge this, not what is promised; none: search all.",
+)
+@click.option("--search", type=click.Choice(("auto", "depth", "breadth", "walk")), default="auto", show_default=True)
+@click.option("--reductions", callback=split, metavar="LIST", help="late-submits, quiet-packets, symmetry.")
+@click.option("--no-reductions", is_flag=True, help="Search every state, for a cross-check.")
+@click.option("--walks", type=int, metavar="N", help="So many random executions instead of all.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the first random execution.")
+@click.option("--depth", type=int, metavar="N", help="Leave out executions beyond so many steps; 2048 at most.")
+@click.option("--memory", type=Memory(), help="8GiB, 512MiB.  [default: half of what is free]")
+@click.option("--threads", type=int, metavar="N", help="[default: one per core]")
+@click.option("--seconds", type=float, metavar="S", help="End after so long.")
+@click.option(
+    "--scenario", "scenario_path", callback=check_file, metavar="FILE", help="Write a violation as a scenario."
+)
+@click.option("--diagram", "diagram_path", callback=check_drawing, metavar="FILE", help="Draw it: .svg, .png, .pdf.")
+@click.option("--counterexample", "json_path", callback=check_file, metavar="FILE", help="Write it as JSON.")
+@click.option("--replay", "replay_path", metavar="FILE", help="Play a counterexample, or scenario, on the code again.")
+@click.option("--table1", is_flag=True, help="Table 1 of the Cykas paper, measured here.")
+@click.option("--all", "is_all", is_flag=True, help="Every order, at the bound of the documentation's table.")
+@click.option("--markdown", is_flag=True, help="Print the table of --table1 or --all as Markdown.")
+@JSON
+def check(order: str | None, **options: Any) -> int:
+    """Search every execution of ORDER within a bound, on the compiled code.
+
+    Every choice of destinations, every order in which packets arrive.  Judged is what the order promises, that nothing
+    is lost, doubled, invented or stuck, and that buffers suffice.  A violation is printed as a transcript.  Where the
+    network doubles packets only fifo and fifo:on_gap=skip promise anything: of others, what that breaks is listed.
+
+    Exit code 0: no violation was found, in all executions or, where the output says NOT COMPLETE, in those that were
+    seen.  1: a violation.  2: what was asked for cannot be, or there was no room to do it.  130: Ctrl-C, and what was
+    seen until then.  --replay can be joined by --scenario, --diagram and --counterexample; of a file whose steps can't
+    be played it knows nothing, exit code 2.
+    """
+    as_json, markdown = options.pop("as_json"), options.pop("markdown")
+    replay_path, table1, is_all = options.pop("replay_path"), options.pop("table1"), options.pop("is_all")
+    asked = [name for name, is_set in (("ORDER", order), ("--replay", replay_path)) if is_set]
+    asked += [name for name, is_set in (("--table1", table1), ("--all", is_all)) if is_set]
+    if len(asked) != 1:
+        found = f"not {' and '.join(asked)}" if asked else "as in busq check cykas"
+        raise click.UsageError(f"expected one of ORDER, --replay, --table1 and --all, {found}")
+    if markdown and not (table1 or is_all):
+        raise click.UsageError("--markdown is for --table1 and --all")
+    _check_given(replay_path is not None, table1 or is_all)
+    if replay_path is not None:
+        with plain_errors():
+            return _replay(replay_path, as_json, _paths(options))
+    limits = _limits(options)
+    if order is None:
+        from busq.cli import check_tables
+
+        make = check_tables.table_1 if table1 else check_tables.orders
+        with plain_errors():
+            return make(limits, reduced=not options["no_reductions"], as_json=as_json, markdown=markdown)
+    return _check(order, {**options, **limits}, as_json)
+
+
+_FILES = {"scenario_path": "--scenario", "json_path": "--counterexample", "diagram_path": "--diagram"}
+_OF_REPLAY = {"replay_path", "as_json", *_FILES}
+_OF_TABLES = {"table1", "is_all", "markdown", "as_json", "memory", "threads", "seconds", "no_reductions"}
+
+
+def _check_given(is_replay: bool, is_table: bool) -> None:
+    """Refuse options that would change nothing."""
+    context = click.get_current_context()
+    options = {one.name: one.opts[0] for one in context.command.params if one.name}
+    given = [name for name in options if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    known = _OF_REPLAY if is_replay else _OF_TABLES if is_table else set(given)
+    for name in given:
+        if name not in known:
+            raise click.UsageError(f"{options[name]} is not for {'--replay' if is_replay else '--table1 and --all'}")
+    is_walk = context.params["walks"] is not None or context.params["search"] == "walk"
+    if is_walk and {"reductions", "no_reductions"} & set(given):
+        raise click.UsageError("random executions know no reductions")
+    if not is_walk and "seed" in given:
+        raise click.UsageError("--seed is for --walks")
+
+
+def _paths(options: dict[str, Any]) -> dict[str, str]:
+    """The files that are asked for."""
+    paths = {name: options.pop(name) for name in _FILES}
+    found = {name: path for name, path in paths.items() if path is not None}
+    if len({os.path.realpath(path) for path in found.values()}) < len(found):
+        raise click.UsageError(f"{' and '.join(_FILES[name] for name in found)}: expected a file of its own for each")
+    return found
+
+
+def _limits(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that hold for tables, too."""
+    return {name: options.pop(name) for name in ("memory", "threads", "seconds")}
+
+
+def _check(order: str, options: dict[str, Any], as_json: bool) -> int:
+    from busq.cli import check_show
+    from busq.lab.check import ALL, Interrupted, run
+
+    paths = _paths(options)
+    no_reductions, reductions = options.pop("no_reductions"), options.pop("reductions")
+    if no_reductions and reductions:
+        raise click.UsageError("--no-reductions and --reductions exclude each other")
+    options["reductions"] = () if no_reductions else ALL if reductions is None else reductions
+    asked = tuple(one.strip() for some in options["properties"] for one in some.split(","))
+    if "none" in asked and asked != ("none",):
+        raise click.UsageError("--property none and --property with a name exclude each other")
+    options["properties"] = () if asked == ("none",) else asked or None
+    code = 0
+    try:
+        with plain_errors(), no_space_refused(), check_show.progress(order) as progress:
+            found = run(order, progress=progress, **options)
+    except MemoryError:
+        raise Refusal("out of memory: ask for less with --memory") from None
+    except Interrupted as error:
+        found, code = error.result, 130
+    show = check_show.result if not as_json else lambda found: print_json({"points": [found.as_json()]})
+    show(found)
+    is_written = _write(found.counterexample, paths)
+    is_broken = not found.holds or bool(found.doubts)
+    return code or int(is_broken) or (0 if is_written else 2)
+
+
+# ---- handing a counterexample on ----
+
+
+def _write(example: Counterexample | None, paths: dict[str, str]) -> bool:
+    """Write each file, or say why it can't be; return whether all were."""
+    makers = {
+        "scenario_path": lambda example, path: _write_text(path, example.scenario()),
+        "json_path": lambda example, path: _write_text(path, example.to_json()),
+        "diagram_path": _draw,
+    }
+    is_written = True
+    for name, path in paths.items():
+        if example is None:
+            click.echo(f"no violation: {path} was not written", err=True)
+            continue
+        try:
+            makers[name](example, path)
+            click.echo(f"wrote {path}", err=True)
+        except (OSError, ValueError, BusqError) as error:
+            click.echo(f"busq: {path}: {getattr(error, 'strerror', None) or error}", err=True)
+            is_written = False
+    return is_written
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _draw(example: Counterexample, path: str) -> None:
+    from busq.lab import diagram
+    from busq.lab.observers import Verdict
+
+    execution = example.execution()
+    verdicts = execution.judge()
+    marked = {name: verdicts[name] for name in example.faults if name in verdicts and not verdicts[name].ok}
+    told = example.sentences()
+    marked |= {name: Verdict(False, 1, None, told[name]) for name in example.faults if name not in verdicts}
+    shortest = ", the shortest" if example.is_shortest else ""
+    title = f"{example.order}: {len(example.steps)} steps to a violation ({', '.join(example.faults)}){shortest}"
+    diagram.draw(execution, path, violations=marked, title=title)
+
+
+# ---- playing it again ----
+
+
+def _replay(path: str, as_json: bool, paths: dict[str, str]) -> int:
+    from busq.lab.check import Counterexample
+    from busq.lab.scenario import play
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refusal(f"{path}: {getattr(error, 'strerror', None) or 'not a text'}") from None
+    try:
+        if text.lstrip().startswith("{"):
+            example = Counterexample.from_json(text)
+            code = _replay_example(example, as_json)
+            is_written = code == 2 or _write(example, paths)
+            return code or (0 if is_written else 2)
+        for name in paths:
+            raise click.UsageError(f"{_FILES[name]} is for a counterexample, and {path} is a scenario")
+        return _replay_scenario(play(text, name=path), as_json)
+    except (ValueError, BusqError) as error:
+        raise Refusal(f"{path}: {error}" if path not in str(error) else str(error)) from None
+
+
+def _replay_example(example: Counterexample, as_json: bool) -> int:
+    from busq.cli import check_show
+
+    try:
+        broken, mismatch = example.confirmed(), ""
+    except ValueError as error:
+        broken, mismatch = {}, str(error)
+    code = 2 if mismatch else int(any(broken.values()))
+    if as_json:
+        ok = None if mismatch else not code
+        print_json({"ok": ok, **example.as_json(), "broken": broken, "doubts": list(example.doubts())})
+        return code
+    click.echo(f"{example.order}: {len(example.steps)} steps that broke {', '.join(example.faults)}")
+    if mismatch:
+        click.echo(
+            f"It cannot be played on the code as it is now: {mismatch}.  Nothing is known about what it broke.",
+            err=True,
+        )
+        return code
+    check_show.example(example, (), broken=broken)
+    if not code:
+        click.echo("Nothing of this is broken any more.")
+    return code
+
+
+def _replay_scenario(found: Scenario, as_json: bool) -> int:
+    from busq.lab.examples import verdicts as promises
+
+    execution = found.execution
+    verdicts = execution.judge()
+    arrived = {event.packet for event in execution.events if event.kind == "receive"}
+    flying = any(event.kind == "send" and event.packet not in arrived for event in execution.events)
+    broken = [name for name in promises.broken(execution.order, verdicts) if not (name == "lost" and flying)]
+    is_broken = bool(broken or found.remains)
+    if as_json:
+        print_json(
+            {
+                "ok": not is_broken,
+                "order": execution.order,
+                "broken": broken,
+                "remains": list(found.remains),
+                "verdicts": promises.as_json(execution.order, verdicts),
+                "transcript": found.text,
+            }
+        )
+        return int(is_broken)
+    click.echo(found.text, nl=False)
+    for name in broken:
+        promised = "promised" if found.has_its_network else "promised where channels keep the order, which they did not"
+        click.echo(f"{name} is broken, and {promised}: {verdicts[name].text}")
+    for sentence in found.remains:
+        click.echo(f"Nothing can happen any more, but {sentence}.")
+    if not is_broken:
+        click.echo("What the order promises is kept.")
+    return int(is_broken)

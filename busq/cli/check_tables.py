@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq check --table1` and `--all`: many searches, and a table of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from busq._words import rounded
+from busq.cli import check_show, show
+from busq.cli.base import no_space_refused, plain_errors, print_json
+from busq.cli.figures_show import new_table
+from busq.lab.check import ALL, Interrupted, Result, run
+from busq.lab.check.bounds import ORDERS, PAPER_RATE, RATE, TABLE_1, Bound, Paper
+
+__all__ = ["orders", "table_1"]
+
+Row = tuple[str, ...]
+
+
+def _search(bound: Bound, limits: dict[str, Any], *, reduced: bool, bare: bool = False) -> Result:
+    processes, messages = bound.bare if bare else (bound.processes, bound.messages)
+    with plain_errors(), no_space_refused(), check_show.progress(f"{bound.order} {processes} x {messages}") as progress:
+        return run(
+            bound.order,
+            processes,
+            messages,
+            fan_out=min(bound.fan_out, processes - 1),
+            application=bound.application,
+            reductions=ALL if reduced else (),
+            progress=progress,
+            **limits,
+        )
+
+
+def _is_expected(bound: Bound, found: Result) -> bool:
+    is_open = found.holds and not found.complete
+    return (is_open or found.holds is not bound.breaks) and not found.doubts
+
+
+def _verdict(found: Result) -> str:
+    if found.broken:
+        example = found.counterexample
+        return f"{example.faults[0]} broken in {len(example.steps)} steps" if example else f"{found.broken[0]} broken"
+    return ("vacuous" if found.is_vacuous else "holds") if found.complete else "not complete"
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.0f} M" if count >= 10_000_000 else f"{count:,}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:.2g} s"
+
+
+def _print(title: str, heads: Row, rows: Sequence[Row], markdown: bool, left: Row) -> None:
+    if markdown:
+        for place, row in enumerate(rows):
+            _echo_markdown(None if place else heads, row)
+        return
+    table = new_table(title, *heads, left=left)
+    for row in rows:
+        table.add_row(*row)
+    for column in table.columns[1:]:
+        column.no_wrap = False
+    show.to_stdout(table)
+
+
+# ---- Table 1 ----
+
+
+def table_1(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+    """Measure Table 1 of the Cykas paper, and print it beside the paper's figures."""
+    found: list[tuple[Paper, Result]] = []
+    code = 0
+    for paper in TABLE_1:
+        try:
+            found.append((paper, _search(paper.bound, limits, reduced=reduced)))
+        except Interrupted as error:
+            found.append((paper, error.result))
+            code = 130
+            break
+    rate = None if code else _rate(limits)
+    ok = all(_is_expected(paper.bound, result) for paper, result in found)
+    if as_json:
+        points = [_point(result) | {"paper": _facts(paper)} for paper, result in found]
+        print_json({"points": points, "ok": ok, "complete": not code, "rate": rate})
+        return code or int(not ok)
+    heads = ("protocol", "by", "states", "moves", "longest way", "time", "verdict")
+    rows = [row for paper, result in found for row in _rows_of_table_1(paper, result)]
+    left = ("protocol", "by", "verdict")
+    _print("Table 1 of the Cykas paper: 3 processes with 3 messages each", heads, rows, markdown, left)
+    if rate is not None:
+        click.echo(
+            f"Without reductions, cykas {RATE.processes} x {RATE.messages}: "
+            f"{rounded(rate['states_per_s_and_core'])} states per second and core, "
+            f"{rate['ratio']:.0f} times the {rate['paper_states_per_s_and_thread'] / 1e3:.1f} thousand of the paper."
+        )
+    return code or int(not ok)
+
+
+def _rows_of_table_1(paper: Paper, found: Result) -> tuple[Row, Row]:
+    here = (
+        paper.name,
+        f"{found.threads} threads",
+        *(
+            ("", "", "")  # how much a search has seen when it ends at a violation is chance
+            if found.broken
+            else (_millions(found.unique_states), _millions(found.total_states), str(found.max_depth))
+        ),
+        _seconds(found.seconds),
+        _verdict(found),
+    )
+    there = (
+        "",
+        "paper, 96",
+        f"{paper.unique_millions:,} M",
+        f"{paper.total_millions:,} M",
+        str(paper.max_depth),
+        f"{paper.seconds} s",
+        "a violation" if paper.bound.breaks else "holds",
+    )
+    return here, there
+
+
+def _facts(paper: Paper) -> dict[str, Any]:
+    return {
+        "unique_states_millions": paper.unique_millions,
+        "total_states_millions": paper.total_millions,
+        "max_depth": paper.max_depth,
+        "seconds": paper.seconds,
+        "threads": 96,
+    }
+
+
+def _rate(limits: dict[str, Any]) -> dict[str, Any]:
+    """States per second of processor time, without reductions."""
+    began_s = time.process_time()
+    found = _search(RATE, limits, reduced=False)
+    rate = found.unique_states / (time.process_time() - began_s)
+    return {
+        "order": RATE.order,
+        "processes": RATE.processes,
+        "messages": RATE.messages,
+        "unique_states": found.unique_states,
+        "states_per_s_and_core": rate,
+        "paper_states_per_s_and_thread": PAPER_RATE,
+        "ratio": rate / PAPER_RATE,
+    }
+
+
+# ---- every order ----
+
+
+def orders(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+    """Search every order at its bound, with reductions and without."""
+    rows: list[Row] = []
+    points: list[dict[str, Any]] = []
+    ok, code = True, 0
+    heads = ("order", "bound", "to", *(("states", "time") if reduced else ()), "unreduced", "time", "verdict")
+    for bound in ORDERS:
+        pair: list[Result] = []
+        try:
+            if reduced:
+                pair.append(_search(bound, limits, reduced=True))
+            pair.append(_search(bound, limits, reduced=False, bare=True))
+        except Interrupted as error:
+            pair.append(error.result)
+            code = 130
+        ok = ok and all(_is_expected(bound, result) for result in pair)
+        points += [_point(result) for result in pair]
+        row = _row_of_orders(bound, pair)
+        row = (*row[:-1], *[""] * (len(heads) - len(row)), row[-1])
+        rows.append((f"`{row[0]}`", *row[1:]) if markdown else row)
+        if markdown and not as_json:
+            _echo_markdown(heads if len(rows) == 1 else None, rows[-1])
+        if code:
+            break
+    is_whole = not code
+    if as_json:
+        print_json({"points": points, "ok": ok, "complete": is_whole})
+        return code or int(not ok)
+    if not markdown:
+        _print("Every execution of every order", heads, rows, False, (heads[0], heads[1], heads[-1]))
+    if not is_whole:
+        click.echo(f"interrupted: {len(rows)} of {len(ORDERS)} rows, and the last one is not whole", err=markdown)
+    return code or int(not ok)
+
+
+def _echo_markdown(heads: Row | None, row: Row) -> None:
+    """Print a row as soon as it is there: a run of many minutes may be ended from outside."""
+    if heads is not None:
+        click.echo(f"| {' | '.join(heads)} |")
+        click.echo("|" + "---|" * len(heads))
+    click.echo(f"| {' | '.join(row)} |")
+    sys.stdout.flush()
+
+
+def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
+    cells: list[str] = []
+    for found in pair:
+        is_other = (found.processes, found.messages) != (bound.processes, bound.messages)
+        where = f" ({found.processes} x {found.messages})" if is_other else ""
+        seen = "" if found.complete else "≥ "
+        # How much a search has seen when it ends at a violation is chance.
+        count = "" if found.broken else f"{seen}{found.unique_states:,}"
+        cells += [f"{count}{where}".strip(), _seconds(found.seconds)]
+    to = "1" if bound.fan_out == 1 else f"1 to {bound.fan_out}"
+    verdict = _verdict(pair[0])
+    if pair[-1].holds is not pair[0].holds:
+        verdict += f"; unreduced: {_verdict(pair[-1])}"
+    return (bound.order, f"{bound.processes} x {bound.messages}", to, *cells, verdict)
+
+
+def _point(found: Result) -> dict[str, Any]:
+    """A row of a table: without the long lists."""
+    data = found.as_json()
+    for name in ("transitions", "unseen"):
+        data.pop(name)
+    return data

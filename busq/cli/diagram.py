@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq diagram`: draw an execution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from busq.cli.base import JSON, Refusal, check_picture, examples, plain_errors, print_json
+
+if TYPE_CHECKING:
+    from busq.lab.execution import Execution
+    from busq.lab.observers import Verdict
+
+# Of what an order does not promise, the first of these that is broken is marked.
+WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent", "total")
+
+
+@click.command(
+    "diagram",
+    epilog=examples(
+        "busq diagram figure-1 -o overtaken.svg",
+        "busq diagram figure-2-cykas -o secret.png --time",
+        "busq diagram figure-1 --order skeen -o skeen.svg",
+        "busq diagram --order lamport --processes 4 --messages 6 --seed 1 -o random.svg",
+        "busq diagram execution.json -o execution.pdf",
+        "busq diagram --list",
+    ),
+)
+@click.argument("source", required=False)
+@click.option("-o", "--output", metavar="FILE", callback=check_picture, help="Draw here: .svg, .png or .pdf.")
+@click.option("--order", metavar="ORDER", help="Perform a play, or a random one, under this order.")
+@click.option("--processes", type=click.IntRange(2, 64), help="Random: how many processes.  [default: 4]")
+@click.option("--messages", type=click.IntRange(1, 1000), help="Random: how many messages.  [default: 8]")
+@click.option("--seed", type=int, help="Random: which one.  [default: 0]")
+@click.option(
+    "--control/--no-control", default=True, help="Draw packets that carry no message, too.", show_default=True
+)
+@click.option("--time", "proportional", is_flag=True, help="Distances are times, not as short as can be read.")
+@click.option("--title", metavar="TEXT", help="A line above the picture.")
+@click.option("--keep", metavar="FILE", help="Write the execution here, as JSON that this command reads.")
+@click.option("--list", "is_list", is_flag=True, help="List the plays that can be named, and end.")
+@JSON
+def diagram(
+    source: str | None,
+    output: str | None,
+    order: str | None,
+    processes: int | None,
+    messages: int | None,
+    seed: int | None,
+    control: bool,
+    proportional: bool,
+    title: str | None,
+    keep: str | None,
+    is_list: bool,
+    as_json: bool,
+) -> int:
+    """Draw an execution as a space-time diagram, and judge it.
+
+    SOURCE is the name of a play (see --list), a scenario, or an execution as --keep writes it.  Without SOURCE the
+    execution is a random one, under --order.  Above the line of a process stands what it sends, below it what it
+    delivers.  Exit code 1 means that the order has broken a promise.
+    """
+    from busq.lab.examples import plays
+
+    if is_list:
+        return _list(plays.PLAYS, as_json)
+    sizes = {"--processes": processes, "--messages": messages, "--seed": seed}
+    with plain_errors():
+        if source is None:
+            if order is None:
+                raise click.UsageError("expected SOURCE (busq diagram --list names some), or --order for a random one")
+            chosen = processes or 4, messages or 8, seed or 0
+            execution = plays.random_execution(order, *chosen)
+            heading = f"{order}: {chosen[0]} processes, {chosen[1]} random messages, seed {chosen[2]}"
+        else:
+            given = [name for name, value in sizes.items() if value is not None]
+            if given:
+                raise click.UsageError(f"{given[0]} is for random executions: leave SOURCE out")
+            execution, heading = _read(source, order)
+        if keep:
+            with open(keep, "w", encoding="utf-8") as file:
+                file.write(execution.as_json())
+            click.echo(f"wrote {keep}", err=True)
+        return _tell(execution, heading, output, title, as_json, control=control, proportional=proportional)
+
+
+def _list(known: Any, as_json: bool) -> int:
+    if as_json:
+        print_json(
+            {"plays": [{"name": play.name, "order": play.order, "title": play.title} for play in known.values()]}
+        )
+        return 0
+    from busq.cli import show
+
+    table = show.new_table("Plays", "name", "order", "what it shows", left=["name", "order", "what it shows"])
+    for play in known.values():
+        table.add_row(play.name, play.order, play.title)
+    show.to_stdout(table)
+    return 0
+
+
+def _read(source: str, order: str | None) -> tuple[Execution, str]:
+    """The execution that SOURCE is, and what to call it."""
+    import os
+
+    from busq.lab import scenario
+    from busq.lab.examples import plays
+    from busq.lab.execution import Execution
+
+    play = plays.PLAYS.get(source)
+    if play is not None:
+        execution = plays.perform(play, order)
+        return execution, play.title if order in (None, play.order) else f"{source}, under {order}"
+    if not os.path.exists(source):
+        raise Refusal(f"{source}: no such play or file: busq diagram --list names the plays")
+    with open(source, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if text.lstrip().startswith("{"):
+        if order is not None:
+            raise Refusal(f"{source} is an execution: it happened under its own order, and --order can't change it")
+        try:
+            return Execution.from_json(text), os.path.basename(source)
+        except ValueError as error:
+            raise Refusal(f"{source}: {error}") from None
+    if order is not None:
+        raise Refusal(f"{source} is a scenario: it says itself under which order it is played")
+    try:
+        found = scenario.play(text, name=source)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    return found.execution, found.title or os.path.basename(source)
+
+
+def _tell(
+    execution: Execution, heading: str, output: str | None, title: str | None, as_json: bool, **style: bool
+) -> int:
+    """Print what the observers say, draw, and return the exit code."""
+    from busq.cli import show
+    from busq.lab import diagram as room
+    from busq.lab.examples import verdicts as promises
+
+    verdicts = execution.judge()
+    broken = promises.broken(execution.order, verdicts)
+    marked = broken or [name for name in WEAKEST_FIRST if name in verdicts and not verdicts[name].ok][:1]
+    if output:
+        remark = "" if broken else f" ({execution.order or 'this history'} does not promise it)"
+        chosen = {name: replace(verdicts[name], text=verdicts[name].text + remark) for name in marked}
+        room.draw(execution, output, violations=chosen, title=heading if title is None else title, **style)
+        click.echo(f"wrote {output}", err=True)
+    if as_json:
+        print_json(_facts(execution, verdicts))
+    else:
+        show.to_stdout(heading, _table(verdicts, promises.claims(execution.order)))
+    return 1 if broken else 0
+
+
+def _facts(execution: Execution, verdicts: dict[str, Verdict]) -> dict[str, Any]:
+    from busq.lab.examples import verdicts as promises
+
+    kinds = [event.kind for event in execution.events]
+    return {
+        "ok": not promises.broken(execution.order, verdicts),
+        "order": execution.order,
+        "processes": list(execution.processes),
+        "messages": kinds.count("sent"),
+        "deliveries": kinds.count("deliver"),
+        "packets": kinds.count("send"),
+        "verdicts": promises.as_json(execution.order, verdicts),
+    }
+
+
+def _table(verdicts: dict[str, Verdict], claims: frozenset[str]) -> Any:
+    from busq.cli import show
+
+    left = ["property", "what was found"]
+    table = show.new_table("", "property", "promised", "holds", "what was found", left=left)
+    for name, verdict in verdicts.items():
+        table.add_row(name, "yes" if name in claims else "", show.yes(verdict.ok), verdict.text)
+    return table

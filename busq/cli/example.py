@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq example`: small applications of ordered messages, to be run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from busq.cli.base import JSON, Failure, Group, check_picture, examples, plain_errors, print_json
+
+if TYPE_CHECKING:
+    from busq.lab.examples.leaders import Leaders
+    from busq.lab.examples.replicas import Outcome
+    from busq.lab.examples.secret import Secret
+
+
+@click.group(
+    "example",
+    cls=Group,
+    epilog=examples("busq example replicas", "busq example secret --order mfss", "busq example mutex --order fifo"),
+)
+def example() -> None:
+    """Run small applications of ordered messages."""
+
+
+@example.command(
+    epilog=examples(
+        "busq example replicas",
+        "busq example replicas --order fifo",
+        "busq example replicas --order bus1 --replicas 3 --kill 2",
+    )
+)
+@click.option("--order", default="skeen", show_default=True, metavar="ORDER", help="How updates are ordered.")
+@click.option("--replicas", type=click.IntRange(2, 32), default=3, show_default=True, help="Processes with the store.")
+@click.option(
+    "--clients", type=click.IntRange(1, 16), default=2, show_default=True, help="Processes that send updates."
+)
+@click.option(
+    "--updates", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many each client sends."
+)
+@click.option(
+    "--kill", type=click.IntRange(min=0), default=0, show_default=True, help="Replicas that crash half-way (bus1 only)."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of updates and network.  [default: a new one]")
+@JSON
+def replicas(order: str, replicas: int, clients: int, updates: int, kill: int, seed: int | None, as_json: bool) -> int:
+    """Keep a store in several processes, by conflicting updates from several clients.
+
+    Under a total order all replicas stay identical, and all but one of them may crash.  Under a weaker one they
+    diverge: on a network where packets overtake each other, as here, soon.  Exit code 1 means that the order has
+    broken a promise.
+    """
+    from busq.lab.examples import replicas as room
+    from busq.lab.examples.crew import CrewError
+
+    with plain_errors():
+        try:
+            found = room.run(order, replicas=replicas, clients=clients, updates=updates, kill=kill, seed=seed)
+        except CrewError as error:
+            raise Failure(str(error)) from None
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print_replicas(found)
+    return 0 if found.ok else 1
+
+
+def _print_replicas(found: Outcome) -> None:
+    from busq.cli import show
+
+    table = show.new_table("", "replica", "executed", "state", left=["replica", "state"])
+    for name, count in found.executed.items():
+        table.add_row(name, f"{count:,}", "crashed" if name in found.killed else found.digests[name])
+    what = f"{found.updates:,} updates in {found.seconds:.2f} s, order {found.order}, seed {found.seed}"
+    show.to_stdout(what, table)
+    difference = found.difference
+    if difference is not None:
+        (one, other), updates = difference.replicas, difference.updates
+        click.echo(
+            f"First difference, update {difference.place + 1:,}: {one} executed {updates[0]}, and {other} {updates[1]}."
+        )
+    for name in ("consistent", "total"):
+        click.echo(f"{name}: {found.verdicts[name].text}")
+    click.echo(_conclusion(found))
+
+
+def _conclusion(found: Outcome) -> str:
+    from busq.lab.examples import verdicts
+
+    broken = verdicts.broken(found.order, found.verdicts)
+    if broken:
+        return f"NOT all that {found.order} promises holds: {', '.join(broken)}."
+    if not found.are_identical:
+        return (
+            f"The replicas have diverged: {found.order} does {'' if found.is_total else 'not '}promise a total order."
+        )
+    if found.killed:
+        return f"{len(found.killed)} of {len(found.executed)} replicas crashed; who lives has executed every update."
+    return f"The replicas are identical{'' if found.is_total else ', which ' + found.order + ' does not promise'}."
+
+
+@example.command(
+    epilog=examples(
+        "busq example secret",
+        "busq example secret --order mfss",
+        "busq example secret --order none",
+        "busq example secret --plot secret.svg",
+    )
+)
+@click.option("--order", default="cykas", show_default=True, metavar="ORDER", help="How messages are ordered.")
+@click.option("--plot", metavar="FILE", callback=check_picture, help="Draw what happened: .svg, .png or .pdf.")
+@JSON
+def secret(order: str, plot: str | None, as_json: bool) -> int:
+    """Let Alice, Bob and Carol write to each other, as in figure 2 of the Cykas paper.
+
+    Alice writes m1 to Carol, over a slow link, and then m2 to Bob, who has long work to do before he writes m3 to
+    Carol.  When may he start?  Exit code 1 means that the order has broken a promise.
+    """
+    from busq.lab import diagram
+    from busq.lab.examples import secret as room
+
+    with plain_errors():
+        found = room.tell(order)
+        if plot:
+            causal = {"causal": found.verdicts["causal"]}
+            diagram.draw(
+                found.execution,
+                plot,
+                violations=causal,
+                title=f"Alice, Bob and Carol, under {order}",
+                proportional=True,
+            )
+            click.echo(f"wrote {plot}", err=True)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print_secret(found)
+    return 1 if found.broken else 0
+
+
+def _print_secret(found: Secret) -> None:
+    from busq.lab.examples import secret as room
+
+    for time_s, text in found.transcript():
+        click.echo(f"{time_s * 1e3:7.0f} ms  {text}")
+    click.echo(f"causal: {found.verdicts['causal'].text}")
+    if found.job_start_s is not None:
+        start = f"Under {found.order} Bob's work starts after {found.job_start_s * 1e3:.0f} ms"
+        others = [order for order in ("none", "mfss", "cykas") if order != found.order]
+        starts = ((order, room.tell(order).job_start_s) for order in others)
+        compared = ", ".join(f"under {order} after {at * 1e3:.0f} ms" for order, at in starts if at is not None)
+        click.echo(f"{start}; {compared}.")
+    if found.broken:
+        click.echo(f"NOT all that {found.order} promises holds: {', '.join(found.broken)}.")
+
+
+@example.command(epilog=examples("busq example copies", "busq example copies --order fifo"))
+@click.option("--order", default="causal-matrix", show_default=True, metavar="ORDER", help="How messages are ordered.")
+@click.option("--sites", type=click.IntRange(3, 16), default=3, show_default=True, help="With a copy of the file.")
+@click.option("--changes", type=click.IntRange(2, 100), default=6, show_default=True, help="Of the file, one by one.")
+@click.option("--executions", type=click.IntRange(1, 100_000), default=100, show_default=True, help="To be tried.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the first execution.")
+@JSON
+def copies(order: str, sites: int, changes: int, executions: int, seed: int, as_json: bool) -> int:
+    """Change copies of a file, one site at a time: whoever has the token (Garg, problem 12.1).
+
+    Under causal order all sites make all changes in the same order; under FIFO a change may overtake the one before,
+    by way of the token.  Exit code 1 means that the order has broken a promise.
+    """
+    from busq.lab.examples import copies as room
+
+    with plain_errors():
+        found = room.run(order, sites=sites, changes=changes, executions=executions, seed=seed)
+    if as_json:
+        print_json(found.as_json())
+        return 0 if found.ok else 1
+    for site, made in found.changes.items():
+        click.echo(f"{site}: {', '.join(made)}")
+    text = f"In {found.diverged:,} of {found.executions:,} executions sites differ"
+    promise = "promises" if found.is_promised else "does not promise"
+    click.echo(f"{text}; {order} {promise} causal order.")
+    click.echo(f"causal: {found.verdicts['causal'].text}")
+    return 0 if found.ok else 1
+
+
+@example.command(epilog=examples("busq example mutex", "busq example mutex --order fifo --plot unfair.svg"))
+@click.option("--order", default="causal-matrix", show_default=True, metavar="ORDER", help="How messages are ordered.")
+@click.option("--plot", metavar="FILE", callback=check_picture, help="Draw what happened: .svg, .png or .pdf.")
+@JSON
+def mutex(order: str, plot: str | None, as_json: bool) -> int:
+    """Let a coordinator grant a critical section, fairly or not (Garg, section 12.1).
+
+    P1 asks, over a slow link, and then tells P2, who asks too.  Fair is the order in which they ask; the coordinator
+    knows the order in which requests come.  Exit code 1 means that the order has broken a promise.
+    """
+    from busq.lab import diagram
+    from busq.lab.examples import mutex as room
+
+    with plain_errors():
+        found = room.run(order)
+        if plot:
+            causal = {"causal": found.verdicts["causal"]}
+            title = f"Two requests for a critical section, under {order}"
+            diagram.draw(found.execution, plot, violations=causal, title=title, proportional=True)
+            click.echo(f"wrote {plot}", err=True)
+    if as_json:
+        print_json(found.as_json())
+        return 0 if found.ok else 1
+    for time_s, text in sorted(found.transcript()):
+        click.echo(f"{time_s * 1e3:7.0f} ms  {text}")
+    click.echo(f"causal: {found.verdicts['causal'].text}")
+    verdict = "fair" if found.is_fair else "unfair"
+    click.echo(
+        f"{order} is {verdict} here: {' before '.join(found.granted)}; made were the requests in the order "
+        f"{', '.join(found.requested)}."
+    )
+    return 0 if found.ok else 1
+
+
+@example.command(epilog=examples("busq example threads"))
+@JSON
+def threads(as_json: bool) -> int:
+    """Order the sends of one process only as far as they depend on each other (Garg, problem 12.6).
+
+    Alice's mail to Bob is slow, and her chat with Carol, which comes to Bob in the end, has nothing to do with it.
+    Once she is one process, and once two activities, each ordered for itself.
+    """
+    from busq.lab.examples import threads as room
+
+    told = [room.run(whole=True), room.run(whole=False)]
+    ok = all(one.verdict.ok for one in told)
+    if as_json:
+        print_json({"ok": ok, "stories": [one.as_json() for one in told]})
+        return 0 if ok else 1
+    for one in told:
+        click.echo(one.text)
+        who = "Alice is one process" if one.whole else "Alice's mail and chat are ordered each for itself"
+        click.echo(f"{who}: Bob gets {', '.join(one.delivered)}; {' and '.join(one.waited)} had to wait for others.\n")
+    return 0 if ok else 1
+
+
+@example.command(epilog=examples("busq example leaders", "busq example leaders --groups 8 --members 8"))
+@click.option("--groups", type=click.IntRange(2, 32), default=4, show_default=True, help="That do not overlap.")
+@click.option("--members", type=click.IntRange(2, 32), default=4, show_default=True, help="Of each, with its leader.")
+@click.option("--messages", type=click.IntRange(1, 10_000), default=200, show_default=True, help="All together.")
+@click.option(
+    "--order", default="causal-matrix", show_default=True, metavar="ORDER", help="In groups and among leaders."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of messages and network.")
+@JSON
+def leaders(groups: int, members: int, messages: int, order: str, seed: int, as_json: bool) -> int:
+    """Write to other groups through leaders, with small matrices (Garg, problem 12.7).
+
+    The same messages go straight, with one matrix for all processes, and by way of the leaders, with one for each group
+    and one for the leaders.  Exit code 1 means that the whole is not causal.
+    """
+    from busq.lab.examples import leaders as room
+
+    with plain_errors():
+        options = {"groups": groups, "members": members, "messages": messages, "seed": seed}
+        found = [room.run(way, order=order, **options) for way in ("flat", "leaders")]
+    ok = all(one.verdicts["causal"].ok for one in found)
+    if as_json:
+        print_json({"ok": ok, "order": order, "ways": [one.as_json() for one in found]})
+    else:
+        _print_leaders(found)
+    return 0 if ok else 1
+
+
+def _print_leaders(found: list[Leaders]) -> None:
+    from busq.cli import show
+
+    table = show.new_table("", "way", "packets", "numbers in matrices", "per message", "causal", left=["way", "causal"])
+    for one in found:
+        verdict = "yes" if one.verdicts["causal"].ok else one.verdicts["causal"].text
+        each = f"{one.clock_entries / one.messages:,.0f}"
+        table.add_row(one.way, f"{one.packets:,}", f"{one.clock_entries:,}", each, verdict)
+    show.to_stdout(f"{found[0].messages:,} messages among {found[0].processes} processes", table)

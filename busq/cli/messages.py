@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single messages: `busq send` and `busq recv`."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import sys
+from typing import Any
+
+import click
+
+import busq
+from busq.cli.base import TIMEOUT, examples, is_read, plain_errors, print_json
+
+
+@click.command(epilog=examples("busq send orders bob --data hello", "date | busq send orders bob cleo"))
+@click.argument("bus_name", metavar="BUS")
+@click.argument("to", nargs=-1, required=True)
+@click.option("--data", help="The message.  [default: all of stdin]")
+@click.option("--name", help="The name to send under.  [default: a new one]")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long to wait for room.  [default: for ever]")
+def send(bus_name: str, to: tuple[str, ...], data: str | None, name: str | None, timeout: float | None) -> None:
+    """Send one message over BUS to the peers TO, at once to all of them."""
+    with plain_errors(), busq.Bus.open(bus_name) as bus, bus.join(name or f"send-{os.getpid()}") as peer:
+        payload = sys.stdin.buffer.read() if data is None else data.encode("utf-8", "surrogateescape")
+        peer.send(to, payload, timeout=timeout)
+
+
+@click.command(
+    epilog=examples("busq recv orders --name bob --create", "busq recv orders --name bob --count 1 --timeout 5")
+)
+@click.argument("bus_name", metavar="BUS")
+@click.option("--name", required=True, help="The name to receive under.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.  [default: never]")
+@click.option("--timeout", type=TIMEOUT, metavar="SECONDS", help="How long to wait for each.  [default: for ever]")
+@click.option("--create", is_flag=True, help="Create BUS if there is none.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per message, one per line.")
+def recv(bus_name: str, name: str, count: int | None, timeout: float | None, create: bool, as_json: bool) -> int:
+    """Join BUS and print what comes, a line per message.
+
+    Ends after COUNT messages, after SECONDS without one, when the bus is shut down, when nobody reads its output any
+    more, or with Ctrl-C.  Exit code 1 means that fewer than COUNT came, or none, though they would have been read.
+    """
+    with plain_errors():
+        opened = busq.Bus.create(bus_name, exist_ok=True) if create else busq.Bus.open(bus_name)
+    received = 0
+    with plain_errors(), opened as bus, bus.join(name) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
+        while (count is None or received < count) and is_read():  # what nobody reads stays in the queue
+            _print_message(peer.recv(timeout), as_json)
+            received += 1
+    return 0 if received >= (count or 1) or not is_read() else 1
+
+
+def _print_message(message: Any, as_json: bool) -> None:
+    data = message.data
+    if not as_json:
+        click.echo(data)
+        return
+    facts = {"sender": message.sender, "kind": message.kind, "size_bytes": len(data)}
+    try:
+        print_json({**facts, "data": data.decode("utf-8")})
+    except UnicodeDecodeError:
+        print_json({**facts, "data_base64": base64.b64encode(data).decode("ascii")})

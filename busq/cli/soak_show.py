@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The output of `busq soak` for people, and the picture that it draws."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from busq._words import duration
+from busq.cli import show
+from busq.lab import picture
+from busq.trial.soak.conductor import PERCENTILES, Outcome
+from busq.trial.soak.judge import upper_ns
+
+__all__ = ["draw", "headline", "outcome", "progress"]
+
+
+def headline(found: Outcome) -> str:
+    """Return what a soak was, in a line."""
+    modes = ", ".join(f"{count} {mode}" for mode, count in Counter(found.modes).items())
+    stops = f" and {found.stops:,} stops" if found.stops_per_s else ""
+    rounds = f"{found.rounds:,} round{'s' * (found.rounds != 1)}"
+    return (
+        f"Seed {found.seed}: {found.kills:,} kills{stops} in {found.seconds:,.0f} s, {rounds}, "
+        f"{len(found.names)} workers ({modes})"
+    )
+
+
+def outcome(found: Outcome) -> None:
+    """Print a soak: figures, verdicts, and what it comes to."""
+    show.to_stdout(headline(found), _figures(found), _verdicts(found), _conclusion(found))
+
+
+def _figures(found: Outcome) -> Table:
+    ledgers = found.found
+    table = show.new_table("What happened", "", "count", left=[""])
+    for label, count in (
+        ("messages sent", ledgers.messages),
+        ("deliveries", ledgers.deliveries),
+        ("of these again, after a death", ledgers.redelivered),
+        ("sends that raised: full, or a receiver was dead", ledgers.refused),
+        ("sends interrupted by a kill: finished by others", ledgers.completed),
+        ("sends interrupted by a kill: undone", ledgers.undone),
+        ("lives", ledgers.lives),
+        ("of these resumed a predecessor", ledgers.resumes),
+        ("copies dropped with a killed plain receiver", ledgers.dropped_with_receiver),
+        ("copies taken and not recorded when killed", ledgers.taken_at_kill),
+    ):
+        table.add_row(label, f"{count:,}")
+    for name, share in PERCENTILES.items():
+        table.add_row(f"wait for a message that was there, {name}", _time(ledgers.waits.percentile(share)))
+    table.add_row("longest send", _time(ledgers.sends_ns_max))
+    table.add_row("longest join", _time(ledgers.joins_ns_max))
+    table.add_row("longest that the system gave somebody no processor", _time(ledgers.starved_ns_max))
+    table.add_row("memory in use before, after", f"{found.arena_baseline_bytes:,} B, {found.arena_after_bytes:,} B")
+    table.add_row("descriptors before, after", f"{found.descriptors_baseline}, {found.descriptors_after}")
+    return table
+
+
+def _time(time_ns: int | None) -> str:
+    return "-" if time_ns is None else duration(time_ns / 1e9)
+
+
+def _verdicts(found: Outcome) -> Table:
+    columns = ("property", "holds", "faults", "what was found")
+    table = show.new_table("Verdicts", *columns, left=[columns[0], columns[3]])
+    for name, verdict in found.verdicts.items():
+        table.add_row(name, show.yes(verdict.ok), f"{verdict.count:,}", verdict.text)
+    return table
+
+
+def _conclusion(found: Outcome) -> Text:
+    if found.ok:
+        return Text("All that is promised holds.", style="green")
+    broken = ", ".join(name for name, verdict in found.verdicts.items() if not verdict.ok)
+    return Text(
+        f"NOT all that is promised holds: {broken}.  The ledgers of the last round are in {found.ledgers}.",
+        style="bold red",
+    )
+
+
+@contextlib.contextmanager
+def progress(seconds: float | None, kills: int | None) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar over time, or over kills where they alone are limited; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=kills if seconds is None else seconds)
+
+        def tell(seconds_so_far: int, kills_so_far: int) -> None:
+            done = kills_so_far if seconds is None else seconds_so_far
+            bar.update(task, completed=done, description=f"{kills_so_far:,} kills")
+
+        yield tell
+
+
+def draw(found: Outcome, path: str | os.PathLike[str]) -> None:
+    """Write a histogram of how long receivers waited for what was there, as PNG, SVG or PDF.
+
+    Errors: ValueError where nothing was delivered; ImportError without matplotlib, OSError.  Cost: about a second.
+    """
+    waits = found.found.waits
+    if not waits.counts:
+        raise ValueError("nothing was delivered, so there is no waiting to draw")
+    importlib.import_module("matplotlib").use("Agg")
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    per_decade = 10
+    bins: Counter[int] = Counter()
+    for key, count in waits.counts.items():
+        bins[math.floor(math.log10(max(1_000, upper_ns(key))) * per_decade)] += count
+    lefts_ms = [10 ** (step / per_decade) / 1e6 for step in sorted(bins)]
+    widths_ms = [left_ms * (10 ** (1 / per_decade) - 1) for left_ms in lefts_ms]
+    figure, axis = pyplot.subplots(figsize=(8, 4.2), layout="constrained")
+    counts = [bins[step] for step in sorted(bins)]
+    axis.bar(lefts_ms, counts, widths_ms, align="edge", color=picture.BAR, zorder=2)
+    axis.axvline(1000, color="#b02a37", linewidth=1.2, zorder=3)
+    axis.annotate("promised: 1 s", (1000, max(counts)), (-4, 0), textcoords="offset points", ha="right", va="top")
+    axis.set(xscale="log", yscale="log", xlim=(1e-3, 2000))
+    axis.set_xlabel("ms that a receiver waited for a message that was there (shortest: up to 1 µs)", color=picture.INK)
+    axis.set_ylabel("deliveries", color=picture.INK)
+    axis.set_title(headline(found), fontsize=9, color=picture.INK)
+    axis.grid(axis="y", color=picture.GRID, zorder=0)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The checker: every execution of an order within a bound, on the compiled code that runs everywhere else.
+
+>>> result = run("mfss", processes=2, messages=2)
+>>> result.holds, result.complete
+(True, True)
+>>> print(run("sync-naive", processes=2, messages=1).counterexample.transcript().strip())
+> alice sends m1 to bob
+  alice -> bob: data m1
+> bob sends m2 to alice
+  bob -> alice: data m2
+> bob receives data m1 from alice
+  bob holds m1 back
+> alice receives data m2 from bob
+  alice holds m2 back
+"""
+
+from __future__ import annotations
+
+from busq.lab.check.result import Finding, Progress, Result, Search, Transition
+from busq.lab.check.search import ALL, APPLICATIONS, NETWORKS, REDUCTIONS, SEARCHES, Interrupted, run
+from busq.lab.check.witness import Counterexample, Step
+
+__all__ = [
+    "ALL",
+    "APPLICATIONS",
+    "NETWORKS",
+    "REDUCTIONS",
+    "SEARCHES",
+    "Counterexample",
+    "Finding",
+    "Interrupted",
+    "Progress",
+    "Result",
+    "Search",
+    "Step",
+    "Transition",
+    "run",
+]

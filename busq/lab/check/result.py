@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from busq.lab.check.witness import BEYOND, Counterexample
+
+__all__ = ["BEYOND", "PROMISED", "Finding", "Progress", "Result", "Search", "Transition"]
+
+# Judged besides BEYOND, in words.
+PROMISED = {
+    "lost": "all that was sent is delivered",
+    "duplicated": "nothing is delivered twice",
+    "phantom": "nothing is delivered that was not sent",
+    "fifo": "a sender's messages come in its order",
+    "causal": "nothing is delivered after its effects",
+    "consistent": "no two receivers disagree on two messages",
+    "total": "the receivers' orders have no cycle together",
+    "synchronous": "messages could have taken no time",
+}
+
+
+ORDERING = ("fifo", "causal", "consistent", "total", "synchronous")  # what depends on the order of deliveries
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The finding about a property.
+
+    `ok`: no execution that was seen breaks it.  `claimed`: the order promises it, on such a network.
+    `judged`: the search would have ended at a violation.
+    """
+
+    ok: bool
+    claimed: bool
+    judged: bool
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A kind of transitions: an event ("submit", "receive ack", "tick"), and what came of it; `count`: how often."""
+
+    event: str
+    effects: str
+    count: int
+
+    @property
+    def text(self) -> str:
+        """Return what it is, in a line."""
+        return f"{self.event}: {self.effects}"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is; `rate` are unique states per second of wall-clock time (walk: moves)."""
+
+    search: str
+    unique_states: int
+    total_states: int
+    ends: int
+    depth: int
+    memory_bytes: int
+    seconds: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
+
+    `counts_moves`: the number of steps so far belongs to a state, so that going in circles would show.  `contradicted`:
+    how often something that a reduction takes for granted was tried and found wrong.
+    """
+
+    search: str
+    counts_moves: bool
+    reductions: tuple[str, ...]
+    unique_states: int
+    total_states: int
+    ends: int
+    max_depth: int
+    seconds: float
+    rate: float
+    complete: bool
+    unexplored: str
+    memory_bytes: int
+    missed_expected: float
+    contradicted: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a check.
+
+    `destinations` are "every choice", or "given".
+
+    `holds`: no violation of what was judged was found; that all was seen says `complete`, and if not, `unexplored` says
+    why.  `unique_states` are different states, `total_states` moves that were made (and the start), `ends` states in
+    which nothing can happen any more, `max_depth` the longest way that was searched, in moves: a state that was met
+    before is not gone through again on a longer one.  All are of the first search.  With reductions, and several
+    threads, they differ a little from run to run: which of several alike states comes first is chance.  Of random
+    walks, `unique_states` are moves, and `ends` executions.  `rate` are unique states per second.
+
+    `missed_probability` is the probability that at least one state was taken for another one because both have the
+    same fingerprint; `missed_expected` how many on average.  `waiting_max`, `held_max` and `packets_max` are the most
+    messages of its own that a process had unfinished, the most of others that it held back, and the most packets in
+    flight; of what was searched, which with late submits and quiet packets is not all (mfss 3 x 3: 1 message, and 3
+    without reductions).
+
+    `vacuous` are properties that nothing within the bound could break, whatever the order does.
+
+    `verdicts` are by property; None of `ok` cannot be: what was not looked at is not there.  `searches` has the figures
+    of each search: where the first one finds a violation, a second one looks for a shorter one; where packets might
+    circulate for ever, a second one counts steps.
+    """
+
+    order: str
+    processes: int
+    messages: int
+    fan_out: int
+    application: str
+    network: str
+    doubled: int
+    lost: int
+    to_self: bool
+    destinations: str
+    search: str
+    holds: bool
+    complete: bool
+    unexplored: str
+    unique_states: int
+    total_states: int
+    ends: int
+    max_depth: int
+    seconds: float
+    rate: float
+    memory_bytes: int
+    missed_expected: float
+    missed_probability: float
+    waiting_max: int
+    held_max: int
+    packets_max: int
+    threads: int
+    reductions: tuple[str, ...]
+    seed: int | None
+    walks: int | None
+    verdicts: Mapping[str, Finding]
+    transitions: tuple[Transition, ...] = ()
+    unseen: tuple[Transition, ...] = ()
+    covered: int = 0
+    searches: tuple[Search, ...] = ()
+    counterexample: Counterexample | None = None
+    doubts: tuple[str, ...] = field(default=())
+    vacuous: tuple[str, ...] = ()
+
+    @property
+    def promised(self) -> tuple[str, ...]:
+        """The claims of the order, what every order must keep, and what was judged besides."""
+        return tuple(name for name, one in self.verdicts.items() if one.claimed or one.judged)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The properties that were judged and are broken."""
+        return tuple(name for name, one in self.verdicts.items() if one.judged and not one.ok)
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """The properties that were not judged, and are broken in some execution."""
+        return tuple(name for name, one in self.verdicts.items() if not one.judged and not one.ok)
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether nothing could break any of the order's promises about order, or what was asked for of these."""
+        ordering = [name for name, one in self.verdicts.items() if one.judged and name in ORDERING]
+        return bool(ordering) and set(ordering) <= set(self.vacuous)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain numbers, texts and dictionaries, as `busq check --json` prints them.
+
+        >>> from busq.lab.check import run
+        >>> run("none", processes=2, messages=1).as_json()["verdicts"]["lost"]
+        {'ok': True, 'claimed': True, 'judged': True}
+        """
+        plain = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("verdicts", "transitions", "unseen", "searches", "counterexample")
+        }
+        return {
+            **plain,
+            "reductions": list(self.reductions),
+            "doubts": list(self.doubts),
+            "vacuous": list(self.vacuous),
+            "verdicts": {name: dict(vars(one)) for name, one in self.verdicts.items()},
+            "transitions": [dict(vars(one)) for one in self.transitions],
+            "unseen": [dict(vars(one)) for one in self.unseen],
+            "searches": [{**vars(one), "reductions": list(one.reductions)} for one in self.searches],
+            "counterexample": self.counterexample.as_json() if self.counterexample else None,
+        }

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executions: who did what and when, as the stage, the simulator and recorded histories tell it, and diagrams draw it.
+
+An execution holds every event that somebody may want to see: what applications asked for, what was sent and
+delivered, every packet on its way, and when a process could not send.  Observers need less: `history()` keeps sends and
+deliveries.
+
+>>> ann, bob = 0, 1
+>>> hello = message_name(ann, 1)
+>>> execution = Execution(
+...     order="none",
+...     processes=("ann", "bob"),
+...     events=(Event(1, ann, "sent", hello), Event(2, bob, "deliver", hello)),
+...     labels={hello: "hello"},
+...     destinations={hello: (bob,)},
+... )
+>>> [name for name, verdict in execution.judge().items() if not verdict.ok]
+[]
+>>> Execution.from_json(execution.as_json()) == execution
+True
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from busq import _arguments
+from busq._core import check, integer, whole_number
+from busq._native import ffi, lib
+from busq.lab.observers import PROPERTIES, History, Verdict, tell
+
+__all__ = ["KINDS", "Event", "Execution", "message_name"]
+
+KINDS = (
+    "submit",  # the application asks for a message to be sent
+    "sent",  # the send event: now it is sent
+    "send",  # a packet leaves
+    "receive",  # a packet arrives
+    "deliver",  # the application gets a message
+    "drop",  # a message will never be delivered here
+    "done",  # the protocol is done with a message of its own
+    "secret",  # from now on the process may not send
+    "open",  # and now it may again
+    "job",  # work that a delivery has caused begins
+    "rest",  # and ends
+)
+FORMAT = "busq execution 1"
+_WHOLE = ("consistent", "total")  # what only a whole multicast can keep or break
+_SILENT: dict[str, Any] = {"message": 0, "packet": -1, "what": "", "peer": -1}  # what an event says by default
+
+
+def message_name(origin: int, number: int) -> int:
+    """Return the name of the message with this number, from 1, among those of its origin.
+
+    >>> message_name(1, 2) == (1 << 32) + 2
+    True
+    """
+    return whole_number("origin", origin, 32) << 32 | whole_number("number", number, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at one process: one of KINDS.
+
+    `time_s` are seconds of a simulation; on a stage, and for what was recorded without times, it is a number that
+    grows.  "send" and "receive" of the same packet carry the same number; `what` is the kind of packet ("data", "ack"),
+    `peer` to whom it goes or from whom it comes.
+    """
+
+    time_s: float
+    process: int
+    kind: str
+    message: int = 0
+    packet: int = -1
+    what: str = ""
+    peer: int = -1
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Everything that happened, in the order in which it happened.
+
+    `labels` are names of messages for people.  Where an order knows only messages with one destination, a multicast is
+    several of them: `multicasts` leads from each of these copies to the name that they share.  Not `finished` is a
+    prefix: more could happen, so what was not delivered is not lost.
+    """
+
+    order: str
+    processes: tuple[str, ...]
+    events: tuple[Event, ...]
+    labels: Mapping[int, str] = field(default_factory=dict)
+    destinations: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    multicasts: Mapping[int, int] = field(default_factory=dict)
+    finished: bool = True
+
+    def label(self, message: int) -> str:
+        """Return what people call a message: its label, or process and number.
+
+        >>> Execution("none", ("p0", "p1"), ()).label(message_name(1, 2))
+        'p1.2'
+        """
+        known = self.labels.get(integer("message", message))
+        if known is not None:
+            return known
+        origin, number = message >> 32, message & 0xFFFFFFFF
+        return f"{self.processes[origin]}.{number}" if origin < len(self.processes) else f"m{message}"
+
+    def history(self, *, whole: bool = False) -> History:
+        """Return what observers judge: the events "sent" and "deliver" of every process.
+
+        With `whole`, the copies of a multicast are one message again, sent when the first of them is.  O(events).
+
+        >>> Execution("none", ("p0",), ()).history().facts().events
+        0
+        """
+        targets = self._whole_destinations() if whole else self.destinations
+        logs = [_Log() for _ in self.processes]
+        seen: set[int] = set()
+        for event in self.events:
+            if event.kind == "deliver":
+                logs[event.process].deliver(self._name(event.message, whole))
+            elif event.kind == "sent":
+                name = self._name(event.message, whole)
+                if not whole or name not in seen:
+                    seen.add(name)
+                    logs[event.process].send(name, targets.get(name, ()))
+        history = History(self.processes)
+        for process, log in enumerate(logs):
+            history.extend(process, log.kinds, log.messages, log.counts, log.destinations)
+        return history
+
+    def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:
+        """Judge the execution: as History.judge, in words that use the labels.
+
+        Whether receivers agree ("consistent", "total") is a question about whole multicasts; the other properties are
+        judged copy by copy.
+
+        >>> list(Execution("none", ("p0",), ()).judge(["fifo", "total"]))
+        ['fifo', 'total']
+        """
+        has_copies = bool(self.multicasts)
+        return judge(
+            lambda whole: self.history(whole=whole), has_copies, properties, self.label, finished=self.finished
+        )
+
+    def as_json(self) -> str:
+        """Return the execution as text to keep in a file: JSON, an event per line.  from_json reads it."""
+        lines = [json.dumps(_brief(event)) for event in self.events]
+        head = {
+            "format": FORMAT,
+            "order": self.order,
+            "processes": self.processes,
+            "labels": self.labels,
+            "destinations": self.destinations,
+            "multicasts": self.multicasts,
+            "finished": self.finished,
+        }
+        body = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
+        return "{\n" + body + ' "events": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Execution:
+        """Read what as_json wrote; ValueError where it is something else."""
+        _arguments.typed("text", text, str | bytes, "str or bytes, what as_json wrote")
+        try:
+            data = json.loads(text)
+            if data["format"] != FORMAT:
+                raise ValueError(f"its format is {data['format']!r}")
+            execution = cls(
+                order=str(data["order"]),
+                processes=tuple(map(str, data["processes"])),
+                events=tuple(Event(**event) for event in data["events"]),
+                labels={int(message): str(label) for message, label in data["labels"].items()},
+                destinations={int(message): tuple(map(int, to)) for message, to in data["destinations"].items()},
+                multicasts={int(copy): int(name) for copy, name in data["multicasts"].items()},
+                finished=bool(data.get("finished", True)),
+            )
+            execution._check()
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"not an execution: expected {FORMAT!r} as as_json writes it ({error})") from error
+        return execution
+
+    @classmethod
+    def from_history(cls, history: History, *, order: str = "", labels: Mapping[int, str] | None = None) -> Execution:
+        """Return a recorded history as an execution, so that it can be drawn.
+
+        A history has no times: a message is sent at the first place where it fits all logs, and arrives (as a packet
+        of its own for every receiver) when it is delivered.  Where no such place exists, because a message was
+        delivered before it could have been sent, the delivery goes first.  O(events).
+
+        >>> history = History(["ann", "bob"])
+        >>> history.send("ann", 7, "bob")
+        >>> history.deliver("bob", 7)
+        >>> [(event.time_s, event.kind) for event in Execution.from_history(history).events]
+        [(1.0, 'sent'), (1.0, 'send'), (2.0, 'receive'), (2.0, 'deliver')]
+        """
+        _arguments.typed("history", history, History, "a History")
+        named = _arguments.mapping("labels", {} if labels is None else labels, "a mapping of messages to their names")
+        return _Recorded(history).execution(_arguments.text("order", order), named)
+
+    def _check(self) -> None:
+        n = len(self.processes)
+        for event in self.events:
+            if event.kind not in KINDS or not 0 <= event.process < n or event.peer >= n:
+                raise ValueError(f"{event} is no event of {n} processes")
+            if not 0 <= event.message < 1 << 64:
+                raise ValueError(f"the message {event.message} is not a number of 64 bits")
+        for to in self.destinations.values():
+            if not all(0 <= process < n for process in to):
+                raise ValueError(f"the destinations {to} are not among {n} processes")
+
+    def _name(self, message: int, whole: bool) -> int:
+        return self.multicasts.get(message, message) if whole else message
+
+    def _whole_destinations(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, tuple[int, ...]] = {}
+        for message, to in self.destinations.items():
+            name = self._name(message, True)
+            found[name] = found.get(name, ()) + to
+        return found
+
+
+def judge(
+    tell: Callable[[bool], History],
+    has_copies: bool,
+    properties: Iterable[str],
+    label: Callable[[int], str],
+    *,
+    finished: bool = True,
+) -> dict[str, Verdict]:
+    """Judge an execution that can tell its history copy by copy, and that of whole multicasts.
+
+    In one that is not finished nothing is lost yet.
+    """
+    asked = _arguments.names("properties", properties)
+    found: dict[str, Verdict] = {}
+    for whole in (False, True):
+        part = [name for name in asked if (name in _WHOLE and has_copies) is whole]
+        if part:
+            found |= tell(whole).judge(part)
+
+    if not finished and "lost" in found and not found["lost"].ok:
+        count = found["lost"].count
+        found["lost"] = Verdict(True, 0, None, f"{count} {'copy is' if count == 1 else 'copies are'} not delivered yet")
+
+    return {name: _named(name, found[name], label) for name in asked}
+
+
+def _named(name: str, verdict: Verdict, label: Callable[[int], str]) -> Verdict:
+    return verdict if verdict.witness is None else replace(verdict, text=tell(name, verdict.witness, label))
+
+
+def _brief(event: Event) -> dict[str, Any]:
+    """The fields of an event that say something."""
+    return {
+        name: value
+        for name, value in ((name, getattr(event, name)) for name in Event.__slots__)
+        if name not in _SILENT or value != _SILENT[name]
+    }
+
+
+class _Log:
+    """The log of one process, in the columns that History.extend takes."""
+
+    def __init__(self) -> None:
+        self.kinds = array("B")
+        self.messages = array("Q")
+        self.counts = array("I")
+        self.destinations = array("I")
+
+    def send(self, message: int, to: Sequence[int]) -> None:
+        self.kinds.append(1)
+        self.messages.append(message)
+        self.counts.append(len(to))
+        self.destinations.extend(to)
+
+    def deliver(self, message: int) -> None:
+        self.kinds.append(0)
+        self.messages.append(message)
+
+
+class _Recorded:
+    """A history on its way to an execution: its logs are merged so that sends come before their deliveries."""
+
+    def __init__(self, history: History) -> None:
+        self._processes = history.processes
+        self._logs = [_read_log(history, process) for process in range(len(self._processes))]
+        self._destinations = {
+            message: _read_destinations(history, message) for log in self._logs for kind, message in log if kind
+        }
+        self._events: list[Event] = []
+        self._at = [0] * len(self._logs)
+        self._now = [0.0] * len(self._logs)
+        self._sent: dict[int, tuple[float, int]] = {}  # by message: when, and by whom
+        self._packets: dict[tuple[int, int], int] = {}  # by message and receiver, until it is delivered
+        self._n_packets = 0
+
+    def execution(self, order: str, labels: Mapping[int, str]) -> Execution:
+        while self._merge(is_forced=False) or self._merge(is_forced=True):
+            pass
+        self._events.sort(key=lambda event: event.time_s)
+        names = {message: labels.get(message, f"m{message}") for log in self._logs for _, message in log}
+        return Execution(order, self._processes, tuple(self._events), names, self._destinations)
+
+    def _merge(self, *, is_forced: bool) -> bool:
+        """Go on with every log as far as possible; forced, by one event that comes before its cause."""
+        has_moved = False
+        for process, log in enumerate(self._logs):
+            while self._at[process] < len(log):
+                kind, message = log[self._at[process]]
+                if not kind and message in self._destinations and message not in self._sent and not is_forced:
+                    break
+                self._at[process] += 1
+                self._take(process, kind, message)
+                has_moved = True
+                if is_forced:
+                    return True
+        return has_moved
+
+    def _take(self, process: int, kind: int, message: int) -> None:
+        sent = self._sent.get(message)
+        now = 1 + max(self._now[process], sent[0] if sent and not kind else 0)
+        self._now[process] = now
+        if kind:
+            self._events.append(Event(now, process, "sent", message))
+            self._sent.setdefault(message, (now, process))
+            for to in self._destinations[message]:
+                if to != process:
+                    self._packets[message, to] = self._n_packets
+                    self._events.append(Event(now, process, "send", message, self._n_packets, "data", to))
+                    self._n_packets += 1
+            return
+        packet = self._packets.pop((message, process), -1)
+        if packet >= 0 and sent:
+            self._events.append(Event(now, process, "receive", message, packet, "data", sent[1]))
+        self._events.append(Event(now, process, "deliver", message))
+
+
+def count_events(history: History) -> int:
+    """Return how many events a history holds, whoever put them in."""
+    count, total = ffi.new("size_t *"), 0
+    for process in range(len(history.processes)):
+        check(lib.busq_history_read(history._history, process, 0, ffi.NULL, ffi.NULL, count))
+        total += count[0]
+    return total
+
+
+def _read_log(history: History, process: int) -> list[tuple[int, int]]:
+    count = ffi.new("size_t *")
+    check(lib.busq_history_read(history._history, process, 0, ffi.NULL, ffi.NULL, count))
+    kinds = ffi.new("uint8_t[]", count[0])
+    messages = ffi.new("uint64_t[]", count[0])
+    check(lib.busq_history_read(history._history, process, count[0], kinds, messages, count))
+    return list(zip(bytes(ffi.buffer(kinds)), ffi.unpack(messages, len(messages)), strict=True))
+
+
+def _read_destinations(history: History, message: int) -> tuple[int, ...]:
+    found: Any = ffi.new("uint32_t **")
+    count = ffi.new("uint32_t *")
+    check(lib.busq_history_read_destinations(history._history, message, found, count))
+    return tuple(ffi.unpack(found[0], count[0])) if count[0] else ()

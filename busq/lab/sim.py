@@ -1,0 +1,648 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator: an ordering protocol on a network that can be described, under a workload that can be repeated.
+
+Each process has an uplink that carries one packet at a time at `bandwidth_bytes_per_s`, first come first served; after
+`propagation_delay_s` more the packet is at its receiver.  A packet with a payload has `header_bytes + payload_bytes`,
+and `clock_entry_bytes` for every entry of the clock that its order needs (n for a vector, n squared for a matrix);
+every other packet has `control_bytes`.  With `downlink_bytes_per_s` a packet then goes through the downlink of its
+receiver likewise, whole, first come first served.  What runs is the compiled code of the order itself, in simulated
+nanoseconds.
+
+A delivered message may cause a job.  A process runs one job at a time, in the order in which they were caused; packets
+come and go meanwhile.  Under the same seed every order gets the same sends and the same jobs.
+
+>>> result = run(Config(order="mfss", processes=10, messages_per_process=20, seed=1, judge=True))
+>>> result.ok, result.messages, result.deliveries, result.packets
+(True, 200, 200, {'data': 200, 'ack': 200})
+>>> faster = run(Config(order="cykas", processes=10, messages_per_process=20, seed=1))
+>>> faster.latency_mean_s < result.latency_mean_s
+True
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from busq import _arguments, orders
+from busq._core import check, held, owned
+from busq._native import ffi, lib
+from busq.lab.execution import Event, Execution, judge
+from busq.lab.observers import PROPERTIES, History, Verdict
+from busq.lab.workload import Schedule, by_traffic
+
+__all__ = ["WORKLOADS", "Config", "Faults", "Partition", "Result", "run"]
+
+_WORKLOADS = {
+    "random": lib.BUSQ_SIM_RANDOM,
+    "hotspot": lib.BUSQ_SIM_HOTSPOT,
+    "ring": lib.BUSQ_SIM_RING,
+    "client-server": lib.BUSQ_SIM_CLIENT_SERVER,
+    "trace": lib.BUSQ_SIM_TRACE,
+}
+WORKLOADS = tuple(_WORKLOADS)
+
+_KINDS = {
+    lib.BUSQ_SIM_SUBMIT: "submit",
+    lib.BUSQ_SIM_SENT: "sent",
+    lib.BUSQ_SIM_SEND: "send",
+    lib.BUSQ_SIM_RECEIVE: "receive",
+    lib.BUSQ_SIM_DELIVER: "deliver",
+    lib.BUSQ_SIM_DROP: "drop",
+    lib.BUSQ_SIM_DONE: "done",
+    lib.BUSQ_SIM_SECRET: "secret",
+    lib.BUSQ_SIM_OPEN: "open",
+    lib.BUSQ_SIM_JOB: "job",
+    lib.BUSQ_SIM_REST: "rest",
+}
+_NOTHING = 0xFFFFFFFF
+_SLICE_NS = 20_000_000  # how long a run goes on before it looks for Ctrl-C
+_SECONDS_MAX = 1e9
+_STAND_LOSSES = ("none", "fifo:on_gap=skip")
+_SEED_MAX = 2**64 - 1
+_BYTES_MAX = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """From `begin_s` until `end_s` (seconds) no packet sets out from the processes of `side` to the others, or back.
+
+    What left before arrives; what would have left meanwhile leaves at the end: the network repeats what was lost.
+
+    >>> Partition(begin_s=1, end_s=2, side=[0, 1]).side
+    (0, 1)
+    """
+
+    begin_s: float
+    end_s: float
+    side: Iterable[int]
+
+    def __post_init__(self) -> None:
+        _check_number("begin_s", self.begin_s, 0, _SECONDS_MAX)
+        _check_number("end_s", self.end_s, 0, _SECONDS_MAX)
+        if self.end_s < self.begin_s:
+            raise ValueError(f"a partition from {self.begin_s} to {self.end_s} s: expected an end after its beginning")
+        _check_type("side", self.side, Iterable)
+        object.__setattr__(self, "side", tuple(self.side))
+        for place, process in enumerate(self.side):
+            _check_type(f"side[{place}]", process, int)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Faults of the network; without any argument there are none.  Times in seconds, shares from 0 to 1.
+
+    `jitter_s`: every packet takes up to so much longer.  `reordered_share` of the packets are held up for up to
+    `reordered_s`, so that later ones overtake them.  `doubled_share` of the packets come twice, the second time up to
+    `doubled_s` later; the receiver's transport throws the second one away, unless `lets_copies_pass`: then the order
+    gets both (only where messages carry no clock).  `lost_share` of the packets never come; only `none` and
+    `fifo:on_gap=skip` go on without them.  Channels of orders that need them in order keep it under all of this.
+
+    >>> Faults(jitter_s=0.001).jitter_s
+    0.001
+    """
+
+    jitter_s: float = 0.0
+    reordered_share: float = 0.0
+    reordered_s: float = 0.0
+    doubled_share: float = 0.0
+    doubled_s: float = 0.0
+    lets_copies_pass: bool = False
+    lost_share: float = 0.0
+    partitions: Iterable[Partition] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("jitter_s", "reordered_s", "doubled_s"):
+            _check_number(name, getattr(self, name), 0, _SECONDS_MAX)
+        for name in ("reordered_share", "doubled_share", "lost_share"):
+            _check_number(name, getattr(self, name), 0, 1)
+        _check_flag("lets_copies_pass", self.lets_copies_pass)
+        _check_type("partitions", self.partitions, Iterable)
+        object.__setattr__(self, "partitions", tuple(self.partitions))
+        for place, partition in enumerate(self.partitions):
+            _check_type(f"partitions[{place}]", partition, Partition)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One run.  Errors: ValueError names the field, what it was and what was expected.
+
+    `order`: a name with options, as "mfss" or "lamport:ack=all".
+
+    Workload.  Every process sends `messages_per_process` messages to `fan_out` others each, one every `interval_s`, all
+    from time 0 on, or, `staggered`, from a random time within the first interval.  "random": every other process is as
+    likely as the next.  "hotspot": the first processes, `hotspot_share` of all, draw `hotspot_draw` of the messages.
+    "ring": to the next processes.  "client-server": the first processes, `hotspot_share` of all but at least one, are
+    servers, which answer each request when it is delivered; a client sends to its own (and, with a `fan_out`, the next
+    ones).  "trace": the messages of `schedule`, whose participants are the processes; its times count from its first
+    message.
+
+    Programs.  By default the time alone says when a process sends.  `dependent_share` of the sends depend on what was
+    received too: send number k then waits until its process has delivered everything that was sent to it by sends
+    number 0 to k - 1 of all others.  So programs are partially ordered sets of sends.  A schedule says it by itself.
+
+    `coordinator`: which process an order with a coordinator has for it ("sequencer"); -1: `coordinator_at`, one that
+    the workload does not single out.  All others ignore it.
+
+    Jobs.  `job_share` of the messages cause a job where they are delivered; it takes `job_mean_s`, or is drawn from a
+    normal distribution around it with deviation `job_spread_s` (never below 0).  With `job_blocks_sends` a process asks
+    for nothing to be sent while a job of its own runs.
+
+    `downlink_bytes_per_s`: 0 is no limit, as in the Cykas paper.
+
+    `patience_s` is how long `fifo:on_gap=skip` waits at a gap.  `judge`: observers look at the run.  `record`: every
+    event is kept, for `Result.execution` (some 250 bytes and 10 us each).
+
+    >>> Config(order="cykas", processes=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: processes is 1: expected 2 to 65536
+    """
+
+    order: str
+    processes: int = 100
+    messages_per_process: int = 100
+    interval_s: float = 0.01
+    staggered: bool = False
+    bandwidth_bytes_per_s: float = 50_000.0
+    downlink_bytes_per_s: float = 0.0
+    propagation_delay_s: float = 0.005
+    payload_bytes: int = 64
+    header_bytes: int = 32
+    control_bytes: int = 32
+    clock_entry_bytes: int = 8
+    workload: str = "random"
+    schedule: Schedule | None = None
+    fan_out: int = 1
+    hotspot_share: float = 0.0
+    hotspot_draw: float = 0.8
+    dependent_share: float = 0.0
+    coordinator: int = -1
+    job_share: float = 0.0
+    job_mean_s: float = 0.0
+    job_spread_s: float = 0.0
+    job_blocks_sends: bool = False
+    patience_s: float = 0.1
+    seed: int = 0
+    faults: Faults = field(default_factory=Faults)
+    judge: bool = False
+    record: bool = False
+
+    def __post_init__(self) -> None:
+        _check_type("order", self.order, str)
+        _check_type("faults", self.faults, Faults)
+        _check_type("schedule", self.schedule, Schedule | None)
+        for name in ("staggered", "job_blocks_sends", "judge", "record"):
+            _check_flag(name, getattr(self, name))
+        order = orders.parse(self.order)[0]
+        _check_type("workload", self.workload, str)
+        if self.workload not in _WORKLOADS:
+            raise ValueError(f"workload is {self.workload!r}: expected one of {', '.join(WORKLOADS)}")
+        if (self.schedule is not None) != (self.workload == "trace"):
+            raise ValueError("a schedule and the workload 'trace' belong together: give both or neither")
+        if self.schedule is not None:
+            object.__setattr__(self, "processes", len(self.schedule.participants))
+        for name, (low, high) in _WHOLE_NUMBERS.items():
+            _check_whole(name, getattr(self, name), low, high)
+        for name, maximum in _NUMBERS.items():
+            _check_number(name, getattr(self, name), 0, maximum)
+        _check_number("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, 1e-3, 1e15)
+        if self.downlink_bytes_per_s != 0:
+            _check_number("downlink_bytes_per_s", self.downlink_bytes_per_s, 1e-3, 1e15)
+        _check_whole("coordinator", self.coordinator, -1, self.processes - 1)
+        self._check_workload()
+        self._check_faults(order)
+
+    @property
+    def claims(self) -> frozenset[str]:
+        """The promises of the order on this network: not to lose nothing, where packets are lost or gaps are skipped.
+
+        >>> "lost" in Config(order="fifo").claims, "lost" in Config(order="fifo:on_gap=skip").claims
+        (True, False)
+        """
+        may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
+        return orders.parse(self.order)[0].claims - ({"lost"} if may_lose else set())
+
+    @property
+    def singled_out(self) -> int:
+        """How many processes, the first ones, the workload singles out: hotspots, or servers.
+
+        >>> Config(order="sequencer", processes=10, workload="hotspot", hotspot_share=0.2).singled_out
+        2
+        """
+        share = int(self.hotspot_share * self.processes + 0.5)
+        return {"hotspot": share, "client-server": max(1, share)}.get(self.workload, 0)
+
+    @property
+    def coordinator_at(self) -> int:
+        """Which process is the coordinator: `coordinator`, or else one that the workload does not single out.
+
+        That is the first which is no hotspot or server, and in a schedule the one with the median of messages sent and
+        received: where a coordinator sits on a server, most of its packets have no way to go.
+
+        >>> Config(order="sequencer", processes=10, workload="client-server").coordinator_at
+        1
+        """
+        if self.coordinator >= 0:
+            return self.coordinator
+        if self.schedule is not None:
+            return by_traffic(self.schedule)[self.processes // 2]
+        return self.singled_out if self.singled_out < self.processes else 0
+
+    def _check_workload(self) -> None:
+        _check_whole("fan_out", self.fan_out, 1, 65535)
+        if self.dependent_share and self.workload == "trace":
+            raise ValueError(
+                f"dependent_share is {self.dependent_share}: expected 0, as a schedule says by itself what waits"
+            )
+        if self.workload == "trace":
+            return
+        servers = self.singled_out
+        if self.workload == "client-server" and servers >= self.processes:
+            raise ValueError(f"hotspot_share is {self.hotspot_share}: expected to leave a client among the processes")
+        most = servers if self.workload == "client-server" else self.processes - 1
+        _check_whole("fan_out", self.fan_out, 1, most)
+        _check_number("messages_per_process x interval_s", self.messages_per_process * self.interval_s, 0, _SECONDS_MAX)
+
+    def _check_faults(self, order: orders.Order) -> None:
+        if self.faults.lost_share and self.order not in _STAND_LOSSES:
+            raise ValueError(
+                f"lost_share is {self.faults.lost_share}: expected 0, as {self.order} would wait for what is lost; "
+                f"only {' and '.join(_STAND_LOSSES)} go on without"
+            )
+        waits = self.dependent_share > 0 or (self.schedule is not None and any(self.schedule.afters))
+        if waits and (self.faults.lost_share or "on_gap=skip" in self.order):
+            raise ValueError("sends that wait for deliveries would wait for ever for what is lost or skipped")
+        if self.faults.lets_copies_pass and order.clock != "none":
+            raise ValueError(f"lets_copies_pass: {self.order} has clocks, and takes no message twice")
+        for partition in self.faults.partitions:
+            for process in partition.side:
+                _check_whole("a process of a partition", process, 0, self.processes - 1)
+
+
+_WHOLE_NUMBERS = {
+    "processes": (2, 65536),
+    "messages_per_process": (1, 2**31 - 1),
+    "payload_bytes": (0, _BYTES_MAX),
+    "header_bytes": (0, _BYTES_MAX),
+    "control_bytes": (0, _BYTES_MAX),
+    "clock_entry_bytes": (0, 1024),
+    "seed": (0, _SEED_MAX),
+}
+_NUMBERS = {
+    "interval_s": _SECONDS_MAX,
+    "propagation_delay_s": _SECONDS_MAX,
+    "hotspot_share": 1,
+    "hotspot_draw": 1,
+    "dependent_share": 1,
+    "job_share": 1,
+    "job_mean_s": _SECONDS_MAX,
+    "job_spread_s": _SECONDS_MAX,
+    "patience_s": _SECONDS_MAX,
+}
+
+
+def _check_type(name: str, value: Any, expected: Any) -> None:
+    if not isinstance(value, expected):
+        raise ValueError(f"{name} is {value!r}: expected {getattr(expected, '__name__', expected)}")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}: expected True or False")
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r}: expected a number from {low:g} to {high:g}")
+
+
+def _check_whole(name: str, value: Any, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{name} is {value!r}: expected {low} to {high}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a run.  Times in seconds of the simulation.
+
+    `execution_time_s` is when the last thing happened, jobs included; `communication_s` when the last packet arrived,
+    which is what the Cykas paper calls the execution time ("time to complete all protocol communications"). A latency
+    counts from the time at which the program wants a message sent to its delivery. `job_start_mean_s` is the mean time
+    at which jobs began, from the beginning of the run (what the Cykas paper's average job start time is taken to be, as
+    its speedup follows that of the execution); `job_wait_mean_s` the mean time to the beginning of a job, counted as
+    latencies are. `packets` and `bytes` are by kind of packet. `uplink_busiest` is the process that had to send most
+    bytes, `uplink_busiest_share` how much of `communication_s` that took; `downlink_busiest` and its share likewise for
+    what was sent to it (without `downlink_bytes_per_s`: how much of the time a downlink as fast as the uplinks would
+    have needed, above 1 where it could not have kept up). `secret_s` adds up how long processes could not send because
+    of secrets. `waiting_max` and `held_max` are the most messages that any process had unfinished, and held back.
+
+    `messages` are sends of the programs, `copies` their destinations together; `unsent` is what was never sent
+    (messages, or sends of a program): more than 0 where an order got stuck.  `events` are submits, packets that
+    arrived, alarms and ends of jobs.  `dropped` counts what an order will not deliver where it came, `packets_lost`,
+    `packets_doubled` and `packets_refused` what the faults did (refused: copies that an order could not take).
+
+    `verdicts` are those of the observers where `judge` was set: consistent and total on whole multicasts, all others on
+    messages as the order knows them.  `ok`: nothing stayed unsent, and what the order claims holds as far as it was
+    judged.
+    """
+
+    config: Config
+    ok: bool
+    execution_time_s: float
+    communication_s: float
+    latency_mean_s: float
+    latency_p50_s: float
+    latency_p99_s: float
+    latency_max_s: float
+    jobs: int
+    job_start_mean_s: float
+    job_wait_mean_s: float
+    packets: Mapping[str, int]
+    bytes: Mapping[str, int]
+    uplink_busiest: int
+    uplink_busiest_share: float
+    downlink_busiest: int
+    downlink_busiest_share: float
+    secret_s: float
+    waiting_max: int
+    held_max: int
+    events: int
+    messages: int
+    copies: int
+    deliveries: int
+    unsent: int
+    dropped: int
+    packets_lost: int
+    packets_doubled: int
+    packets_refused: int
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    execution: Execution | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the command line prints: plain numbers, texts and dictionaries.
+
+        >>> result = run(Config(order="none", processes=2, messages_per_process=1, judge=True))
+        >>> result.as_json()["verdicts"]["lost"]
+        {'ok': True, 'count': 0, 'claimed': True}
+        """
+        claims = self.config.claims
+        plain = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("config", "verdicts", "execution", "packets", "bytes")
+        }
+        return {
+            **plain,
+            "order": self.config.order,
+            "processes": self.config.processes,
+            "seed": self.config.seed,
+            "packets": dict(self.packets),
+            "bytes": dict(self.bytes),
+            "verdicts": {
+                name: {"ok": verdict.ok, "count": verdict.count, "claimed": name in claims}
+                for name, verdict in self.verdicts.items()
+            },
+        }
+
+
+def run(config: Config) -> Result:
+    """Simulate until nothing is left to happen.
+
+    Errors: NoSpace where memory runs out, ValueError for more than 146 years of simulated time.  Ctrl-C ends a run
+    within a tenth of a second, or, while observers judge, when they are done.  Costs some 0.1 to 0.3 us per event (an
+    order with clocks: more), and memory for the states of the processes and some 100 bytes per message.
+
+    >>> result = run(Config(order="fifo", processes=2, messages_per_process=1, bandwidth_bytes_per_s=96_000))
+    >>> result.execution_time_s  # 96 bytes take 1 ms, and 5 ms to arrive
+    0.006
+    """
+    _arguments.typed("config", config, Config, "busq.sim.Config, as in Config(order='fifo')")
+    return _Run(config).result()
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+class _Run:
+    """A simulation in the core, with everything that it points to."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._order = orders.parse(config.order)[0]
+        self._coordinator = config.coordinator_at if self._order.coordinated else 0
+        names = config.schedule.participants if config.schedule is not None else None
+        names = names or tuple(f"p{process}" for process in range(config.processes))
+        self._names = tuple(names[self._renamed(process)] for process in range(config.processes))
+        self._kept: list[Any] = []  # what the core points to
+        self._copies = History(self._names) if config.judge else None
+        self._wholes = History(self._names) if config.judge and self._has_copies() else None
+        owner = owned("busq_sim")
+        check(lib.busq_sim_new(self._raw_config(), owner))
+        self._sim = held(owner)
+
+    def _renamed(self, process: int) -> int:
+        """The number of a process in the core, where the coordinator is process 0, and the other way round."""
+        return {0: self._coordinator, self._coordinator: 0}.get(process, process)
+
+    def _has_copies(self) -> bool:
+        """Whether the order knows a multicast as several messages."""
+        schedule = self._config.schedule
+        most = self._config.fan_out if schedule is None else schedule.copies - len(schedule) + 1
+        return self._order.point_to_point and most > 1
+
+    def _keep(self, pointer: Any) -> Any:
+        self._kept.append(pointer)
+        return pointer
+
+    def _raw_config(self) -> Any:
+        config = self._config
+        raw = self._keep(ffi.new("busq_sim_config *"))
+        for name in _PLAIN:
+            setattr(raw, name, getattr(config, name))
+        raw.order = self._keep(ffi.new("char[]", config.order.encode()))
+        raw.workload = _WORKLOADS[config.workload]
+        raw.coordinator = self._coordinator
+        raw.is_staggered = config.staggered
+        raw.is_recorded = config.record
+        raw.interval_ns = _ns(config.interval_s)
+        raw.propagation_delay_ns = _ns(config.propagation_delay_s)
+        raw.job_mean_ns = config.job_mean_s * 1e9
+        raw.job_spread_ns = config.job_spread_s * 1e9
+        raw.patience_ns = _ns(config.patience_s)
+        raw.copies = ffi.NULL if self._copies is None else self._copies._history
+        raw.wholes = ffi.NULL if self._wholes is None else self._wholes._history
+        self._set_faults(raw.faults)
+        if config.schedule is not None:
+            self._set_trace(raw, config.schedule)
+        return raw
+
+    def _set_faults(self, raw: Any) -> None:
+        faults = self._config.faults
+        raw.jitter_ns = _ns(faults.jitter_s)
+        raw.reordered_share, raw.reordered_ns = faults.reordered_share, _ns(faults.reordered_s)
+        raw.doubled_share, raw.doubled_ns = faults.doubled_share, _ns(faults.doubled_s)
+        raw.lost_share = faults.lost_share
+        raw.lets_copies_pass = faults.lets_copies_pass
+        partitions = list(faults.partitions)
+        raw.n_partitions = len(partitions)
+        raw.partitions = self._keep(ffi.new("busq_sim_partition[]", len(partitions)))
+        for place, partition in enumerate(partitions):
+            side = [self._renamed(process) for process in partition.side]
+            one = raw.partitions[place]
+            one.begin_ns, one.end_ns = _ns(partition.begin_s), _ns(partition.end_s)
+            one.side, one.n_side = self._keep(ffi.new("uint32_t[]", side)), len(side)
+
+    def _set_trace(self, raw: Any, schedule: Schedule) -> None:
+        n = len(schedule)
+        rows = (len(schedule.times_s), len(schedule.senders), len(schedule.sizes_bytes), len(schedule.starts) - 1)
+        if len(schedule.afters) not in (0, n):
+            raise ValueError(
+                f"a schedule of {n} messages, {len(schedule.afters)} of which may wait: expected all or none"
+            )
+        if rows != (n, n, n, n) or schedule.starts[-1] != len(schedule.recipients):
+            raise ValueError(
+                f"a schedule of {rows[0]} times, {rows[1]} senders, {rows[2]} sizes, {rows[3]} lists of recipients and "
+                f"{len(schedule.recipients)} recipients: expected a time, a sender, a size and a list for each message"
+            )
+        raw.n_trace = n
+        raw.trace_times_s = self._column(schedule.times_s, "double[]")
+        raw.trace_senders = self._column(schedule.senders, "uint32_t[]")
+        raw.trace_starts = self._column(schedule.starts, "uint64_t[]")
+        raw.trace_recipients = self._column(schedule.recipients, "uint32_t[]")
+        raw.trace_sizes_bytes = self._column(schedule.sizes_bytes, "uint64_t[]")
+        raw.trace_afters = self._column(schedule.afters, "uint32_t[]") if any(schedule.afters) else ffi.NULL
+
+    def _column(self, values: array[int] | array[float], ctype: str) -> Any:
+        if memoryview(values).itemsize != ffi.sizeof(ctype[:-2]):
+            raise ValueError(
+                f"a column of a schedule has {memoryview(values).itemsize} bytes per item: expected {ctype}"
+            )
+        return self._keep(ffi.from_buffer(ctype, values))
+
+    # ---- what came of it ----
+
+    def result(self) -> Result:
+        while True:
+            outcome = lib.busq_sim_advance(self._sim, _SLICE_NS)
+            if outcome != lib.BUSQ_INTERRUPTED:
+                break
+        check(outcome)
+        facts = ffi.new("busq_sim_facts *")
+        lib.busq_sim_examine(self._sim, facts)
+        packets, sizes_bytes = self._traffic(facts.n_kinds)
+        verdicts = self._verdicts()
+        holds = all(verdict.ok for name, verdict in verdicts.items() if name in self._config.claims)
+        return Result(
+            config=self._config,
+            ok=facts.unsent == 0 and holds,
+            execution_time_s=facts.execution_ns / 1e9,
+            communication_s=facts.communication_ns / 1e9,
+            latency_mean_s=facts.latency_mean_ns / 1e9,
+            latency_p50_s=facts.latency_p50_ns / 1e9,
+            latency_p99_s=facts.latency_p99_ns / 1e9,
+            latency_max_s=facts.latency_max_ns / 1e9,
+            jobs=facts.jobs,
+            job_start_mean_s=facts.job_start_mean_ns / 1e9,
+            job_wait_mean_s=facts.job_wait_mean_ns / 1e9,
+            packets=packets,
+            bytes=sizes_bytes,
+            uplink_busiest=self._renamed(facts.uplink_busiest),
+            uplink_busiest_share=self._share(facts, facts.uplink_busiest_bytes, self._config.bandwidth_bytes_per_s),
+            downlink_busiest=self._renamed(facts.downlink_busiest),
+            downlink_busiest_share=self._share(
+                facts,
+                facts.downlink_busiest_bytes,
+                self._config.downlink_bytes_per_s or self._config.bandwidth_bytes_per_s,
+            ),
+            secret_s=facts.secret_ns / 1e9,
+            waiting_max=facts.waiting_max,
+            held_max=facts.held_max,
+            events=facts.events,
+            messages=facts.sends,
+            copies=facts.copies,
+            deliveries=facts.deliveries,
+            unsent=facts.unsent,
+            dropped=facts.dropped,
+            packets_lost=facts.packets_lost,
+            packets_doubled=facts.packets_doubled,
+            packets_refused=facts.packets_refused,
+            verdicts=verdicts,
+            execution=self._execution() if self._config.record else None,
+        )
+
+    @staticmethod
+    def _share(facts: Any, sent_bytes: int, bytes_per_s: float) -> float:
+        """How much of the time of communication a link needs for so many bytes."""
+        return sent_bytes / bytes_per_s * 1e9 / facts.communication_ns if facts.communication_ns else 0.0
+
+    def _traffic(self, n_kinds: int) -> tuple[dict[str, int], dict[str, int]]:
+        name, n_packets, n_bytes = ffi.new("char const **"), ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        packets, sizes_bytes = {}, {}
+        for kind in range(n_kinds):
+            check(lib.busq_sim_examine_kind(self._sim, kind, name, n_packets, n_bytes))
+            text = ffi.string(name[0]).decode()
+            packets[text], sizes_bytes[text] = n_packets[0], n_bytes[0]
+        return packets, sizes_bytes
+
+    def _verdicts(self) -> dict[str, Verdict]:
+        copies, wholes = self._copies, self._wholes
+        if copies is None:
+            return {}
+        label = Execution(self._config.order, self._names, ()).label
+        return judge(
+            lambda whole: wholes if whole and wholes is not None else copies, wholes is not None, PROPERTIES, label
+        )
+
+    def _execution(self) -> Execution:
+        count = ffi.new("size_t *")
+        found = lib.busq_sim_events(self._sim, count)
+        raws = [found[place] for place in range(count[0])]
+        raws.sort(key=lambda raw: raw.time_ns)  # jobs are known before they begin
+        destinations = {raw.message: self._destinations(raw.message) for raw in raws if raw.kind == lib.BUSQ_SIM_SUBMIT}
+        multicasts = {raw.message: raw.send for raw in raws if raw.kind == lib.BUSQ_SIM_SUBMIT}
+        return Execution(
+            order=self._config.order,
+            processes=self._names,
+            events=tuple(self._event(raw) for raw in raws),
+            destinations=destinations,
+            multicasts=multicasts if self._has_copies() else {},
+        )
+
+    def _event(self, raw: Any) -> Event:
+        return Event(
+            time_s=raw.time_ns / 1e9,
+            process=raw.process,
+            kind=_KINDS[raw.kind],
+            message=raw.message,
+            packet=-1 if raw.packet == _NOTHING else raw.packet,
+            what="" if raw.what == _NOTHING else self._order.kinds[raw.what],
+            peer=-1 if raw.peer == _NOTHING else raw.peer,
+        )
+
+    def _destinations(self, message: int) -> tuple[int, ...]:
+        found, count = ffi.new("uint32_t const **"), ffi.new("uint32_t *")
+        check(lib.busq_sim_destinations(self._sim, message, found, count))
+        return tuple(found[0][place] for place in range(count[0]))
+
+
+_PLAIN = (
+    "processes",
+    "messages_per_process",
+    "bandwidth_bytes_per_s",
+    "downlink_bytes_per_s",
+    "dependent_share",
+    "payload_bytes",
+    "header_bytes",
+    "control_bytes",
+    "clock_entry_bytes",
+    "fan_out",
+    "job_blocks_sends",
+    "hotspot_share",
+    "hotspot_draw",
+    "job_share",
+    "seed",
+)

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what nobody needs any more in the directory of buses, and removes it for `busq gc`.
+
+Guarantee: nothing is removed that a live process uses, and nothing that is not busq's.  A file counts as a bus of an
+earlier boot, or as half made, only if that is why the core refuses to open it: what is damaged, or never was a bus,
+stays.  A FIFO counts as left behind only if its name is one that busq gives, and either the bus says that its peer
+is gone, or the kernel says that nobody has it open.  No message is dropped but those that `Bus.collect` drops.
+
+Whether anybody has a file open is asked with a lease, which the kernel grants only to the one who has it open alone; it
+is held until the file is removed, so that nobody comes in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import busq
+from busq import _core
+from busq.bus import bus_names
+
+__all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peers", "stale_fifos", "text_of"]
+
+# The core's words for a file that has the mark of a bus and a sound header, and is no bus any more.
+STALE = ("was made before this machine was booted", "is half made")
+
+# Names that nobody else can know beforehand end with a random part.
+FIFO_NAME = re.compile(r"\.busq-([0-9a-f]{16})-(\d{1,10})-(\d{1,10})-[0-9a-f]{16}")
+TRACE_NAME = re.compile(r"\.busq-([0-9a-f]{16})-trace-[0-9a-f]{16}")  # the rings of a recorder that was killed
+# Between making a FIFO and opening it its owner needs a moment.
+FIFO_AGE_S_MIN = 10.0
+
+GONE = ("closed", "dead", "dead, unnoticed")
+
+
+def path_of(name: str) -> str:
+    """Return the file of a bus."""
+    return os.path.join(_core.default_directory(), name)
+
+
+def text_of(error: OSError | busq.BusqError) -> str:
+    """Return what an error says, without its number."""
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+# ---- files ----
+
+
+def is_stale(error: Exception) -> bool:
+    """Tell from why a bus can't be opened whether it is of an earlier boot or half made, which nobody can mend."""
+    return isinstance(error, busq.CorruptSegment) and any(words in str(error) for words in STALE)
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[bool]:
+    """Whether nobody else has a file open; while the block runs, nobody can open it either."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # A signal announces that somebody wants to open the file; it must be one that does no harm.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            is_alone = True
+        except OSError as error:
+            # A file system without leases can't tell; then it must do that no peer lives.
+            is_alone = error.errno != errno.EAGAIN
+        yield is_alone
+    finally:
+        os.close(descriptor)
+
+
+# ---- FIFOs ----
+
+
+def stale_fifos() -> list[tuple[str, str | None]]:
+    """Return the FIFOs that peers have left behind, each with its bus, or None where that is gone."""
+    directory = _core.default_directory()
+    found = [(entry.name, match) for entry in os.scandir(directory) if (match := FIFO_NAME.fullmatch(entry.name))]
+    if not found:
+        return []
+    owners = _generations()
+    stale = []
+    for name, match in sorted(found, key=lambda pair: pair[0]):
+        owner, peers = owners.get(match[1], (None, {}))
+        if _is_stale_fifo(os.path.join(directory, name), peers.get(int(match[2])), int(match[3]), owner):
+            stale.append((name, owner))
+    return stale
+
+
+def _generations() -> dict[str, tuple[str | None, dict[int, dict[str, Any]]]]:
+    """The buses that can be opened, by what their FIFOs are named after."""
+    found: dict[str, tuple[str | None, dict[int, dict[str, Any]]]] = {}
+    for name in bus_names():
+        with contextlib.suppress(OSError, busq.BusqError, ValueError), busq.Bus.open(name) as bus:
+            number = int.from_bytes(bus._generation()[:8], "little")
+            found[f"{number:016x}"] = (name, {peer["slot"]: peer for peer in bus.stats()["peers"]})
+    return found
+
+
+def _is_stale_fifo(path: str, peer: dict[str, Any] | None, incarnation: int, owner: str | None) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    if not stat.S_ISFIFO(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
+        return False
+    if owner is not None and peer is not None:
+        if peer["alive"] and peer.get("incarnation", incarnation) == incarnation:
+            return False
+        # A forked child may still have it open, but nobody writes to one whose peer is gone.
+        if not peer["alive"] and peer.get("incarnation") == incarnation and peer["state"] in GONE:
+            return True
+    return time.time() - status.st_ctime > FIFO_AGE_S_MIN and not _has_reader(path)
+
+
+def _has_reader(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno != errno.ENXIO
+    return True
+
+
+# ---- removing ----
+
+
+@dataclass(frozen=True)
+class Removed:
+    """One thing that was removed, or would be; `kind` is bus, fifo, trace, messages or peer."""
+
+    kind: str
+    bus: str | None
+    name: str
+    why: str
+    messages: int = 0
+    size_bytes: int = 0
+
+
+@dataclass
+class Cleaning:
+    """A report: what was removed, what was left alone because it could not be looked into, and what failed."""
+
+    dry_run: bool
+    removed: list[Removed] = field(default_factory=list)
+    left: list[dict[str, str]] = field(default_factory=list)
+    failed: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Everything that should go went."""
+        return not self.failed
+
+    def fail(self, bus: str, error: OSError | busq.BusqError) -> None:
+        """Note what could not be done."""
+        self.failed.append({"bus": bus, "why": text_of(error)})
+
+    def leave(self, bus: str, error: OSError | busq.BusqError) -> None:
+        """Note what is not ours to judge."""
+        self.left.append({"bus": bus, "why": text_of(error).partition(": remove it")[0]})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as what JSON knows."""
+        removed = [asdict(one) for one in self.removed]
+        return {
+            "ok": self.ok,
+            "dry_run": self.dry_run,
+            "removed": removed,
+            "left": self.left,
+            "failed": self.failed,
+        }
+
+
+def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = False) -> Cleaning:
+    """Remove what is stale: in these buses, or, where none are named, in the whole directory.
+
+    Parameters: `unused`, remove also buses that nobody has open and that hold nothing; `dry_run`, only say what would
+    go.
+
+    Errors: ValueError for a name that no bus can have; PermissionError, OSError for the directory.
+
+    >>> import busq
+    >>> busq.Bus.create("doc-gc").close()
+    >>> [(one.kind, one.name) for one in collect(["doc-gc"], unused=True).removed]
+    [('bus', 'doc-gc')]
+    """
+    cleaning = Cleaning(dry_run)
+    for fifo, owner in stale_fifos():
+        if not names or owner in names:
+            _remove_fifo(cleaning, fifo, owner)
+    if not names:
+        _remove_traces(cleaning)
+    for name in dict.fromkeys(names or bus_names()):
+        try:
+            _collect_bus(cleaning, name, unused)
+        except (OSError, busq.BusqError) as error:
+            if names:
+                cleaning.fail(name, error)
+            elif not isinstance(error, FileNotFoundError):  # removed meanwhile
+                cleaning.leave(name, error)
+    return cleaning
+
+
+def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:
+    why = "its peer is gone" if owner else "its bus is gone, and nobody has it open"
+    try:
+        if not cleaning.dry_run:
+            os.unlink(path_of(fifo))
+    except FileNotFoundError:
+        return  # somebody else has buried its peer
+    except OSError as error:
+        cleaning.fail(owner or fifo, error)
+        return
+    cleaning.removed.append(Removed("fifo", owner, fifo, why))
+
+
+def _remove_traces(cleaning: Cleaning) -> None:
+    """Remove the rings of recordings whose bus is gone."""
+    found = [entry.name for entry in os.scandir(_core.default_directory()) if TRACE_NAME.fullmatch(entry.name)]
+    owners = _generations() if found else {}
+    for name in sorted(found):
+        match = TRACE_NAME.fullmatch(name)
+        path = path_of(name)
+        if match is None or match[1] in owners or not stat.S_ISREG(os.lstat(path).st_mode):
+            continue
+        with contextlib.suppress(FileNotFoundError), _alone(path) as is_alone:
+            if not is_alone:
+                continue
+            size_bytes = os.lstat(path).st_blocks * 512
+            if not cleaning.dry_run:
+                os.unlink(path)
+            why = "its bus is gone, and nobody has it open"
+            cleaning.removed.append(Removed("trace", None, name, why, 0, size_bytes))
+
+
+def _collect_bus(cleaning: Cleaning, name: str, unused: bool) -> None:
+    try:
+        bus = busq.Bus.open(name)
+    except busq.CorruptSegment as error:
+        if not is_stale(error):
+            raise
+        _remove_bus(cleaning, name, str(error).partition(": remove it")[0])
+        return
+    with bus:
+        before = bus.stats()
+        left = [peer for peer in before["peers"] if peer["state"] in GONE and peer["depth"] and not peer["durable"]]
+        dropped = sum(peer["depth"] for peer in left) if cleaning.dry_run else bus.collect()
+        after = before if cleaning.dry_run else bus.stats()
+    freed = max(0, before["arena_used_bytes"] - after["arena_used_bytes"])
+    if dropped or (freed and not any(peer["alive"] for peer in after["peers"])):
+        who = ", ".join(repr(peer["name"]) for peer in left) or "peers"
+        cleaning.removed.append(
+            Removed("messages", name, who, "left by peers that are gone and not durable", dropped, freed)
+        )
+    if unused and all(
+        peer["state"] in GONE and not peer["durable"] and (not peer["depth"] or cleaning.dry_run)
+        for peer in after["peers"]
+    ):
+        _remove_bus(cleaning, name, "nobody uses it and it holds nothing")
+
+
+def _remove_bus(cleaning: Cleaning, name: str, why: str) -> None:
+    path = path_of(name)
+    with _alone(path) as is_alone:
+        if not is_alone:
+            return
+        size_bytes = os.lstat(path).st_size
+        if not cleaning.dry_run:
+            os.unlink(path)
+    cleaning.removed.append(Removed("bus", name, name, why, 0, size_bytes))
+
+
+def remove_peers(name: str, peers: Sequence[str], *, dry_run: bool = False) -> Cleaning:
+    """Drop what these dead or closed peers of a bus have left, durable or not.
+
+    Errors: PeerExists while one lives; UnknownPeer if one has left nothing; those of `Bus.open`.
+    """
+    cleaning = Cleaning(dry_run)
+    with busq.Bus.open(name) as bus:
+        facts = {peer["name"]: peer for peer in bus.stats()["peers"]}
+        for peer in peers:
+            if dry_run and (peer not in facts or facts[peer]["alive"]):
+                kind = busq.PeerExists if peer in facts else busq.UnknownPeer
+                raise kind(f"{peer!r} {'lives' if peer in facts else 'has left nothing'} on bus {name!r}")
+            if not dry_run:
+                bus.remove(peer)
+            depth = facts[peer]["depth"] if peer in facts else 0
+            cleaning.removed.append(Removed("peer", name, peer, "asked for by name", depth))
+    return cleaning

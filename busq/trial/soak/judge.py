@@ -1,0 +1,649 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the ledgers of a soak: what does each promise come to, after all those kills?
+
+The promises, by the receiver's mode:
+
+=========  ==========================================================================================================
+plain      each message at most once.  A message that was under way to a life that was killed may end with it: one that
+           was sent between that life's birth and when its death was noticed, and where nothing that the same sender
+           sent before or after it says otherwise.  All others arrive.
+resume     the same, but a death costs only what the life had taken and not recorded: at most the messages of one call,
+           only if it was killed in a receiving call, and only where the order of the bus has a gap at that death.
+ack,       each message at least once, and again after a death only if it had not been acknowledged: then it must come
+durable    again, marked as redelivered, and in order.  Nothing is excused.
+=========  ==========================================================================================================
+
+A send that raised has sent nothing.  A send that a kill interrupted happened or not: either nobody got the message, or
+everybody to whom it is promised as above; one who didn't is `torn`.  In a batch, the messages before one that
+arrived were sent.
+
+Nobody may be blocked for a second: neither a receiver by whatever stands before a message that had been sent and that
+it was free to receive, nor who sends or joins.  The time during which a process was stopped, or wanted a processor and
+got none (the kernel counts it), is left out: it is the system that blocked it.
+
+Order is judged by the observers of `busq.spec` on first deliveries.  A repetition has no place of its own in the
+order of the bus: its place was taken when it was delivered first.  What is asked of repetitions is that within a life
+they come in the order of those first places (`redelivery`).  For the causal past, all lives of a worker are one
+process.  For consistent and total, the lives of a plain worker are receivers of their own: their queues have nothing
+in common.  An interrupted send of a plain worker is finished or undone by others when they notice, so it has no order
+with what the next life sends; one that resumes has its predecessor's sends settled before it sends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from busq.lab.observers import History, Verdict, tell
+from busq.trial.soak.ledger import Kind, Phase, Row, number_of, sender_of
+from busq.trial.soak.worker import ACKNOWLEDGING, Mode
+
+__all__ = ["COUNTS", "Findings", "Waits", "Worker", "judge", "read_worker", "upper_ns"]
+
+NEVER_NS = (1 << 64) - 1
+BLOCKED_NS_MAX = 1_000_000_000
+NOTICE_NS = 50_000_000  # by then every sender has noticed that a receiver has died
+
+
+class Fate:
+    """The fate of a send."""
+
+    OPEN = 0  # interrupted: happened or not
+    SENT = 1
+    FAILED = 2
+
+
+@dataclass
+class Send:
+    """A message, as its sender knew it."""
+
+    message: int
+    sender: int
+    life: int
+    to: int  # bits of the receivers
+    intent_ns: int
+    number: int  # in its batch
+    fate: int = Fate.OPEN
+    known_ns: int = NEVER_NS  # by then it had been sent
+    is_interrupted: bool = True
+    got: int = 0  # bits of those who delivered it
+
+
+@dataclass
+class Life:
+    """From a birth to a death, or to leaving in good order."""
+
+    number: int
+    born_ns: int
+    died_ns: int = 0  # 0: was not killed
+    phase: int = Phase.STARTING
+    limit: int = 0
+    subject: int = 0  # was being acknowledged
+    start: int = 0  # first deliveries of the worker when it was born
+    place: int = 0  # first deliveries of the worker when it ended
+
+
+@dataclass
+class Worker:
+    """All that one worker's ledger says."""
+
+    index: int
+    name: str
+    mode: str
+    sends: list[Send] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    log: list[tuple[int, int]] = field(default_factory=list)  # (1, place in sends) or (0, message): first deliveries
+    first: dict[int, int] = field(default_factory=dict)  # message: its place among first deliveries
+    order: list[int] = field(default_factory=list)  # the messages of first deliveries
+    deliveries: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # message, life, time, since, mark
+    acked: dict[int, int] = field(default_factory=dict)  # message: how many deliveries there had been
+    idle_ns: list[tuple[int, int]] = field(default_factory=list)  # when it was stopped, or given no processor
+    starved_ns_max: int = 0
+    sent_ns: list[tuple[int, int]] = field(default_factory=list)  # when sends were called, and returned
+    joined_ns: list[tuple[int, int]] = field(default_factory=list)
+    descriptors: list[tuple[int, int]] = field(default_factory=list)  # before and after a life that left in good order
+    resumes: int = 0
+
+
+class Waits:
+    """How often something took how long, to 1.6 percent, in little memory however many there are.
+
+    >>> waits = Waits()
+    >>> for time_ns in (100, 200, 1_000_000):
+    ...     waits.note(time_ns)
+    >>> waits.percentile(50), waits.percentile(100)
+    (201, 1000000)
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self.longest_ns = 0
+
+    def note(self, time_ns: int) -> None:
+        """Count one."""
+        scale = max(0, time_ns.bit_length() - 7)
+        self.counts[scale << 7 | time_ns >> scale] += 1
+        self.longest_ns = max(self.longest_ns, time_ns)
+
+    def add(self, other: Waits) -> None:
+        """Count what another one has counted."""
+        self.counts.update(other.counts)
+        self.longest_ns = max(self.longest_ns, other.longest_ns)
+
+    def percentile(self, share: float) -> int | None:
+        """Return a time that at least `share` percent do not exceed; None where there are none."""
+        left = math.ceil(self.counts.total() * share / 100)
+        for key in sorted(self.counts):
+            left -= self.counts[key]
+            if left <= 0:
+                return min(self.longest_ns, upper_ns(key))
+        return None
+
+
+def upper_ns(key: int) -> int:
+    """Return the longest time that `Waits` counts under a key."""
+    scale = key >> 7
+    return ((key & 127) + 1 << scale) - 1
+
+
+@dataclass
+class Findings:
+    """The sum of the ledgers of a round, or of several."""
+
+    messages: int = 0
+    deliveries: int = 0
+    lives: int = 0
+    resumes: int = 0
+    redelivered: int = 0
+    completed: int = 0  # interrupted sends that everybody got
+    undone: int = 0  # interrupted sends that nobody got
+    refused: int = 0  # sends that raised
+    taken_at_kill: int = 0
+    dropped_with_receiver: int = 0
+    waits: Waits = field(default_factory=Waits)  # how long receivers waited for what was there
+    sends_ns_max: int = 0
+    joins_ns_max: int = 0
+    starved_ns_max: int = 0  # the longest that the system gave somebody no processor, who wanted one
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def add(self, other: Findings) -> None:
+        """Add those of another round; its verdicts are the ones that count."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.waits.add(other.waits)
+        self.sends_ns_max = max(self.sends_ns_max, other.sends_ns_max)
+        self.joins_ns_max = max(self.joins_ns_max, other.joins_ns_max)
+        self.starved_ns_max = max(self.starved_ns_max, other.starved_ns_max)
+        self.verdicts.update(other.verdicts)
+
+
+COUNTS = (
+    "messages",
+    "deliveries",
+    "lives",
+    "resumes",
+    "redelivered",
+    "completed",
+    "undone",
+    "refused",
+    "taken_at_kill",
+    "dropped_with_receiver",
+)
+
+
+# ---- reading ----
+
+
+def read_worker(index: int, name: str, mode: str, rows: Iterable[Row]) -> Worker:
+    """Make sense of the records of one ledger, in their order.  Cost: about 1 us per record."""
+    worker = Worker(index, name, mode)
+    under_way: dict[int, Send] = {}
+    stopped_ns = 0
+    for kind, flags, number, life, message, time_ns, extra in rows:
+        if kind == Kind.DELIVERED:
+            worker.deliveries.append((message, life, time_ns, extra, flags))
+            if message not in worker.first:
+                worker.first[message] = len(worker.order)
+                worker.order.append(message)
+                worker.log.append((0, message))
+        elif kind == Kind.INTENT:
+            under_way[message] = send = Send(message, index, life, extra, time_ns, number)
+            worker.log.append((1, len(worker.sends)))
+            worker.sends.append(send)
+        elif kind in (Kind.SENT, Kind.FAILED):
+            send = under_way.pop(message)
+            send.is_interrupted = False
+            send.fate = Fate.SENT if kind == Kind.SENT else Fate.FAILED
+            send.known_ns = time_ns
+            if number == 0:
+                worker.sent_ns.append((extra, time_ns))
+        elif kind == Kind.ACKED:
+            worker.acked.setdefault(message, len(worker.deliveries))
+        elif kind == Kind.STOPPED:
+            stopped_ns = time_ns
+        elif kind == Kind.CONTINUED:
+            worker.idle_ns.append((stopped_ns, time_ns))
+        elif kind == Kind.STARVED:
+            worker.idle_ns.append((time_ns - extra, time_ns))
+            worker.starved_ns_max = max(worker.starved_ns_max, extra)
+        else:
+            _read_life(worker, kind, flags, number, life, message, time_ns, extra)
+            under_way.clear()
+    return worker
+
+
+def _read_life(worker: Worker, kind: int, *row: int) -> None:
+    flags, number, life, message, time_ns, extra = row
+    if kind == Kind.BORN:
+        worker.lives.append(Life(life, time_ns, start=len(worker.order), place=len(worker.order)))
+        return
+    if kind == Kind.JOINED:
+        worker.joined_ns.append((extra, time_ns))
+        worker.resumes += worker.mode != Mode.PLAIN and len(worker.lives) > 1
+        return
+    if kind == Kind.LEFT:
+        worker.descriptors.append((extra, number))
+    if not worker.lives or worker.lives[-1].number != life:  # killed before it could write down its birth
+        worker.lives.append(Life(life, extra, start=len(worker.order)))
+    last = worker.lives[-1]
+    last.place = len(worker.order)
+    if kind == Kind.DIED:
+        last.died_ns, last.phase, last.limit, last.subject = time_ns, flags, number, message
+
+
+def _took_ns(worker: Worker, begin_ns: int, end_ns: int) -> int:
+    """How long that took, without the time when the worker was stopped or given no processor."""
+    found_ns = end_ns - begin_ns
+    for at in range(bisect_left(worker.idle_ns, begin_ns, key=_end_of), len(worker.idle_ns)):
+        stopped_ns, continued_ns = worker.idle_ns[at]
+        if stopped_ns >= end_ns:
+            break
+        found_ns -= min(continued_ns, end_ns) - max(stopped_ns, begin_ns)
+    return max(0, found_ns)
+
+
+def _end_of(idle_ns: tuple[int, int]) -> int:
+    return idle_ns[1]
+
+
+# ---- judging ----
+
+
+class _Case:
+    """All ledgers of a round before their judge."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+        self.by_message = {send.message: send for worker in workers for send in worker.sends}
+        self.faults: dict[str, list[str]] = {}
+        self.findings = Findings()
+        self._mark_deliveries()
+        self._settle_batches()
+        # By worker, the messages that have an order: their names rise.
+        self._in_order = [[send.message for send in worker.sends if not self._is_apart(send)] for worker in workers]
+
+    def fault(self, name: str, text: str) -> None:
+        self.faults.setdefault(name, []).append(text)
+
+    def tell(self, message: int) -> str:
+        return tell_message(self.workers, message)
+
+    def _mark_deliveries(self) -> None:
+        for worker in self.workers:
+            bit = 1 << worker.index
+            for message, _, time_ns, _, _ in worker.deliveries:
+                send = self.by_message.get(message)
+                if send is None:
+                    continue
+                send.got |= bit
+                if send.fate == Fate.OPEN:
+                    send.known_ns = min(send.known_ns, time_ns)
+
+    def _settle_batches(self) -> None:
+        """Of a batch that was interrupted, what stands before a message that arrived was sent."""
+        for worker in self.workers:
+            behind: Send | None = None
+            for send in reversed(worker.sends):
+                if not send.is_interrupted:
+                    behind = None
+                    continue
+                if behind is not None and behind.life == send.life and behind.number > send.number:
+                    send.fate = Fate.SENT
+                    send.known_ns = min(send.known_ns, behind.known_ns)
+                if send.got or send.fate == Fate.SENT:
+                    behind = send
+
+    # ---- loss ----
+
+    def judge_loss(self) -> None:
+        found = self.findings
+        missing: dict[int, list[Send]] = {}
+        for worker in self.workers:
+            for send in worker.sends:
+                if send.fate == Fate.FAILED:
+                    found.refused += 1
+                    continue
+                if send.fate == Fate.OPEN and not send.got:
+                    found.undone += 1
+                    continue
+                found.messages += 1
+                found.completed += send.is_interrupted
+                left = send.to & ~send.got
+                for receiver in self.workers if left else ():
+                    if left >> receiver.index & 1:
+                        missing.setdefault(receiver.index, []).append(send)
+        for index, sends in missing.items():
+            self._excuse(self.workers[index], sends)
+
+    def _excuse(self, receiver: Worker, sends: list[Send]) -> None:
+        """Find for every message that is missing the death that explains it, if the mode allows one."""
+        if receiver.mode in ACKNOWLEDGING:
+            unexcused = sends
+        elif receiver.mode == Mode.PLAIN:
+            unexcused = [send for send in sends if not self._went_down_with(receiver, send)]
+            self.findings.dropped_with_receiver += len(sends) - len(unexcused)
+        else:
+            unexcused = self._match_to_deaths(receiver, sends)
+            self.findings.taken_at_kill += len(sends) - len(unexcused)
+        for send in unexcused:
+            text = f"{receiver.name} never delivered {self.tell(send.message)}"
+            if send.fate == Fate.OPEN:
+                others = [worker.name for worker in self.workers if send.got >> worker.index & 1]
+                self.fault("torn", f"{text}, whose send was interrupted, but {', '.join(others)} did")
+            else:
+                self.fault("lost", text)
+
+    def _went_down_with(self, receiver: Worker, send: Send) -> bool:
+        low, high = self._bounds(receiver, send, with_others=False)
+        return any(
+            life.died_ns and life.born_ns <= send.known_ns and low <= life.place <= high
+            for life in _lives_from(receiver, send.intent_ns - NOTICE_NS)
+        )
+
+    def _match_to_deaths(self, receiver: Worker, sends: list[Send]) -> list[Send]:
+        """Give each missing message a death in a receiving call, each call no more than it could have taken.
+
+        The deaths that come into question for a message are neighbours, so serving the one with the nearest last
+        death first finds a matching if there is one.
+        """
+        deaths = [life for life in receiver.lives if life.died_ns and life.phase == Phase.RECEIVING]
+        places = [life.place for life in deaths]
+        waiting: dict[int, list[tuple[int, int, Send]]] = {}
+        unexcused: list[Send] = []
+        for send in sends:
+            low, high = self._bounds(receiver, send, with_others=True)
+            first = bisect_left(places, low)
+            while first < len(deaths) and deaths[first].died_ns < send.intent_ns:
+                first += 1
+            if first == len(deaths) or places[first] > high:
+                unexcused.append(send)
+            else:
+                waiting.setdefault(first, []).append((high, send.message, send))
+        ready: list[tuple[int, int, Send]] = []
+        for number, life in enumerate(deaths):
+            for item in waiting.get(number, ()):
+                heapq.heappush(ready, item)
+            for _ in range(life.limit):
+                while ready and ready[0][0] < life.place:
+                    unexcused.append(heapq.heappop(ready)[2])
+                if ready:
+                    heapq.heappop(ready)
+        return unexcused + [send for _, _, send in ready]
+
+    def _bounds(self, receiver: Worker, send: Send, *, with_others: bool) -> tuple[int, int]:
+        """Between which of the receiver's first deliveries a message must have stood, as far as others tell.
+
+        Its sender's neighbouring messages; with others, also what other receivers delivered next to it.
+        """
+        low, high = 0, len(receiver.order)
+        if not self._is_apart(send):
+            sent = self._in_order[send.sender]
+            low, high = _neighbours(receiver, sent, bisect_left(sent, send.message))
+        if with_others:
+            for other in self.workers:
+                if other is not receiver and send.got >> other.index & 1:
+                    nearest = _neighbours(receiver, other.order, other.first[send.message])
+                    low, high = max(low, nearest[0]), min(high, nearest[1])
+        return low, high
+
+    def _is_apart(self, send: Send) -> bool:
+        """Interrupted, and without order to what its worker sends in the next life."""
+        return send.is_interrupted and self.workers[send.sender].mode == Mode.PLAIN
+
+    # ---- repetitions and inventions ----
+
+    def judge_deliveries(self) -> None:
+        for worker in self.workers:
+            for message in worker.order:
+                send = self.by_message.get(message)
+                if send is None or send.fate == Fate.FAILED or not send.to >> worker.index & 1:
+                    why = "nobody sent" if send is None else "whose send had failed" if send.fate == Fate.FAILED else ""
+                    self.fault("phantom", f"{worker.name} delivered {self.tell(message)}, {why or 'not sent to it'}")
+            self._judge_repetitions(worker)
+            self.findings.deliveries += len(worker.deliveries)
+
+    def _judge_repetitions(self, worker: Worker) -> None:
+        seen: dict[int, int] = {}  # message: life that delivered it last
+        takes = [life for life in worker.lives if life.died_ns and life.phase == Phase.RECEIVING]
+        highest, in_life = -1, -1
+        for number, (message, life, time_ns, _, is_marked) in enumerate(worker.deliveries):
+            if life != in_life:
+                highest, in_life = -1, life
+            if message in seen:
+                self.findings.redelivered += 1
+                fault = _repetition_fault(worker, number, message, bool(is_marked), seen[message] == life)
+                if fault:
+                    self.fault("duplicated", f"{worker.name} (life {life}) delivered {self.tell(message)} {fault}")
+            elif is_marked:
+                self.findings.redelivered += 1
+                begun_ns = self.by_message[message].intent_ns if message in self.by_message else 0
+                if not any(begun_ns <= dead.died_ns <= time_ns for dead in takes):
+                    text = f"{worker.name} (life {life}) delivered {self.tell(message)}"
+                    self.fault("redelivery", f"{text} marked as redelivered, and it was not")
+            seen[message] = life
+            place = worker.first[message]
+            if place < highest and worker.mode in ACKNOWLEDGING:
+                text = f"{worker.name} (life {life}) delivered {self.tell(message)}"
+                self.fault("redelivery", f"{text} after {self.tell(worker.order[highest])}, which comes later")
+            highest = max(highest, place)
+
+    def judge_acknowledgements(self) -> None:
+        """Unacknowledged messages come again: all are acknowledged but those that a kill left unrecorded."""
+        for worker in self.workers:
+            if worker.mode not in ACKNOWLEDGING:
+                continue
+            unsure = {life.subject for life in worker.lives if life.died_ns and life.phase == Phase.ACKING}
+            for message in worker.order:
+                if message not in worker.acked and message not in unsure:
+                    text = f"{worker.name} was killed before it acknowledged {self.tell(message)}"
+                    self.fault("lost", f"{text}, and it never came again")
+
+    # ---- time ----
+
+    def judge_time(self) -> None:
+        found = self.findings
+        for worker in self.workers:
+            found.lives += len(worker.lives)
+            found.resumes += worker.resumes
+            found.starved_ns_max = max(found.starved_ns_max, worker.starved_ns_max)
+            worker.idle_ns.sort(key=_end_of)
+            for message, _, time_ns, since_ns, is_marked in worker.deliveries:
+                send = self.by_message.get(message)
+                if send is None or is_marked or send.is_interrupted:
+                    continue
+                begin_ns = max(since_ns, send.known_ns)
+                blocked_ns = _took_ns(worker, begin_ns, time_ns) if begin_ns < time_ns else 0
+                found.waits.note(blocked_ns)
+                if blocked_ns > BLOCKED_NS_MAX:
+                    self.fault("blocked", f"{worker.name} got {self.tell(message)} {blocked_ns / 1e9:.2f} s late")
+            found.sends_ns_max = max(found.sends_ns_max, self._longest(worker, "a send", worker.sent_ns))
+            found.joins_ns_max = max(found.joins_ns_max, self._longest(worker, "a join", worker.joined_ns))
+
+    def _longest(self, worker: Worker, what: str, calls_ns: Sequence[tuple[int, int]]) -> int:
+        longest_ns = 0
+        for begin_ns, end_ns in calls_ns:
+            took_ns = _took_ns(worker, begin_ns, end_ns)
+            longest_ns = max(longest_ns, took_ns)
+            if took_ns > BLOCKED_NS_MAX:
+                self.fault("blocked", f"{what} of {worker.name} took {took_ns / 1e9:.2f} s")
+        return longest_ns
+
+    # ---- order ----
+
+    def judge_order(self) -> dict[str, Verdict]:
+        return {
+            **self._pretty(self._causal_history().judge(("fifo", "causal"))),
+            **self._pretty(self._order_history().judge(("consistent", "total"))),
+        }
+
+    def _pretty(self, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
+        return {
+            name: replace(verdict, text=tell(name, verdict.witness, self.tell)) for name, verdict in verdicts.items()
+        }
+
+    def _happened(self, send: Send) -> bool:
+        return send.fate == Fate.SENT or (send.fate == Fate.OPEN and send.got != 0)
+
+    def _causal_history(self) -> History:
+        sends = (send for worker in self.workers for send in worker.sends if self._is_apart(send))
+        apart = {send.message: number for number, send in enumerate(filter(self._happened, sends))}
+        names = [worker.name for worker in self.workers]
+        history = History(names + [f"the interrupted send of {self.tell(message)}" for message in apart])
+        for worker in self.workers:
+            log = _Columns()
+            for is_send, what in worker.log:
+                if not is_send:
+                    log.deliver(what)
+                    continue
+                send = worker.sends[what]
+                if send.message in apart:
+                    history.send(len(self.workers) + apart[send.message], send.message, _bits(send.to))
+                elif self._happened(send):
+                    log.send(send.message, _bits(send.to))
+            log.add_to(history, worker.index)
+        return history
+
+    def _order_history(self) -> History:
+        """Sends don't matter here, but a delivery of what nobody sent would be a phantom."""
+        names = [worker.name for worker in self.workers]
+        parts: list[tuple[int, list[int]]] = []
+        for worker in self.workers:
+            if worker.mode != Mode.PLAIN:
+                parts.append((worker.index, worker.order))
+                continue
+            for life in worker.lives:
+                parts.append((len(names), worker.order[life.start : life.place]))
+                names.append(f"{worker.name} in life {life.number}")
+        history = History(names)
+        for worker in self.workers:
+            log = _Columns()
+            for send in worker.sends:
+                if self._happened(send):
+                    log.send(send.message, _bits(send.to))
+            log.add_to(history, worker.index)
+        for process, messages in parts:
+            history.deliver_many(process, array("Q", messages))
+        return history
+
+
+class _Columns:
+    """A log in the form that `History.extend` takes."""
+
+    def __init__(self) -> None:
+        self._kinds = bytearray()
+        self._messages = array("Q")
+        self._counts = array("I")
+        self._destinations = array("I")
+
+    def send(self, message: int, to: Sequence[int]) -> None:
+        self._kinds.append(1)
+        self._messages.append(message)
+        self._counts.append(len(to))
+        self._destinations.extend(to)
+
+    def deliver(self, message: int) -> None:
+        self._kinds.append(0)
+        self._messages.append(message)
+
+    def add_to(self, history: History, process: int) -> None:
+        history.extend(process, self._kinds, self._messages, self._counts, self._destinations)
+
+
+def _repetition_fault(worker: Worker, number: int, message: int, is_marked: bool, is_same_life: bool) -> str | None:
+    """Return the fault of a delivery, its worker's so manieth, of a message that it had delivered before."""
+    if worker.mode not in ACKNOWLEDGING:
+        return "again"
+    if not is_marked:
+        return "again, and not marked as redelivered"
+    if worker.acked.get(message, number + 1) <= number:
+        return "again after it had been acknowledged"
+    return "twice" if is_same_life else None
+
+
+def _bits(bits: int) -> list[int]:
+    return [index for index in range(bits.bit_length()) if bits >> index & 1]
+
+
+def _lives_from(receiver: Worker, time_ns: int) -> list[Life]:
+    """Those that had not ended by then."""
+    return receiver.lives[bisect_left(receiver.lives, time_ns, key=lambda life: life.died_ns or NEVER_NS) :]
+
+
+def _neighbours(receiver: Worker, order: Sequence[int], place: int) -> tuple[int, int]:
+    """Where the receiver delivered the nearest messages of its own before and after a place in another order.
+
+    As the range of places that are left between: how many first deliveries come before, at least and at most.
+    """
+    low, high = 0, len(receiver.order)
+    for at in range(place - 1, -1, -1):
+        if order[at] in receiver.first:
+            low = receiver.first[order[at]] + 1
+            break
+    for at in range(place + 1, len(order)):
+        if order[at] in receiver.first:
+            high = receiver.first[order[at]]
+            break
+    return low, high
+
+
+def tell_message(workers: Sequence[Worker], message: int) -> str:
+    """Name a message for people: its sender, the life, the number.
+
+    >>> tell_message([Worker(0, "ann", "plain")], 0 << 56 | 3 << 32 | 17)
+    'ann/3#17'
+    """
+    sender, (life, count) = sender_of(message), number_of(message)
+    return f"{workers[sender].name}/{life}#{count}" if sender < len(workers) else f"message {message:#x}"
+
+
+_HOLDS = {
+    "lost": "everything sent arrived, but for what a mode gives up with a killed receiver",
+    "duplicated": "nothing came twice, but for what had not been acknowledged, and that was marked",
+    "phantom": "everything delivered had been sent to its receiver",
+    "torn": "every interrupted multicast reached all its receivers or none",
+    "redelivery": "what came again came in order, and only that was marked",
+    "blocked": f"nobody waited longer than {BLOCKED_NS_MAX / 1e9:g} s for what was there",
+}
+
+
+def judge(workers: Sequence[Worker]) -> Findings:
+    """Judge the ledgers of one round, from birth to leaving.
+
+    `workers` are what `read_worker` made of all ledgers, by index.  Cost: about 10 us per message.
+    """
+    case = _Case(workers)
+    case.judge_loss()
+    case.judge_deliveries()
+    case.judge_acknowledgements()
+    case.judge_time()
+    found = case.findings
+    for name, holds in _HOLDS.items():
+        faults = case.faults.get(name, [])
+        found.verdicts[name] = Verdict(not faults, len(faults), None, faults[0] if faults else holds)
+    found.verdicts.update(case.judge_order())
+    return found
