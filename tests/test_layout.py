@@ -15,47 +15,37 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from busq._places import PLACES, place
+
 # A file includes its own room and the rooms before it.  Rooms that stand together never include each other.
 C_ROOMS = [
     {"base"},
     {"clock"},
     {"queue"},
     {"order"},
-    {"trace", "spec"},
-    {"shm", "sim", "check"},
-    {"busq.c"},
+    {"trace", "observe"},
+    {"shm", "sim", "check", "explore"},
+    {"busq.c", "record"},
     {"live"},
     {"python"},
 ]
 
-PYTHON_ROOMS = [
-    {"errors", "_native"},
-    {"_core", "orders"},
-    {"ordered"},
-    {"bus"},
-    {"spec", "workload"},
-    {"execution"},
-    {"queues", "aio", "sim", "stage", "trace"},
-    {"__init__"},  # what "import busq" gives
-    {"scenario"},
-    {"check"},
-    {"host"},
-    {"replay", "leftovers"},
-    {"doctor", "compare"},
-    {"picture", "show"},
-    {"diagram", "figures"},
-    {"grid"},
-    {"audit"},
-    {"soak", "examples", "spark"},
-    {"bench"},
-    {"commands"},
-    {"cli"},
-    {"__main__"},
-]
+# A wing imports itself, the wings named here, and the library, which stands at the root of the package.
+WINGS: dict[str, set[str]] = {
+    "lab": set(),
+    "ops": set(),
+    "trace": {"lab"},
+    "audit": {"trace", "lab"},
+    "trial": {"trace", "lab"},
+    "cli": {"audit", "trial", "ops", "trace", "lab"},
+    "bench": {"audit", "trial", "ops", "trace", "lab", "cli"},
+}
 
-TOP_LEVEL = set(
-    ".ci .gitignore CHANGELOG.md LICENSE README.md bench busq csrc docs pyproject.toml tests".split()  # noqa: SIM905
-)
+TOP_LEVEL = {
+    *(".ci", ".clang-format", ".editorconfig", ".gitignore", ".pre-commit-config.yaml"),
+    *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"),
+    *("bench", "busq", "csrc", "docs", "pyproject.toml", "tests"),
+}
 
 FUNCTION_LINES_MAX = 70
 
@@ -112,6 +102,16 @@ def test_c_files_include_their_own_room_and_those_before(path: Path) -> None:
         assert room == c_room(path) or rank(C_ROOMS, room) < mine, f"{c_room(path)} includes {target}"
 
 
+def test_no_circle_of_c_files() -> None:
+    """A .c and its .h are one file."""
+    needs: dict[str, set[str]] = {}
+    for path in C_SOURCES:
+        mine = str(path.relative_to(ROOT / "csrc").with_suffix(""))
+        headers = re.findall(r'^\s*#\s*include\s+"([^"]+)\.h"', path.read_text(), re.MULTILINE)
+        needs[mine] = needs.get(mine, set()) | (set(headers) - {mine, "busq"})
+    assert circles(needs) == []
+
+
 def test_the_public_header_stands_alone() -> None:
     text = (ROOT / "csrc" / "busq.h").read_text()
     assert re.findall(r"#\s*include\s+(\S+)", text) == ["<stddef.h>", "<stdint.h>"]
@@ -156,42 +156,98 @@ def test_c_functions_are_short(path: Path) -> None:
 # ---- Python ----
 
 
-def python_room(path: Path) -> str:
-    inside = path.relative_to(ROOT).with_suffix("").parts
-    return "bench" if inside[0] == "bench" else inside[1]
-
-
-def package_of(path: Path) -> list[str]:
-    """The dotted package that a file's relative imports start from; bench is installed as busq.bench."""
-    inside = list(path.relative_to(ROOT).parent.parts)
-    return ["busq", *inside] if inside[0] == "bench" else inside
-
-
-def imported_rooms(path: Path) -> Iterator[str]:
-    modules = {python_room(entry) for entry in files_in("busq", ".py")} | {"bench"}
-    for node in ast.walk(ast.parse(path.read_text())):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = package_of(path)[: len(package_of(path)) - node.level + 1] if node.level else []
-            stem = ".".join([*base, *([node.module] if node.module else [])])
-            names = [f"{stem}.{alias.name}" for alias in node.names]
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "busq":
-                yield parts[1] if len(parts) > 1 and parts[1] in modules else "__init__"
-
-
 PYTHON_SOURCES = files_in("busq", ".py") + files_in("bench", ".py")
 
 
-@pytest.mark.parametrize("path", PYTHON_SOURCES, ids=name_of)
-def test_python_modules_import_the_rooms_before_theirs(path: Path) -> None:
-    room = python_room(path)
-    mine = rank(PYTHON_ROOMS, room)
-    for target in imported_rooms(path):
-        assert target == room or rank(PYTHON_ROOMS, target) < mine, f"{room} imports {target}"
+def module_of(path: Path) -> str:
+    """Its dotted name; bench is installed as busq.bench."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = ("busq", *parts) if parts[0] == "bench" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in PYTHON_SOURCES}
+
+
+def wing_of(module: str) -> str:
+    """The wing that a module stands in, or "" for the library."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in WINGS else ""
+
+
+def imports(module: str) -> set[str]:
+    """The modules of busq that a module imports, at its beginning or inside a function; types alone do not count."""
+    path = MODULES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    named: set[str] = set()
+    for node in statements(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            stem = ".".join(part for part in (base, node.module) if part)
+            for alias in node.names:
+                inner = f"{stem}.{alias.name}"
+                named.add(inner if inner in MODULES else stem)
+    return {name for name in named if name.split(".")[0] == "busq"}
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        yield node
+        yield from statements(node)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_python_modules_import_the_library_and_the_wings_before_theirs(module: str) -> None:
+    mine = "cli" if module == "busq.__main__" else wing_of(module)
+    for target in imports(module) - {module}:
+        known = target in MODULES or target.startswith("busq._native") or (mine == "bench" and place(target) in MODULES)
+        assert known, f"{target}: modules of busq go by their places"
+        theirs = wing_of(target)
+        assert theirs in {"", mine} | WINGS.get(mine, set()), f"{module} imports {target}"
+
+
+def test_the_places_of_public_names_exist() -> None:
+    assert not set(PLACES.values()) - set(MODULES)
+    assert not {f"busq.{name}" for name in PLACES} & set(MODULES)
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Groups that lead to each other, by Tarjan's algorithm."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(one: str) -> None:
+        numbers[one] = lowest[one] = len(numbers)
+        stack.append(one)
+        for other in arrows.get(one, ()):
+            if other not in numbers:
+                visit(other)
+                lowest[one] = min(lowest[one], lowest[other])
+            elif other in stack:
+                lowest[one] = min(lowest[one], numbers[other])
+        if lowest[one] == numbers[one]:
+            at = stack.index(one)
+            groups.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for one in arrows:
+        if one not in numbers:
+            visit(one)
+    return [group for group in groups if len(group) > 1]
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_no_circle_of_python_files() -> None:
+    assert circles({module: imports(module) & set(MODULES) for module in MODULES}) == []
 
 
 def test_the_native_package_holds_ffi_and_lib_and_nothing_else() -> None:
@@ -250,3 +306,14 @@ def test_no_file_has_loose_ends() -> None:
     words = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     found = {name_of(path): words.findall(text) for path, text in texts() if words.search(text)}
     assert not found
+
+
+PLACE = re.compile(r"`((?:busq|csrc|tests|bench)/[\w./-]*)`")
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "SECURITY.md"])
+def test_the_places_that_a_page_names_are_there(page: str) -> None:
+    """But for what stands for a name that is still to be given."""
+    named = [name for name in PLACE.findall((ROOT / page).read_text()) if "NAME" not in name]
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the harness notice? Peers with planted faults: each must be reported as what it is, and stop nothing else."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from conftest import PATIENCE_S
+
+from busq.bench import group, lines, loops, plan, report, runner, versions
+from busq.bench.peers import ADAPTERS, Adapter, Endpoint
+from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter
+from busq.bench.plan import WORKLOADS, Case
+from busq.cli import commands
+from busq.orders import ORDERS
+
+SECONDS = 0.05
+
+
+class Faulty(SimpleQueueAdapter):
+    """A working peer whose `recv` statement is followed by a fault."""
+
+    name = "faulty"
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def open(self, shared: dict[int, Any], case: Case, me: int) -> Endpoint:
+        endpoint = super().open(shared, case, me)
+        if me in shared:
+            endpoint.names |= {"state": {"count": 0}, "sleep": time.sleep, "die": lambda: os._exit(7)}
+            endpoint.recv += f"\nstate['count'] += 1\nif state['count'] == 100:\n    {self.fault}"
+        return endpoint
+
+
+def measure(workload: str, adapter: Adapter, size_bytes: int = 64) -> group.Outcome:
+    """One short measurement."""
+    return group.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS)
+
+
+def test_a_sound_peer_loses_nothing() -> None:
+    outcome = measure("one_to_one", QueueAdapter())
+    assert outcome["status"] == "ok"
+    assert outcome["lost"] == 0
+    assert outcome["messages"] > 0
+    assert outcome["rate_per_s"] == pytest.approx(outcome["messages"] / outcome["seconds"])
+
+
+def test_a_lost_message_is_counted() -> None:
+    outcome = measure("one_to_one", Faulty("data = get()"))
+    assert outcome["status"] == "ok"
+    assert outcome["lost"] == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["data = data[:-1]", "data = b'\\x05' + data[1:]", "data = data[:40] + b'?' + data[41:]"],
+    ids=["shorter", "of another kind", "with one byte changed"],
+)
+@pytest.mark.parametrize("workload", ["one_to_one", "fan_in", "ping_pong"])
+def test_a_wrong_message_fails_the_case(workload: str, fault: str) -> None:
+    outcome = measure(workload, Faulty(fault))
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_wrong_large_message_fails_the_case() -> None:
+    outcome = measure("one_to_one", Faulty("data = data[:-1]"), 65536)
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_wrong_message_in_a_window_fails_the_case() -> None:
+    outcome = measure("all_to_all", Faulty("data = data[:-1]"))
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_a_process_that_dies_fails_the_case() -> None:
+    outcome = measure("one_to_one", Faulty("die()"))
+    assert outcome["status"] == "failed"
+    assert "process 1 died in 'go'" in outcome["reason"]
+
+
+def test_a_peer_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "GRACE_SECONDS", 1.0)
+    before = set(psutil.Process().children())
+    outcome = measure("one_to_one", Faulty("sleep(100_000)"))
+    assert outcome["status"] == "hung"
+    assert multiprocessing.active_children() == []
+    assert set(psutil.Process().children()) <= before
+
+
+def test_a_peer_that_hangs_is_tried_twice_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure_patiently = group.measure
+
+    def measure(case: Case, adapter: Adapter, seconds: float) -> group.Outcome:
+        with monkeypatch.context() as patch:
+            patch.setattr(group, "GRACE_SECONDS", 0.5 if case.peer == "faulty" else PATIENCE_S)
+            return measure_patiently(case, adapter, seconds)
+
+    monkeypatch.setattr(group, "measure", measure)
+    monkeypatch.setitem(ADAPTERS, "faulty", Faulty("sleep(1000)"))
+    result = runner.run(["faulty", "mp.Queue"], ["one_to_one"], [64], repeats=4, seconds=SECONDS)
+    faulty, queue = (point for point in result["points"] if point["status"] != "refused")
+    assert (faulty["status"], faulty["failures"]) == ("failed", runner.HANGS_MAX)
+    assert "killed" in faulty["reason"]
+    assert (queue["status"], len(queue["rate_per_s_repeats"])) == ("ok", 4)
+    assert any("faulty one_to_one 64 B: 2 measurements failed" in text for text in report.remarks(result))
+
+
+def test_queues_without_an_order_are_seen_as_such() -> None:
+    orders = [measure("all_to_all", QueueAdapter())["same_order"] for _ in range(3)]
+    assert not all(orders)
+
+
+def test_a_message_of_nobody_is_refused() -> None:
+    with pytest.raises(loops.WrongMessageError):
+        loops.Ledger(1).note(b"")
+
+
+def test_two_windows_of_all_senders_fit_every_queue() -> None:
+    for size_bytes in plan.SIZES_BYTES:
+        case = Case(WORKLOADS["all_to_all"], "any", size_bytes)
+        assert 2 * 4 * case.window <= case.depth
+        assert 2 * 4 * case.window * (size_bytes + 8) <= case.queue_bytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"peers": ["nobody"]}, "unknown peer 'nobody'"),
+        ({"workloads": ["none"]}, "unknown workload 'none'"),
+        ({"sizes": [1]}, "size 1 B"),
+        ({"sizes": [2 << 20]}, "size 2097152 B"),
+        ({"repeats": 0}, "repeats 0"),
+        ({"seconds": 0.0}, "seconds 0.0"),
+        ({"seconds": float("nan")}, "seconds nan"),
+    ],
+)
+def test_what_can_not_be_measured_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        runner.run(**arguments)
+
+
+# ---- the verdict on figures that are known ----
+
+
+def point(peer: str, workload: str, value: float, **parameters: Any) -> dict[str, Any]:
+    """A measured point, as `run` makes it."""
+    metric = WORKLOADS[workload].metric
+    defaults = {"size_bytes": 64, "calls": 1, "status": "ok", "repeats": [0], "ordered": peer == "busq"}
+    return {"peer": peer, "workload": workload, metric: value, f"{metric}_repeats": [value]} | defaults | parameters
+
+
+def verdict(points: list[dict[str, Any]], text: str) -> dict[str, Any]:
+    """The line that `text` names."""
+    (found,) = [line for line in lines.judge(points) if line["line"] == text]
+    return found
+
+
+@pytest.mark.parametrize(("ours", "met"), [(11.9, False), (12.0, True)])
+def test_a_rate_must_be_at_least_the_required_ratio(ours: float, met: bool) -> None:
+    points = [point("busq", "one_to_one", ours * 1e5), point("mp.Queue", "one_to_one", 1e5)]
+    line = verdict(points, "busq one_to_one 64 B against mp.Queue")
+    assert (line["measured"], line["met"]) == (pytest.approx(ours), met)
+
+
+@pytest.mark.parametrize(("ours", "met"), [(11.4, True), (11.6, False)])
+def test_a_time_must_be_at_most_the_required_ratio(ours: float, met: bool) -> None:
+    points = [point("busq", "ping_pong_asleep", ours), point("c-floor", "ping_pong_asleep", 10.0)]
+    assert verdict(points, "busq ping_pong_asleep 64 B against c-floor")["met"] is met
+
+
+@pytest.mark.parametrize(("ours_us", "met"), [(1.19, True), (1.2, False)])
+def test_a_line_without_a_peer_bounds_the_figure_itself(ours_us: float, met: bool) -> None:
+    line = verdict([point("busq", "ping_pong", ours_us)], "busq ping_pong 64 B")
+    assert (line["measured"], line["met"]) == (ours_us, met)
+
+
+def test_a_line_may_compare_two_workloads() -> None:
+    points = [point("busq-c", "all_to_all", 11e6), point("c-floor", "one_to_one", 20e6)]
+    assert verdict(points, "busq-c all_to_all 64 B against c-floor one_to_one")["measured"] == pytest.approx(0.55)
+
+
+def test_a_line_whose_figures_are_missing_is_neither_met_nor_missed() -> None:
+    assert {line["met"] for line in lines.judge([])} == {None}
+
+
+def test_growth_is_judged_between_the_shallowest_and_the_deepest_queue() -> None:
+    points = [
+        point("busq-c", "depth", cost_ns, waiting=waiting, stale=True)
+        for waiting, cost_ns in ((10, 50.0), (10**6, 350.0))
+    ]
+    line = verdict(points, "busq-c depth, 1,000,000 waiting against 10, proposals lost")
+    assert (line["measured"], line["met"]) == (7.0, False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sound"),
+    [({}, True), ({"lost": 1}, False), ({"failures": 1}, False), ({"same_order": 0}, False), ({"same_order": 1}, True)],
+)
+def test_a_run_passes_only_if_busq_did_what_it_claims(fault: dict[str, Any], sound: bool) -> None:
+    ours = point("busq", "all_to_all", 1e6, **fault)
+    assert lines.passed({"points": [ours], "lines": []}) is sound
+
+
+def test_a_run_does_not_pass_with_a_line_that_was_missed() -> None:
+    assert not lines.passed({"points": [], "lines": [{"met": False}]})
+    assert lines.passed({"points": [], "lines": [{"met": True}, {"met": None}]})
+
+
+def test_ratios_are_of_medians_and_show_the_spread_within_repeats() -> None:
+    ours = point("busq", "one_to_one", 3.0, rate_per_s_repeats=[2.0, 3.0, 8.0], repeats=[0, 1, 2])
+    theirs = point("hyperq", "one_to_one", 2.0, rate_per_s_repeats=[2.0, 2.0], repeats=[0, 2])
+    (ratio,) = runner.ratios([ours, theirs])
+    assert (ratio["ratio"], ratio["ratio_min"], ratio["ratio_max"]) == (1.5, 1.0, 4.0)
+
+
+def test_round_trips_are_better_when_they_are_shorter() -> None:
+    (ratio,) = runner.ratios([point("busq", "ping_pong", 0.5), point("mp.Pipe", "ping_pong", 10.0)])
+    assert ratio["ratio"] == 20.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """No process, no file in shared memory."""
+    token = f"bqb{os.getpid()}x"
+    yield
+    assert not [name for name in os.listdir("/dev/shm") if token in name]
+
+
+@pytest.mark.parametrize("peer", [name for name, adapter in ADAPTERS.items() if adapter.missing() is None])
+def test_every_peer_that_is_here_works(peer: str) -> None:
+    result = runner.run([peer], sizes=[64, 65536], repeats=1, seconds=SECONDS, workloads=SHORT)
+    failed = [(point["workload"], point["reason"]) for point in result["points"] if point["status"] == "failed"]
+    assert failed == []
+    assert [point for point in result["points"] if point.get("lost")] == []
+
+
+SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth"]
+
+
+# ---- orders ----
+
+
+def test_orders_are_measured_and_compared_with_bus1() -> None:
+    result = runner.run_orders(["fifo", "lamport"], ["one_to_one", "all_to_all"], repeats=1, seconds=SECONDS)
+    points = {(point["order"], point["workload"]): point for point in result["points"]}
+    assert set(points) == {(order, w) for order in ("fifo", "lamport", "bus1") for w in ("one_to_one", "all_to_all")}
+    assert [point.get("reason") for point in points.values() if point["status"] != "ok"] == []
+    assert {point["size_bytes"] for point in points.values()} == {64}
+    assert all(not point.get("lost") for point in points.values())
+    assert (points["fifo", "all_to_all"]["ordered"], points["lamport", "all_to_all"]["ordered"]) == (False, True)
+    assert points["lamport", "all_to_all"]["same_order"] == 1
+    assert {(ratio["peer"], ratio["workload"]) for ratio in result["ratios"]} == set(points) - {
+        ("bus1", "one_to_one"),
+        ("bus1", "all_to_all"),
+    }
+    assert lines.passed(result)
+
+
+@pytest.mark.parametrize("workload", plan.ORDER_WORKLOADS)
+def test_every_order_goes_through_every_workload(workload: str) -> None:
+    fit = [name for name, order in ORDERS.items() if not order.laboratory]
+    result = runner.run_orders(fit, [workload], repeats=1, seconds=SECONDS / 5)
+    assert {point["order"] for point in result["points"]} == set(fit)
+    assert [(point["order"], point["reason"]) for point in result["points"] if point["status"] != "ok"] == []
+    assert [point for point in result["points"] if point.get("lost")] == []
+    assert [point for point in result["points"] if not lines.in_order(point)] == []
+
+
+def test_a_ratio_says_how_far_bus1_is_ahead() -> None:
+    points = [
+        point("bus1", "one_to_one", 6.0, order="bus1"),
+        point("fifo", "one_to_one", 2.0, order="fifo"),
+        point("bus1", "ping_pong", 2.0, order="bus1"),
+        point("fifo", "ping_pong", 10.0, order="fifo"),
+    ]
+    ratios = runner.ratios(points, "bus1")
+    assert [(ratio["peer"], ratio["workload"], ratio["ratio"]) for ratio in ratios] == [
+        ("fifo", "one_to_one", 3.0),
+        ("fifo", "ping_pong", 5.0),
+    ]
+
+
+@pytest.mark.parametrize("fault", [{"lost": 1}, {"failures": 1}, {"ordered": True, "same_order": 0}])
+def test_a_run_passes_only_if_every_order_did_what_it_claims(fault: dict[str, Any]) -> None:
+    assert not lines.passed({"points": [point("skeen", "all_to_all", 1e6, order="skeen", **fault)], "lines": []})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"orders": ["best"]}, "best"),
+        ({"orders": ["fifo"], "workloads": ["depth"]}, "workloads depth: orders are measured under one_to_one, "),
+        ({"orders": ["fifo"], "repeats": 0}, "repeats 0"),
+    ],
+)
+def test_what_orders_can_not_be_measured_by_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        runner.run_orders(**arguments)
+
+
+def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = ["bench", "--orders", "fifo,skeen", "--workloads", "ping_pong,fan_out", "--output", str(tmp_path)]
+    result = CliRunner().invoke(commands, [*arguments, "--repeats", "1", "--seconds", str(SECONDS)])
+    assert result.exit_code == 0
+    assert "bus1 is so many times ahead" in " ".join(result.stdout.split())
+    found = json.loads((tmp_path / "busq-orders.json").read_text())
+    assert {point["order"] for point in found["points"]} == {"fifo", "skeen", "bus1"}
+    assert {ratio["peer"] for ratio in found["ratios"]} == {"fifo", "skeen"}
+    assert (tmp_path / "busq-orders.png").read_bytes().startswith(b"\x89PNG")
+    assert result.stderr == f"wrote {tmp_path}/busq-orders.json\nwrote {tmp_path}/busq-orders.png\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--orders", "all", "--peers"], "--peers, --order and --orders exclude each other"),
+        (["--orders", "best"], "Invalid value for '--orders': "),
+        (["--order", "fifo", "--workloads", "depth"], "orders are measured under one_to_one, "),
+    ],
+)
+def test_what_the_command_can_not_measure_is_refused_in_one_line(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(commands, ["bench", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_two_installations_are_measured_in_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    result = versions.compare(sys.prefix, sys.executable, ["one_process"], repeats=3, seconds=0.01)
+    points = {point["size_bytes"]: point for point in result["points"]}
+    assert set(points) == {64, 1024}
+    assert all(len(point["ratio_repeats"]) == 3 for point in points.values())
+    mean = result["geometric_mean"]
+    assert mean["ratio"] == pytest.approx((points[64]["ratio"] * points[1024]["ratio"]) ** 0.5)
+    assert mean["ratio_low"] <= mean["ratio"] <= mean["ratio_high"]
+    versions.print_comparison(result)
+    assert "geometric mean" in capsys.readouterr().out
+
+
+def test_what_is_no_installation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected a virtual environment or an interpreter"):
+        versions.compare(str(tmp_path), sys.executable)
+    with pytest.raises(ValueError, match=r"expected an environment with busq\[bench\] installed"):
+        versions.compare(shutil.which("false") or "", sys.executable)
