@@ -9,6 +9,7 @@ One file per question:
     peers/                one adapter per competitor, busq among them
     runner.py             many cases, interleaved and repeated; medians, ratios
     lines.py              the ratios that busq has to reach
+    versions.py           two installed versions, measured in turn
     report.py picture.py  the tables and the picture
     floor.c core.c        what the machine costs without a bus; busq from C to C
     bench_calls.py        calls inside one process (pytest-benchmark)

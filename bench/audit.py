@@ -36,7 +36,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from busq import show
+from busq.cli import show
 
 from . import machine
 

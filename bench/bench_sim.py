@@ -117,7 +117,7 @@ def draw(processes: int, messages: int, interval_ns: int, seed: int) -> list[lis
 
 def schedule_of(programs: Sequence[Program]) -> Any:
     """The same for `busq.sim`."""
-    builder = importlib.import_module("busq.workload").Builder("bench", [f"p{me}" for me in range(len(programs))])
+    builder = importlib.import_module("busq.lab.workload").Builder("bench", [f"p{me}" for me in range(len(programs))])
     for me, program in enumerate(programs):
         for when_ns, to, size_bytes in program:
             builder.add("", when_ns / 1e9, f"p{me}", [f"p{to}"], size_bytes)
@@ -129,7 +129,7 @@ def measure(processes: int, messages: int, interval_s: float, repeats: int) -> d
 
     RuntimeError where the two disagree about what happened.
     """
-    sim = importlib.import_module("busq.sim")
+    sim = importlib.import_module("busq.lab.sim")
     programs = draw(processes, messages, round(interval_s * 1e9), seed=1)
     config = sim.Config(
         order="mfss",

@@ -11,7 +11,6 @@ What it does not do: choose the core on which a process runs, unless the workloa
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import itertools
 import json
@@ -30,12 +29,13 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
+from busq._processes import die_with_parent
+
 from . import loops
 from .peers.base import Adapter, Endpoint
 from .plan import Case
 
 GRACE_SECONDS = 20.0  # beyond the time of measuring: start, drain, end
-PR_SET_PDEATHSIG = 1
 
 _tokens = itertools.count()
 
@@ -63,13 +63,14 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
     read_fd, write_fd = os.pipe()
     sys.stdout.flush()  # what is buffered belongs to the caller; a child must not write it once more
     sys.stderr.flush()
+    parent = os.getpid()
     with warnings.catch_warnings():
         # The caller may have threads; the child touches nothing that could be theirs.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
         os.close(read_fd)
-        _be_child(work, write_fd)
+        _be_child(work, write_fd, parent)
     os.close(write_fd)
     try:
         line = _read_line(read_fd, timeout_s)
@@ -87,11 +88,11 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
     return outcome
 
 
-def _be_child(work: Callable[[], Outcome], write_fd: int) -> None:
+def _be_child(work: Callable[[], Outcome], write_fd: int, parent: int) -> None:
     """The child's life: never returns."""
     try:
         os.setsid()
-        die_with_parent()
+        die_with_parent(parent)  # nothing spins on after a harness that was killed
         os.write(write_fd, json.dumps(attempt(work)).encode() + b"\n")
         # Wait for the end, so that the group's id is the group's until it was killed.
         signal.pause()
@@ -124,11 +125,6 @@ def _read_line(fd: int, timeout_s: float) -> bytes | None:
     return read
 
 
-def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies: nothing spins on after a harness that was killed."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 # ---- the leader ----
 
 
@@ -138,11 +134,13 @@ def _lead(case: Case, adapter: Adapter, token: str, seconds: float) -> Outcome:
     stop = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("q")
     stop[0] = 1 << 62
     shared = adapter.prepare(case, token)
-    context = multiprocessing.get_context("fork")
+    context, leader = multiprocessing.get_context("fork"), os.getpid()
     lines: list[Connection[Any, Any]] = []
     for me in range(case.workload.processes):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(case, adapter, shared, me, seconds, stop, theirs), daemon=True)
+        process = context.Process(
+            target=_work, args=(case, adapter, shared, me, seconds, stop, theirs, leader), daemon=True
+        )
         process.start()
         theirs.close()
         lines.append(ours)
@@ -179,10 +177,17 @@ def _answers(lines: list[Connection[Any, Any]], step: str) -> list[Outcome]:
 
 
 def _work(
-    case: Case, adapter: Adapter, shared: Any, me: int, seconds: float, stop: memoryview, line: Connection[Any, Any]
+    case: Case,
+    adapter: Adapter,
+    shared: Any,
+    me: int,
+    seconds: float,
+    stop: memoryview,
+    line: Connection[Any, Any],
+    leader: int,
 ) -> None:
     """One process's life: a step for each word of the leader. Leaves without Python's own end, which could wait."""
-    die_with_parent()
+    die_with_parent(leader)
     if case.workload.asleep:
         _take_own_core(me)
     steps = _steps(case, adapter, shared, me, seconds, stop)
