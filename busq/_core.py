@@ -444,7 +444,7 @@ class PythonPort:
     def _send_many_slow(
         self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None
     ) -> int:
-        sending = Sending(0, _new_note, _was_sent)
+        sending = self._sending(0)
         try:
             try:
                 return sending.each(self._send_noted, messages, timeout)
@@ -455,18 +455,13 @@ class PythonPort:
             sending.report(error)
             raise
 
-    def _send_many_from(self, messages: Iterable[tuple[Any, Any]], sent: int) -> int:
-        """Send the rest, for the accelerator; a call of `_send_many_slow` would leave a gap for signals."""
-        sending = Sending(sent, _new_note, _was_sent)
-        try:
-            try:
-                return sending.each(self._send_noted, messages, None)
-            except BaseException as error:
-                sending.report(error)
-                raise
-        except BaseException as error:
-            sending.report(error)
-            raise
+    # For the accelerator, which reads from `_sending` itself how many were sent when `_send_rest` raises.
+
+    def _sending(self, sent: int) -> Sending:
+        return Sending(sent, _new_note, _was_sent)
+
+    def _send_rest(self, messages: Iterable[tuple[Any, Any]], sending: Sending) -> int:
+        return sending.each(self._send_noted, messages, None)
 
     # ---- receiving ----
 

@@ -438,20 +438,44 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
   return port_call_slow(self, "_send_slow", args, n_args, names);
 }
 
-/* Lets the exception that is set say how many messages were sent before it, unless it says so already, or its class takes no
- * attributes. */
-static void error_set_sent(Py_ssize_t sent, int says_so)
+/* How many messages a busq._core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
+static Py_ssize_t sending_count(PyObject *sending)
+{
+  PyObject *zero = PyLong_FromLong(0);
+  PyObject *done = PyObject_GetAttrString(sending, "_done");
+  PyObject *noted = zero && done ? PyObject_GetItem(PyTuple_GetItem(done, 1), zero) : NULL;
+  const Py_ssize_t sent = noted ? PyLong_AsSsize_t(PyTuple_GetItem(done, 0)) + PyLong_AsSsize_t(noted) : -1;
+  Py_XDECREF(noted);
+  Py_XDECREF(done);
+  Py_XDECREF(zero);
+  return sent;
+}
+
+/* Lets the exception that is set say how many messages were sent before it, unless its class takes no attributes: those that
+ * `sending` has sent, or else the first `sent`.  It is counted here, where no Python code runs: a signal may raise wherever some
+ * does, also where an error is about to be told the number. */
+static void error_set_sent(PyObject *sending, Py_ssize_t sent)
 {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
-  if (!says_so || !PyObject_HasAttrString(error, "sent")) {
-    PyObject *number = PyLong_FromSsize_t(sent);
-    if (!number || PyObject_SetAttrString(error, "sent", number) < 0)
-      PyErr_Clear();
-    Py_XDECREF(number);
-  }
+  const Py_ssize_t count = sending ? sending_count(sending) : sent;
+  PyObject *number = count < 0 ? NULL : PyLong_FromSsize_t(count);
+  if (!number || PyObject_SetAttrString(error, "sent", number) < 0)
+    PyErr_Clear();
+  Py_XDECREF(number);
   PyErr_Restore(type, error, trace);
+}
+
+/* Sends what stands in a list behind the first `sent` the slow way. */
+static PyObject *port_send_rest(Port *self, PyObject *list, Py_ssize_t sent)
+{
+  PyObject *sending = PyObject_CallMethod((PyObject *)self, "_sending", "n", sent);
+  PyObject *result = sending ? PyObject_CallMethod((PyObject *)self, "_send_rest", "OO", list, sending) : NULL;
+  if (!result)
+    error_set_sent(sending, sent);
+  Py_XDECREF(sending);
+  return result;
 }
 
 static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
@@ -471,7 +495,7 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
     const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     Py_DECREF(pair);
     if (result == SEND_RAISED) {
-      error_set_sent(sent, 0);
+      error_set_sent(NULL, sent);
       return NULL;
     }
     if (result != BUSQ_OK)
@@ -479,11 +503,7 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
   }
   if (sent && sent == PyList_Size(list))
     return PyLong_FromSsize_t(sent);
-  /* The rest goes the slow way, with the number that were sent already; a signal may end it before it begins. */
-  PyObject *result = PyObject_CallMethod((PyObject *)self, "_send_many_from", "On", list, sent);
-  if (!result)
-    error_set_sent(sent, 1);
-  return result;
+  return port_send_rest(self, list, sent);
 }
 
 /* ---- receiving ---- */

@@ -375,11 +375,13 @@ def forget_names(peer: Any) -> None:
 
 
 def send_many(
-    to: list[list[str]], wrap: Callable[[Any], Any] = list, **named: Any
+    to: list[list[str]], wrap: Callable[[Any], Any] = list, *, forget: bool = False, **named: Any
 ) -> Callable[[Stage, Turn], Callable[[], Any]]:
     def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
         pairs = [(names, stage.world.payload(SMALL)) for names in to]
         turn.sends = pairs
+        if forget:
+            turn.before = partial(forget_names, stage.peer)
         return partial(stage.peer.send_many, wrap(pairs), **named)
 
     return make
@@ -405,7 +407,15 @@ def sending(others: list[str]) -> list[Op]:
         Op("send", "send(str)", lambda stage, turn: partial(stage.peer.send, a, "text"), raises=stops),
         Op("send_many", "send_many(list)", send_many([[a], both, [a]])),
         Op("send_many", "send_many(iterator)", send_many([[a], both, [a]], iter, timeout=1)),
-        Op("send_many", "send_many, the third to nobody", send_many([[a], both, ["nobody"], [a]]), raises=stops),
+        *(
+            Op(
+                "send_many",
+                f"send_many, the third to nobody{', forgotten' if forget else ''}",
+                send_many([[a], both, ["nobody"], [a]], forget=forget),
+                raises=stops,
+            )
+            for forget in (False, True)
+        ),
     ]
     return ops
 
