@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import fcntl
 import functools
 import itertools
 import math
@@ -309,17 +310,22 @@ def cmake_command() -> list[str]:
 @pytest.fixture(scope="session")
 def c_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """c_build(*targets) builds these programs of csrc and tests/c, once for all tests; answers with their directory."""
-    directory = tmp_path_factory.mktemp("c")
+    is_one_of_many = "PYTEST_XDIST_WORKER" in os.environ  # the workers' own folders are beside each other
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if is_one_of_many else base) / "c"
 
     @functools.cache
     def build(*targets: str) -> Path:
         cmake = cmake_command()
-        for command in (
-            [*cmake, "-S", str(ROOT / "csrc"), "-B", str(directory), "-DBUSQ_TESTS=ON", "-DBUSQ_PYTHON=OFF"],
-            [*cmake, "--build", str(directory), "--parallel", str(os.cpu_count() or 1), "--target", *targets],
-        ):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            assert done.returncode == 0, done.stdout
+        directory.mkdir(exist_ok=True)
+        with open(directory / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one worker builds, the others find it built
+            for command in (
+                [*cmake, "-S", str(ROOT / "csrc"), "-B", str(directory), "-DBUSQ_TESTS=ON", "-DBUSQ_PYTHON=OFF"],
+                [*cmake, "--build", str(directory), "--parallel", str(os.cpu_count() or 1), "--target", *targets],
+            ):
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                assert done.returncode == 0, done.stdout
         return directory
 
     return build

@@ -8,18 +8,17 @@ the page forbids it everything but the one script and the one style sheet that s
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
+from busq._files import replacing
 from busq.audit.report_words import clean
 
 __all__ = ["CHART_ROWS_MAX", "Child", "chart", "element", "number", "page", "table", "write_whole"]
@@ -216,21 +215,5 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
     Errors: OSError, which names `path`.
     """
-    target = os.path.abspath(path)
-    hidden = ""
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=os.path.dirname(target), prefix=f".{os.path.basename(target)}.", delete=False
-        ) as file:
-            hidden = file.name
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(hidden, 0o666 & ~mask)
-        os.replace(hidden, target)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-    finally:
-        if hidden:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(hidden)
+    with replacing(path) as file:
+        file.write(text.encode())

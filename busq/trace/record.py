@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from busq import _arguments, _core
+from busq._files import replacing
 from busq._native import ffi, lib
 from busq.bus import Bus
 from busq.trace.errors import TraceError
@@ -240,20 +241,15 @@ class _Folder:
             "bus": self.bus,
         }
         path = self.path / f"{self._stem(process)}-{self.segments[process]:06}.parquet"
-        hidden = path.with_name(f".{path.name}.tmp")
-        try:
+        with replacing(path) as file:
             pq.write_table(
                 table.replace_schema_metadata(metadata(facts)),
-                hidden,
+                file,
                 compression="lz4",
                 use_dictionary=_DICTIONARIES,
                 column_encoding=_DELTAS,
                 write_statistics=["position"],
             )
-            os.replace(hidden, path)
-        except BaseException:
-            hidden.unlink(missing_ok=True)
-            raise
         self.segments[process] += 1
 
     def _stem(self, process: int) -> str:

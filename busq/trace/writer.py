@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from busq import _arguments
 from busq._core import whole_number
+from busq._files import replacing
 from busq.trace.errors import TraceError
 from busq.trace.run import Run
 from busq.trace.schema import metadata
@@ -144,21 +145,16 @@ def file_name(name: str) -> str:
 
 
 def _write_file(path: Path, table: pa.Table) -> None:
-    hidden = path.with_name(f".{path.name}.tmp")
-    try:
+    with replacing(path) as file:
         pq.write_table(
             table,
-            hidden,
+            file,
             row_group_size=_ROWS_PER_GROUP,
             compression="zstd",
             compression_level=1,
             use_dictionary=_DICTIONARIES,
             column_encoding={"position": "DELTA_BINARY_PACKED"},
         )
-        os.replace(hidden, path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
 
 
 def write(run: Run, directory: str | os.PathLike[str]) -> list[Path]:

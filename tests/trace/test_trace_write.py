@@ -22,6 +22,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from busq import trace  # noqa: E402
+from busq._files import replacing  # noqa: E402
 from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of  # noqa: E402
 from busq.trace.writer import file_name  # noqa: E402
 
@@ -162,6 +163,25 @@ def test_what_a_killed_writer_left_half_done_is_not_read(tmp_path: Path) -> None
         path = writer.write(0, events([0], [5]))
     (path.parent / ".p0-000001.parquet.tmp").write_bytes(path.read_bytes()[:50])
     assert trace.read(tmp_path).findings == ()
+
+
+def test_no_file_is_written_through_a_link_that_somebody_has_laid(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    with Writer(tmp_path / "out", run="a") as writer:
+        folder = writer.write(0, events([0], [5])).parent
+        (folder / ".p0-000001.parquet.tmp").symlink_to(precious)
+        writer.write(0, events([0], [6]))
+    assert precious.read_text() == "mine"
+    assert len(trace.read(tmp_path / "out").logs[0]) == 2
+
+
+def test_a_file_that_can_not_take_its_place_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with pytest.raises(OSError, match="there") as caught, replacing(tmp_path / "there") as file:
+        file.write(b"text")
+    assert caught.value.filename == str(tmp_path / "there")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 def test_written_by_hand_and_by_run_is_the_same(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from busq._files import replacing
 from busq._words import amount
 from busq.audit.promises import claims
 from busq.audit.result import CHECKS
@@ -640,10 +641,8 @@ class Watch:
         arrays: dict[str, Any] = {}
         runs = {folder: self._facts(folder, run, arrays) for folder, run in self._runs.items()}
         facts = {"runs": runs} | {name: getattr(self, name) for name in _TOTALS}
-        hidden = path.with_name(f".{path.name}")
-        with hidden.open("wb") as file:
+        with replacing(path) as file:
             np.savez(file, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
-        os.replace(hidden, path)
 
     def _facts(self, folder: str, run: _Run, arrays: dict[str, Any]) -> dict[str, Any]:
         receivers = {}

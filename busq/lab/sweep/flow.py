@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from busq._files import replacing
 from busq.lab.sweep import parts
 from busq.lab.sweep.cells import Cell, Task, cells, seconds_expected, tasks
 from busq.lab.sweep.grid import Grid
@@ -148,7 +149,6 @@ def _keep(directory: Path, grid: Grid, answers: Answers) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         if rows:
-            hidden = path.with_name(f".{path.name}")
-            parquet.write_table(arrow.Table.from_pylist(rows), hidden)
-            os.replace(hidden, path)
+            with replacing(path) as file:
+                parquet.write_table(arrow.Table.from_pylist(rows), file)
     (directory / "grid.toml").write_text(grid.text, encoding="utf-8")
