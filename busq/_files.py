@@ -19,22 +19,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Errors: OSError, which names `path` where the file could not be made or could not take its place.
     """
     target = os.path.abspath(path)
-    hidden = ""
+    hidden = None
     try:
-        with tempfile.NamedTemporaryFile(
+        hidden = tempfile.NamedTemporaryFile(  # noqa: SIM115
             dir=os.path.dirname(target), prefix=f".{os.path.basename(target)[:100]}.", suffix=".tmp", delete=False
-        ) as file:
-            hidden = file.name
+        )
+        with hidden as file:
             yield file
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(hidden, 0o666 & ~mask)
-        os.replace(hidden, target)
+        os.chmod(hidden.name, 0o666 & ~mask)
+        os.replace(hidden.name, target)
     except OSError as error:
-        if error.filename in (None, hidden):
+        if hidden is None or error.filename in (None, hidden.name):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
     finally:
-        if hidden:
+        if hidden is not None:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(hidden)
+                os.unlink(hidden.name)

@@ -233,6 +233,8 @@ def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any,
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(pickle.dumps(answer))
         code = 0
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())  # nobody hears of it otherwise
     finally:
         os._exit(code)
 
