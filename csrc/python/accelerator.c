@@ -742,23 +742,31 @@ static void batch_give_back(Port *self, const batch *taken)
   for (Py_ssize_t i = 0; i < taken->n_copied; i++)
     if (calls->give_back(self->peer, BUSQ_TAKE_PINNED, &taken->copied[i]) != BUSQ_OK)
       calls->release(self->peer, &taken->copied[i]);
-  for (Py_ssize_t i = 0; i < taken->n_messages; i++) {
+  for (Py_ssize_t i = 0; i < taken->n_messages; i++)
     message_give_back(taken->messages[i]);
-    Py_DECREF(taken->messages[i]);
-  }
 }
 
-/* Passes all on as a list, or NULL: then a handler of a signal raises, and all of them come again.  Without asking, one that raises
- * while many are copied would lose them all. */
+/* The messages in a list, to which they belong from then on.  NULL without memory for it: they belong to the batch still. */
+static PyObject *batch_list(const batch *taken)
+{
+  PyObject *list = PyList_New(taken->n_messages);
+  for (Py_ssize_t i = 0; i < taken->n_messages && list; i++)
+    (void)PyList_SetItem(list, i, (PyObject *)taken->messages[i]);
+  return list;
+}
+
+/* Passes all on as a list, or NULL: then a handler of a signal raises, and all of them come again.  It is asked as late as can be:
+ * behind the release nothing can be given back, so a handler that raises from then on loses what the caller has not seen. */
 static PyObject *batch_hand_over(Port *self, batch *taken)
 {
-  PyObject *list = PyErr_CheckSignals() == 0 ? PyList_New(taken->n_messages) : NULL;
-  if (list) {
+  PyObject *list = batch_list(taken);
+  if (list && PyErr_CheckSignals() == 0) {
     batch_release(self, taken);
-    for (Py_ssize_t i = 0; i < taken->n_messages; i++)
-      (void)PyList_SetItem(list, i, (PyObject *)taken->messages[i]);
   } else {
     batch_give_back(self, taken);
+    for (Py_ssize_t i = 0; i < taken->n_messages && !list; i++)
+      Py_DECREF(taken->messages[i]);
+    Py_CLEAR(list);
   }
   free(taken->memory);
   return list;

@@ -328,11 +328,12 @@ def receive_lists(name: str, lists: int, each: int) -> tuple[int, int]:
 
 
 def test_a_list_that_is_interrupted_comes_again(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
-    """A handler may also raise when the call has returned, and nobody can help that; but in a copy of thousands?"""
+    """A handler may also raise when the call has returned, or as good as that (it releases what it has copied, a
+    twentieth of its time), and nobody can help that; but in a copy of thousands?"""
     bus = make_bus(capacity=16384, arena=16 << 20)
     interrupted, lost = fork(receive_lists, bus.name, 60, 10_000).result()
     assert interrupted == 60
-    assert lost <= 3, lost
+    assert lost <= 12, lost
 
 
 # ---- joining and opening ----
