@@ -58,7 +58,7 @@ static void lay_out(busq_model *model)
   const busq_model_config *config = &model->config;
   const uint32_t n = config->n_processes;
   const busq_order_group group = group_of(model, 0);
-  model->order_bytes = BUSQ_ALIGN_UP(config->order->state_size(&group), 8);
+  model->order_bytes = BUSQ_ALIGN_UP(busq_order_state_size(config->order, &group), 8);
   const uint32_t logged = (model->logs_deliveries ? model->n_all : 0) + (model->logs_sends ? config->n_messages : 0);
   model->log_bytes = BUSQ_ALIGN_UP(logged, 8);
   model->processes_at = sizeof(busq_model_head) + n * sizeof(uint64_t);
@@ -102,7 +102,7 @@ void busq_model_start(const busq_model *model, void *state)
   memset(state, 0, model->state_bytes_max);
   for (uint32_t self = 0; self < model->config.n_processes; self++) {
     const busq_order_group group = group_of(model, self);
-    model->config.order->init(busq_model_order_of(model, state, self), &group);
+    busq_order_init(model->config.order, busq_model_order_of(model, state, self), &group);
     busq_model_print_process(model, state, self);
   }
 }
@@ -387,7 +387,7 @@ static int run_step(const busq_model *model, void *state, uint32_t process, busq
     transition->is_refused = 1;
   }
   busq_model_print_process(model, state, process);
-  if (!order->verify(busq_model_order_of(model, state, process)) && !model->config.doubled_max)
+  if (!busq_order_verify(order, busq_model_order_of(model, state, process)) && !model->config.doubled_max)
     busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
   return BUSQ_OK;
 }
@@ -537,7 +537,7 @@ uint32_t busq_model_faults(const void *state)
   return busq_model_head_of(state)->faults;
 }
 
-void busq_model_gauge(const busq_model *model, const void *state, uint32_t process, busq_order_gauge *gauge)
+busq_order_gauge busq_model_gauge(const busq_model *model, const void *state, uint32_t process)
 {
-  model->config.order->gauge(busq_model_order_of(model, state, process), gauge);
+  return busq_order_look(model->config.order, busq_model_order_of(model, state, process));
 }

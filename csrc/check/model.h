@@ -46,7 +46,7 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
 /* The nature of a move, asked before it is played. */
 void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step);
 uint32_t busq_model_n_packets(const void *state);
-void busq_model_gauge(const busq_model *model, const void *state, uint32_t process, busq_order_gauge *gauge);
+busq_order_gauge busq_model_gauge(const busq_model *model, const void *state, uint32_t process);
 
 /* Faults of the execution so far: a set of bits, 1 << busq_property or busq_check_property. */
 uint32_t busq_model_faults(const void *state);

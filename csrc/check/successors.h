@@ -45,8 +45,7 @@ static inline void *busq_successors_state(const busq_successors *self, uint32_t 
 static inline void busq_successors_gauge(const busq_crew *crew, busq_tally *tally, const void *state,
                                          const busq_model_move *move)
 {
-  busq_order_gauge gauge;
-  busq_model_gauge(&crew->model, state, move->process, &gauge);
+  const busq_order_gauge gauge = busq_model_gauge(&crew->model, state, move->process);
   busq_tally_raise(&tally->facts.waiting_max, gauge.waiting);
   busq_tally_raise(&tally->facts.held_max, gauge.held);
   busq_tally_raise(&tally->facts.packets_max, busq_model_n_packets(state));

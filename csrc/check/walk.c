@@ -122,11 +122,10 @@ static void note_state(worker *self, uint32_t depth, const busq_model_move *move
 {
   busq_crew *crew = self->crew;
   busq_check_facts *facts = &self->tally.facts;
-  busq_order_gauge gauge;
   facts->total++;
   facts->unique++;
   busq_tally_raise(&facts->depth_max, depth);
-  busq_model_gauge(&crew->model, self->state, move->process, &gauge);
+  const busq_order_gauge gauge = busq_model_gauge(&crew->model, self->state, move->process);
   busq_tally_raise(&facts->waiting_max, gauge.waiting);
   busq_tally_raise(&facts->held_max, gauge.held);
   busq_tally_raise(&facts->packets_max, busq_model_n_packets(self->state));

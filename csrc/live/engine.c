@@ -65,9 +65,8 @@ static bool is_rendezvous(const busq_live *live)
 
 static void gauge(busq_live *live)
 {
-  busq_order_gauge seen;
+  const busq_order_gauge seen = busq_order_look(live->order, live->state);
   busq_live_facts *facts = &live->facts;
-  live->order->gauge(live->state, &seen);
   facts->waiting_max = seen.waiting > facts->waiting_max ? seen.waiting : facts->waiting_max;
   facts->held_max = seen.held > facts->held_max ? seen.held : facts->held_max;
   if (seen.is_secret == (live->secret_since_ns != 0))

@@ -197,14 +197,13 @@ static uint32_t culprit(const busq_live *live)
 
 int busq_group_check_wait(busq_live *live, bool is_receiving)
 {
-  busq_order_gauge gauge;
   const uint64_t now_ns = busq_time_now_ns();
   if (!live->n_gone || now_ns - live->moved_ns < QUIET_NS)
     return BUSQ_OK;
   uint32_t process = missing(live);
   if (process != NOBODY)
     return busq_group_dead(live, process);
-  live->order->gauge(live->state, &gauge);
+  const busq_order_gauge gauge = busq_order_look(live->order, live->state);
   /* A packet stuck on its way out does not keep others from sending to us: noted once, and then waited on. */
   const bool has_told = is_receiving && live->n_told == live->n_gone;
   if (!gauge.held && (has_told || !(gauge.waiting || live->n_undone)))

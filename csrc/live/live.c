@@ -131,10 +131,10 @@ static int live_init_state(busq_live *live)
       .options = live->options,
       .patience_ns = PATIENCE_NS,
   };
-  live->state = calloc(1, live->order->state_size(&group));
+  live->state = calloc(1, busq_order_state_size(live->order, &group));
   if (!live->state)
     return busq_error(BUSQ_NO_SPACE, "no memory for the state of order %s with %u members", live->order->name, live->n);
-  live->order->init(live->state, &group);
+  busq_order_init(live->order, live->state, &group);
   return BUSQ_OK;
 }
 

@@ -68,11 +68,6 @@ typedef struct {
   uint32_t n_queued_own; /* Invariant: messages and blocks in the queue that are this process's own */
 } bus1_state;
 
-static size_t queue_offset(const busq_order_group *group)
-{
-  return sizeof(bus1_state) + busq_outbox_size(group->waiting_max);
-}
-
 static uint32_t queue_max(const busq_order_group *group)
 {
   return group->held_max + group->waiting_max;
@@ -85,20 +80,18 @@ static busq_outbox *outbox_of(const bus1_state *self)
 
 static busq_holdback *queue_of(const bus1_state *self)
 {
-  return (busq_holdback *)((char *)self + queue_offset(&self->group));
+  return busq_outbox_end(outbox_of(self));
 }
 
 static size_t bus1_state_size(const busq_order_group *group)
 {
-  return queue_offset(group) + busq_holdback_size(queue_max(group));
+  return sizeof(bus1_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
 }
 
 static void bus1_init(void *state, const busq_order_group *group)
 {
-  bus1_state *self = state;
-  self->group = *group;
-  busq_outbox_init(outbox_of(self), group->waiting_max);
-  busq_holdback_init(queue_of(self), queue_max(group));
+  busq_outbox_init(outbox_of(state), group->waiting_max);
+  busq_holdback_init(queue_of(state), queue_max(group));
 }
 
 /* ---- the queue ---- */
@@ -317,7 +310,7 @@ static bool bus1_verify(const void *state)
   const bus1_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox, self->group.waiting_max) ||
+  if (!busq_outbox_verify(outbox, self->group.waiting_max) ||
       !busq_holdback_verify(queue, queue_max(&self->group)) ||
       self->phase > SYNCING || (self->phase != IDLE) != (self->n_missing != 0) ||
       self->n_missing >= self->group.n_processes)

@@ -63,9 +63,7 @@ static size_t matrix_state_size(const busq_order_group *group)
 
 static void matrix_init(void *state, const busq_order_group *group)
 {
-  matrix_state *self = state;
-  self->group = *group;
-  busq_holdback_init(held_of(self), group->held_max + 1);
+  busq_holdback_init(held_of(state), group->held_max + 1);
 }
 
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
@@ -177,7 +175,7 @@ static void matrix_rename(const void *from, void *to, const uint32_t *names)
 static bool matrix_verify(const void *state)
 {
   const matrix_state *self = state;
-  return self->group.self < self->group.n_processes && busq_holdback_verify(held_of(self), self->group.held_max + 1);
+  return busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void matrix_gauge(const void *state, busq_order_gauge *gauge)

@@ -48,9 +48,7 @@ static size_t vector_state_size(const busq_order_group *group)
 
 static void vector_init(void *state, const busq_order_group *group)
 {
-  vector_state *self = state;
-  self->group = *group;
-  busq_holdback_init(held_of(self), group->held_max + 1);
+  busq_holdback_init(held_of(state), group->held_max + 1);
 }
 
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
@@ -143,7 +141,7 @@ static void vector_rename(const void *from, void *to, const uint32_t *names)
 static bool vector_verify(const void *state)
 {
   const vector_state *self = state;
-  return self->group.self < self->group.n_processes && busq_holdback_verify(held_of(self), self->group.held_max + 1);
+  return busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void vector_gauge(const void *state, busq_order_gauge *gauge)

@@ -71,7 +71,6 @@ static size_t cykas_state_size(const busq_order_group *group)
 static void cykas_init(void *state, const busq_order_group *group)
 {
   cykas_state *self = state;
-  self->group = *group;
   busq_outbox_init(&self->ring, group->waiting_max);
 }
 
@@ -211,7 +210,7 @@ static void cykas_rename(const void *from, void *to, const uint32_t *names)
 static bool cykas_verify(const void *state)
 {
   cykas_state *self = (cykas_state *)state;
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(&self->ring, self->group.waiting_max))
+  if (!busq_outbox_verify(&self->ring, self->group.waiting_max))
     return false;
   if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes ||
       self->mode < mode_min(self) || (self->secret_from && self->mode <= 0))

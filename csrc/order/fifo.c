@@ -65,9 +65,7 @@ static size_t fifo_state_size(const busq_order_group *group)
 
 static void fifo_init(void *state, const busq_order_group *group)
 {
-  fifo_state *self = state;
-  self->group = *group;
-  busq_holdback_init(held_of(self), group->held_max);
+  busq_holdback_init(held_of(state), group->held_max);
 }
 
 static void submit(fifo_state *self, const busq_order_event *event, busq_order_effects *effects)
@@ -201,7 +199,7 @@ static bool fifo_verify(const void *state)
   const fifo_state *self = state;
   const busq_holdback *held = held_of(self);
   const uint32_t n = self->group.n_processes;
-  if (self->group.self >= n || self->is_alarm_set > 1 || self->unused ||
+  if (self->is_alarm_set > 1 || self->unused ||
       !busq_holdback_verify(held, self->group.held_max))
     return false;
   for (uint32_t place = 0; place < held->count; place++) {

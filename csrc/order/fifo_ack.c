@@ -32,7 +32,6 @@ static size_t ack_state_size(const busq_order_group *group)
 static void ack_init(void *state, const busq_order_group *group)
 {
   ack_state *self = state;
-  self->group = *group;
   busq_holdback_init(&self->mine, group->waiting_max);
 }
 
@@ -100,7 +99,7 @@ static void ack_rename(const void *from, void *to, const uint32_t *names)
 static bool ack_verify(const void *state)
 {
   const ack_state *self = state;
-  if (self->group.self >= self->group.n_processes || !busq_holdback_verify(&self->mine, self->group.waiting_max))
+  if (!busq_holdback_verify(&self->mine, self->group.waiting_max))
     return false;
   for (uint32_t place = 0; place < self->mine.count; place++) {
     const busq_held_entry *entry = busq_holdback_at(&self->mine, place);

@@ -63,11 +63,6 @@ static size_t mine_offset(const busq_order_group *group)
   return sizeof(lamport_state) + (is_ack_all(group) ? group->n_processes * sizeof(uint64_t) : 0);
 }
 
-static size_t queue_offset(const busq_order_group *group)
-{
-  return mine_offset(group) + busq_outbox_size(group->waiting_max);
-}
-
 static uint32_t queue_max(const busq_order_group *group)
 {
   return group->held_max + group->waiting_max;
@@ -80,20 +75,18 @@ static busq_outbox *mine_of(const lamport_state *self)
 
 static busq_holdback *queue_of(const lamport_state *self)
 {
-  return (busq_holdback *)((char *)self + queue_offset(&self->group));
+  return busq_outbox_end(mine_of(self));
 }
 
 static size_t lamport_state_size(const busq_order_group *group)
 {
-  return queue_offset(group) + busq_holdback_size(queue_max(group));
+  return mine_offset(group) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
 }
 
 static void lamport_init(void *state, const busq_order_group *group)
 {
-  lamport_state *self = state;
-  self->group = *group;
-  busq_outbox_init(mine_of(self), group->waiting_max);
-  busq_holdback_init(queue_of(self), queue_max(group));
+  busq_outbox_init(mine_of(state), group->waiting_max);
+  busq_holdback_init(queue_of(state), queue_max(group));
 }
 
 static void literal_init(void *state, const busq_order_group *group)
@@ -232,7 +225,7 @@ static bool lamport_verify(const void *state)
   const lamport_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
       !busq_holdback_verify(queue, queue_max(&self->group)) ||
       queue->count < mine->count || queue->count - mine->count > self->group.held_max)
     return false;

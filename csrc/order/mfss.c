@@ -39,7 +39,6 @@ static size_t mfss_state_size(const busq_order_group *group)
 static void mfss_init(void *state, const busq_order_group *group)
 {
   mfss_state *self = state;
-  self->group = *group;
   busq_outbox_init(&self->outbox, group->waiting_max);
 }
 
@@ -89,8 +88,8 @@ static void mfss_rename(const void *from, void *to, const uint32_t *names)
 static bool mfss_verify(const void *state)
 {
   const mfss_state *self = state;
-  return self->group.self < self->group.n_processes && busq_outbox_verify(&self->outbox, self->group.waiting_max) &&
-         self->is_unacked <= 1 && self->is_unacked <= self->outbox.count;
+  return busq_outbox_verify(&self->outbox, self->group.waiting_max) && self->is_unacked <= 1 &&
+         self->is_unacked <= self->outbox.count;
 }
 
 static void mfss_gauge(const void *state, busq_order_gauge *gauge)

@@ -13,17 +13,6 @@ enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
 
-static size_t none_state_size(const busq_order_group *group)
-{
-  (void)group;
-  return sizeof(busq_order_group);
-}
-
-static void none_init(void *state, const busq_order_group *group)
-{
-  *(busq_order_group *)state = *group;
-}
-
 static int none_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
   (void)state;
@@ -46,28 +35,12 @@ static void none_rename(const void *from, void *to, const uint32_t *names)
   busq_rename_begin(from, to, sizeof(busq_order_group), names);
 }
 
-static bool none_verify(const void *state)
-{
-  const busq_order_group *group = state;
-  return group->self < group->n_processes;
-}
-
-static void none_gauge(const void *state, busq_order_gauge *gauge)
-{
-  (void)state;
-  *gauge = (busq_order_gauge){0};
-}
-
 const busq_order busq_order_none = {
     .name = "none",
     .promise = "nothing: delivered as it comes",
     .source = "",
     .kinds = kinds,
     .n_kinds = 1,
-    .state_size = none_state_size,
-    .init = none_init,
     .step = none_step,
     .rename = none_rename,
-    .verify = none_verify,
-    .gauge = none_gauge,
 };

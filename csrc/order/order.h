@@ -11,7 +11,7 @@
  *
  * Mechanism.  A group is n processes, numbered from 0.  The state of a process is one block of busq_order.state_size bytes
  * without pointers, which a driver may copy, compare and hash: what is not in use is zero.  A driver
- *   1. calls init once, with a block of zeros;
+ *   1. calls busq_order_init once, with a block of zeros;
  *   2. calls step for every event, and performs the effects in their order;
  *   3. while effects.is_cut says that there was more to do than room to say it, calls step again with BUSQ_ON_MORE, before
  *      any other event.
@@ -164,8 +164,10 @@ typedef struct {
   uint32_t quiet_always;
   uint32_t quiet_when_all_is_sent;
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
+  /* Drivers call busq_order_state_size, _init, _verify and _look, which know what is NULL: all four may be, where a state is its
+   * group alone. */
   size_t (*state_size)(const busq_order_group *group);
-  void (*init)(void *state, const busq_order_group *group);
+  void (*init)(void *state, const busq_order_group *group); /* of a state of zeros behind its group */
   int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
   /* For the checker, which need not look at two states that differ by names only.  Writes into `to` the state that this one is in a
    * group where every process p is called names[p], a permutation that leaves the first n_roles processes their names: each of
@@ -196,6 +198,33 @@ extern const busq_order *const busq_orders[];
 const busq_order *busq_order_find(const char *name);
 /* Reads "lamport" or "lamport:ack=all"; NULL with an error text where there is no such order or option. */
 const busq_order *busq_order_parse(const char *text, uint32_t *optionsp);
+
+static inline size_t busq_order_state_size(const busq_order *order, const busq_order_group *group)
+{
+  return order->state_size ? order->state_size(group) : sizeof *group;
+}
+
+/* The state is a block of zeros. */
+static inline void busq_order_init(const busq_order *order, void *state, const busq_order_group *group)
+{
+  *(busq_order_group *)state = *group;
+  if (order->init)
+    order->init(state, group);
+}
+
+static inline bool busq_order_verify(const busq_order *order, const void *state)
+{
+  const busq_order_group *group = (const busq_order_group *)state;
+  return group->self < group->n_processes && (!order->verify || order->verify(state));
+}
+
+static inline busq_order_gauge busq_order_look(const busq_order *order, const void *state)
+{
+  busq_order_gauge gauge = {0};
+  if (order->gauge)
+    order->gauge(state, &gauge);
+  return gauge;
+}
 
 static inline int busq_order_step(const busq_order *order, void *state, const busq_order_event *event,
                                   busq_order_effects *effects)

@@ -26,17 +26,6 @@ enum { COORDINATOR = 0 };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"request", true}};
 
-static size_t sequencer_state_size(const busq_order_group *group)
-{
-  (void)group;
-  return sizeof(busq_order_group);
-}
-
-static void sequencer_init(void *state, const busq_order_group *group)
-{
-  *(busq_order_group *)state = *group;
-}
-
 /* Sends before it delivers: a driver keeps the payload no longer than it must. */
 static void multicast(uint64_t message, bool is_for_me, busq_order_effects *effects)
 {
@@ -67,22 +56,10 @@ static int sequencer_step(void *state, const busq_order_event *event, busq_order
   return BUSQ_OK;
 }
 
-/* Those who are not the coordinator are all alike. */
+/* All processes but the coordinator are alike. */
 static void sequencer_rename(const void *from, void *to, const uint32_t *names)
 {
   busq_rename_begin(from, to, sizeof(busq_order_group), names);
-}
-
-static bool sequencer_verify(const void *state)
-{
-  const busq_order_group *group = state;
-  return group->self < group->n_processes;
-}
-
-static void sequencer_gauge(const void *state, busq_order_gauge *gauge)
-{
-  (void)state;
-  *gauge = (busq_order_gauge){0};
 }
 
 const busq_order busq_order_sequencer = {
@@ -95,11 +72,7 @@ const busq_order busq_order_sequencer = {
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* All deliveries at a process other than the coordinator come over the one channel that keeps their order. */
     .quiet_when_all_is_sent = 1u << DATA,
-    .state_size = sequencer_state_size,
-    .init = sequencer_init,
     .step = sequencer_step,
     .rename = sequencer_rename,
     .n_roles = 1,
-    .verify = sequencer_verify,
-    .gauge = sequencer_gauge,
 };

@@ -40,11 +40,6 @@ typedef struct {
   uint32_t unused;
 } skeen_state;
 
-static size_t queue_offset(const busq_order_group *group)
-{
-  return sizeof(skeen_state) + busq_outbox_size(group->waiting_max);
-}
-
 static uint32_t queue_max(const busq_order_group *group)
 {
   return group->held_max + group->waiting_max;
@@ -57,20 +52,18 @@ static busq_outbox *mine_of(const skeen_state *self)
 
 static busq_holdback *queue_of(const skeen_state *self)
 {
-  return (busq_holdback *)((char *)self + queue_offset(&self->group));
+  return busq_outbox_end(mine_of(self));
 }
 
 static size_t skeen_state_size(const busq_order_group *group)
 {
-  return queue_offset(group) + busq_holdback_size(queue_max(group));
+  return sizeof(skeen_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
 }
 
 static void skeen_init(void *state, const busq_order_group *group)
 {
-  skeen_state *self = state;
-  self->group = *group;
-  busq_outbox_init(mine_of(self), group->waiting_max);
-  busq_holdback_init(queue_of(self), queue_max(group));
+  busq_outbox_init(mine_of(state), group->waiting_max);
+  busq_holdback_init(queue_of(state), queue_max(group));
 }
 
 static void pass(skeen_state *self, uint64_t timestamp)
@@ -215,7 +208,7 @@ static bool skeen_verify(const void *state)
   const skeen_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
       !busq_holdback_verify(queue, queue_max(&self->group)) || self->unused)
     return false;
   uint32_t n_queued_own = 0;

@@ -49,11 +49,6 @@ typedef struct {
   uint32_t head;        /* how far the first of mine is: 0, HEAD_IS_ASKING, HEAD_IS_SENT */
 } sync_state;
 
-static size_t line_offset(const busq_order_group *group)
-{
-  return sizeof(sync_state) + busq_outbox_size(group->waiting_max);
-}
-
 static busq_outbox *mine_of(const sync_state *self)
 {
   return (busq_outbox *)(self + 1);
@@ -61,20 +56,18 @@ static busq_outbox *mine_of(const sync_state *self)
 
 static busq_outbox *line_of(const sync_state *self)
 {
-  return (busq_outbox *)((char *)self + line_offset(&self->group));
+  return busq_outbox_end(mine_of(self));
 }
 
 static size_t sync_state_size(const busq_order_group *group)
 {
-  return line_offset(group) + busq_outbox_size(group->n_processes);
+  return sizeof(sync_state) + busq_outbox_size(group->waiting_max) + busq_outbox_size(group->n_processes);
 }
 
 static void sync_init(void *state, const busq_order_group *group)
 {
-  sync_state *self = state;
-  self->group = *group;
-  busq_outbox_init(mine_of(self), group->waiting_max);
-  busq_outbox_init(line_of(self), group->n_processes);
+  busq_outbox_init(mine_of(state), group->waiting_max);
+  busq_outbox_init(line_of(state), group->n_processes);
 }
 
 static void send(uint32_t kind, uint32_t to, uint64_t message, busq_order_effects *effects)
@@ -220,7 +213,7 @@ static bool sync_verify(const void *state)
   const sync_state *self = state;
   busq_outbox *mine = mine_of(self);
   const uint32_t me = self->group.self;
-  if (me >= self->group.n_processes || !busq_outbox_verify(mine, self->group.waiting_max) ||
+  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
       !busq_outbox_verify(line_of(self), self->group.n_processes) ||
       !verify_line(self))
     return false;

@@ -49,11 +49,6 @@ typedef struct {
   uint32_t unused;
 } token_state;
 
-static size_t held_offset(const busq_order_group *group)
-{
-  return sizeof(token_state) + busq_outbox_size(group->waiting_max);
-}
-
 static uint32_t held_max(const busq_order_group *group)
 {
   return group->held_max + group->waiting_max;
@@ -66,18 +61,17 @@ static busq_outbox *outbox_of(const token_state *self)
 
 static busq_holdback *held_of(const token_state *self)
 {
-  return (busq_holdback *)((char *)self + held_offset(&self->group));
+  return busq_outbox_end(outbox_of(self));
 }
 
 static size_t token_state_size(const busq_order_group *group)
 {
-  return held_offset(group) + busq_holdback_size(held_max(group));
+  return sizeof(token_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(held_max(group));
 }
 
 static void token_init(void *state, const busq_order_group *group)
 {
   token_state *self = state;
-  self->group = *group;
   self->next_delivered = 1;
   if (!group->self) {
     self->token = PARKED;
@@ -220,7 +214,7 @@ static bool token_verify(const void *state)
   const token_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *held = held_of(self);
-  if (self->group.self >= self->group.n_processes || !busq_outbox_verify(outbox, self->group.waiting_max) ||
+  if (!busq_outbox_verify(outbox, self->group.waiting_max) ||
       !busq_holdback_verify(held, held_max(&self->group)) || self->unused)
     return false;
   const bool is_away = self->token == AWAY;

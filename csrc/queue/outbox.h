@@ -40,6 +40,12 @@ static inline void busq_outbox_init(busq_outbox *outbox, uint32_t max)
   outbox->max = max;
 }
 
+/* What stands behind it, in a state that goes on. */
+static inline void *busq_outbox_end(const busq_outbox *outbox)
+{
+  return (char *)outbox + busq_outbox_size(outbox->max);
+}
+
 static inline bool busq_outbox_is_full(const busq_outbox *outbox)
 {
   return outbox->count == outbox->max;

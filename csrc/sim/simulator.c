@@ -126,10 +126,10 @@ static int init_states(busq_sim *sim)
         .options = sim->options,
         .patience_ns = sim->config.patience_ns,
     };
-    sim->processes[number].state = calloc(1, sim->order->state_size(&group));
+    sim->processes[number].state = calloc(1, busq_order_state_size(sim->order, &group));
     if (!sim->processes[number].state)
       return out_of_memory(sim);
-    sim->order->init(sim->processes[number].state, &group);
+    busq_order_init(sim->order, sim->processes[number].state, &group);
   }
   return BUSQ_OK;
 }
@@ -378,8 +378,7 @@ static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
 static int look(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
-  busq_order_gauge gauge;
-  sim->order->gauge(process->state, &gauge);
+  const busq_order_gauge gauge = busq_order_look(sim->order, process->state);
   if (gauge.waiting > sim->facts.waiting_max)
     sim->facts.waiting_max = gauge.waiting;
   if (gauge.held > sim->facts.held_max)

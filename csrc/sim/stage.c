@@ -239,8 +239,7 @@ static bool perform(busq_stage *stage, const busq_order_effect *effect)
 /* Comes before the effects of the step, so that what a process does after it was let out of its silence reads that way. */
 static bool note_mode(busq_stage *stage)
 {
-  busq_order_gauge gauge;
-  stage->order->gauge(acting(stage)->state, &gauge);
+  const busq_order_gauge gauge = busq_order_look(stage->order, acting(stage)->state);
   if (gauge.is_secret == acting(stage)->is_secret)
     return true;
   acting(stage)->is_secret = gauge.is_secret;
@@ -265,7 +264,7 @@ static int judge_step(void *driver, const busq_order_event *event, const busq_or
     return result;
   if (result != BUSQ_OK && !stage->n_doubled)
     BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
-  if (!effects->is_cut && !stage->n_doubled && !stage->order->verify(acting(stage)->state))
+  if (!effects->is_cut && !stage->n_doubled && !busq_order_verify(stage->order, acting(stage)->state))
     BROKEN(stage, "the state of process %u does not verify", stage->acting);
   return note_mode(stage) ? BUSQ_OK : BUSQ_NO_SPACE;
 }
@@ -580,12 +579,12 @@ static int init_processes(busq_stage *stage)
     return out_of_memory();
   busq_order_group group = stage->group;
   for (group.self = 0; group.self < group.n_processes; group.self++) {
-    void *state = calloc(1, stage->order->state_size(&group));
+    void *state = calloc(1, busq_order_state_size(stage->order, &group));
     if (!state)
       return out_of_memory();
     stage->processes[group.self].state = state;
-    stage->order->init(state, &group);
-    if (!stage->order->verify(state))
+    busq_order_init(stage->order, state, &group);
+    if (!busq_order_verify(stage->order, state))
       return busq_error(BUSQ_CORRUPT, "order %s: the first state of process %u does not verify", stage->order->name,
                         group.self);
   }

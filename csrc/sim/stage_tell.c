@@ -24,8 +24,7 @@ int busq_stage_examine_process(const busq_stage *stage, uint32_t process, busq_s
   if (process >= stage->group.n_processes)
     return busq_error(BUSQ_INVALID, "process %u: the stage has %u", process, stage->group.n_processes);
   const busq_stage_process *examined = &stage->processes[process];
-  busq_order_gauge seen;
-  stage->order->gauge(examined->state, &seen);
+  const busq_order_gauge seen = busq_order_look(stage->order, examined->state);
   *gauge = (busq_stage_gauge){
       .n_alarms = examined->n_alarms,
       .n_submits = examined->n_submits,

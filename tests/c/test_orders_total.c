@@ -439,16 +439,16 @@ static void test_verify_notices_what_is_not_zero_beyond_the_buffers_and_who_is_n
   for (size_t i = 0; i < N_ORDERS; i++) {
     network_init(&net, orders[i], 0, 3, 4, 4);
     busq_order_group *group = (busq_order_group *)net.states[1];
-    const size_t size = orders[i]->state_size(group);
+    const size_t size = busq_order_state_size(orders[i], group);
     CHECK(network_submit_copy(&net, 1, 1, 0));
-    CHECK(orders[i]->verify(net.states[1]));
+    CHECK(busq_order_verify(orders[i], net.states[1]));
     if (size > sizeof *group) {
       net.states[1][size - 1] = 1;
-      CHECK(!orders[i]->verify(net.states[1]));
+      CHECK(!busq_order_verify(orders[i], net.states[1]));
       net.states[1][size - 1] = 0;
     }
     group->self = group->n_processes;
-    CHECK(!orders[i]->verify(net.states[1]));
+    CHECK(!busq_order_verify(orders[i], net.states[1]));
     network_deinit(&net);
   }
 }

@@ -186,7 +186,7 @@ static void run(const group *g, const naming *names, char *state, const step *s,
   busq_order_effects effects = {.items = o->effects, .max = EFFECTS};
   o->result = busq_order_step(g->order, state, &event, &effects);
   CHECK(!effects.is_cut);
-  CHECK(g->order->verify(state));
+  CHECK(busq_order_verify(g->order, state));
   o->n = effects.n;
   memset(o->clocks, 0, sizeof o->clocks);
   for (uint32_t i = 0; i < o->n; i++)
@@ -307,14 +307,14 @@ static void start(group *g, const busq_order *order, uint32_t options, uint32_t 
                                     .waiting_max = MESSAGES_EACH,
                                     .held_max = n * MESSAGES_EACH,
                                     .options = options};
-    CHECK(order->state_size(&facts) <= STATE_BYTES);
-    order->init(g->states[self], &facts);
+    CHECK(busq_order_state_size(order, &facts) <= STATE_BYTES);
+    busq_order_init(order, g->states[self], &facts);
   }
 }
 
 static size_t state_bytes(const group *g)
 {
-  return g->order->state_size((const busq_order_group *)g->states[0]);
+  return busq_order_state_size(g->order, (const busq_order_group *)g->states[0]);
 }
 
 /* Whether effect j of the image is what effect i is called under these names. */
@@ -386,7 +386,7 @@ static void rename_state(const group *g, const char *state, char *renamed, const
   for (size_t place = state_bytes(g); place < STATE_BYTES; place++)
     CHECK_EQUAL((uint8_t)renamed[place], 0xa5);
   memset(renamed + state_bytes(g), 0, STATE_BYTES - state_bytes(g));
-  CHECK(g->order->verify(renamed));
+  CHECK(busq_order_verify(g->order, renamed));
 }
 
 static void check_renaming(const group *g, const char *before, const step *s, const outcome *o, const naming *names,

@@ -77,9 +77,9 @@ static inline void network_init(network *net, const busq_order *order, uint32_t 
   for (uint32_t self = 0; self < n; self++) {
     const busq_order_group group = {
         .n_processes = n, .self = self, .waiting_max = waiting_max, .held_max = held_max, .options = options};
-    CHECK(order->state_size(&group) <= NETWORK_STATE_BYTES);
-    order->init(net->states[self], &group);
-    CHECK(order->verify(net->states[self]));
+    CHECK(busq_order_state_size(order, &group) <= NETWORK_STATE_BYTES);
+    busq_order_init(order, net->states[self], &group);
+    CHECK(busq_order_verify(order, net->states[self]));
   }
 }
 
@@ -218,7 +218,7 @@ static inline int network_run_step(network *net, char *state, const busq_order_e
     CHECK(n + buffer_size <= NETWORK_BOTH);
     result = net->order->step(state, &now, &buffer);
     CHECK(buffer.n <= buffer.max);
-    CHECK(net->order->verify(state));
+    CHECK(busq_order_verify(net->order, state));
     CHECK(result == BUSQ_OK || (!buffer.n && !buffer.is_cut));
     n += buffer.n;
     is_cut = buffer.is_cut;
@@ -329,8 +329,7 @@ static inline void network_arrive_somewhere(network *net, check_chance *chance)
 static inline bool network_is_quiet(const network *net)
 {
   for (uint32_t process = 0; process < net->n; process++) {
-    busq_order_gauge gauge;
-    net->order->gauge(net->states[process], &gauge);
+    const busq_order_gauge gauge = busq_order_look(net->order, net->states[process]);
     if (gauge.waiting || gauge.held || gauge.is_secret)
       return false;
   }
