@@ -10,13 +10,13 @@
  * Mechanism: the room doubles.  `itemsp` is the address of a pointer to items of any type, so its bytes are copied: it may not be
  * read as a pointer of another type.
  *
- * Not given: shrinking, zeroed items, or UINT32_MAX items and more.
+ * Not given: shrinking, or zeroed items.  busq_reserve is for counters of 32 bits: it gives no room for UINT32_MAX items or more.
  */
 #include "base/types.h"
 #include <stdlib.h>
 #include <string.h>
 
-static inline bool busq_reserve(void *itemsp, uint32_t *capacity, uint64_t wanted, size_t item_bytes)
+static inline bool busq_reserve_long(void *itemsp, uint64_t *capacity, uint64_t wanted, size_t item_bytes)
 {
   uint64_t grown = *capacity ? *capacity : 8;
   void *items;
@@ -25,10 +25,21 @@ static inline bool busq_reserve(void *itemsp, uint32_t *capacity, uint64_t wante
   while (grown < wanted)
     grown *= 2;
   memcpy(&items, itemsp, sizeof items);
-  items = grown < UINT32_MAX ? realloc(items, grown * item_bytes) : NULL;
+  items = realloc(items, grown * item_bytes);
   if (!items)
     return false;
   memcpy(itemsp, &items, sizeof items);
+  *capacity = grown;
+  return true;
+}
+
+static inline bool busq_reserve(void *itemsp, uint32_t *capacity, uint64_t wanted, size_t item_bytes)
+{
+  uint64_t grown = *capacity;
+  if (BUSQ_LIKELY(wanted <= grown))
+    return true;
+  if (wanted > UINT32_C(1) << 31 || !busq_reserve_long(itemsp, &grown, wanted, item_bytes))
+    return false;
   *capacity = (uint32_t)grown;
   return true;
 }

@@ -7,10 +7,12 @@
  * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory because
  * of a search: who is refused ends the search, and keeps what it knows.
  *
- * Not given: memory.  Whoever takes still has to ask the system for it, and gives back what he does not get.
+ * Not given: memory, but by the last three.  Whoever takes still has to ask the system for it, and gives back what it does not get.
  */
 #include "base/types.h"
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 typedef struct {
   uint64_t limit_bytes;
@@ -41,6 +43,40 @@ static inline void busq_account_give_back(busq_account *account, uint64_t bytes)
 static inline uint64_t busq_account_left(busq_account *account)
 {
   return account->limit_bytes - atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+}
+
+/* So many bytes of zeros; NULL where there are none. */
+static inline void *busq_account_calloc(busq_account *account, size_t bytes)
+{
+  if (!busq_account_take(account, bytes))
+    return NULL;
+  void *memory = calloc(1, bytes);
+  busq_account_give_back(account, memory ? 0 : bytes);
+  return memory;
+}
+
+/* Room for `wanted` bytes, at least twice as much as before, where *memoryp points to *bytesp bytes; false where there is none, and
+ * nothing has changed then. */
+static inline bool busq_account_reserve(busq_account *account, char **memoryp, size_t *bytesp, size_t wanted)
+{
+  const size_t bytes = wanted < 2 * *bytesp ? 2 * *bytesp : wanted;
+  if (wanted <= *bytesp)
+    return true;
+  if (!busq_account_take(account, bytes))
+    return false;
+  char *memory = realloc(*memoryp, bytes);
+  busq_account_give_back(account, memory ? *bytesp : bytes);
+  if (!memory)
+    return false;
+  *memoryp = memory;
+  *bytesp = bytes;
+  return true;
+}
+
+static inline void busq_account_free(busq_account *account, void *memory, size_t bytes)
+{
+  free(memory);
+  busq_account_give_back(account, bytes);
 }
 
 #endif /* BUSQ_CHECK_ACCOUNT_H */

@@ -19,8 +19,8 @@
  *
  * Not given: a small memory; a level and the next one have to fit.
  */
-#include "check/faults.h"
 #include "check/packed.h"
+#include "check/state.h"
 #include "check/store.h"
 #include "check/successors.h"
 #include <stdlib.h>
@@ -30,7 +30,6 @@ enum {
   PARENTS_PER_UNIT = 16,
   UNITS_MAX = 1 << 10, /* of a round */
   ROOM_BYTES = 1 << 22, /* of a thread: after so many it takes no more units */
-  ROOM_BYTES_MIN = 1 << 14,
   RECENT = 1 << 13, /* fingerprints */
   SHARES = 1 << 16, /* of fingerprints, to be divided among threads */
   AHEAD = 16 /* fingerprints that are announced before they are added */
@@ -58,7 +57,7 @@ typedef struct {
 
 /* Room that is used again in every round. */
 typedef struct {
-  void *items;
+  char *bytes;
   size_t used_bytes;
   size_t room_bytes;
 } room;
@@ -117,32 +116,15 @@ static row *row_of(breadth *search, uint32_t depth)
 /* The next so many bytes. */
 static void *room_add(room *self, busq_account *account, size_t bytes)
 {
-  if (self->room_bytes - self->used_bytes < bytes) {
-    size_t more = self->room_bytes ? 2 * self->room_bytes : ROOM_BYTES_MIN;
-    more = more < self->used_bytes + bytes ? self->used_bytes + bytes : more;
-    if (!busq_account_take(account, more))
-      return NULL;
-    void *items = realloc(self->items, more);
-    busq_account_give_back(account, items ? self->room_bytes : more);
-    if (!items)
-      return NULL;
-    self->items = items;
-    self->room_bytes = more;
-  }
+  if (!busq_account_reserve(account, &self->bytes, &self->room_bytes, self->used_bytes + bytes))
+    return NULL;
   self->used_bytes += bytes;
-  return (char *)self->items + self->used_bytes - bytes;
-}
-
-static void room_free(room *self, busq_account *account)
-{
-  free(self->items);
-  busq_account_give_back(account, self->room_bytes);
-  *self = (room){0};
+  return self->bytes + self->used_bytes - bytes;
 }
 
 static candidate *candidates_of(const breadth *search, const unit *self)
 {
-  return (candidate *)search->workers[self->thread]->candidates.items + self->first_candidate;
+  return (candidate *)(void *)search->workers[self->thread]->candidates.bytes + self->first_candidate;
 }
 
 /* ---- rows ---- */
@@ -206,7 +188,7 @@ static void add_candidates(worker *self, unit *to, uint64_t parent)
       continue;
     *recent = next->fingerprint;
     const void *state = busq_successors_state(successors, place);
-    busq_successors_gauge(crew, &self->tally, state, &next->move);
+    busq_crew_gauge(crew, &self->tally, state, &next->move);
     if (!add_candidate(self, parent, next, state, busq_model_faults(state) & ~faults_before))
       return;
     to->n_candidates++;
@@ -226,17 +208,11 @@ static void expand(worker *self, unit *to, uint64_t parent)
 {
   busq_crew *crew = self->crew;
   const uint32_t n_moves = busq_successors_find(&self->successors, crew, &self->tally, self->state);
-  if (!n_moves) {
-    self->tally.facts.ends++;
-    note_end(self, to, parent, busq_model_judge_end(&crew->model, self->state));
-  } else if (breadth_of(crew)->depth >= crew->depth_max) {
-    if (crew->config.depth_max)
-      self->tally.facts.left_out++;
-    else
-      note_end(self, to, parent, 1u << BUSQ_CHECK_ENDLESS);
-  } else if (busq_successors_play(&self->successors, crew, &self->tally, &breadth_of(crew)->seen, self->state)) {
+  self->tally.facts.ends += !n_moves;
+  if (!n_moves || breadth_of(crew)->depth >= crew->depth_max)
+    note_end(self, to, parent, busq_crew_judge_end(crew, &self->tally, self->state, n_moves));
+  else if (busq_successors_play(&self->successors, crew, &self->tally, &breadth_of(crew)->seen, self->state))
     add_candidates(self, to, parent);
-  }
 }
 
 static void expand_unit(worker *self, unit *to, uint64_t number)
@@ -439,7 +415,7 @@ static void keep_unit(busq_crew *crew, const unit *self)
   breadth *search = breadth_of(crew);
   row *next = row_of(search, search->depth + 1);
   const candidate *candidates = candidates_of(search, self);
-  const char *packed = search->workers[self->thread]->packed.items;
+  const char *packed = search->workers[self->thread]->packed.bytes;
   uint64_t *log = (uint64_t *)(void *)search->log.bytes + search->log_of_level[search->depth + 1];
   uint64_t *corners = (uint64_t *)(void *)next->corners.bytes;
   uint64_t place = self->first_new, at = self->bytes_before;
@@ -510,8 +486,7 @@ static void run(busq_crew *crew, uint32_t number)
 
 static bool add_worker(busq_crew *crew, uint32_t number)
 {
-  const size_t bytes = sizeof(worker) + crew->model.state_bytes_max;
-  worker *self = busq_account_take(&crew->account, bytes) ? calloc(1, bytes) : NULL;
+  worker *self = busq_account_calloc(&crew->account, sizeof(worker) + crew->model.state_bytes_max);
   if (!self)
     return false;
   breadth_of(crew)->workers[number] = self;
@@ -529,11 +504,10 @@ static bool init_row(busq_crew *crew, row *level)
 
 static bool init(busq_crew *crew, breadth *search)
 {
-  const size_t units_bytes = UNITS_MAX * sizeof *search->units;
   for (uint32_t number = 0; number < crew->config.n_threads; number++)
     if (!add_worker(crew, number))
       return false;
-  search->units = busq_account_take(&crew->account, units_bytes) ? malloc(units_bytes) : NULL;
+  search->units = busq_account_calloc(&crew->account, UNITS_MAX * sizeof *search->units);
   return search->units && init_row(crew, &search->rows[0]) && init_row(crew, &search->rows[1]) &&
          busq_store_init(&search->log, &crew->account, crew->config.memory_bytes) &&
          busq_seen_init(&search->seen, &crew->account, crew->config.memory_bytes);
@@ -551,7 +525,7 @@ static bool add_first(busq_crew *crew)
       !busq_store_grow(&level->corners, sizeof(uint64_t)) || !busq_store_grow(&search->log, sizeof(uint64_t)))
     return false;
   busq_seen_add(&search->seen, start.fingerprint);
-  memcpy(level->states.bytes, first->packed.items, first->packed.used_bytes);
+  memcpy(level->states.bytes, first->packed.bytes, first->packed.used_bytes);
   level->count = search->log_of_level[1] = 1;
   crew->facts.unique = crew->facts.total = 1;
   return true;
@@ -572,8 +546,8 @@ static void end(busq_crew *crew)
     worker *self = search->workers[number];
     if (!self)
       continue;
-    room_free(&self->candidates, &crew->account);
-    room_free(&self->packed, &crew->account);
+    busq_account_free(&crew->account, self->candidates.bytes, self->candidates.room_bytes);
+    busq_account_free(&crew->account, self->packed.bytes, self->packed.room_bytes);
     busq_successors_deinit(&self->successors, crew);
     free(self);
   }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/crew.h"
 #include "base/error.h"
+#include "check/faults.h"
 #include "check/fingerprint.h"
 #include <stdlib.h>
 
@@ -21,6 +22,16 @@ int busq_crew_no_memory(const busq_crew *crew)
 {
   return busq_error(BUSQ_NO_SPACE, "%llu bytes are too little for a search by %u threads: use more memory, or fewer threads",
                     (unsigned long long)crew->config.memory_bytes, crew->config.n_threads);
+}
+
+uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, uint32_t n_moves)
+{
+  if (!n_moves)
+    return busq_model_judge_end(&crew->model, state);
+  if (!crew->config.depth_max)
+    return 1u << BUSQ_CHECK_ENDLESS;
+  tally->facts.left_out++;
+  return 0;
 }
 
 void busq_crew_tell(busq_crew *crew, busq_tally *tally)

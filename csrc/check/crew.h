@@ -93,7 +93,9 @@ void busq_crew_examine(busq_crew *crew, busq_check_facts *facts);
 void busq_crew_stop(busq_crew *crew, busq_crew_reason reason);
 /* The error of a search that can't even begin. */
 int busq_crew_no_memory(const busq_crew *crew);
-/* Tells the others what was found out. */
+/* The faults of an execution that goes no further than this state, which has so many moves: it has ended, or it is left out. */
+uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, uint32_t n_moves);
+/* Shares the tally with the other threads. */
 void busq_crew_tell(busq_crew *crew, busq_tally *tally);
 
 /* A move as a word, for paths. */
@@ -117,6 +119,16 @@ static inline void busq_crew_note(busq_crew *crew, busq_tally *tally, const busq
 {
   while (BUSQ_UNLIKELY(!busq_tally_note(tally, transition)))
     busq_crew_tell(crew, tally);
+}
+
+/* A new state, reached by this move. */
+static inline void busq_crew_gauge(const busq_crew *crew, busq_tally *tally, const void *state,
+                                   const busq_model_move *move)
+{
+  const busq_order_gauge gauge = busq_model_gauge(&crew->model, state, move->process);
+  busq_tally_raise(&tally->facts.waiting_max, gauge.waiting);
+  busq_tally_raise(&tally->facts.held_max, gauge.held);
+  busq_tally_raise(&tally->facts.packets_max, busq_model_n_packets(state));
 }
 
 #endif /* BUSQ_CHECK_CREW_H */

@@ -13,12 +13,12 @@
  *
  * Not given: the shortest violation; and which one is found depends on the threads.
  */
-#include "check/faults.h"
+#include "check/state.h"
 #include "check/successors.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATES_PER_REPORT = 1024, ADDITIONS_PER_DRAW = 4096, DRAWS_MIN = 256, STACK_BYTES_MIN = 1 << 15 };
+enum { STATES_PER_REPORT = 1024, ADDITIONS_PER_DRAW = 4096, DRAWS_MIN = 256 };
 
 /* Stands on the stack behind its state and the moves that lead to it. */
 typedef struct {
@@ -77,27 +77,9 @@ static exhaust *exhaust_of(const busq_crew *crew)
 
 /* ---- stacks ---- */
 
-static bool stack_make_room(stack *self, busq_account *account, size_t bytes)
-{
-  if (self->room - self->used >= bytes)
-    return true;
-  size_t room = self->room ? 2 * self->room : STACK_BYTES_MIN;
-  room = room < self->used + bytes ? self->used + bytes : room;
-  if (!busq_account_take(account, room))
-    return false;
-  char *moved = realloc(self->bytes, room);
-  busq_account_give_back(account, moved ? self->room : room);
-  if (!moved)
-    return false;
-  self->bytes = moved;
-  self->room = room;
-  return true;
-}
-
 static void stack_free(stack *self, busq_account *account)
 {
-  free(self->bytes);
-  busq_account_give_back(account, self->room);
+  busq_account_free(account, self->bytes, self->room);
   *self = (stack){0};
 }
 
@@ -118,7 +100,8 @@ static bool push(worker *self, const void *state, const path *before, const busq
   stack *frames = &self->frames;
   const uint32_t depth = before ? before->depth + 1 : 0;
   const size_t bytes = BUSQ_ALIGN_UP(busq_model_bytes(&self->crew->model, state), 8);
-  if (!stack_make_room(frames, &self->crew->account, bytes + path_bytes(depth) + sizeof(frame)))
+  const size_t used = bytes + path_bytes(depth) + sizeof(frame);
+  if (!busq_account_reserve(&self->crew->account, &frames->bytes, &frames->room, frames->used + used))
     return false;
   char *at = frames->bytes + frames->used;
   memcpy(at, state, bytes);
@@ -128,7 +111,7 @@ static bool push(worker *self, const void *state, const path *before, const busq
     moves[before->depth] = busq_crew_word(move);
   }
   *(frame *)(void *)(at + bytes + path_bytes(depth)) = (frame){.bytes = (uint32_t)bytes, .depth = depth};
-  frames->used += bytes + path_bytes(depth) + sizeof(frame);
+  frames->used += used;
   frames->n_frames++;
   return true;
 }
@@ -210,7 +193,7 @@ static void pass_gate(worker *self)
 
 /* ---- expanding a state ---- */
 
-static void found(worker *self, uint32_t faults, const path *before, const busq_model_move *last)
+static void report(worker *self, uint32_t faults, const path *before, const busq_model_move *last)
 {
   busq_crew *crew = self->crew;
   self->tally.facts.faults |= faults;
@@ -243,9 +226,9 @@ static void add(worker *self, batch *played)
     self->additions--;
     self->tally.facts.unique++;
     busq_tally_raise(&self->tally.facts.depth_max, played->path.depth + 1);
-    busq_successors_gauge(crew, &self->tally, state, &next->move);
+    busq_crew_gauge(crew, &self->tally, state, &next->move);
     if (faults)
-      found(self, faults, &played->path, &next->move);
+      report(self, faults, &played->path, &next->move);
     if (!push(self, state, &played->path, &next->move))
       busq_crew_stop(crew, BUSQ_CREW_FULL);
   }
@@ -256,21 +239,14 @@ static void add(worker *self, batch *played)
 static void play(worker *self, batch *to)
 {
   busq_crew *crew = self->crew;
-  const uint32_t depth = to->path.depth;
   const uint32_t n_moves = busq_successors_find(&to->successors, crew, &self->tally, self->state);
   to->faults = busq_model_faults(self->state);
-  if (!n_moves) {
-    self->tally.facts.ends++;
-    found(self, busq_model_judge_end(&crew->model, self->state), &to->path, NULL);
-  } else if (depth >= crew->depth_max) {
-    if (crew->config.depth_max)
-      self->tally.facts.left_out++;
-    else
-      found(self, 1u << BUSQ_CHECK_ENDLESS, &to->path, NULL);
-  } else if (draw(self, n_moves + self->batches[self->played].successors.count) &&
-             busq_successors_play(&to->successors, crew, &self->tally, &exhaust_of(crew)->seen, self->state)) {
+  self->tally.facts.ends += !n_moves;
+  if (!n_moves || to->path.depth >= crew->depth_max)
+    report(self, busq_crew_judge_end(crew, &self->tally, self->state, n_moves), &to->path, NULL);
+  else if (draw(self, n_moves + self->batches[self->played].successors.count) &&
+             busq_successors_play(&to->successors, crew, &self->tally, &exhaust_of(crew)->seen, self->state))
     return;
-  }
   to->successors.count = 0;
 }
 
@@ -309,7 +285,7 @@ static void give(worker *self)
   exhaust *search = exhaust_of(crew);
   const size_t bytes = middle_of(&self->frames);
   stack older = {.n_frames = self->frames.n_frames / 2};
-  if (!stack_make_room(&older, &crew->account, bytes))
+  if (!busq_account_reserve(&crew->account, &older.bytes, &older.room, bytes))
     return;
   memcpy(older.bytes, self->frames.bytes, bytes);
   older.used = bytes;
@@ -378,20 +354,11 @@ static void run(busq_crew *crew, uint32_t number)
 
 /* ---- beginning and end ---- */
 
-static size_t worker_bytes(const busq_crew *crew)
-{
-  return sizeof(worker) + crew->model.state_bytes_max;
-}
-
 static bool add_worker(busq_crew *crew, uint32_t number)
 {
-  if (!busq_account_take(&crew->account, worker_bytes(crew)))
+  worker *self = busq_account_calloc(&crew->account, sizeof(worker) + crew->model.state_bytes_max);
+  if (!self)
     return false;
-  worker *self = calloc(1, worker_bytes(crew));
-  if (!self) {
-    busq_account_give_back(&crew->account, worker_bytes(crew));
-    return false;
-  }
   exhaust_of(crew)->workers[number] = self;
   self->crew = crew;
   self->state = (char *)(self + 1);
@@ -402,9 +369,7 @@ static bool add_worker(busq_crew *crew, uint32_t number)
 static bool init(busq_crew *crew, exhaust *search)
 {
   const uint32_t n_threads = crew->config.n_threads;
-  if (!busq_account_take(&crew->account, n_threads * sizeof *search->given))
-    return false;
-  search->given = calloc(n_threads, sizeof *search->given);
+  search->given = busq_account_calloc(&crew->account, n_threads * sizeof *search->given);
   if (!search->given)
     return false;
   for (uint32_t number = 0; number < n_threads; number++)

@@ -11,28 +11,15 @@
 enum { NAMES_CHECKED = 10000, NAMES_SHARE = 64 };
 enum { BEGIN_STATES = 2 + BUSQ_MODEL_MESSAGES_MAX / 2 /* as many as busq_reduce asks for, with two processes */ };
 
-static bool grow(busq_successors *self, busq_crew *crew, size_t room_bytes)
-{
-  if (!busq_account_take(&crew->account, room_bytes))
-    return false;
-  char *room = realloc(self->room, room_bytes);
-  busq_account_give_back(&crew->account, room ? self->room_bytes : room_bytes);
-  if (!room)
-    return false;
-  self->room = room;
-  self->room_bytes = room_bytes;
-  return true;
-}
-
 bool busq_successors_init(busq_successors *self, busq_crew *crew)
 {
-  return grow(self, crew, BEGIN_STATES * crew->model.state_bytes_max);
+  return busq_account_reserve(&crew->account, &self->room, &self->room_bytes,
+                              BEGIN_STATES * crew->model.state_bytes_max);
 }
 
 void busq_successors_deinit(busq_successors *self, busq_crew *crew)
 {
-  free(self->room);
-  busq_account_give_back(&crew->account, self->room_bytes);
+  busq_account_free(&crew->account, self->room, self->room_bytes);
   self->room = NULL;
   self->room_bytes = 0;
 }
@@ -98,7 +85,7 @@ bool busq_successors_play(busq_successors *self, busq_crew *crew, busq_tally *ta
     busq_successor *next = &self->each[place];
     if (busq_crew_must_stop(crew))
       return false; /* a state of a large group has thousands of successors */
-    if (self->room_bytes - at < crew->model.state_bytes_max && !grow(self, crew, 2 * self->room_bytes)) {
+    if (!busq_account_reserve(&crew->account, &self->room, &self->room_bytes, at + crew->model.state_bytes_max)) {
       busq_crew_stop(crew, BUSQ_CREW_FULL);
       return false;
     }

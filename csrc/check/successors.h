@@ -41,14 +41,4 @@ static inline void *busq_successors_state(const busq_successors *self, uint32_t 
   return self->room + self->each[place].at;
 }
 
-/* A new state, reached by this move. */
-static inline void busq_successors_gauge(const busq_crew *crew, busq_tally *tally, const void *state,
-                                         const busq_model_move *move)
-{
-  const busq_order_gauge gauge = busq_model_gauge(&crew->model, state, move->process);
-  busq_tally_raise(&tally->facts.waiting_max, gauge.waiting);
-  busq_tally_raise(&tally->facts.held_max, gauge.held);
-  busq_tally_raise(&tally->facts.packets_max, busq_model_n_packets(state));
-}
-
 #endif /* BUSQ_CHECK_SUCCESSORS_H */

@@ -16,7 +16,6 @@
  */
 #include "base/prng.h"
 #include "check/crew.h"
-#include "check/faults.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +97,7 @@ static busq_model_move choose(worker *self)
 }
 
 /* True where the execution violates what is judged, and is reported. */
-static bool found(worker *self, uint64_t number, uint32_t faults, uint32_t depth)
+static bool report(worker *self, uint64_t number, uint32_t faults, uint32_t depth)
 {
   busq_crew *crew = self->crew;
   self->tally.facts.faults |= faults;
@@ -125,22 +124,9 @@ static void note_state(worker *self, uint32_t depth, const busq_model_move *move
   facts->total++;
   facts->unique++;
   busq_tally_raise(&facts->depth_max, depth);
-  const busq_order_gauge gauge = busq_model_gauge(&crew->model, self->state, move->process);
-  busq_tally_raise(&facts->waiting_max, gauge.waiting);
-  busq_tally_raise(&facts->held_max, gauge.held);
-  busq_tally_raise(&facts->packets_max, busq_model_n_packets(self->state));
+  busq_crew_gauge(crew, &self->tally, self->state, move);
   if (move->kind <= BUSQ_CHECK_TICK)
     busq_crew_note(crew, &self->tally, transition);
-}
-
-static void end_walk(worker *self, uint64_t number, uint32_t depth)
-{
-  if (!self->n_moves)
-    (void)found(self, number, busq_model_judge_end(&self->crew->model, self->state), depth);
-  else if (self->crew->config.depth_max)
-    self->tally.facts.left_out++;
-  else
-    (void)found(self, number, 1u << BUSQ_CHECK_ENDLESS, depth);
 }
 
 static void walk(worker *self, uint64_t number)
@@ -153,7 +139,7 @@ static void walk(worker *self, uint64_t number)
   for (uint32_t depth = 0;; depth++) {
     self->n_moves = busq_model_moves(&crew->model, self->state, self->moves);
     if (!self->n_moves || depth == crew->depth_max) {
-      end_walk(self, number, depth);
+      (void)report(self, number, busq_crew_judge_end(crew, &self->tally, self->state, self->n_moves), depth);
       return;
     }
     if (busq_crew_must_stop(crew))
@@ -166,7 +152,7 @@ static void walk(worker *self, uint64_t number)
       return;
     }
     note_state(self, depth + 1, &self->path[depth], &transition);
-    if (found(self, number, busq_model_faults(self->state) & ~faults_before, depth + 1))
+    if (report(self, number, busq_model_faults(self->state) & ~faults_before, depth + 1))
       return;
   }
 }
@@ -191,9 +177,8 @@ static void run(busq_crew *crew, uint32_t number)
 static int begin(busq_crew *crew)
 {
   walks *search = crew->own = calloc(1, sizeof *search);
-  const size_t bytes = sizeof(worker) + crew->model.state_bytes_max;
   for (uint32_t number = 0; search && number < crew->config.n_threads; number++) {
-    worker *self = busq_account_take(&crew->account, bytes) ? calloc(1, bytes) : NULL;
+    worker *self = busq_account_calloc(&crew->account, sizeof(worker) + crew->model.state_bytes_max);
     if (!self)
       return busq_crew_no_memory(crew);
     self->crew = crew;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/actors.h"
+#include "base/reserve.h"
 #include "explore/coroutine.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define GRANULES_MAX (BUSQ_MEMORY_SHARED_LINES_MAX * 8)
 
@@ -419,12 +418,8 @@ uint64_t actors_put_aside(uint32_t index)
   head.stack_bytes = busq_coroutine_used_bytes(coroutine);
   memcpy(&head.registers, &coroutine->registers, sizeof head.registers);
   aside_bytes += sizeof head + head.stack_bytes;
-  while (aside_bytes > aside_room) {
-    aside_room = aside_room ? aside_room * 2 : 1 << 16;
-    aside = realloc(aside, aside_room);
-    if (!aside)
-      exit(2);
-  }
+  if (!busq_reserve_long(&aside, &aside_room, aside_bytes, 1))
+    exit(2);
   memcpy(aside + mark, &head, sizeof head);
   memcpy(aside + mark + sizeof head, coroutine->stack_pointer, head.stack_bytes);
   return mark;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/memory.h"
+#include "base/reserve.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BLOCK_BYTES 512u
 
@@ -70,9 +69,8 @@ void busq_memory_add(busq_memory *memory, void *base, size_t bytes, uint32_t pro
 void busq_memory_begin(busq_memory *memory)
 {
   memory->hashes = allocate(memory->n_lines, sizeof *memory->hashes);
-  memory->log_room = 1 << 12;
-  memory->log = allocate(memory->log_room, sizeof *memory->log);
-  memory->log_count = 0;
+  memory->log = NULL;
+  memory->log_room = memory->log_count = 0;
   memory->hash = (busq_memory_hash){0, 0};
   for (uint32_t r = 0; r < memory->n_regions; r++) {
     busq_memory_region *region = &memory->regions[r];
@@ -106,25 +104,13 @@ uint32_t busq_memory_granule(const busq_memory *memory, const volatile void *add
   return UINT32_MAX;
 }
 
-const void *busq_memory_address(const busq_memory *memory, uint32_t granule)
-{
-  uint32_t r = 0;
-  while (r + 1 < memory->n_regions && memory->regions[r + 1].line * (BUSQ_MEMORY_LINE_BYTES / 8) <= granule)
-    r++;
-  return memory->regions[r].base + (granule - memory->regions[r].line * (BUSQ_MEMORY_LINE_BYTES / 8)) * 8;
-}
-
 /* ---- forth and back ---- */
 
 static void log_push(busq_memory *memory, uint32_t r, uint32_t line)
 {
   const busq_memory_region *region = &memory->regions[r];
-  if (memory->log_count == memory->log_room) {
-    memory->log_room *= 2;
-    memory->log = realloc(memory->log, memory->log_room * sizeof *memory->log);
-    if (!memory->log)
-      exit(2);
-  }
+  if (!busq_reserve_long(&memory->log, &memory->log_room, memory->log_count + 1, sizeof *memory->log))
+    exit(2);
   busq_memory_change *change = &memory->log[memory->log_count++];
   change->region = r;
   change->line = line;

@@ -73,7 +73,6 @@ void busq_memory_discard(busq_memory *memory);
 
 /* The shared 8 bytes at an address, counted through all regions; UINT32_MAX if it is not in one. */
 uint32_t busq_memory_granule(const busq_memory *memory, const volatile void *address);
-const void *busq_memory_address(const busq_memory *memory, uint32_t granule);
 
 void busq_memory_mix(busq_memory_hash *hash, const void *bytes, size_t count);
 

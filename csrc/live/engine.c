@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "live/engine.h"
 #include "base/error.h"
+#include "base/reserve.h"
 #include "base/time.h"
 #include "live/group.h"
 #include "live/link.h"
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- for observers ---- */
 
 static void journal_add(busq_live *live, uint32_t kind, busq_live_entry *entry, uint32_t process)
 {
-  if (live->n_journal == live->journal_room) {
-    const uint64_t room = live->journal_room ? 2 * live->journal_room : 1024;
-    busq_live_event *grown = realloc(live->journal, room * sizeof *grown);
-    if (!grown) {
-      live->failure = BUSQ_NO_SPACE;
-      return;
-    }
-    live->journal = grown;
-    live->journal_room = room;
+  if (!busq_reserve_long(&live->journal, &live->journal_room, live->n_journal + 1, sizeof *live->journal)) {
+    live->failure = BUSQ_NO_SPACE;
+    return;
   }
   live->journal[live->n_journal++] = (busq_live_event){
       .message = entry->name, .multicast = busq_entry_header(entry)->multicast, .kind = kind, .process = process};

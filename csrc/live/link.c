@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "live/link.h"
 #include "base/hash.h"
+#include "base/reserve.h"
 #include "base/time.h"
 #include "live/group.h"
-#include <stdlib.h>
 
 #define RETRY_NS_MIN UINT64_C(20000)
 #define RETRY_NS_MAX UINT64_C(1000000)
@@ -126,17 +126,11 @@ static bool due_less(const busq_live_due *a, const busq_live_due *b)
 
 static void due_add(busq_live *live, uint64_t due_ns, busq_live_pending *pending)
 {
-  if (live->n_due == live->due_room) {
-    const uint32_t room = live->due_room ? 2 * live->due_room : 64;
-    busq_live_due *grown = realloc(live->due, room * sizeof *grown);
-    if (!grown) {
-      live->failure = BUSQ_NO_SPACE;
-      if (pending)
-        pending_free(pending);
-      return;
-    }
-    live->due = grown;
-    live->due_room = room;
+  if (!busq_reserve(&live->due, &live->due_room, live->n_due + UINT64_C(1), sizeof *live->due)) {
+    live->failure = BUSQ_NO_SPACE;
+    if (pending)
+      pending_free(pending);
+    return;
   }
   const busq_live_due added = {.due_ns = due_ns, .sequence = live->due_sequence++, .pending = pending};
   uint32_t place = live->n_due++;

@@ -20,10 +20,9 @@
  * All processes advance at the same pace, measured in parts of their log; so few messages are in flight at a time, and
  * only those have a clock.
  */
+#include "base/reserve.h"
 #include "clock/vector.h"
 #include "observe/spec.h"
-#include <stdlib.h>
-#include <string.h>
 
 /* Events that the longest log advances at a time; with more processes than that, as many as there are. */
 #define CAUSAL_PACE 256
@@ -293,14 +292,8 @@ static uint32_t *flood_arrivals(const flood *f, uint32_t round)
 static uint32_t *flood_add_round(flood *f)
 {
   const uint32_t n = f->c->history->n_processes;
-  if (f->n_rounds == f->capacity) {
-    const uint32_t capacity = f->capacity ? f->capacity * 2 : 4;
-    uint32_t *arrivals = realloc(f->arrivals, (size_t)capacity * n * sizeof *arrivals);
-    if (!arrivals)
-      return NULL;
-    f->arrivals = arrivals;
-    f->capacity = capacity;
-  }
+  if (!busq_reserve(&f->arrivals, &f->capacity, f->n_rounds + UINT64_C(1), n * sizeof *f->arrivals))
+    return NULL;
   return flood_arrivals(f, f->n_rounds++);
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "observe/history.h"
 #include "base/error.h"
-#include <stdlib.h>
-#include <string.h>
+#include "base/reserve.h"
 
 /* How many events ahead the index is told what will be looked up. */
 #define LOOK_AHEAD 16
@@ -127,22 +126,11 @@ static bool pool_reserve(busq_history *history, size_t n_destinations)
   return true;
 }
 
-static bool messages_grow(busq_history *history)
-{
-  const uint64_t capacity = history->messages_capacity ? (uint64_t)history->messages_capacity * 2 : 64;
-  busq_observe_message *messages = realloc(history->messages, capacity * sizeof *messages);
-  if (!messages)
-    return false;
-  history->messages = messages;
-  history->messages_capacity = (uint32_t)capacity;
-  return true;
-}
-
 /* The number of a name.  A name whose batch then fails stays behind as a message that no event mentions. */
 static uint32_t message_intern(busq_history *history, uint64_t name)
 {
   const uint32_t known = history->index.n_names;
-  if (known == history->messages_capacity && !messages_grow(history))
+  if (!busq_reserve(&history->messages, &history->messages_capacity, known + UINT64_C(1), sizeof *history->messages))
     return BUSQ_INDEX_NONE;
   const uint32_t message = busq_index_intern(&history->index, name);
   if (message == known)

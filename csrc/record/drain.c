@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/reserve.h"
 #include "record/recorder.h"
-#include <stdlib.h>
-#include <string.h>
 
 static bool queue_push(busq_source *from, const busq_trace_record *record)
 {
-  if (from->n == from->room) {
-    const uint64_t room = from->room ? 2 * from->room : 4096;
-    busq_trace_record *grown = realloc(from->queue, room * sizeof *grown);
-    if (!grown)
-      return false;
-    from->queue = grown;
-    from->room = room;
-  }
+  if (!busq_reserve_long(&from->queue, &from->room, from->n + 1, sizeof *from->queue))
+    return false;
   from->queue[from->n++] = *record;
   return true;
 }

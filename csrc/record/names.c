@@ -1,22 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
-#include <stdlib.h>
-#include <string.h>
-
-/* Room for one more of `bytes` each; false where there is none. */
-static bool array_reserve(void *array, uint32_t n, uint32_t *room, size_t bytes)
-{
-  void **place = array;
-  if (n < *room)
-    return true;
-  const uint32_t wanted = *room ? 2 * *room : 8;
-  void *grown = realloc(*place, wanted * bytes);
-  if (!grown)
-    return false;
-  *place = grown;
-  *room = wanted;
-  return true;
-}
+#include "base/reserve.h"
 
 /* ---- who is who ---- */
 
@@ -26,7 +10,7 @@ uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_
     if (self->processes[i].name_bytes == bytes && memcmp(self->processes[i].name, name, bytes) == 0)
       return i;
   if (bytes > BUSQ_LAYOUT_NAME_BYTES_MAX ||
-      !array_reserve(&self->processes, self->n_processes, &self->room_processes, sizeof *self->processes))
+      !busq_reserve(&self->processes, &self->room_processes, self->n_processes + UINT64_C(1), sizeof *self->processes))
     return UINT32_MAX;
   busq_recorder_process *found = &self->processes[self->n_processes];
   memset(found, 0, sizeof *found);
@@ -39,7 +23,7 @@ uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_
 
 bool busq_source_life_add(busq_source *from, uint32_t incarnation, uint32_t index)
 {
-  if (!array_reserve(&from->lives, from->n_lives, &from->room_lives, sizeof *from->lives))
+  if (!busq_reserve(&from->lives, &from->room_lives, from->n_lives + UINT64_C(1), sizeof *from->lives))
     return false;
   from->lives[from->n_lives++] = (busq_source_life){incarnation, index};
   return true;
@@ -79,7 +63,7 @@ uint32_t busq_recorder_life_find(busq_recorder *self, uint32_t slot, uint32_t in
 
 bool busq_source_segment_add(busq_source *from, busq_segment added)
 {
-  if (!array_reserve(&from->segments, from->n_segments, &from->room_segments, sizeof *from->segments))
+  if (!busq_reserve(&from->segments, &from->room_segments, from->n_segments + UINT64_C(1), sizeof *from->segments))
     return false;
   from->segments[from->n_segments++] = added;
   return true;

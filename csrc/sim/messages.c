@@ -158,14 +158,8 @@ static bool keep_list(busq_messages *store, const uint32_t *destinations, busq_m
 {
   const size_t n = facts->n_destinations;
   const uint64_t wanted = store->pool_size + (has_sorted(facts) ? 2 * n : n);
-  if (wanted > store->pool_capacity) {
-    const uint64_t grown = wanted > 2 * store->pool_capacity ? wanted + 1024 : 2 * store->pool_capacity;
-    uint32_t *pool = realloc(store->pool, grown * sizeof *pool);
-    if (!pool)
-      return false;
-    store->pool = pool;
-    store->pool_capacity = grown;
-  }
+  if (!busq_reserve_long(&store->pool, &store->pool_capacity, wanted, sizeof *store->pool))
+    return false;
   uint32_t *list = &store->pool[store->pool_size];
   memcpy(list, destinations, n * sizeof *list);
   if (has_sorted(facts)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/network.h"
 #include "base/error.h"
-#include <stdlib.h>
+#include "base/reserve.h"
 
 enum { FAULTS = 4, FLYING_MAX = 1 << BUSQ_SIM_AT_SHIFT };
 
@@ -229,14 +229,9 @@ static int fly(busq_sim_network *network, const busq_sim_arrival *arrival, uint6
   if (slot != UINT32_MAX) {
     network->first_free = network->flying[slot].to;
   } else {
-    if (network->n_flying == network->flying_capacity) {
-      const uint32_t capacity = network->flying_capacity ? 2 * network->flying_capacity : 256;
-      busq_sim_arrival *flying = capacity <= FLYING_MAX ? realloc(network->flying, capacity * sizeof *flying) : NULL;
-      if (!flying)
-        return out_of_memory();
-      network->flying = flying;
-      network->flying_capacity = capacity;
-    }
+    if (network->n_flying == FLYING_MAX ||
+        !busq_reserve(&network->flying, &network->flying_capacity, network->n_flying + 1, sizeof *network->flying))
+      return out_of_memory();
     slot = network->n_flying++;
   }
   network->flying[slot] = *arrival;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/report.h"
 #include "base/error.h"
+#include "base/reserve.h"
 
 /* The name of the multicast that the message is, or is a copy of. */
 static uint64_t whole_of(const busq_sim *sim, uint64_t message)
@@ -12,14 +13,8 @@ static uint64_t whole_of(const busq_sim *sim, uint64_t message)
 
 static int record(busq_sim *sim, busq_sim_event event)
 {
-  if (sim->n_records == sim->records_capacity) {
-    const size_t capacity = sim->records_capacity ? 2 * sim->records_capacity : 1024;
-    busq_sim_event *records = realloc(sim->records, capacity * sizeof *records);
-    if (!records)
-      return busq_error(BUSQ_NO_SPACE, "no memory to record more than %zu events: record a shorter run", sim->n_records);
-    sim->records = records;
-    sim->records_capacity = capacity;
-  }
+  if (!busq_reserve_long(&sim->records, &sim->records_capacity, sim->n_records + UINT64_C(1), sizeof *sim->records))
+    return busq_error(BUSQ_NO_SPACE, "no memory to record more than %zu events: record a shorter run", sim->n_records);
   if (event.message)
     event.send = whole_of(sim, event.message);
   sim->records[sim->n_records++] = event;

@@ -95,7 +95,7 @@ struct busq_sim {
   unsigned __int128 job_wait_sum_ns;  /* and how long after the time of the send */
   busq_sim_event *records;
   size_t n_records;
-  size_t records_capacity;
+  uint64_t records_capacity;
 };
 
 static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t message)
