@@ -273,10 +273,14 @@ static void omit_impossible(const busq_observe_case *c, uint8_t *chosen, uint8_t
 static int judge_mysterious(busq_observe_case *c, uint8_t *chosen, uint8_t *has_possible)
 {
   busq_observe_orders orders;
+  uint64_t *count = &busq_observe_verdict(c, BUSQ_PROPERTY_MYSTERIOUS)->count;
+  uint32_t lowest = 0;
   omit_impossible(c, chosen, has_possible);
   int result = busq_observe_orders_init(&orders, c, chosen, BUSQ_OBSERVE_POSSIBLE_EVENTS);
   if (result == BUSQ_OK)
-    result = busq_observe_judge_mysterious(c, &orders);
+    result = busq_observe_count_mysterious(&orders, count, &lowest);
+  if (result == BUSQ_OK && *count)
+    result = busq_observe_find_shortest_crown(c, &orders, lowest, 2, BUSQ_PROPERTY_MYSTERIOUS);
   busq_observe_orders_deinit(&orders);
   return result;
 }

@@ -19,19 +19,21 @@ const char *busq_property_name(busq_property property)
   return (unsigned)property < BUSQ_N_PROPERTIES ? names[property] : NULL;
 }
 
-int busq_observe_out_of_memory(void)
+static void case_deinit(busq_observe_case *c)
 {
-  return busq_error(BUSQ_NO_SPACE, "no memory to judge the history: judge it in parts, or on a larger machine");
+  free(c->log_starts);
+  free(c->marks);
+  free(c->tallies);
 }
 
-int busq_observe_case_init(busq_observe_case *c, const busq_history *history, busq_judgement *judgement)
+static int case_init(busq_observe_case *c, const busq_history *history, busq_judgement *judgement)
 {
   *c = (busq_observe_case){.history = history, .judgement = judgement, .n_messages = history->index.n_names};
   c->log_starts = malloc((history->n_processes + (size_t)1) * sizeof *c->log_starts);
   c->marks = calloc(history->n_events + 1, sizeof *c->marks);
   c->tallies = calloc(c->n_messages + (size_t)1, sizeof *c->tallies);
   if (!c->log_starts || !c->marks || !c->tallies) {
-    busq_observe_case_deinit(c);
+    case_deinit(c);
     return busq_observe_out_of_memory();
   }
   uint64_t start = 0;
@@ -42,19 +44,6 @@ int busq_observe_case_init(busq_observe_case *c, const busq_history *history, bu
   return BUSQ_OK;
 }
 
-void busq_observe_case_deinit(busq_observe_case *c)
-{
-  free(c->log_starts);
-  free(c->marks);
-  free(c->tallies);
-  *c = (busq_observe_case){0};
-}
-
-static bool judge_asks_for(uint32_t properties, uint32_t any)
-{
-  return properties & any;
-}
-
 int busq_history_judge(const busq_history *history, uint32_t properties, busq_judgement *judgement)
 {
   if (properties & ~(uint32_t)BUSQ_ALL_PROPERTIES)
@@ -62,21 +51,21 @@ int busq_history_judge(const busq_history *history, uint32_t properties, busq_ju
                       (unsigned)properties, BUSQ_N_PROPERTIES);
   memset(judgement, 0, sizeof *judgement);
   busq_observe_case c;
-  int result = busq_observe_case_init(&c, history, judgement);
+  int result = case_init(&c, history, judgement);
   if (result != BUSQ_OK)
     return result;
   result = busq_observe_judge_ledger(&c);
-  const bool is_mysterious_asked = judge_asks_for(properties, 1u << BUSQ_PROPERTY_MYSTERIOUS);
+  const bool is_mysterious_asked = properties & 1u << BUSQ_PROPERTY_MYSTERIOUS;
   /* Crowns of two need to know which deliveries are impossible. */
-  if (result == BUSQ_OK && (is_mysterious_asked || judge_asks_for(properties, 1u << BUSQ_PROPERTY_CAUSAL |
-                                                                                  1u << BUSQ_PROPERTY_C2 |
-                                                                                  1u << BUSQ_PROPERTY_IMPOSSIBLE)))
+  const uint32_t by_causal = 1u << BUSQ_PROPERTY_CAUSAL | 1u << BUSQ_PROPERTY_C2 | 1u << BUSQ_PROPERTY_IMPOSSIBLE |
+                             1u << BUSQ_PROPERTY_MYSTERIOUS;
+  if (result == BUSQ_OK && properties & by_causal)
     result = busq_observe_judge_causal(&c);
-  if (result == BUSQ_OK && judge_asks_for(properties, 1u << BUSQ_PROPERTY_CONSISTENT | 1u << BUSQ_PROPERTY_TOTAL))
+  if (result == BUSQ_OK && properties & (1u << BUSQ_PROPERTY_CONSISTENT | 1u << BUSQ_PROPERTY_TOTAL))
     result = busq_observe_judge_orders(&c);
-  if (result == BUSQ_OK && (is_mysterious_asked || judge_asks_for(properties, 1u << BUSQ_PROPERTY_SYNCHRONOUS)))
+  if (result == BUSQ_OK && properties & (1u << BUSQ_PROPERTY_SYNCHRONOUS | 1u << BUSQ_PROPERTY_MYSTERIOUS))
     result = busq_observe_judge_crowns(&c, is_mysterious_asked);
-  busq_observe_case_deinit(&c);
+  case_deinit(&c);
   for (uint32_t property = 0; property < BUSQ_N_PROPERTIES; property++)
     if (properties & 1u << property)
       judgement->verdicts[property].was_judged = 1;

@@ -206,9 +206,9 @@ static void pairs_look_back(pairs *p, uint32_t base)
 
 /* ---- the verdict ---- */
 
-static uint32_t pairs_count(const pairs *p, uint32_t *lowestp)
+static uint64_t pairs_count(const pairs *p, uint32_t *lowestp)
 {
-  uint32_t count = 0;
+  uint64_t count = 0;
   for (uint32_t message = p->orders->n_messages; message-- > 0;)
     if (p->found[message]) {
       count++;
@@ -217,23 +217,19 @@ static uint32_t pairs_count(const pairs *p, uint32_t *lowestp)
   return count;
 }
 
-int busq_observe_judge_mysterious(busq_observe_case *c, const busq_observe_orders *orders)
+int busq_observe_count_mysterious(const busq_observe_orders *orders, uint64_t *countp, uint32_t *lowestp)
 {
   pairs p;
-  uint32_t lowest = 0;
-  uint64_t *count = &busq_observe_verdict(c, BUSQ_PROPERTY_MYSTERIOUS)->count;
-  int result = pairs_init(&p, orders) ? BUSQ_OK : busq_observe_out_of_memory();
-  if (result == BUSQ_OK) {
+  const bool went_well = pairs_init(&p, orders);
+  if (went_well) {
     pairs_plan(&p);
     memcpy(p.slots, orders->place_starts, orders->n_messages * sizeof *p.slots);
     for (uint32_t base = 0; base < orders->n_receivers; base += LANES) {
       pairs_look_ahead(&p, base);
       pairs_look_back(&p, base);
     }
-    *count = pairs_count(&p, &lowest);
+    *countp = pairs_count(&p, lowestp);
   }
   pairs_deinit(&p);
-  if (result == BUSQ_OK && *count)
-    result = busq_observe_find_shortest_crown(c, orders, lowest, 2, BUSQ_PROPERTY_MYSTERIOUS);
-  return result;
+  return went_well ? BUSQ_OK : busq_observe_out_of_memory();
 }

@@ -5,6 +5,7 @@
  */
 #include "observe/rows.h"
 #include "base/error.h"
+#include "observe/history.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,19 @@ int busq_history_append_rows(busq_history *history, uint32_t process, const busq
   free(s.counts);
   free(s.destinations);
   return result;
+}
+
+int busq_rows_check(const busq_rows *rows, const busq_history *history, uint32_t process, uint32_t n_read)
+{
+  if (process >= history->n_processes)
+    return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+  size_t n_events = 0;
+  for (size_t row = 0; row < rows->n_rows; row++)
+    n_events += busq_rows_is_event(rows, row);
+  const uint32_t left = history->logs[process].n_events - n_read;
+  if (n_events > left)
+    return busq_error(BUSQ_INVALID, "%zu more events of process %u, but its history has only %u left", n_events, process, left);
+  return BUSQ_OK;
 }
 
 void busq_rows_count(const busq_rows *rows, uint64_t *counts)

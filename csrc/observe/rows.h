@@ -48,4 +48,8 @@ static inline uint32_t busq_column_list(const busq_column *column, size_t row, s
   return (uint32_t)(starts[1] - starts[0]);
 }
 
+/* BUSQ_INVALID where there is no such process, or its log, of which `n_read` events were read, has not as many more as there are among
+ * the rows.  They have to be those that were appended. */
+int busq_rows_check(const busq_rows *rows, const busq_history *history, uint32_t process, uint32_t n_read);
+
 #endif /* BUSQ_OBSERVE_ROWS_H */

@@ -45,8 +45,8 @@ int busq_observe_find_cycles(const busq_observe_orders *orders, uint8_t *chosen,
 int busq_observe_find_shortest_cycle(const busq_observe_case *c, const busq_observe_orders *orders);
 /* Counts the pairs of receivers that disagree, and finds the closest neighbours about which two do. */
 int busq_observe_compare_receivers(busq_observe_case *c, const busq_observe_orders *orders);
-/* Finds the messages on a crown of two in possible events, and notes the count and a witness. */
-int busq_observe_judge_mysterious(busq_observe_case *c, const busq_observe_orders *orders);
+/* Counts the messages on a crown of two in possible events; *lowestp is the lowest of them, where there are any. */
+int busq_observe_count_mysterious(const busq_observe_orders *orders, uint64_t *countp, uint32_t *lowestp);
 
 /* Makes the shortest crown the witness of the property: of at most `size_max` messages, and the lowest of them at least
  * `first`; there has to be one. */

@@ -73,6 +73,7 @@
  *
  * Not given: an opinion on histories that are still going on (a message on its way is lost so far), or on time.
  */
+#include "base/error.h"
 #include "observe/history.h"
 
 /* The ledger's marks of an event; sends have none. */
@@ -99,16 +100,16 @@ typedef struct {
   busq_observe_tally *tallies; /* by message */
 } busq_observe_case;
 
-int busq_observe_case_init(busq_observe_case *c, const busq_history *history, busq_judgement *judgement);
-void busq_observe_case_deinit(busq_observe_case *c);
-
 int busq_observe_judge_ledger(busq_observe_case *c);
 int busq_observe_judge_causal(busq_observe_case *c);
 int busq_observe_judge_orders(busq_observe_case *c);
 /* Synchronous; and mysterious if that is asked for, after causal. */
 int busq_observe_judge_crowns(busq_observe_case *c, bool is_mysterious_asked);
 
-int busq_observe_out_of_memory(void);
+static inline int busq_observe_out_of_memory(void)
+{
+  return busq_error(BUSQ_NO_SPACE, "no memory to judge the history: judge it in parts, or on a larger machine");
+}
 
 static inline uint8_t *busq_observe_marks(const busq_observe_case *c, uint32_t process)
 {

@@ -63,18 +63,6 @@ void busq_times_free(busq_times *times)
   free(times);
 }
 
-/* Whether the log still has as many events as there are rows to go; they have to be those that were appended. */
-static int times_check(const busq_times *times, uint32_t process, uint32_t n_read, const busq_rows *rows)
-{
-  size_t n_events = 0;
-  for (size_t row = 0; row < rows->n_rows; row++)
-    n_events += busq_rows_is_event(rows, row);
-  if (n_events > times->history->logs[process].n_events - n_read)
-    return busq_error(BUSQ_INVALID, "%zu more events of process %u, but its history has only %u left", n_events,
-                      process, times->history->logs[process].n_events - n_read);
-  return BUSQ_OK;
-}
-
 /* ---- noting ---- */
 
 static void note_delivery(busq_times *times, uint32_t receiver, uint32_t message, int64_t time_ns)
@@ -93,11 +81,6 @@ static void note_delivery(busq_times *times, uint32_t receiver, uint32_t message
   }
 }
 
-static int refuse_process(const busq_times *times, uint32_t process)
-{
-  return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, times->n_processes);
-}
-
 /* Whether the clock of a process went back between two deliveries. */
 static void note_time(busq_times_log *log, uint64_t row, int64_t time_ns)
 {
@@ -110,10 +93,8 @@ static void note_time(busq_times_log *log, uint64_t row, int64_t time_ns)
 
 int busq_times_note_rows(busq_times *times, uint32_t process, const busq_rows *rows)
 {
-  if (process >= times->n_processes)
-    return refuse_process(times, process);
   busq_times_log *log = &times->logs[process];
-  const int result = times_check(times, process, log->noted, rows);
+  const int result = busq_rows_check(rows, times->history, process, process < times->n_processes ? log->noted : 0);
   if (result != BUSQ_OK)
     return result;
   const uint32_t *events = times->history->logs[process].events;
@@ -212,9 +193,8 @@ static bool measure(busq_times *times, uint32_t receiver, uint32_t message, int6
 
 int busq_times_measure_rows(busq_times *times, uint32_t process, const busq_rows *rows)
 {
-  if (process >= times->n_processes)
-    return refuse_process(times, process);
-  const int result = times_check(times, process, times->logs[process].measured, rows);
+  const uint32_t n_read = process < times->n_processes ? times->logs[process].measured : 0;
+  const int result = busq_rows_check(rows, times->history, process, n_read);
   if (result != BUSQ_OK)
     return result;
   const uint32_t *events = times->history->logs[process].events;
