@@ -62,11 +62,11 @@ static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
 /* A peer with waiting senders and waiting receivers is shown as waiting to send: that is what holds others up. */
 static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
 {
-  const busq_waits *waits = busq_load_acquire(&self->sends.what) != BUSQ_WAITS_NOT ? &self->sends : &self->receives;
+  const busq_waits *waits = busq_load_acquire(&self->sends.what) != BUSQ_WAITING_NOT ? &self->sends : &self->receives;
   const uint32_t what = busq_load_acquire(&waits->what);
   const uint64_t since_ns = busq_load_relaxed(&waits->since_ns);
   const uint64_t now_ns = busq_time_host_ns();
-  if (what == BUSQ_WAITS_NOT || what > BUSQ_WAITS_MEMORY)
+  if (what == BUSQ_WAITING_NOT || what > BUSQ_WAITING_MEMORY)
     return;
   facts->waits = what;
   facts->waits_for = busq_load_relaxed(&waits->for_slot);
@@ -122,7 +122,7 @@ static void waits_begin(busq_waits *waits, uint64_t *left_ns, uint32_t what, uin
   const bool is_same = busq_load_relaxed(&waits->what) == what && busq_load_relaxed(&waits->for_slot) == for_slot;
   if (!is_same) {
     const uint64_t now_ns = busq_time_host_ns();
-    const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT && busq_load_relaxed(&waits->for_slot) == for_slot &&
+    const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITING_NOT && busq_load_relaxed(&waits->for_slot) == for_slot &&
                           now_ns - busq_load_relaxed(left_ns) < AT_ONCE_NS;
     if (!was_left)
       busq_store_relaxed(&waits->since_ns, now_ns);
@@ -133,10 +133,10 @@ static void waits_begin(busq_waits *waits, uint64_t *left_ns, uint32_t what, uin
 
 static void waits_end(const busq_peer *peer, busq_waits *waits, uint64_t *left_ns, int result)
 {
-  if (busq_load_relaxed(&waits->what) == BUSQ_WAITS_NOT || busq_load_relaxed(&peer->is_closed))
+  if (busq_load_relaxed(&waits->what) == BUSQ_WAITING_NOT || busq_load_relaxed(&peer->is_closed))
     return;
   busq_store_relaxed(left_ns, result == BUSQ_INTERRUPTED ? busq_time_host_ns() : 0);
-  busq_store_release(&waits->what, BUSQ_WAITS_NOT);
+  busq_store_release(&waits->what, BUSQ_WAITING_NOT);
 }
 
 /* ---- sending ---- */
@@ -236,7 +236,7 @@ static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
   if (!wait->is_told)
     (void)busq_fetch_add(&peer->senders_asleep, 1);
   wait->is_told = true;
-  waits_begin(&peer->self->sends, &peer->send_left_ns, room_is_memory(room) ? BUSQ_WAITS_MEMORY : BUSQ_WAITS_ROOM,
+  waits_begin(&peer->self->sends, &peer->send_left_ns, room_is_memory(room) ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
               room_is_memory(room) ? BUSQ_RING_NOBODY : busq_target_slot(room->target));
   return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
 }
@@ -559,7 +559,7 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
     const bool is_blocked = blocker.help_in_ns != UINT64_MAX;
     if (!is_blocked)
       wait->slice_ns = BUSQ_SLICE_NS;
-    waits_begin(&peer->self->receives, &peer->receive_left_ns, is_blocked ? BUSQ_WAITS_BLOCKED : BUSQ_WAITS_MESSAGE,
+    waits_begin(&peer->self->receives, &peer->receive_left_ns, is_blocked ? BUSQ_WAITING_BLOCKED : BUSQ_WAITING_MESSAGE,
                 is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
     wait->is_told = true;
     result = busq_wait_sleep(wait, &peer->self->wake_seq, value, blocker.help_in_ns);

@@ -2,7 +2,7 @@
 #ifndef BUSQ_BASE_HASH_H
 #define BUSQ_BASE_HASH_H
 /*
- * Mixing 64 bits, and an index that numbers 64-bit names in the order in which they come.
+ * Mixing 64 bits, hashing bytes, and an index that numbers 64-bit names in the order in which they come.
  *
  * Guarantee: the first name is 0, the next new one 1, and so on without gaps; the same name always gets the same
  * number.  Interning costs O(1) on average, 8 bytes for the name and 8 to 16 bytes of table per name.
@@ -29,6 +29,16 @@ static inline uint64_t busq_hash_mix(uint64_t x)
   x ^= x >> 29;
   x *= UINT64_C(0xb7e151628aed2a6b);
   return x ^ (x >> 32);
+}
+
+/* FNV-1a: for noticing differences, not for hiding from an adversary. */
+static inline uint64_t busq_hash_bytes(const void *bytes, size_t count)
+{
+  const unsigned char *byte = bytes;
+  uint64_t hash = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < count; i++)
+    hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
+  return hash;
 }
 
 typedef struct {

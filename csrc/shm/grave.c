@@ -137,8 +137,8 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   if (!life_finish_sending(bus, slot))
     return false;
   busq_store_relaxed(&self->wake_flags, 0);
-  busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
-  busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
+  busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);
+  busq_store_relaxed(&self->receives.what, BUSQ_WAITING_NOT);
   busq_fifo_unlink(bus, slot, incarnation);
   BUSQ_STEP("bury");
   (void)busq_arena_reclaim(bus, slot, &looks);

@@ -101,8 +101,8 @@ static void slot_describe(busq_peer *peer)
   self->pid = (uint32_t)getpid();
   self->joined_ns = busq_time_wall_ns();
   self->began_ns = busq_time_host_ns();
-  busq_store_relaxed(&self->sends.what, BUSQ_WAITS_NOT);
-  busq_store_relaxed(&self->receives.what, BUSQ_WAITS_NOT);
+  busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);
+  busq_store_relaxed(&self->receives.what, BUSQ_WAITING_NOT);
   busq_store_relaxed(&self->wake_flags, 0);
   busq_store_relaxed(&self->memory_waits, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */

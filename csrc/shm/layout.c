@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/layout.h"
+#include "base/hash.h"
 #include <string.h>
 
 #define PAGE_BYTES 4096u
@@ -57,17 +58,6 @@ bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t cap
   return true;
 }
 
-/* FNV-1a: for noticing differences, not for hiding from an adversary. */
-static uint64_t layout_hash(uint64_t hash, const void *bytes, size_t count)
-{
-  const unsigned char *byte = bytes;
-  for (size_t i = 0; i < count; i++)
-    hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
-  return hash;
-}
-
-#define LAYOUT_HASH_START UINT64_C(0xcbf29ce484222325)
-
 uint64_t busq_layout_stamp(void)
 {
   const uint64_t facts[] = {
@@ -90,12 +80,12 @@ uint64_t busq_layout_stamp(void)
       BUSQ_RING_POSITION_BITS,
       BUSQ_LAYOUT_UNIT_BYTES,
   };
-  return layout_hash(LAYOUT_HASH_START, facts, sizeof facts);
+  return busq_hash_bytes(facts, sizeof facts);
 }
 
 uint64_t busq_header_checksum(const busq_header *header)
 {
   busq_header copy = *header;
   copy.state = 0;
-  return layout_hash(LAYOUT_HASH_START, &copy, offsetof(busq_header, checksum));
+  return busq_hash_bytes(&copy, offsetof(busq_header, checksum));
 }

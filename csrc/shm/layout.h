@@ -12,6 +12,7 @@
  */
 #include "base/atomic.h"
 #include "base/types.h"
+#include "busq.h"
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
@@ -77,17 +78,9 @@ enum {
 };
 
 /* A peer's reason for waiting, published for anybody who asks. */
-enum {
-  BUSQ_WAITS_NOT = 0,
-  BUSQ_WAITS_MESSAGE = 1, /* nothing is in its queue */
-  BUSQ_WAITS_BLOCKED = 2, /* something is, but it is not final: of the slot `waits_for` */
-  BUSQ_WAITS_ROOM = 3,    /* in the queue of the slot `waits_for` */
-  BUSQ_WAITS_MEMORY = 4
-};
-
 typedef struct {
   uint64_t since_ns; /* the host's clock (time.h); while it sleeps */
-  uint32_t what;     /* BUSQ_WAITS_* */
+  uint32_t what;     /* a busq_waiting */
   uint32_t for_slot;
 } busq_waits;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/name.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "shm/grave.h"
 #include <string.h>
 
@@ -47,11 +48,8 @@ int busq_name_check(const char *name, size_t bytes)
 
 int64_t busq_name_lock(const char *name, size_t bytes)
 {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < bytes; i++)
-    hash = (hash ^ (unsigned char)name[i]) * UINT64_C(0x100000001b3);
-  hash ^= hash >> 32;
-  return LOCK_OF_NAME(hash * UINT64_C(0x9e3779b97f4a7c15));
+  const uint64_t hash = busq_hash_bytes(name, bytes);
+  return LOCK_OF_NAME((hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* ---- who has it ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/rings.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "shm/beside.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -34,11 +35,7 @@ static uint64_t rings_bytes(uint32_t peers, uint64_t size)
 
 static uint64_t rings_checksum(const busq_rings_header *header)
 {
-  const unsigned char *byte = (const unsigned char *)header;
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < offsetof(busq_rings_header, checksum); i++)
-    hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
-  return hash;
+  return busq_hash_bytes(header, offsetof(busq_rings_header, checksum));
 }
 
 static int rings_map(busq_rings *rings, const busq_bus *bus, uint64_t size)

@@ -147,10 +147,12 @@ void busq_tracer_deinit(busq_peer *peer)
 
 /* ---- events ---- */
 
-/* A record of `kind`, to be filled and published; NULL where there is no room. */
+/* A record of `kind`, without a timestamp, to be completed and published; NULL where there is no ring, or no room in it. */
 static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side, uint32_t count, busq_trace_kind kind,
-                                     uint64_t *positionp)
+                                     uint64_t message, uint64_t time, uint64_t end, uint64_t *positionp)
 {
+  if (!ring)
+    return NULL;
   if (BUSQ_UNLIKELY(!busq_trace_ring_reserve(ring, count, positionp))) {
     busq_trace_ring_drop(ring, side, 1);
     return NULL;
@@ -160,6 +162,11 @@ static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side
   record->flags = 0;
   record->count = 0;
   record->dropped = (uint32_t)busq_trace_ring_dropped(ring);
+  record->message = message;
+  record->stamp = 0;
+  record->time = time;
+  record->end = end;
+  record->commit = 0;
   return record;
 }
 
@@ -168,15 +175,8 @@ static void event_add(busq_peer *peer, busq_trace_kind kind, uint64_t message, u
 {
   uint64_t position;
   busq_trace_ring *ring = ring_for(peer, BUSQ_TRACE_SENDING, 1);
-  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_SENDING, 1, kind, &position) : NULL;
-  if (!record)
-    return;
-  record->message = message;
-  record->stamp = 0;
-  record->time = time;
-  record->end = end;
-  record->commit = 0;
-  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
+  if (record_new(ring, BUSQ_TRACE_SENDING, 1, kind, message, time, end, &position))
+    busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
 void busq_tracer_join(busq_peer *peer)
@@ -226,14 +226,8 @@ static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_tra
                          uint64_t begun)
 {
   uint64_t position;
-  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n), BUSQ_TRACE_SEND, &position);
-  if (!record)
+  if (!record_new(ring, BUSQ_TRACE_SENDING, records_of(n), BUSQ_TRACE_SEND, message, begun, 0, &position))
     return UINT64_MAX;
-  record->message = message;
-  record->stamp = 0;
-  record->time = begun;
-  record->end = 0;
-  record->commit = 0;
   targets_write(ring, position, to, n);
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_BEGUN);
   return position;
@@ -293,13 +287,10 @@ void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
 static busq_trace_record *step_new(busq_peer *peer, busq_trace_kind kind, uint64_t sequence, uint64_t timestamp,
                                    uint64_t *positionp)
 {
-  busq_trace_ring *ring = peer->tracer.ring;
-  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_SENDING, 1, kind, positionp) : NULL;
-  if (!record)
-    return NULL;
-  record->message = sequence;
-  record->stamp = timestamp;
-  record->time = record->end = now_of(peer);
+  const uint64_t now = peer->tracer.ring ? now_of(peer) : 0;
+  busq_trace_record *record = record_new(peer->tracer.ring, BUSQ_TRACE_SENDING, 1, kind, sequence, now, now, positionp);
+  if (record)
+    record->stamp = timestamp;
   return record;
 }
 
@@ -349,13 +340,11 @@ void busq_tracer_flush(busq_peer *peer)
   for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
     const busq_tracer_taken *taken = &tracer->taken[i];
     uint64_t position;
-    busq_trace_record *record = record_new(ring, BUSQ_TRACE_RECEIVING, 1, taken->kind, &position);
+    busq_trace_record *record =
+        record_new(ring, BUSQ_TRACE_RECEIVING, 1, taken->kind, taken->message, now, now, &position);
     if (!record)
       continue;
-    record->message = taken->message;
     record->stamp = taken->stamp;
-    record->time = record->end = now;
-    record->commit = 0;
     record->incarnation = taken->incarnation;
     record->slot = taken->slot;
     busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
@@ -367,14 +356,11 @@ void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
 {
   uint64_t position;
   busq_trace_ring *ring = peer->tracer.is_silent ? NULL : ring_for(peer, BUSQ_TRACE_RECEIVING, 1);
-  busq_trace_record *record = ring ? record_new(ring, BUSQ_TRACE_RECEIVING, 1, BUSQ_TRACE_BLOCK, &position) : NULL;
+  busq_trace_record *record =
+      record_new(ring, BUSQ_TRACE_RECEIVING, 1, BUSQ_TRACE_BLOCK, 0, since_ns, busq_time_host_ns(), &position);
   if (!record)
     return;
   record->flags = BUSQ_TRACE_PLAIN;
-  record->message = record->stamp = 0;
-  record->time = since_ns;
-  record->end = busq_time_host_ns();
-  record->commit = 0;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
