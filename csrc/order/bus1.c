@@ -68,11 +68,6 @@ typedef struct {
   uint32_t n_queued_own; /* Invariant: messages and blocks in the queue that are this process's own */
 } bus1_state;
 
-static uint32_t queue_max(const busq_order_group *group)
-{
-  return group->held_max + group->waiting_max;
-}
-
 static busq_outbox *outbox_of(const bus1_state *self)
 {
   return (busq_outbox *)(self + 1);
@@ -81,17 +76,6 @@ static busq_outbox *outbox_of(const bus1_state *self)
 static busq_holdback *queue_of(const bus1_state *self)
 {
   return busq_outbox_end(outbox_of(self));
-}
-
-static size_t bus1_state_size(const busq_order_group *group)
-{
-  return sizeof(bus1_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
-}
-
-static void bus1_init(void *state, const busq_order_group *group)
-{
-  busq_outbox_init(outbox_of(state), group->waiting_max);
-  busq_holdback_init(queue_of(state), queue_max(group));
 }
 
 /* ---- the queue ---- */
@@ -310,9 +294,7 @@ static bool bus1_verify(const void *state)
   const bus1_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (!busq_outbox_verify(outbox, self->group.waiting_max) ||
-      !busq_holdback_verify(queue, queue_max(&self->group)) ||
-      self->phase > SYNCING || (self->phase != IDLE) != (self->n_missing != 0) ||
+  if (self->phase > SYNCING || (self->phase != IDLE) != (self->n_missing != 0) ||
       self->n_missing >= self->group.n_processes)
     return false;
   if (self->phase != IDLE && !outbox->count)
@@ -356,8 +338,8 @@ const busq_order busq_order_bus1 = {
      * come later.  So deliveries come in the same order. */
     .quiet_always = 1u << SYNCED,
     .quiet_when_all_is_sent = 1u << QUEUE,
-    .state_size = bus1_state_size,
-    .init = bus1_init,
+    .head_bytes = sizeof(bus1_state),
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = bus1_step, /* no rename: names settle ties */
     .verify = bus1_verify,
     .gauge = bus1_gauge,

@@ -56,16 +56,6 @@ static uint32_t *row_of(const matrix_state *self, uint32_t process)
   return (uint32_t *)self->clock + n + n * process;
 }
 
-static size_t matrix_state_size(const busq_order_group *group)
-{
-  return clock_size(group) + busq_holdback_size(group->held_max + 1);
-}
-
-static void matrix_init(void *state, const busq_order_group *group)
-{
-  busq_holdback_init(held_of(state), group->held_max + 1);
-}
-
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
 {
   const matrix_context *c = context;
@@ -165,17 +155,11 @@ static void matrix_rename(const void *from, void *to, const uint32_t *names)
   const matrix_state *self = from;
   matrix_state *renamed = to;
   const uint32_t n = self->group.n_processes;
-  busq_rename_begin(from, to, matrix_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_causal_matrix, &self->group), names);
   busq_rename_words(self->clock, renamed->clock, n, names);
   for (uint32_t process = 0; process < n; process++)
     busq_rename_words(row_of(self, process), row_of(renamed, names[process]), n, names);
   busq_rename_held(held_of(renamed), names, rename_held);
-}
-
-static bool matrix_verify(const void *state)
-{
-  const matrix_state *self = state;
-  return busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void matrix_gauge(const void *state, busq_order_gauge *gauge)
@@ -191,11 +175,10 @@ const busq_order busq_order_causal_matrix = {
     .clock = BUSQ_CLOCK_MATRIX,
     .kinds = kinds,
     .n_kinds = 1,
-    .state_size = matrix_state_size,
-    .init = matrix_init,
+    .head_size = clock_size,
+    .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = matrix_step,
     .rename = matrix_rename,
     .delivers_by_name = true,
-    .verify = matrix_verify,
     .gauge = matrix_gauge,
 };

@@ -41,16 +41,6 @@ static busq_holdback *held_of(const vector_state *self)
   return (busq_holdback *)((char *)self + clock_size(&self->group));
 }
 
-static size_t vector_state_size(const busq_order_group *group)
-{
-  return clock_size(group) + busq_holdback_size(group->held_max + 1);
-}
-
-static void vector_init(void *state, const busq_order_group *group)
-{
-  busq_holdback_init(held_of(state), group->held_max + 1);
-}
-
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
 {
   const vector_context *c = context;
@@ -133,15 +123,9 @@ static void vector_rename(const void *from, void *to, const uint32_t *names)
 {
   const vector_state *self = from;
   vector_state *renamed = to;
-  busq_rename_begin(from, to, vector_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_causal_vector, &self->group), names);
   busq_rename_words(self->clock, renamed->clock, self->group.n_processes, names);
   busq_rename_held(held_of(renamed), names, rename_held);
-}
-
-static bool vector_verify(const void *state)
-{
-  const vector_state *self = state;
-  return busq_holdback_verify(held_of(self), self->group.held_max + 1);
 }
 
 static void vector_gauge(const void *state, busq_order_gauge *gauge)
@@ -158,11 +142,10 @@ const busq_order busq_order_causal_vector = {
     .clock = BUSQ_CLOCK_VECTOR,
     .kinds = kinds,
     .n_kinds = 1,
-    .state_size = vector_state_size,
-    .init = vector_init,
+    .head_size = clock_size,
+    .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = vector_step,
     .rename = vector_rename,
     .delivers_by_name = true,
-    .verify = vector_verify,
     .gauge = vector_gauge,
 };

@@ -63,20 +63,8 @@ typedef struct {
   busq_outbox ring;
 } cykas_state;
 
-static size_t cykas_state_size(const busq_order_group *group)
+static void telling_init(void *state)
 {
-  return offsetof(cykas_state, ring) + busq_outbox_size(group->waiting_max);
-}
-
-static void cykas_init(void *state, const busq_order_group *group)
-{
-  cykas_state *self = state;
-  busq_outbox_init(&self->ring, group->waiting_max);
-}
-
-static void telling_init(void *state, const busq_order_group *group)
-{
-  cykas_init(state, group);
   ((cykas_state *)state)->may_tell = 1;
 }
 
@@ -201,7 +189,7 @@ static void cykas_rename(const void *from, void *to, const uint32_t *names)
 {
   const cykas_state *self = from;
   cykas_state *renamed = to;
-  busq_rename_begin(from, to, cykas_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_cykas, &self->group), names);
   if (self->may_tell && self->mode > 0)
     renamed->secret_from = names[self->secret_from];
   busq_rename_outbox(&renamed->ring, names);
@@ -210,8 +198,6 @@ static void cykas_rename(const void *from, void *to, const uint32_t *names)
 static bool cykas_verify(const void *state)
 {
   cykas_state *self = (cykas_state *)state;
-  if (!busq_outbox_verify(&self->ring, self->group.waiting_max))
-    return false;
   if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes ||
       self->mode < mode_min(self) || (self->secret_from && self->mode <= 0))
     return false;
@@ -252,8 +238,8 @@ const busq_order busq_order_cykas = {
     .quiet_always = QUIET_ALWAYS,
     .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
     .options = option_names,
-    .state_size = cykas_state_size,
-    .init = cykas_init,
+    .head_bytes = offsetof(cykas_state, ring),
+    .buffers = {{BUSQ_OUTBOX, .own = true}},
     .step = cykas_step,
     .rename = cykas_rename,
     .verify = cykas_verify,
@@ -270,7 +256,8 @@ const busq_order busq_order_cykas_telling = {
     .n_kinds = 4,
     .quiet_always = QUIET_ALWAYS,
     .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
-    .state_size = cykas_state_size,
+    .head_bytes = offsetof(cykas_state, ring),
+    .buffers = {{BUSQ_OUTBOX, .own = true}},
     .init = telling_init,
     .step = cykas_step,
     .rename = cykas_rename,

@@ -58,16 +58,6 @@ static uint64_t key_of(uint32_t from, uint32_t number)
   return (uint64_t)from << 32 | number;
 }
 
-static size_t fifo_state_size(const busq_order_group *group)
-{
-  return numbers_size(group) + busq_holdback_size(group->held_max);
-}
-
-static void fifo_init(void *state, const busq_order_group *group)
-{
-  busq_holdback_init(held_of(state), group->held_max);
-}
-
 static void submit(fifo_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const uint64_t message = event->packet.message;
@@ -188,7 +178,7 @@ static void fifo_rename(const void *from, void *to, const uint32_t *names)
   const fifo_state *self = from;
   fifo_state *renamed = to;
   const uint32_t n = self->group.n_processes;
-  busq_rename_begin(from, to, fifo_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_fifo, &self->group), names);
   busq_rename_words(self->numbers, renamed->numbers, n, names);
   busq_rename_words(self->numbers + n, renamed->numbers + n, n, names);
   busq_rename_held(held_of(renamed), names, rename_held);
@@ -199,8 +189,7 @@ static bool fifo_verify(const void *state)
   const fifo_state *self = state;
   const busq_holdback *held = held_of(self);
   const uint32_t n = self->group.n_processes;
-  if (self->is_alarm_set > 1 || self->unused ||
-      !busq_holdback_verify(held, self->group.held_max))
+  if (self->is_alarm_set > 1 || self->unused)
     return false;
   for (uint32_t place = 0; place < held->count; place++) {
     const busq_held_entry *entry = busq_holdback_at(held, place);
@@ -224,8 +213,8 @@ const busq_order busq_order_fifo = {
     .kinds = kinds,
     .n_kinds = 1,
     .options = option_names,
-    .state_size = fifo_state_size,
-    .init = fifo_init,
+    .head_size = numbers_size,
+    .buffers = {{BUSQ_HOLDBACK, .others = true}},
     .step = fifo_step,
     .rename = fifo_rename,
     .options_by_name = BUSQ_OPTION_SKIP_GAPS,

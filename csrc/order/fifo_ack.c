@@ -24,17 +24,6 @@ typedef struct {
   busq_holdback mine;
 } ack_state;
 
-static size_t ack_state_size(const busq_order_group *group)
-{
-  return offsetof(ack_state, mine) + busq_holdback_size(group->waiting_max);
-}
-
-static void ack_init(void *state, const busq_order_group *group)
-{
-  ack_state *self = state;
-  busq_holdback_init(&self->mine, group->waiting_max);
-}
-
 /* Sends the first message for this process, if there is one and it was not sent. */
 static void send_next(ack_state *self, uint32_t to, busq_order_effects *effects)
 {
@@ -92,15 +81,13 @@ static void rename_mine(busq_held_entry *entry, const uint32_t *names)
 static void ack_rename(const void *from, void *to, const uint32_t *names)
 {
   const ack_state *self = from;
-  busq_rename_begin(from, to, ack_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_fifo_ack, &self->group), names);
   busq_rename_held(&((ack_state *)to)->mine, names, rename_mine);
 }
 
 static bool ack_verify(const void *state)
 {
   const ack_state *self = state;
-  if (!busq_holdback_verify(&self->mine, self->group.waiting_max))
-    return false;
   for (uint32_t place = 0; place < self->mine.count; place++) {
     const busq_held_entry *entry = busq_holdback_at(&self->mine, place);
     const bool is_first = place == 0 || busq_holdback_at(&self->mine, place - 1)->key != entry->key;
@@ -125,8 +112,8 @@ const busq_order busq_order_fifo_ack = {
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_when_all_is_sent = 1u << ACK, /* it only says that a message is done */
-    .state_size = ack_state_size,
-    .init = ack_init,
+    .head_bytes = offsetof(ack_state, mine),
+    .buffers = {{BUSQ_HOLDBACK, .own = true}},
     .step = ack_step,
     .rename = ack_rename,
     .verify = ack_verify,

@@ -63,11 +63,6 @@ static size_t mine_offset(const busq_order_group *group)
   return sizeof(lamport_state) + (is_ack_all(group) ? group->n_processes * sizeof(uint64_t) : 0);
 }
 
-static uint32_t queue_max(const busq_order_group *group)
-{
-  return group->held_max + group->waiting_max;
-}
-
 static busq_outbox *mine_of(const lamport_state *self)
 {
   return (busq_outbox *)((char *)self + mine_offset(&self->group));
@@ -78,20 +73,8 @@ static busq_holdback *queue_of(const lamport_state *self)
   return busq_outbox_end(mine_of(self));
 }
 
-static size_t lamport_state_size(const busq_order_group *group)
+static void literal_init(void *state)
 {
-  return mine_offset(group) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
-}
-
-static void lamport_init(void *state, const busq_order_group *group)
-{
-  busq_outbox_init(mine_of(state), group->waiting_max);
-  busq_holdback_init(queue_of(state), queue_max(group));
-}
-
-static void literal_init(void *state, const busq_order_group *group)
-{
-  lamport_init(state, group);
   ((lamport_state *)state)->is_literal = 1;
 }
 
@@ -225,9 +208,7 @@ static bool lamport_verify(const void *state)
   const lamport_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
-      !busq_holdback_verify(queue, queue_max(&self->group)) ||
-      queue->count < mine->count || queue->count - mine->count > self->group.held_max)
+  if (queue->count < mine->count || queue->count - mine->count > self->group.held_max)
     return false;
   uint32_t n_mine = 0;
   for (uint32_t place = 0; place < queue->count; place++) {
@@ -264,8 +245,8 @@ const busq_order busq_order_lamport = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = option_names,
-    .state_size = lamport_state_size,
-    .init = lamport_init,
+    .head_size = mine_offset,
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = lamport_step, /* no rename: names settle ties.  Nothing is quiet: clocks count every DATA and ACK. */
     .verify = lamport_verify,
     .gauge = lamport_gauge,
@@ -279,7 +260,8 @@ const busq_order busq_order_lamport_literal = {
     .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_LABORATORY,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .state_size = lamport_state_size,
+    .head_size = mine_offset,
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = literal_init,
     .step = lamport_step, /* no rename: names settle ties.  Nothing is quiet: clocks count every DATA and ACK. */
     .verify = lamport_verify,

@@ -31,17 +31,6 @@ typedef struct {
   busq_outbox outbox;
 } mfss_state;
 
-static size_t mfss_state_size(const busq_order_group *group)
-{
-  return offsetof(mfss_state, outbox) + busq_outbox_size(group->waiting_max);
-}
-
-static void mfss_init(void *state, const busq_order_group *group)
-{
-  mfss_state *self = state;
-  busq_outbox_init(&self->outbox, group->waiting_max);
-}
-
 static void pump(mfss_state *self, busq_order_effects *effects)
 {
   if (self->is_unacked || !self->outbox.count || !busq_effects_have_room(effects, 2))
@@ -81,15 +70,14 @@ static int mfss_step(void *state, const busq_order_event *event, busq_order_effe
 static void mfss_rename(const void *from, void *to, const uint32_t *names)
 {
   const mfss_state *self = from;
-  busq_rename_begin(from, to, mfss_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_mfss, &self->group), names);
   busq_rename_outbox(&((mfss_state *)to)->outbox, names);
 }
 
 static bool mfss_verify(const void *state)
 {
   const mfss_state *self = state;
-  return busq_outbox_verify(&self->outbox, self->group.waiting_max) && self->is_unacked <= 1 &&
-         self->is_unacked <= self->outbox.count;
+  return self->is_unacked <= 1 && self->is_unacked <= self->outbox.count;
 }
 
 static void mfss_gauge(const void *state, busq_order_gauge *gauge)
@@ -107,8 +95,8 @@ const busq_order busq_order_mfss = {
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_always = 1u << ACK, /* with nothing that waits it only says that a message is done */
-    .state_size = mfss_state_size,
-    .init = mfss_init,
+    .head_bytes = offsetof(mfss_state, outbox),
+    .buffers = {{BUSQ_OUTBOX, .own = true}},
     .step = mfss_step,
     .rename = mfss_rename,
     .verify = mfss_verify,

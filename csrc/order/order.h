@@ -149,6 +149,18 @@ typedef struct {
   bool is_secret;   /* it may receive and work, but not send */
 } busq_order_gauge;
 
+/* Of messages: an outbox (queue/outbox.h), or a hold-back buffer (queue/holdback.h).  It has room for as many as there may be of one's
+ * own, of others and of processes, as far as they are named, and for some more. */
+typedef struct {
+  uint8_t kind; /* 0: there is none */
+  bool own;
+  bool others;
+  bool processes;
+  int more;
+} busq_order_buffer;
+
+enum { BUSQ_OUTBOX = 1, BUSQ_HOLDBACK = 2 };
+
 typedef struct {
   const char *name;
   const char *promise; /* a line for people */
@@ -164,10 +176,13 @@ typedef struct {
   uint32_t quiet_always;
   uint32_t quiet_when_all_is_sent;
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
-  /* Drivers call busq_order_state_size, _init, _verify and _look, which know what is NULL: all four may be, where a state is its
-   * group alone. */
-  size_t (*state_size)(const busq_order_group *group);
-  void (*init)(void *state, const busq_order_group *group); /* of a state of zeros behind its group */
+  /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size says how long it
+   * is; where both say 0, it is the group alone. */
+  size_t head_bytes;
+  size_t (*head_size)(const busq_order_group *group);
+  busq_order_buffer buffers[2];
+  /* What is to be said of a new state, and asked of one, besides its group and its buffers; NULL: nothing. */
+  void (*init)(void *state);
   int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
   /* For the checker, which need not look at two states that differ by names only.  Writes into `to` the state that this one is in a
    * group where every process p is called names[p], a permutation that leaves the first n_roles processes their names: each of
@@ -184,8 +199,8 @@ typedef struct {
   uint32_t n_roles;
   uint32_t options_by_name; /* busq_order_option */
   bool delivers_by_name;
-  bool (*verify)(const void *state); /* whether the state is sound; to be asked between events, not before a BUSQ_ON_MORE */
-  void (*gauge)(const void *state, busq_order_gauge *gauge);
+  bool (*verify)(const void *state);
+  void (*gauge)(const void *state, busq_order_gauge *gauge); /* NULL: always 0 */
 } busq_order;
 
 extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, busq_order_sync, busq_order_sync_naive,
@@ -199,24 +214,11 @@ const busq_order *busq_order_find(const char *name);
 /* Reads "lamport" or "lamport:ack=all"; NULL with an error text where there is no such order or option. */
 const busq_order *busq_order_parse(const char *text, uint32_t *optionsp);
 
-static inline size_t busq_order_state_size(const busq_order *order, const busq_order_group *group)
-{
-  return order->state_size ? order->state_size(group) : sizeof *group;
-}
-
+size_t busq_order_state_size(const busq_order *order, const busq_order_group *group);
 /* The state is a block of zeros. */
-static inline void busq_order_init(const busq_order *order, void *state, const busq_order_group *group)
-{
-  *(busq_order_group *)state = *group;
-  if (order->init)
-    order->init(state, group);
-}
-
-static inline bool busq_order_verify(const busq_order *order, const void *state)
-{
-  const busq_order_group *group = (const busq_order_group *)state;
-  return group->self < group->n_processes && (!order->verify || order->verify(state));
-}
+void busq_order_init(const busq_order *order, void *state, const busq_order_group *group);
+/* Whether the state is sound; to be asked between events, not before a BUSQ_ON_MORE. */
+bool busq_order_verify(const busq_order *order, const void *state);
 
 static inline busq_order_gauge busq_order_look(const busq_order *order, const void *state)
 {

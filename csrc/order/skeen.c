@@ -40,11 +40,6 @@ typedef struct {
   uint32_t unused;
 } skeen_state;
 
-static uint32_t queue_max(const busq_order_group *group)
-{
-  return group->held_max + group->waiting_max;
-}
-
 static busq_outbox *mine_of(const skeen_state *self)
 {
   return (busq_outbox *)(self + 1);
@@ -53,17 +48,6 @@ static busq_outbox *mine_of(const skeen_state *self)
 static busq_holdback *queue_of(const skeen_state *self)
 {
   return busq_outbox_end(mine_of(self));
-}
-
-static size_t skeen_state_size(const busq_order_group *group)
-{
-  return sizeof(skeen_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(queue_max(group));
-}
-
-static void skeen_init(void *state, const busq_order_group *group)
-{
-  busq_outbox_init(mine_of(state), group->waiting_max);
-  busq_holdback_init(queue_of(state), queue_max(group));
 }
 
 static void pass(skeen_state *self, uint64_t timestamp)
@@ -208,8 +192,7 @@ static bool skeen_verify(const void *state)
   const skeen_state *self = state;
   busq_outbox *mine = mine_of(self);
   const busq_holdback *queue = queue_of(self);
-  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
-      !busq_holdback_verify(queue, queue_max(&self->group)) || self->unused)
+  if (self->unused)
     return false;
   uint32_t n_queued_own = 0;
   for (uint32_t place = 0; place < queue->count; place++) {
@@ -241,8 +224,8 @@ const busq_order busq_order_skeen = {
     .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .state_size = skeen_state_size,
-    .init = skeen_init,
+    .head_bytes = sizeof(skeen_state),
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
     .verify = skeen_verify,
     .gauge = skeen_gauge,

@@ -59,17 +59,6 @@ static busq_outbox *line_of(const sync_state *self)
   return busq_outbox_end(mine_of(self));
 }
 
-static size_t sync_state_size(const busq_order_group *group)
-{
-  return sizeof(sync_state) + busq_outbox_size(group->waiting_max) + busq_outbox_size(group->n_processes);
-}
-
-static void sync_init(void *state, const busq_order_group *group)
-{
-  busq_outbox_init(mine_of(state), group->waiting_max);
-  busq_outbox_init(line_of(state), group->n_processes);
-}
-
 static void send(uint32_t kind, uint32_t to, uint64_t message, busq_order_effects *effects)
 {
   busq_do_send(effects, to, (busq_order_packet){.message = message, .kind = kind});
@@ -213,11 +202,7 @@ static bool sync_verify(const void *state)
   const sync_state *self = state;
   busq_outbox *mine = mine_of(self);
   const uint32_t me = self->group.self;
-  if (!busq_outbox_verify(mine, self->group.waiting_max) ||
-      !busq_outbox_verify(line_of(self), self->group.n_processes) ||
-      !verify_line(self))
-    return false;
-  if (self->passive_for > me || self->head > HEAD_IS_SENT || (self->head && !mine->count))
+  if (!verify_line(self) || self->passive_for > me || self->head > HEAD_IS_SENT || (self->head && !mine->count))
     return false;
   /* A message to a smaller process makes its sender passive until the ACK; only one to a bigger process asks first. */
   const uint32_t head_to = mine->count ? busq_outbox_at(mine, 0)->to : me;
@@ -245,8 +230,8 @@ const busq_order busq_order_sync = {
     /* Until it comes the application may not submit.  What came before it stands in the line, and is served then in the same order
      * as if it had come after; if the process was active, it changes nothing for others. */
     .quiet_always = 1u << ACK,
-    .state_size = sync_state_size,
-    .init = sync_init,
+    .head_bytes = sizeof(sync_state),
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_OUTBOX, .processes = true}},
     .step = sync_step, /* no rename: the order of numbers is the protocol */
     .verify = sync_verify,
     .gauge = sync_gauge,

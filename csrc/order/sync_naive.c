@@ -33,16 +33,6 @@ static busq_outbox *line_of(const sync_naive_state *self)
   return (busq_outbox *)(self + 1);
 }
 
-static size_t sync_naive_state_size(const busq_order_group *group)
-{
-  return sizeof(sync_naive_state) + busq_outbox_size(group->n_processes - 1);
-}
-
-static void sync_naive_init(void *state, const busq_order_group *group)
-{
-  busq_outbox_init(line_of(state), group->n_processes - 1);
-}
-
 static void serve_line(sync_naive_state *self, busq_order_effects *effects)
 {
   busq_outbox *line = line_of(self);
@@ -100,7 +90,7 @@ static void sync_naive_rename(const void *from, void *to, const uint32_t *names)
 {
   const sync_naive_state *self = from;
   sync_naive_state *renamed = to;
-  busq_rename_begin(from, to, sync_naive_state_size(&self->group), names);
+  busq_rename_begin(from, to, busq_order_state_size(&busq_order_sync_naive, &self->group), names);
   renamed->awaited = self->awaited ? busq_rename_message(self->awaited, names) : 0;
   busq_rename_outbox(line_of(renamed), names);
 }
@@ -109,8 +99,6 @@ static bool sync_naive_verify(const void *state)
 {
   const sync_naive_state *self = state;
   busq_outbox *line = line_of(self);
-  if (!busq_outbox_verify(line, self->group.n_processes - 1))
-    return false;
   for (uint32_t place = 0; place < line->count; place++)
     for (uint32_t before = 0; before < place; before++)
       if (busq_outbox_at(line, before)->to == busq_outbox_at(line, place)->to)
@@ -135,8 +123,8 @@ const busq_order busq_order_sync_naive = {
     /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it would have been
      * on arrival. */
     .quiet_always = 1u << ACK,
-    .state_size = sync_naive_state_size,
-    .init = sync_naive_init,
+    .head_bytes = sizeof(sync_naive_state),
+    .buffers = {{BUSQ_OUTBOX, .processes = true, .more = -1}},
     .step = sync_naive_step,
     .rename = sync_naive_rename,
     .verify = sync_naive_verify,

@@ -49,11 +49,6 @@ typedef struct {
   uint32_t unused;
 } token_state;
 
-static uint32_t held_max(const busq_order_group *group)
-{
-  return group->held_max + group->waiting_max;
-}
-
 static busq_outbox *outbox_of(const token_state *self)
 {
   return (busq_outbox *)(self + 1);
@@ -64,21 +59,14 @@ static busq_holdback *held_of(const token_state *self)
   return busq_outbox_end(outbox_of(self));
 }
 
-static size_t token_state_size(const busq_order_group *group)
-{
-  return sizeof(token_state) + busq_outbox_size(group->waiting_max) + busq_holdback_size(held_max(group));
-}
-
-static void token_init(void *state, const busq_order_group *group)
+static void token_init(void *state)
 {
   token_state *self = state;
   self->next_delivered = 1;
-  if (!group->self) {
+  if (!self->group.self) {
     self->token = PARKED;
     self->next_number = 1;
   }
-  busq_outbox_init(outbox_of(self), group->waiting_max);
-  busq_holdback_init(held_of(self), held_max(group));
 }
 
 static uint32_t next_process(const token_state *self)
@@ -214,11 +202,8 @@ static bool token_verify(const void *state)
   const token_state *self = state;
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *held = held_of(self);
-  if (!busq_outbox_verify(outbox, self->group.waiting_max) ||
-      !busq_holdback_verify(held, held_max(&self->group)) || self->unused)
-    return false;
   const bool is_away = self->token == AWAY;
-  if (self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
+  if (self->unused || self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
       (self->token != WORKING && self->idle) || (!is_away && (self->is_wanted || self->has_asked)))
     return false;
   if (is_away && outbox->count && !self->has_asked)
@@ -253,7 +238,8 @@ const busq_order busq_order_token = {
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a buffer as
      * OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
-    .state_size = token_state_size,
+    .head_bytes = sizeof(token_state),
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,
     .step = token_step, /* no rename: a ring, and a WANT says in its note whose it is */
     .verify = token_verify,

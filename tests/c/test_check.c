@@ -377,26 +377,11 @@ static void test_a_search_can_be_given_up_at_any_moment(void)
 
 /* ---- orders that no one should use: every packet is answered, for ever ---- */
 
-typedef struct {
-  busq_order_group group;
-} loop_state;
-
 enum { CIRCLE = 1, SPIRAL = 2, FLOOD = 4 };
-
-static size_t loop_state_size(const busq_order_group *group)
-{
-  (void)group;
-  return sizeof(loop_state);
-}
-
-static void loop_init(void *state, const busq_order_group *group)
-{
-  ((loop_state *)state)->group = *group;
-}
 
 static int loop_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
-  const uint32_t options = ((const loop_state *)state)->group.options;
+  const uint32_t options = ((const busq_order_group *)state)->options;
   busq_order_packet packet = {.message = event->packet.message, .stamp = event->packet.stamp};
   if (event->kind == BUSQ_ON_SUBMIT) {
     busq_do_sent(effects, packet.message, NULL);
@@ -409,28 +394,13 @@ static int loop_step(void *state, const busq_order_event *event, busq_order_effe
   return BUSQ_OK;
 }
 
-static bool loop_verify(const void *state)
-{
-  return state != NULL;
-}
-
-static void loop_gauge(const void *state, busq_order_gauge *gauge)
-{
-  (void)state;
-  *gauge = (busq_order_gauge){0};
-}
-
 static const busq_order_kind loop_kinds[] = {{"ball", false}};
 
 static const busq_order loop_order = {.name = "loop",
                                       .traits = BUSQ_ORDER_POINT_TO_POINT,
                                       .kinds = loop_kinds,
                                       .n_kinds = 1,
-                                      .state_size = loop_state_size,
-                                      .init = loop_init,
-                                      .step = loop_step,
-                                      .verify = loop_verify,
-                                      .gauge = loop_gauge};
+                                      .step = loop_step};
 
 static const busq_crew_kind *const all_kinds[] = {&busq_exhaust, &busq_breadth, &busq_walk};
 
