@@ -31,6 +31,13 @@ static inline uint64_t busq_hash_mix(uint64_t x)
   return x ^ (x >> 32);
 }
 
+/* Both halves of the product: every bit of it depends on all bits of both. */
+static inline uint64_t busq_hash_fold(uint64_t a, uint64_t b)
+{
+  const unsigned __int128 product = (unsigned __int128)a * b;
+  return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
 /* FNV-1a: for noticing differences, not for hiding from an adversary. */
 static inline uint64_t busq_hash_bytes(const void *bytes, size_t count)
 {

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/fingerprint.h"
+#include "base/hash.h"
 
 static inline uint64_t mix(uint64_t x)
 {
   x *= UINT64_C(0x9fb21c651e98df25);
   return x ^ x >> 32;
-}
-
-/* Both halves of the product: every bit of it depends on all bits of both. */
-static inline uint64_t fold(uint64_t a, uint64_t b)
-{
-  const unsigned __int128 product = (unsigned __int128)a * b;
-  return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 /* Reads bytes of any type. */
@@ -30,12 +24,12 @@ static inline uint64_t hash_words(const void *bytes, size_t n_bytes, uint64_t se
   uint64_t one = seed ^ UINT64_C(0x9e3779b97f4a7c15), other = seed ^ UINT64_C(0xbf58476d1ce4e5b9);
   size_t i = 0;
   for (; i + 4 <= n; i += 4) {
-    one = fold(word_at(bytes, i) ^ UINT64_C(0xa0761d6478bd642f), word_at(bytes, i + 1) ^ one);
-    other = fold(word_at(bytes, i + 2) ^ UINT64_C(0xe7037ed1a0b428db), word_at(bytes, i + 3) ^ other);
+    one = busq_hash_fold(word_at(bytes, i) ^ UINT64_C(0xa0761d6478bd642f), word_at(bytes, i + 1) ^ one);
+    other = busq_hash_fold(word_at(bytes, i + 2) ^ UINT64_C(0xe7037ed1a0b428db), word_at(bytes, i + 3) ^ other);
   }
   for (; i < n; i++)
-    one = fold(word_at(bytes, i) ^ UINT64_C(0x8ebc6af09c88c6e3), one ^ UINT64_C(0x589965cc75374cc3));
-  return fold(one ^ UINT64_C(0x1d8e4e27c47d124f), other ^ n);
+    one = busq_hash_fold(word_at(bytes, i) ^ UINT64_C(0x8ebc6af09c88c6e3), one ^ UINT64_C(0x589965cc75374cc3));
+  return busq_hash_fold(one ^ UINT64_C(0x1d8e4e27c47d124f), other ^ n);
 }
 
 static uint64_t spread(uint32_t number)
@@ -46,11 +40,6 @@ static uint64_t spread(uint32_t number)
 static uint64_t hash_packet(const busq_order_packet *packet, uint32_t rank)
 {
   return hash_words(packet, sizeof *packet, spread(rank));
-}
-
-static uint64_t hash_order(const busq_model *model, const void *order, uint32_t process)
-{
-  return hash_words(order, model->order_bytes, spread(process));
 }
 
 static bool is_same_channel(const busq_order_packet *one, const busq_order_packet *other)
@@ -74,7 +63,7 @@ void busq_model_print_process(const busq_model *model, void *state, uint32_t pro
   uint64_t *print = &busq_model_prints(state)[process];
   busq_model_head *head = busq_model_head_of(state);
   head->order_sum -= *print;
-  *print = hash_order(model, busq_model_order_of(model, state, process), process);
+  *print = hash_words(busq_model_order_of(model, state, process), model->order_bytes, spread(process));
   head->order_sum += *print;
 }
 

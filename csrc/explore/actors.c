@@ -83,10 +83,9 @@ static bool reads(busq_access access)
   return access != BUSQ_ACCESS_STORE;
 }
 
-bool actors_conflict(uint32_t index, const actor_access *access, uint32_t other)
+bool actors_conflict(const actor_access *access, uint32_t other)
 {
   const footprint *theirs = &footprints[other][phase_of(other)];
-  (void)index;
   for (uint32_t g = access->granule; g < access->granule + access->n_granules; g++)
     if (bit_is(theirs->writes, g) || (writes(access->access) && bit_is(theirs->reads, g)))
       return true;
@@ -102,7 +101,7 @@ bool actors_conflict_waiting(uint32_t index, uint32_t other)
 bool actors_mind(uint32_t index, const actor_access *access)
 {
   for (uint32_t other = 0; other < explorer_now.world->n_actors; other++)
-    if (other != index && actor_is_live(other) && actors_conflict(index, access, other))
+    if (other != index && actor_is_live(other) && actors_conflict(access, other))
       return true;
   return false;
 }

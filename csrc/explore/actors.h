@@ -87,7 +87,7 @@ bool actor_is_enabled(uint32_t index);
 bool actor_is_live(uint32_t index);
 /* Another actor may still do something that conflicts with this access. */
 bool actors_mind(uint32_t index, const actor_access *access);
-bool actors_conflict(uint32_t index, const actor_access *access, uint32_t other);
+bool actors_conflict(const actor_access *access, uint32_t other);
 /* About to read again what it has read, while the other may write there. */
 bool actors_conflict_waiting(uint32_t index, uint32_t other);
 bool actors_fight_for(uint32_t index, uint32_t granule);

@@ -61,7 +61,7 @@ static bool is_about_to_conflict(uint32_t index, uint32_t other)
 {
   const actor *self = &explorer_now.now.actors[index];
   if (self->status == ACTOR_READY)
-    return actors_conflict(index, &self->pending, other);
+    return actors_conflict(&self->pending, other);
   /* One who begins a turn, or goes on after waiting, touches nothing that anybody minds before his next pause. */
   return !actor_is_enabled(index) && actors_conflict_waiting(index, other);
 }
@@ -104,6 +104,13 @@ static bool asks_about(uint32_t index, uint32_t other)
          self->pending.address == world->actors[other].life;
 }
 
+/* Whether a fault may hit the actor, which is about to make an access. */
+static bool may_be_hit(uint32_t index, uint32_t members, uint32_t enabled, choice_rule rule, uint32_t last)
+{
+  return rule == CHOOSE_ALL || (rule == CHOOSE_BOUNDED && index == last) ||
+         (rule == CHOOSE_PERSISTENT && (members & enabled) == UINT32_C(1) << index);
+}
+
 static bool may_be_killed(uint32_t index, uint32_t members, uint32_t enabled, choice_rule rule, uint32_t last)
 {
   const busq_world *world = explorer_now.world;
@@ -115,16 +122,13 @@ static bool may_be_killed(uint32_t index, uint32_t members, uint32_t enabled, ch
       return true;
   if (status != ACTOR_READY)
     return !enabled && status != ACTOR_FRESH;
-  return rule == CHOOSE_ALL || (rule == CHOOSE_BOUNDED && index == last) ||
-         (rule == CHOOSE_PERSISTENT && (members & enabled) == UINT32_C(1) << index);
+  return may_be_hit(index, members, enabled, rule, last);
 }
 
 static bool may_be_stopped(uint32_t index, uint32_t members, uint32_t enabled, choice_rule rule, uint32_t last)
 {
-  if (!explorer_now.world->actors[index].may_stop || explorer_now.now.actors[index].status != ACTOR_READY)
-    return false;
-  return rule == CHOOSE_ALL || (rule == CHOOSE_BOUNDED && index == last) ||
-         (rule == CHOOSE_PERSISTENT && (members & enabled) == UINT32_C(1) << index);
+  return explorer_now.world->actors[index].may_stop && explorer_now.now.actors[index].status == ACTOR_READY &&
+         may_be_hit(index, members, enabled, rule, last);
 }
 
 uint32_t choices_find(choice *choices, choice_rule rule, uint32_t last)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/memory.h"
+#include "base/hash.h"
 #include "base/reserve.h"
 #include <stdio.h>
 
@@ -17,12 +18,6 @@ static void *allocate(size_t count, size_t bytes)
 
 /* ---- hashes ---- */
 
-static inline uint64_t fold(uint64_t x, uint64_t y)
-{
-  const unsigned __int128 product = (unsigned __int128)x * y;
-  return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
 void busq_memory_mix(busq_memory_hash *hash, const void *bytes, size_t count)
 {
   const char *at = bytes;
@@ -30,8 +25,8 @@ void busq_memory_mix(busq_memory_hash *hash, const void *bytes, size_t count)
   for (size_t i = 0; i < count; i += 16) {
     uint64_t words[2] = {0, 0};
     memcpy(words, at + i, count - i < 16 ? count - i : 16);
-    a = fold(a ^ words[0] ^ UINT64_C(0x9fb21c651e98df25), words[1] ^ UINT64_C(0xa0761d6478bd642f));
-    b = fold(b + words[1] + UINT64_C(0xd6e8feb86659fd93), words[0] ^ UINT64_C(0xe7037ed1a0b428db));
+    a = busq_hash_fold(a ^ words[0] ^ UINT64_C(0x9fb21c651e98df25), words[1] ^ UINT64_C(0xa0761d6478bd642f));
+    b = busq_hash_fold(b + words[1] + UINT64_C(0xd6e8feb86659fd93), words[0] ^ UINT64_C(0xe7037ed1a0b428db));
     a += b;
   }
   hash->a = a ^ a >> 29;
@@ -44,6 +39,16 @@ static busq_memory_hash line_hash(uint32_t number, const void *bytes)
   busq_memory_hash hash = {number * UINT64_C(0x9e3779b97f4a7c15), ~(uint64_t)number};
   busq_memory_mix(&hash, bytes, BUSQ_MEMORY_LINE_BYTES);
   return hash;
+}
+
+/* Takes the bytes of a line into the hash of all, in the place of what it had there. */
+static void line_note(busq_memory *memory, uint32_t line, const void *bytes)
+{
+  memory->hash.a -= memory->hashes[line].a;
+  memory->hash.b -= memory->hashes[line].b;
+  memory->hashes[line] = line_hash(line, bytes);
+  memory->hash.a += memory->hashes[line].a;
+  memory->hash.b += memory->hashes[line].b;
 }
 
 /* ---- regions ---- */
@@ -76,12 +81,8 @@ void busq_memory_begin(busq_memory *memory)
     busq_memory_region *region = &memory->regions[r];
     region->copy = allocate(1, region->bytes);
     memcpy(region->copy, region->base, region->bytes);
-    for (uint32_t i = 0; i < region->bytes / BUSQ_MEMORY_LINE_BYTES; i++) {
-      const uint32_t line = region->line + i;
-      memory->hashes[line] = line_hash(line, region->base + i * BUSQ_MEMORY_LINE_BYTES);
-      memory->hash.a += memory->hashes[line].a;
-      memory->hash.b += memory->hashes[line].b;
-    }
+    for (uint32_t i = 0; i < region->bytes / BUSQ_MEMORY_LINE_BYTES; i++)
+      line_note(memory, region->line + i, region->base + i * BUSQ_MEMORY_LINE_BYTES);
   }
 }
 
@@ -121,14 +122,9 @@ static void log_push(busq_memory *memory, uint32_t r, uint32_t line)
 static void line_take_in(busq_memory *memory, uint32_t r, uint32_t i)
 {
   const busq_memory_region *region = &memory->regions[r];
-  const uint32_t line = region->line + i;
   log_push(memory, r, i);
   memcpy(region->copy + i * BUSQ_MEMORY_LINE_BYTES, region->base + i * BUSQ_MEMORY_LINE_BYTES, BUSQ_MEMORY_LINE_BYTES);
-  memory->hash.a -= memory->hashes[line].a;
-  memory->hash.b -= memory->hashes[line].b;
-  memory->hashes[line] = line_hash(line, region->base + i * BUSQ_MEMORY_LINE_BYTES);
-  memory->hash.a += memory->hashes[line].a;
-  memory->hash.b += memory->hashes[line].b;
+  line_note(memory, region->line + i, region->base + i * BUSQ_MEMORY_LINE_BYTES);
 }
 
 static void tell_written(const busq_memory_region *region, uint32_t i, busq_memory_written written, void *context)

@@ -18,24 +18,10 @@
 #define MOMENT_NS 1000000
 #define HELD_MAX (UINT32_C(1) << 24)
 
-/* ---- fork: the progress thread stays with the parent, and so does the mailbox ---- */
-
-static uint32_t fork_generation = 1;
-
-static void fork_child(void)
-{
-  fork_generation++;
-}
-
-static void fork_watch(void)
-{
-  pthread_atfork(NULL, NULL, fork_child);
-}
-
-/* Takes the mutex. */
+/* Takes the mutex.  After a fork the progress thread stays with the parent, and so does the mailbox. */
 static int enter(busq_live *live)
 {
-  if (BUSQ_UNLIKELY(live->fork_generation != fork_generation))
+  if (BUSQ_UNLIKELY(live->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   pthread_mutex_lock(&live->mutex);
   if (BUSQ_LIKELY(!live->is_closed))
@@ -105,7 +91,7 @@ static int live_new(busq_bus *bus, const busq_bus_facts *facts, busq_live **live
   live->clock_bytes = busq_wire_clock_bytes(order, live->n);
   live->waiting_max = live->capacity > live->n ? live->capacity : live->n;
   live->event_fd = -1;
-  live->fork_generation = fork_generation;
+  live->fork_generation = busq_fork_generation;
   live->next_number = live->next_multicast = 1;
   live->payload_bytes_max = facts->arena_bytes;
   live->members = calloc(live->n, sizeof *live->members);
@@ -159,10 +145,8 @@ static void live_set_options(busq_live *live, const busq_live_options *options)
 int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const busq_live_options *options,
                    busq_live **livep)
 {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
   busq_bus_facts facts;
   busq_live *live = NULL;
-  pthread_once(&once, fork_watch);
   int result = busq_bus_examine(bus, &facts);
   if (!result)
     result = live_new(bus, &facts, &live);
@@ -219,7 +203,7 @@ void busq_live_free(busq_live *live)
 {
   if (!live)
     return;
-  if (live->fork_generation != fork_generation) {
+  if (live->fork_generation != busq_fork_generation) {
     /* The lock may be held for ever here, by a thread that only the parent has. */
     if (live->event_fd >= 0)
       close(live->event_fd);
@@ -564,7 +548,7 @@ void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns)
 int busq_live_member_name(busq_live *live, uint32_t process, char *name, size_t *name_bytesp)
 {
   int result = BUSQ_OK;
-  if (live->fork_generation != fork_generation)
+  if (live->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
   pthread_mutex_lock(&live->mutex);
   if (process >= live->n || !busq_group_find(live, process)) {
@@ -579,7 +563,7 @@ int busq_live_member_name(busq_live *live, uint32_t process, char *name, size_t 
 
 int busq_live_examine(busq_live *live, busq_live_facts *facts)
 {
-  if (live->fork_generation != fork_generation)
+  if (live->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
   pthread_mutex_lock(&live->mutex);
   *facts = live->facts;
@@ -592,7 +576,7 @@ int busq_live_examine(busq_live *live, busq_live_facts *facts)
 
 int busq_live_journal(busq_live *live, uint64_t from, busq_live_event *events, uint64_t limit, uint64_t *countp)
 {
-  if (live->fork_generation != fork_generation)
+  if (live->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
   pthread_mutex_lock(&live->mutex);
   const uint64_t there = from < live->n_journal ? live->n_journal - from : 0;

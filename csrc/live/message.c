@@ -69,6 +69,13 @@ busq_live_entry *busq_table_find(const busq_live_table *table, uint64_t name)
   return entry;
 }
 
+static void chain_add(busq_live_table *table, busq_live_entry *entry)
+{
+  busq_live_entry **chain = chain_of(table, entry->name);
+  entry->next_in_chain = *chain;
+  *chain = entry;
+}
+
 /* Where there is no memory for more chains, they become longer. */
 static void table_grow(busq_live_table *table)
 {
@@ -81,9 +88,7 @@ static void table_grow(busq_live_table *table)
   for (uint32_t i = 0; i < old.n_chains; i++) {
     for (busq_live_entry *entry = old.chains[i], *next; entry; entry = next) {
       next = entry->next_in_chain;
-      busq_live_entry **chain = chain_of(table, entry->name);
-      entry->next_in_chain = *chain;
-      *chain = entry;
+      chain_add(table, entry);
     }
   }
   free(old.chains);
@@ -93,9 +98,7 @@ void busq_table_add(busq_live_table *table, busq_live_entry *entry)
 {
   if (table->count == table->n_chains)
     table_grow(table);
-  busq_live_entry **chain = chain_of(table, entry->name);
-  entry->next_in_chain = *chain;
-  *chain = entry;
+  chain_add(table, entry);
   table->count++;
 }
 

@@ -95,7 +95,7 @@ static int receive(matrix_state *self, const busq_order_event *event)
   if (number <= row_of(self, packet->from)[self->group.self])
     return BUSQ_CORRUPT;
   const matrix_context context = {self, event->world};
-  const uint64_t key = (uint64_t)packet->from << 32 | number;
+  const uint64_t key = (uint64_t)packet->from << 33 | number;
   const busq_held_entry entry = {.key = key, .message = packet->message, .from = packet->from};
   return busq_causal_hold(held_of(self), entry, blocker, &context) ? BUSQ_OK : BUSQ_FULL;
 }
@@ -140,16 +140,6 @@ static int matrix_step(void *state, const busq_order_event *event, busq_order_ef
   return result;
 }
 
-static void rename_held(busq_held_entry *entry, const uint32_t *names)
-{
-  entry->key = (uint64_t)names[entry->from] << 32 | (uint32_t)entry->key;
-  entry->message = busq_rename_message(entry->message, names);
-  entry->from = names[entry->from];
-  entry->note = entry->note ? names[entry->note - 1] + 1 : 0;
-}
-
-/* Where several processes block a message, the entry names the one with the smallest number, and so another one than a group of
- * these names would have named.  It is as good: all of them have to be waited for. */
 static void matrix_rename(const void *from, void *to, const uint32_t *names)
 {
   const matrix_state *self = from;
@@ -159,7 +149,7 @@ static void matrix_rename(const void *from, void *to, const uint32_t *names)
   busq_rename_words(self->clock, renamed->clock, n, names);
   for (uint32_t process = 0; process < n; process++)
     busq_rename_words(row_of(self, process), row_of(renamed, names[process]), n, names);
-  busq_rename_held(held_of(renamed), names, rename_held);
+  busq_rename_held(held_of(renamed), names, busq_rename_blocked);
 }
 
 static void matrix_gauge(const void *state, busq_order_gauge *gauge)

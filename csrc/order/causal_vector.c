@@ -109,23 +109,13 @@ static int vector_step(void *state, const busq_order_event *event, busq_order_ef
   return result;
 }
 
-static void rename_held(busq_held_entry *entry, const uint32_t *names)
-{
-  entry->key = (uint64_t)names[entry->from] << 33 | (entry->key & UINT64_C(0x1ffffffff));
-  entry->message = busq_rename_message(entry->message, names);
-  entry->from = names[entry->from];
-  entry->note = entry->note ? names[entry->note - 1] + 1 : 0;
-}
-
-/* Where several processes block a message, the entry names the one with the smallest number, and so another one than a group of
- * these names would have named.  It is as good: all of them have to be waited for. */
 static void vector_rename(const void *from, void *to, const uint32_t *names)
 {
   const vector_state *self = from;
   vector_state *renamed = to;
   busq_rename_begin(from, to, busq_order_state_size(&busq_order_causal_vector, &self->group), names);
   busq_rename_words(self->clock, renamed->clock, self->group.n_processes, names);
-  busq_rename_held(held_of(renamed), names, rename_held);
+  busq_rename_held(held_of(renamed), names, busq_rename_blocked);
 }
 
 static void vector_gauge(const void *state, busq_order_gauge *gauge)

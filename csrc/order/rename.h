@@ -58,4 +58,15 @@ static inline void busq_rename_held(busq_holdback *held, const uint32_t *names, 
   }
 }
 
+/* Of an entry of a causal buffer (queue/causal_buffer.h) whose key is its sender above 33 bits of the order's own.  Where several
+ * processes block a message, the entry names the one with the smallest number, and so another one than a group of these names would
+ * have named.  It is as good: all of them have to be waited for. */
+static inline void busq_rename_blocked(busq_held_entry *entry, const uint32_t *names)
+{
+  entry->key = (uint64_t)names[entry->from] << 33 | (entry->key & UINT64_C(0x1ffffffff));
+  entry->message = busq_rename_message(entry->message, names);
+  entry->from = names[entry->from];
+  entry->note = entry->note ? names[entry->note - 1] + 1 : 0;
+}
+
 #endif /* BUSQ_ORDER_RENAME_H */

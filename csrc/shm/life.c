@@ -28,16 +28,11 @@ void busq_lock_drop(int fd, int64_t byte)
   (void)fcntl(fd, F_OFD_SETLK, &lock);
 }
 
-static bool lock_is_held(int fd, off_t byte)
-{
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-  /* If the kernel will not say, nobody is declared dead. */
-  return fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
-}
-
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
 {
-  return lock_is_held(bus->fd, LOCK_OF_SLOT(slot));
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_OF_SLOT(slot), .l_len = 1};
+  /* If the kernel will not say, nobody is declared dead. */
+  return fcntl(bus->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
 int busq_life_hold(int fd, uint32_t slot)

@@ -82,22 +82,17 @@ static int region_boot_id(uint8_t boot_id[16])
 
 /* ---- mapping ---- */
 
-static void bus_set_mapping(busq_bus *bus, char *base)
-{
-  bus->base = base;
-  bus->header = (busq_header *)(void *)base;
-  bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
-  bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
-  bus->arena = base + bus->geometry.arena_offset;
-}
-
 static int bus_map(busq_bus *bus)
 {
   char *base = mmap(NULL, bus->geometry.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bus->fd, 0);
   if (base == MAP_FAILED)
     return busq_error_system("can't map %llu bytes of bus \"%s\"", (unsigned long long)bus->geometry.segment_bytes,
                              bus->name);
-  bus_set_mapping(bus, base);
+  bus->base = base;
+  bus->header = (busq_header *)(void *)base;
+  bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
+  bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
+  bus->arena = base + bus->geometry.arena_offset;
   return BUSQ_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sim/report.h"
+#include "sim/simulation.h"
 #include "base/error.h"
 #include "base/reserve.h"
 
@@ -119,18 +119,14 @@ int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t 
 
 static void find_busiest(const busq_sim *sim, busq_sim_facts *facts)
 {
-  for (uint32_t number = 0; number < sim->config.processes; number++) {
-    const uint64_t up_bytes = sim->network.uplinks[number].bytes;
-    const uint64_t down_bytes = sim->network.downlinks[number].bytes;
-    if (up_bytes > facts->uplink_busiest_bytes) {
-      facts->uplink_busiest = number;
-      facts->uplink_busiest_bytes = up_bytes;
-    }
-    if (down_bytes > facts->downlink_busiest_bytes) {
-      facts->downlink_busiest = number;
-      facts->downlink_busiest_bytes = down_bytes;
-    }
+  const busq_sim_uplink *up = sim->network.uplinks;
+  const busq_sim_downlink *down = sim->network.downlinks;
+  for (uint32_t number = 1; number < sim->config.processes; number++) {
+    facts->uplink_busiest = up[number].bytes > up[facts->uplink_busiest].bytes ? number : facts->uplink_busiest;
+    facts->downlink_busiest = down[number].bytes > down[facts->downlink_busiest].bytes ? number : facts->downlink_busiest;
   }
+  facts->uplink_busiest_bytes = up[facts->uplink_busiest].bytes;
+  facts->downlink_busiest_bytes = down[facts->downlink_busiest].bytes;
 }
 
 void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts)

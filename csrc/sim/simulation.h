@@ -103,4 +103,13 @@ static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t mess
   return &sim->processes[busq_message_origin(message)].sent[busq_message_number(message) - 1];
 }
 
+/* ---- what a simulation tells (report.c): events and histories, each where it was asked for ---- */
+
+int busq_sim_record(busq_sim *sim, uint64_t time_ns, uint32_t process, uint32_t kind, uint64_t message);
+int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_packet *packet, uint32_t number,
+                           uint32_t peer);
+int busq_sim_record_sending(busq_sim *sim, const busq_order_packet *packet, uint32_t to, uint32_t first_number);
+int busq_sim_tell_sent(busq_sim *sim, uint64_t message);
+int busq_sim_tell_delivered(busq_sim *sim, uint32_t process, uint64_t message);
+
 #endif /* BUSQ_SIM_SIMULATION_H */

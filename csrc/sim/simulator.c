@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/reserve.h"
 #include "base/time.h"
-#include "sim/report.h"
+#include "sim/simulation.h"
 
 enum {
   EFFECTS_MAX = 64,
@@ -573,13 +573,9 @@ static int next(busq_sim *sim)
   sim->facts.events++;
   switch (what >> BUSQ_SIM_AT_SHIFT) {
   case BUSQ_SIM_AT_UPLINK:
-    result = busq_sim_network_take(&sim->network, whom, &arrival);
-    if (result == BUSQ_OK)
-      return arrive(sim, &arrival);
-    sim->facts.events--;
-    return result == BUSQ_EMPTY ? BUSQ_OK : result;
   case BUSQ_SIM_AT_ARRIVAL:
-    result = busq_sim_network_land(&sim->network, whom, &arrival);
+    result = what >> BUSQ_SIM_AT_SHIFT == BUSQ_SIM_AT_UPLINK ? busq_sim_network_take(&sim->network, whom, &arrival)
+                                                             : busq_sim_network_land(&sim->network, whom, &arrival);
     if (result == BUSQ_OK)
       return arrive(sim, &arrival);
     sim->facts.events--;

@@ -135,18 +135,16 @@ static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet
            packet->message);
     return true;
   }
-  if (to == BUSQ_TO_ALL) {
-    bool is_good = true;
-    for (uint32_t process = 0; process < stage->group.n_processes; process++)
-      is_good = is_good && (process == stage->acting || send_to(stage, process, packet));
-    return is_good;
-  }
-  if (to != BUSQ_TO_DESTINATIONS)
+  if (to != BUSQ_TO_ALL && to != BUSQ_TO_DESTINATIONS)
     return send_to(stage, to, packet);
+  const bool is_to_all = to == BUSQ_TO_ALL;
   const uint32_t *destinations = facts ? busq_messages_destinations(&stage->messages, packet->message, facts) : NULL;
+  const uint32_t count = is_to_all ? stage->group.n_processes : facts ? facts->n_destinations : 0;
   bool is_good = true;
-  for (uint32_t place = 0; facts && place < facts->n_destinations; place++)
-    is_good = is_good && (destinations[place] == stage->acting || send_to(stage, destinations[place], packet));
+  for (uint32_t place = 0; place < count && is_good; place++) {
+    to = is_to_all ? place : destinations[place];
+    is_good = to == stage->acting || send_to(stage, to, packet);
+  }
   return is_good;
 }
 
@@ -389,8 +387,8 @@ int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *desti
   return result == BUSQ_OK ? pump(stage) : result;
 }
 
-/* The place of a packet in flight; n_packets where it is not there. */
-static uint32_t find_packet(const busq_stage *stage, uint32_t packet)
+/* The place of a packet; BUSQ_INVALID where it is not in flight. */
+static int find_packet(const busq_stage *stage, uint32_t packet, uint32_t *placep)
 {
   uint32_t low = 0;
   uint32_t high = stage->n_packets;
@@ -401,7 +399,10 @@ static uint32_t find_packet(const busq_stage *stage, uint32_t packet)
     else
       high = middle;
   }
-  return low < stage->n_packets && stage->packets[low].packet == packet ? low : stage->n_packets;
+  *placep = low;
+  if (low < stage->n_packets && stage->packets[low].packet == packet)
+    return BUSQ_OK;
+  return busq_error(BUSQ_INVALID, "packet %u is not in flight; %u are", packet, stage->n_packets);
 }
 
 /* The place of the oldest packet in the channel of this one. */
@@ -472,16 +473,12 @@ static int receive_at(busq_stage *stage, uint32_t place)
   return pump(stage);
 }
 
-static int no_such_packet(const busq_stage *stage, uint32_t packet)
-{
-  return busq_error(BUSQ_INVALID, "packet %u is not in flight; %u are", packet, stage->n_packets);
-}
-
 int busq_stage_receive(busq_stage *stage, uint32_t packet)
 {
-  const uint32_t place = find_packet(stage, packet);
-  if (place == stage->n_packets)
-    return no_such_packet(stage, packet);
+  uint32_t place;
+  const int result = find_packet(stage, packet, &place);
+  if (result != BUSQ_OK)
+    return result;
   const uint32_t oldest = oldest_beside(stage, place);
   if (stage->is_fifo && oldest != place)
     return busq_error(BUSQ_INVALID, "packet %u can't arrive before packet %u: the channels of order %s keep the order",
@@ -491,9 +488,10 @@ int busq_stage_receive(busq_stage *stage, uint32_t packet)
 
 int busq_stage_lose(busq_stage *stage, uint32_t packet)
 {
-  const uint32_t place = find_packet(stage, packet);
-  if (place == stage->n_packets)
-    return no_such_packet(stage, packet);
+  uint32_t place;
+  const int result = find_packet(stage, packet, &place);
+  if (result != BUSQ_OK)
+    return result;
   if (stage->order->kinds[stage->packets[place].what].has_payload)
     busq_messages_release(&stage->messages, stage->packets[place].message);
   take_out(stage, place);
@@ -502,10 +500,10 @@ int busq_stage_lose(busq_stage *stage, uint32_t packet)
 
 int busq_stage_double(busq_stage *stage, uint32_t packet)
 {
-  const uint32_t place = find_packet(stage, packet);
-  if (place == stage->n_packets)
-    return no_such_packet(stage, packet);
-  const int result = begin(stage, stage->packets[place].from);
+  uint32_t place;
+  int result = find_packet(stage, packet, &place);
+  if (result == BUSQ_OK)
+    result = begin(stage, stage->packets[place].from);
   if (result != BUSQ_OK)
     return result;
   const busq_stage_packet *doubled = &stage->packets[place];

@@ -13,7 +13,6 @@
 #include "observe/ledger.c"
 #include "observe/mysterious.c"
 #include "observe/sequences.c"
-#include "observe/read.c"
 #include "observe/total.c"
 #include "harness/spec_transcript.h"
 
