@@ -478,9 +478,9 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
   if (!busq_load_relaxed(&peer->is_closed)) {
     busq_peer_receive_end(peer);
     busq_wake_self(peer); /* other threads of this peer may sleep, and nobody else will tell them */
-    return is_back ? BUSQ_OK : BUSQ_INVALID;
+  } else {
+    busq_latch_release(&peer->receive_latch);
   }
-  busq_latch_release(&peer->receive_latch);
   return is_back ? BUSQ_OK : BUSQ_INVALID;
 }
 

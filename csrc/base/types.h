@@ -14,4 +14,11 @@
 /* Two cores that write neighbouring lines disturb each other: Intel's prefetcher fetches lines in pairs. */
 #define BUSQ_LINE_PAIR_BYTES 128
 
+/* Of uint32_t, for qsort and bsearch. */
+static inline int busq_compare_words(const void *a, const void *b)
+{
+  const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+  return (left > right) - (left < right);
+}
+
 #endif /* BUSQ_BASE_TYPES_H */

@@ -12,7 +12,6 @@
 #include "base/types.h"
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct {
   uint64_t limit_bytes;

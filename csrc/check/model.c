@@ -28,11 +28,6 @@ static int check_size(const busq_model_config *config)
   if (config->behaviour == BUSQ_CHECK_REPLY && config->n_messages > BUSQ_MODEL_ANSWERS_MAX + 1)
     return busq_error(BUSQ_INVALID, "%u messages of each process: with replies at most %d", config->n_messages,
                       BUSQ_MODEL_ANSWERS_MAX + 1);
-  return BUSQ_OK;
-}
-
-static int check_network(const busq_model_config *config)
-{
   if (config->doubled_max > BUSQ_MODEL_ACCIDENTS_MAX || config->lost_max > BUSQ_MODEL_ACCIDENTS_MAX)
     return busq_error(BUSQ_INVALID, "%u packets doubled and %u lost: at most %u of each", config->doubled_max,
                       config->lost_max, BUSQ_MODEL_ACCIDENTS_MAX);
@@ -76,8 +71,6 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
 {
   *model = (busq_model){.config = *config};
   int result = check_size(config);
-  if (result == BUSQ_OK)
-    result = check_network(config);
   if (result == BUSQ_OK)
     result = check_destinations(config);
   if (result != BUSQ_OK)

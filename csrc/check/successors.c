@@ -2,10 +2,8 @@
 #include "check/successors.h"
 #include "base/hash.h"
 #include "check/fingerprint.h"
-#include "check/granted.h"
 #include "check/reduce.h"
 #include "check/state.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAMES_CHECKED = 10000, NAMES_SHARE = 64 };

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/choices.h"
 
-static bool is_held_back(uint32_t index)
-{
-  return explorer_now.now.stopped == index && !explorer_now.now.is_impatient;
-}
-
 /* A bit for each. */
 static uint32_t enabled_actors(void)
 {
@@ -73,7 +68,8 @@ static uint32_t persistent_from(uint32_t first)
     const uint32_t index = (uint32_t)__builtin_ctz(members & ~looked_at);
     looked_at |= UINT32_C(1) << index;
     for (uint32_t other = 0; other < explorer_now.world->n_actors; other++)
-      if (!(members >> other & 1) && actor_is_live(other) && !is_held_back(other) && is_about_to_conflict(index, other))
+      if (!(members >> other & 1) && actor_is_live(other) && is_about_to_conflict(index, other) &&
+          (explorer_now.now.stopped != other || explorer_now.now.is_impatient))
         members |= UINT32_C(1) << other;
   }
   return members;

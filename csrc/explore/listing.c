@@ -2,7 +2,6 @@
 #include "explore/listing.h"
 #include "explore/choices.h"
 #include "explore/explore.h"
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

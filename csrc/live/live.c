@@ -134,14 +134,6 @@ static int live_find_self(busq_live *live, const char *name, size_t name_bytes)
   return result;
 }
 
-static void live_set_options(busq_live *live, const busq_live_options *options)
-{
-  if (!options)
-    return;
-  live->shuffle_ns = options->shuffle_ns;
-  live->shuffle_state = busq_hash_mix(options->shuffle_seed) + live->self;
-}
-
 int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const busq_live_options *options,
                    busq_live **livep)
 {
@@ -160,7 +152,8 @@ int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const bus
   if (!result)
     result = live_init_state(live);
   if (!result) {
-    live_set_options(live, options);
+    live->shuffle_ns = options ? options->shuffle_ns : 0;
+    live->shuffle_state = options ? busq_hash_mix(options->shuffle_seed) + live->self : 0;
     if (busq_progress_start(live))
       result = busq_error(BUSQ_NO_SPACE, "can't start a progress thread");
   }

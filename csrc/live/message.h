@@ -31,7 +31,6 @@ struct busq_live_entry {
   uint64_t name;
   uint32_t references;
   uint32_t kept;
-  uint32_t is_sent; /* BUSQ_DO_SENT has come: its clock is there */
   uint32_t n_destinations;
   uint64_t wire_bytes;
   uint64_t payload_bytes;

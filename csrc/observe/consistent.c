@@ -7,7 +7,6 @@
  */
 #include "observe/sequences.h"
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct {
   busq_observe_case *c;

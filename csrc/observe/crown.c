@@ -56,11 +56,6 @@ static bool place_is_send(const hunt *s, uint32_t place)
   return s->orders->sends[place_message(s, place)] == place;
 }
 
-static bool place_is_first(const hunt *s, uint32_t place)
-{
-  return !place || s->orders->sequence[place - 1] == BUSQ_OBSERVE_END;
-}
-
 /* Queues the place unless the start's search has been there. */
 static void hunt_reach(hunt *s, visit *visits, uint32_t start, uint32_t place, uint32_t from)
 {
@@ -83,7 +78,7 @@ static void hunt_look_behind(hunt *s, uint32_t start)
     const uint32_t place = s->queue[i];
     if (!place_is_send(s, place))
       hunt_reach(s, s->behind, start, orders->sends[place_message(s, place)], place);
-    if (!place_is_first(s, place))
+    if (place && orders->sequence[place - 1] != BUSQ_OBSERVE_END)
       hunt_reach(s, s->behind, start, place - 1, place);
   }
 }
@@ -223,8 +218,10 @@ static void hunt_from(hunt *s, uint32_t start)
   }
 }
 
-int busq_observe_find_shortest_crown(const busq_observe_case *c, const busq_observe_orders *orders, uint32_t first,
-                                     uint32_t size_max, busq_property property)
+/* Makes the shortest crown the witness of the property: of at most `size_max` messages, and the lowest of them at least `first`;
+ * there has to be one. */
+static int find_shortest_crown(const busq_observe_case *c, const busq_observe_orders *orders, uint32_t first,
+                               uint32_t size_max, busq_property property)
 {
   const size_t n = orders->starts[orders->n_receivers] + (size_t)1;
   hunt s = {.c = c,
@@ -280,26 +277,14 @@ static int judge_mysterious(busq_observe_case *c, uint8_t *chosen, uint8_t *has_
   if (result == BUSQ_OK)
     result = busq_observe_count_mysterious(&orders, count, &lowest);
   if (result == BUSQ_OK && *count)
-    result = busq_observe_find_shortest_crown(c, &orders, lowest, 2, BUSQ_PROPERTY_MYSTERIOUS);
+    result = find_shortest_crown(c, &orders, lowest, 2, BUSQ_PROPERTY_MYSTERIOUS);
   busq_observe_orders_deinit(&orders);
   return result;
 }
 
-static int judge_synchronous(busq_observe_case *c, uint8_t *chosen, uint8_t *smallest)
+static int find_shortest(const busq_observe_case *c, const busq_observe_orders *orders)
 {
-  busq_verdict *verdict = busq_observe_verdict(c, BUSQ_PROPERTY_SYNCHRONOUS);
-  busq_observe_orders orders;
-  int result = busq_observe_orders_init(&orders, c, chosen, BUSQ_OBSERVE_SENDS_AND_DELIVERIES);
-  if (result == BUSQ_OK)
-    result = busq_observe_find_cycles(&orders, chosen, smallest, &verdict->count);
-  busq_observe_orders_deinit(&orders);
-  if (result != BUSQ_OK || !verdict->count)
-    return result;
-  result = busq_observe_orders_init(&orders, c, smallest, BUSQ_OBSERVE_SENDS_AND_DELIVERIES);
-  if (result == BUSQ_OK)
-    result = busq_observe_find_shortest_crown(c, &orders, 0, UINT32_MAX, BUSQ_PROPERTY_SYNCHRONOUS);
-  busq_observe_orders_deinit(&orders);
-  return result;
+  return find_shortest_crown(c, orders, 0, UINT32_MAX, BUSQ_PROPERTY_SYNCHRONOUS);
 }
 
 int busq_observe_judge_crowns(busq_observe_case *c, bool is_mysterious_asked)
@@ -310,7 +295,8 @@ int busq_observe_judge_crowns(busq_observe_case *c, bool is_mysterious_asked)
   if (result == BUSQ_OK) {
     for (uint32_t message = 0; message < c->n_messages; message++)
       chosen[message] = c->history->messages[message].sender != BUSQ_OBSERVE_NOBODY && c->tallies[message].receivers;
-    result = judge_synchronous(c, chosen, smallest);
+    result = busq_observe_judge_cycles(c, chosen, smallest, BUSQ_OBSERVE_SENDS_AND_DELIVERIES, BUSQ_PROPERTY_SYNCHRONOUS,
+                                       find_shortest);
   }
   if (result == BUSQ_OK && is_mysterious_asked && busq_observe_verdict(c, BUSQ_PROPERTY_SYNCHRONOUS)->count)
     result = judge_mysterious(c, chosen, smallest);

@@ -157,13 +157,6 @@ static bool batch_prepare(busq_history *history, const batch *b)
 
 /* ---- taking effect: nothing here can fail ---- */
 
-static int compare_processes(const void *a, const void *b)
-{
-  const uint32_t x = *(const uint32_t *)a;
-  const uint32_t y = *(const uint32_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* Sorts what stands at the end of the pool and drops repetitions; returns the size of the set. */
 static uint32_t set_normalise(uint32_t *set, uint32_t size)
 {
@@ -172,7 +165,7 @@ static uint32_t set_normalise(uint32_t *set, uint32_t size)
     kept++;
   if (kept >= size)
     return size;
-  qsort(set, size, sizeof *set, compare_processes);
+  qsort(set, size, sizeof *set, busq_compare_words);
   kept = 1;
   for (uint32_t i = 1; i < size; i++)
     if (set[i] != set[kept - 1])

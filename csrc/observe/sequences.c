@@ -212,18 +212,20 @@ int busq_observe_orders_init(busq_observe_orders *orders, const busq_observe_cas
 
 /* ---- the two verdicts ---- */
 
-static int judge_total(busq_observe_case *c, uint8_t *chosen, uint8_t *smallest)
+int busq_observe_judge_cycles(busq_observe_case *c, uint8_t *chosen, uint8_t *smallest, busq_observe_selection selection,
+                              busq_property property, busq_observe_witness_finder *find)
 {
+  uint64_t *count = &busq_observe_verdict(c, property)->count;
   busq_observe_orders orders;
-  int result = busq_observe_orders_init(&orders, c, chosen, BUSQ_OBSERVE_DELIVERIES);
-  if (result != BUSQ_OK)
-    return result;
-  result = busq_observe_find_cycles(&orders, chosen, smallest, &busq_observe_verdict(c, BUSQ_PROPERTY_TOTAL)->count);
+  int result = busq_observe_orders_init(&orders, c, chosen, selection);
+  if (result == BUSQ_OK)
+    result = busq_observe_find_cycles(&orders, chosen, smallest, count);
   busq_observe_orders_deinit(&orders);
+  if (result != BUSQ_OK || !*count)
+    return result;
+  result = busq_observe_orders_init(&orders, c, smallest, selection);
   if (result == BUSQ_OK)
-    result = busq_observe_orders_init(&orders, c, smallest, BUSQ_OBSERVE_DELIVERIES);
-  if (result == BUSQ_OK)
-    result = busq_observe_find_shortest_cycle(c, &orders);
+    result = find(c, &orders);
   busq_observe_orders_deinit(&orders);
   return result;
 }
@@ -246,7 +248,8 @@ int busq_observe_judge_orders(busq_observe_case *c)
   bool is_unordered = false;
   int result = chosen && smallest ? find_unordered(c, chosen, &is_unordered) : busq_observe_out_of_memory();
   if (result == BUSQ_OK && is_unordered) {
-    result = judge_total(c, chosen, smallest);
+    result = busq_observe_judge_cycles(c, chosen, smallest, BUSQ_OBSERVE_DELIVERIES, BUSQ_PROPERTY_TOTAL,
+                                       busq_observe_find_shortest_cycle);
     if (result == BUSQ_OK)
       result = judge_consistent(c, chosen);
   }

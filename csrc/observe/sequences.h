@@ -43,14 +43,15 @@ void busq_observe_orders_deinit(busq_observe_orders *orders);
 int busq_observe_find_cycles(const busq_observe_orders *orders, uint8_t *chosen, uint8_t *smallest, uint64_t *countp);
 /* Makes the shortest cycle the witness of the total order; every message has to lie on one. */
 int busq_observe_find_shortest_cycle(const busq_observe_case *c, const busq_observe_orders *orders);
+
+typedef int busq_observe_witness_finder(const busq_observe_case *c, const busq_observe_orders *orders);
+
+/* Counts the messages on cycles of these events, of those chosen, which they then are; and has a witness found among the smallest. */
+int busq_observe_judge_cycles(busq_observe_case *c, uint8_t *chosen, uint8_t *smallest, busq_observe_selection selection,
+                              busq_property property, busq_observe_witness_finder *find);
 /* Counts the pairs of receivers that disagree, and finds the closest neighbours about which two do. */
 int busq_observe_compare_receivers(busq_observe_case *c, const busq_observe_orders *orders);
 /* Counts the messages on a crown of two in possible events; *lowestp is the lowest of them, where there are any. */
 int busq_observe_count_mysterious(const busq_observe_orders *orders, uint64_t *countp, uint32_t *lowestp);
-
-/* Makes the shortest crown the witness of the property: of at most `size_max` messages, and the lowest of them at least
- * `first`; there has to be one. */
-int busq_observe_find_shortest_crown(const busq_observe_case *c, const busq_observe_orders *orders, uint32_t first,
-                                     uint32_t size_max, busq_property property);
 
 #endif /* BUSQ_OBSERVE_SEQUENCES_H */

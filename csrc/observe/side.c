@@ -20,7 +20,6 @@
  */
 #include "observe/times.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* Looking back for the nearest overtaker may cost this many steps per event, all faults together. */
 #define SIDE_STEPS_PER_EVENT 4

@@ -9,9 +9,7 @@
  * Not given: quantiles of other sets of deliveries than those of a receiver or of a fan-out.
  */
 #include "observe/times.h"
-#include "base/error.h"
 #include <stdlib.h>
-#include <string.h>
 
 int busq_times_new(const busq_history *history, busq_times **timesp)
 {

@@ -10,7 +10,6 @@
  */
 #include "observe/sequences.h"
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- components ---- */
 

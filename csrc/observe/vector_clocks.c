@@ -12,7 +12,6 @@
  *
  * Not given: an opinion on clocks that tick at some events only.
  */
-#include "base/error.h"
 #include "observe/rows.h"
 #include "observe/spec.h"
 #include <stdlib.h>

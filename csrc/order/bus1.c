@@ -54,7 +54,7 @@ static const busq_order_option_name option_names[] = {{"unicast=direct", BUSQ_OP
                                                       {"estimate=best", BUSQ_OPTION_BEST_ESTIMATE, false},
                                                       {NULL, 0, false}};
 
-/* Behind it:
+/* At its end and behind it:
  *   outbox: one's own messages that were not queued at their destinations so far; `to` is the number of other destinations,
  *   `note` whether this process is one too.  Unless the phase is IDLE the first one is under way;
  *   queue, a hold-back buffer: a message of timestamp T has the key 2T, a block behind the clock C the key 2C + 1. */
@@ -66,16 +66,12 @@ typedef struct {
   uint32_t n_missing;    /* answers */
   uint32_t n_unfinished; /* Invariant: at most waiting_max; those in the outbox, and one's own that are queued here */
   uint32_t n_queued_own; /* Invariant: messages and blocks in the queue that are this process's own */
+  busq_outbox outbox;
 } bus1_state;
-
-static busq_outbox *outbox_of(const bus1_state *self)
-{
-  return (busq_outbox *)(self + 1);
-}
 
 static busq_holdback *queue_of(const bus1_state *self)
 {
-  return busq_outbox_end(outbox_of(self));
+  return busq_outbox_end(&self->outbox);
 }
 
 /* ---- the queue ---- */
@@ -153,7 +149,7 @@ static bool is_direct(const bus1_state *self, const busq_outbox_entry *entry)
 
 static void commit(bus1_state *self, busq_order_effects *effects)
 {
-  const busq_outbox_entry first = busq_outbox_pop(outbox_of(self));
+  const busq_outbox_entry first = busq_outbox_pop(&self->outbox);
   self->phase = IDLE;
   if (first.to && !is_direct(self, &first))
     send_to_destinations(QUEUE, first.message, self->timestamp, effects);
@@ -177,7 +173,7 @@ static void send_first(bus1_state *self, const busq_outbox_entry *first, busq_or
 
 static bool start_next(bus1_state *self, busq_order_effects *effects)
 {
-  busq_outbox *outbox = outbox_of(self);
+  busq_outbox *outbox = &self->outbox;
   if (self->phase != IDLE || !outbox->count || !busq_effects_have_room(effects, 2))
     return false;
   const busq_outbox_entry *first = busq_outbox_at(outbox, 0);
@@ -203,7 +199,7 @@ static void advance(bus1_state *self, busq_order_effects *effects)
 /* Whether it is an answer that is waited for, and the last one. */
 static bool completes(bus1_state *self, uint32_t phase, const busq_order_packet *packet)
 {
-  const busq_outbox_entry *first = busq_outbox_at(outbox_of(self), 0);
+  const busq_outbox_entry *first = busq_outbox_at(&self->outbox, 0);
   return self->phase == phase && first->message == packet->message && --self->n_missing == 0;
 }
 
@@ -215,7 +211,7 @@ static void receive_clock(bus1_state *self, const busq_order_packet *packet, bus
     return;
   choose_timestamp(self);
   self->phase = SYNCING;
-  self->n_missing = busq_outbox_at(outbox_of(self), 0)->to;
+  self->n_missing = busq_outbox_at(&self->outbox, 0)->to;
   send_to_destinations(SYNC, packet->message, self->timestamp, effects);
 }
 
@@ -278,7 +274,7 @@ static int bus1_step(void *state, const busq_order_event *event, busq_order_effe
     return BUSQ_FULL;
   if (event->kind == BUSQ_ON_SUBMIT) {
     self->n_unfinished++;
-    busq_outbox_push(outbox_of(self), (busq_outbox_entry){.message = event->packet.message,
+    busq_outbox_push(&self->outbox, (busq_outbox_entry){.message = event->packet.message,
                                                           .to = event->n_others,
                                                           .note = event->is_for_me});
   } else if (event->kind == BUSQ_ON_RECEIVE) {
@@ -292,7 +288,7 @@ static int bus1_step(void *state, const busq_order_event *event, busq_order_effe
 static bool bus1_verify(const void *state)
 {
   const bus1_state *self = state;
-  const busq_outbox *outbox = outbox_of(self);
+  const busq_outbox *outbox = &self->outbox;
   const busq_holdback *queue = queue_of(self);
   if (self->phase > SYNCING || (self->phase != IDLE) != (self->n_missing != 0) ||
       self->n_missing >= self->group.n_processes)
@@ -311,7 +307,7 @@ static bool bus1_verify(const void *state)
       n_messages_own++;
   }
   /* A block of one's own is there while the first message of the outbox is under way and is for this process too. */
-  const bool has_block = self->phase != IDLE && busq_outbox_at(outbox_of(self), 0)->note;
+  const bool has_block = self->phase != IDLE && busq_outbox_at(&self->outbox, 0)->note;
   return n_blocks_own == has_block && n_blocks_own + n_messages_own == self->n_queued_own &&
          outbox->count + n_messages_own == self->n_unfinished && self->n_unfinished <= self->group.waiting_max &&
          queue->count - self->n_queued_own <= self->group.held_max;
@@ -338,7 +334,7 @@ const busq_order busq_order_bus1 = {
      * come later.  So deliveries come in the same order. */
     .quiet_always = 1u << SYNCED,
     .quiet_when_all_is_sent = 1u << QUEUE,
-    .head_bytes = sizeof(bus1_state),
+    .head_bytes = offsetof(bus1_state, outbox),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = bus1_step, /* no rename: names settle ties */
     .verify = bus1_verify,

@@ -29,7 +29,7 @@ enum { SETTLED = 1 }; /* the note of what is queued */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}};
 
-/* Behind it:
+/* At its end and behind it:
  *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing, `note` whether
  *   it is for this process too;
  *   queue, a hold-back buffer keyed by timestamp: all messages that are for this process. */
@@ -38,16 +38,12 @@ typedef struct {
   uint64_t clock;
   uint32_t n_queued_own; /* Invariant: the messages in the queue that this process sent */
   uint32_t unused;
+  busq_outbox mine;
 } skeen_state;
-
-static busq_outbox *mine_of(const skeen_state *self)
-{
-  return (busq_outbox *)(self + 1);
-}
 
 static busq_holdback *queue_of(const skeen_state *self)
 {
-  return busq_outbox_end(mine_of(self));
+  return busq_outbox_end(&self->mine);
 }
 
 static void pass(skeen_state *self, uint64_t timestamp)
@@ -59,7 +55,7 @@ static void pass(skeen_state *self, uint64_t timestamp)
 /* Its place in mine, or beyond the last one. */
 static uint32_t find_mine(const skeen_state *self, uint64_t message)
 {
-  busq_outbox *mine = mine_of(self);
+  const busq_outbox *mine = &self->mine;
   uint32_t place = 0;
   while (place < mine->count && busq_outbox_at(mine, place)->message != message)
     place++;
@@ -68,7 +64,7 @@ static uint32_t find_mine(const skeen_state *self, uint64_t message)
 
 static void end(skeen_state *self, uint32_t place, busq_order_effects *effects)
 {
-  busq_do_done(effects, busq_outbox_remove(mine_of(self), place).message);
+  busq_do_done(effects, busq_outbox_remove(&self->mine, place).message);
 }
 
 static bool is_open(const busq_held_entry *entry, uint64_t message, uint32_t from)
@@ -105,7 +101,7 @@ static void advance(skeen_state *self, busq_order_effects *effects)
 /* All proposals are in. */
 static void decide(skeen_state *self, uint32_t place, busq_order_effects *effects)
 {
-  const busq_outbox_entry *entry = busq_outbox_at(mine_of(self), place);
+  const busq_outbox_entry *entry = busq_outbox_at(&self->mine, place);
   pass(self, entry->stamp);
   if (entry->note)
     settle(self, entry->message, self->group.self, entry->stamp);
@@ -116,7 +112,7 @@ static void decide(skeen_state *self, uint32_t place, busq_order_effects *effect
 static int submit(skeen_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const uint64_t message = event->packet.message;
-  busq_outbox *mine = mine_of(self);
+  busq_outbox *mine = &self->mine;
   if (busq_outbox_is_full(mine))
     return BUSQ_FULL;
   self->clock++;
@@ -155,8 +151,8 @@ static int receive_data(skeen_state *self, const busq_order_packet *packet, busq
 static void receive_proposal(skeen_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   const uint32_t place = find_mine(self, packet->message);
-  busq_outbox_entry *entry = busq_outbox_at(mine_of(self), place);
-  if (place == mine_of(self)->count || !entry->to)
+  busq_outbox_entry *entry = busq_outbox_at(&self->mine, place);
+  if (place == self->mine.count || !entry->to)
     return;
   if (packet->stamp > entry->stamp)
     entry->stamp = packet->stamp;
@@ -190,7 +186,7 @@ static int skeen_step(void *state, const busq_order_event *event, busq_order_eff
 static bool skeen_verify(const void *state)
 {
   const skeen_state *self = state;
-  busq_outbox *mine = mine_of(self);
+  const busq_outbox *mine = &self->mine;
   const busq_holdback *queue = queue_of(self);
   if (self->unused)
     return false;
@@ -214,7 +210,7 @@ static bool skeen_verify(const void *state)
 static void skeen_gauge(const void *state, busq_order_gauge *gauge)
 {
   const skeen_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = mine_of(self)->count, .held = queue_of(self)->count - self->n_queued_own};
+  *gauge = (busq_order_gauge){.waiting = self->mine.count, .held = queue_of(self)->count - self->n_queued_own};
 }
 
 const busq_order busq_order_skeen = {
@@ -224,7 +220,7 @@ const busq_order busq_order_skeen = {
     .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .head_bytes = sizeof(skeen_state),
+    .head_bytes = offsetof(skeen_state, mine),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
     .verify = skeen_verify,

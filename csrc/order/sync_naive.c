@@ -21,21 +21,17 @@ enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
 
-/* Behind it: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Everybody waits for the
+/* At its end: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Everybody waits for the
  * end of his send, so of every process there is one at most. */
 typedef struct {
   busq_order_group group;
   uint64_t awaited; /* the message whose ACK is awaited; 0: none */
+  busq_outbox line;
 } sync_naive_state;
-
-static busq_outbox *line_of(const sync_naive_state *self)
-{
-  return (busq_outbox *)(self + 1);
-}
 
 static void serve_line(sync_naive_state *self, busq_order_effects *effects)
 {
-  busq_outbox *line = line_of(self);
+  busq_outbox *line = &self->line;
   while (!self->awaited && line->count && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(line);
     busq_do_deliver_and_ack(effects, first.message, first.to, ACK);
@@ -59,7 +55,7 @@ static int submit(sync_naive_state *self, const busq_order_event *event, busq_or
 
 static int receive(sync_naive_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
-  busq_outbox *line = line_of(self);
+  busq_outbox *line = &self->line;
   if (packet->kind == ACK) {
     if (packet->message != self->awaited)
       return BUSQ_OK;
@@ -92,13 +88,13 @@ static void sync_naive_rename(const void *from, void *to, const uint32_t *names)
   sync_naive_state *renamed = to;
   busq_rename_begin(from, to, busq_order_state_size(&busq_order_sync_naive, &self->group), names);
   renamed->awaited = self->awaited ? busq_rename_message(self->awaited, names) : 0;
-  busq_rename_outbox(line_of(renamed), names);
+  busq_rename_outbox(&renamed->line, names);
 }
 
 static bool sync_naive_verify(const void *state)
 {
   const sync_naive_state *self = state;
-  busq_outbox *line = line_of(self);
+  const busq_outbox *line = &self->line;
   for (uint32_t place = 0; place < line->count; place++)
     for (uint32_t before = 0; before < place; before++)
       if (busq_outbox_at(line, before)->to == busq_outbox_at(line, place)->to)
@@ -109,7 +105,7 @@ static bool sync_naive_verify(const void *state)
 static void sync_naive_gauge(const void *state, busq_order_gauge *gauge)
 {
   const sync_naive_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = self->awaited != 0, .held = line_of(self)->count};
+  *gauge = (busq_order_gauge){.waiting = self->awaited != 0, .held = self->line.count};
 }
 
 const busq_order busq_order_sync_naive = {
@@ -123,7 +119,7 @@ const busq_order busq_order_sync_naive = {
     /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it would have been
      * on arrival. */
     .quiet_always = 1u << ACK,
-    .head_bytes = sizeof(sync_naive_state),
+    .head_bytes = offsetof(sync_naive_state, line),
     .buffers = {{BUSQ_OUTBOX, .processes = true, .more = -1}},
     .step = sync_naive_step,
     .rename = sync_naive_rename,

@@ -34,7 +34,7 @@ enum { AWAY, WORKING, PARKED }; /* where the token is */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}};
 
-/* Behind it:
+/* At its end and behind it:
  *   outbox: messages of one's own that have no number; `note` is whether they are for this process too;
  *   held, a hold-back buffer keyed by number: numbered, but not in turn; `note` is whether they are for this process. */
 typedef struct {
@@ -47,16 +47,12 @@ typedef struct {
   uint32_t has_asked;      /* one's own WANT waits for the token */
   uint32_t n_held_own;     /* Invariant: the messages in held that this process sent */
   uint32_t unused;
+  busq_outbox outbox;
 } token_state;
-
-static busq_outbox *outbox_of(const token_state *self)
-{
-  return (busq_outbox *)(self + 1);
-}
 
 static busq_holdback *held_of(const token_state *self)
 {
-  return busq_outbox_end(outbox_of(self));
+  return busq_outbox_end(&self->outbox);
 }
 
 static void token_init(void *state)
@@ -76,7 +72,7 @@ static uint32_t next_process(const token_state *self)
 
 static void number_waiting(token_state *self, busq_order_effects *effects)
 {
-  busq_outbox *outbox = outbox_of(self);
+  busq_outbox *outbox = &self->outbox;
   while (self->token != AWAY && outbox->count && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(outbox);
     const uint64_t number = self->next_number++;
@@ -103,7 +99,7 @@ static void pass_on(token_state *self, busq_order_effects *effects)
 
 static void pass_or_park(token_state *self, busq_order_effects *effects)
 {
-  if (self->token != WORKING || outbox_of(self)->count)
+  if (self->token != WORKING || self->outbox.count)
     return;
   if (self->idle < self->group.n_processes) {
     if (busq_effects_have_room(effects, 1))
@@ -133,7 +129,7 @@ static void deliver_in_turn(token_state *self, busq_order_effects *effects)
 
 static int submit(token_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
-  busq_outbox *outbox = outbox_of(self);
+  busq_outbox *outbox = &self->outbox;
   if (outbox->count + self->n_held_own == self->group.waiting_max)
     return BUSQ_FULL;
   busq_outbox_push(outbox, (busq_outbox_entry){.message = event->packet.message, .note = event->is_for_me});
@@ -200,7 +196,7 @@ static int token_step(void *state, const busq_order_event *event, busq_order_eff
 static bool token_verify(const void *state)
 {
   const token_state *self = state;
-  const busq_outbox *outbox = outbox_of(self);
+  const busq_outbox *outbox = &self->outbox;
   const busq_holdback *held = held_of(self);
   const bool is_away = self->token == AWAY;
   if (self->unused || self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
@@ -223,7 +219,7 @@ static bool token_verify(const void *state)
 static void token_gauge(const void *state, busq_order_gauge *gauge)
 {
   const token_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = outbox_of(self)->count + self->n_held_own,
+  *gauge = (busq_order_gauge){.waiting = self->outbox.count + self->n_held_own,
                               .held = held_of(self)->count - self->n_held_own};
 }
 
@@ -238,7 +234,7 @@ const busq_order busq_order_token = {
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a buffer as
      * OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
-    .head_bytes = sizeof(token_state),
+    .head_bytes = offsetof(token_state, outbox),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,
     .step = token_step, /* no rename: a ring, and a WANT says in its note whose it is */

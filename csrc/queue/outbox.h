@@ -52,10 +52,10 @@ static inline bool busq_outbox_is_full(const busq_outbox *outbox)
 }
 
 /* The entry that stands at this place, the oldest at 0. */
-static inline busq_outbox_entry *busq_outbox_at(busq_outbox *outbox, uint32_t place)
+static inline busq_outbox_entry *busq_outbox_at(const busq_outbox *outbox, uint32_t place)
 {
   const uint32_t index = outbox->head + place;
-  return &outbox->entries[index < outbox->max ? index : index - outbox->max];
+  return (busq_outbox_entry *)&outbox->entries[index < outbox->max ? index : index - outbox->max];
 }
 
 static inline void busq_outbox_push(busq_outbox *outbox, busq_outbox_entry entry)

@@ -67,11 +67,6 @@ static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *reco
   return record->stamp ? source_drain(self, before) : BUSQ_OK;
 }
 
-static bool is_delivery_of(const busq_trace_record *record, uint32_t slot, uint64_t message)
-{
-  return record->kind == BUSQ_TRACE_DELIVER && record->slot == slot && record->message == message;
-}
-
 /* Takes the record at the head, and those that belong to it. */
 static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *record)
 {
@@ -113,8 +108,8 @@ static int begun_note(busq_recorder *self, uint32_t slot, const busq_trace_recor
   for (uint32_t other = 0; other < self->bus->geometry.peers; other++) {
     const busq_source *to = &self->sources[other];
     for (uint64_t i = to->done; i < to->n; i += 1 + busq_trace_records_after(&to->queue[i]))
-      if (is_delivery_of(&to->queue[i], slot, record->message))
-        from->is_delivered = true;
+      from->is_delivered |= to->queue[i].kind == BUSQ_TRACE_DELIVER && to->queue[i].slot == slot &&
+                            to->queue[i].message == record->message;
   }
   return record_note(self, slot, record);
 }

@@ -141,13 +141,6 @@ static bool is_circle(const busq_messages *store, uint32_t origin, const uint32_
          memcmp(destinations, &store->circle[origin + 1], n_destinations * sizeof *destinations) == 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-  const uint32_t left = *(const uint32_t *)a;
-  const uint32_t right = *(const uint32_t *)b;
-  return (left > right) - (left < right);
-}
-
 static bool has_sorted(const busq_message_facts *facts)
 {
   return facts->n_destinations > SEARCHED_ONE_BY_ONE;
@@ -164,7 +157,7 @@ static bool keep_list(busq_messages *store, const uint32_t *destinations, busq_m
   memcpy(list, destinations, n * sizeof *list);
   if (has_sorted(facts)) {
     memcpy(list + n, destinations, n * sizeof *list);
-    qsort(list + n, n, sizeof *list, compare);
+    qsort(list + n, n, sizeof *list, busq_compare_words);
   }
   facts->destinations.start = store->pool_size;
   store->pool_size = wanted;
@@ -177,7 +170,7 @@ bool busq_messages_is_among(const busq_messages *store, uint64_t message, const 
     return process != busq_message_origin(message);
   const uint32_t *list = busq_messages_destinations(store, message, facts);
   if (has_sorted(facts))
-    return bsearch(&process, list + facts->n_destinations, facts->n_destinations, sizeof process, compare) != NULL;
+    return bsearch(&process, list + facts->n_destinations, facts->n_destinations, sizeof process, busq_compare_words) != NULL;
   for (uint32_t place = 0; place < facts->n_destinations; place++)
     if (list[place] == process)
       return true;

@@ -26,8 +26,8 @@
  */
 #include "base/prng.h"
 #include "order/order.h"
-#include "sim/messages.h"
 #include "sim/agenda.h"
+#include "sim/messages.h"
 
 /* The kind of event at a time: the upper bits of busq_sim_time_what; below them stands a process, or an arrival. */
 enum {

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/reserve.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -247,10 +248,7 @@ static bool note_mode(busq_stage *stage)
 static int broken(busq_stage *stage)
 {
   char reason[512];
-  const char *said = busq_error_text();
-  const size_t bytes = strlen(said) < sizeof reason - 1 ? strlen(said) : sizeof reason - 1;
-  memcpy(reason, said, bytes);
-  reason[bytes] = 0;
+  snprintf(reason, sizeof reason, "%s", busq_error_text());
   return busq_error(BUSQ_CORRUPT, "order %s breaks the rules of orders: %s", stage->order->name, reason);
 }
 

@@ -156,17 +156,12 @@ typedef struct {
   uint32_t n;
 } pot;
 
-static void swap(uint32_t *candidates, uint32_t a, uint32_t b)
-{
-  const uint32_t moved = candidates[a];
-  candidates[a] = candidates[b];
-  candidates[b] = moved;
-}
-
 static uint32_t take(uint32_t *candidates, pot *from, uint32_t place)
 {
-  swap(candidates, place, from->begin + --from->n);
-  return candidates[from->begin + from->n];
+  const uint32_t taken = candidates[place], end = from->begin + --from->n;
+  candidates[place] = candidates[end];
+  candidates[end] = taken;
+  return taken;
 }
 
 /* The one destination of a send: what draw_several would take first. */
@@ -223,11 +218,6 @@ static bool is_everybody(const busq_sim_config *config)
 
 /* ---- programs ---- */
 
-static uint32_t share_of(double share, uint32_t n)
-{
-  return (uint32_t)(share * n + 0.5);
-}
-
 /* The name of a process of the order in the programs, and the other way round: two of them have changed places. */
 static uint32_t renamed(const busq_sim_programs *programs, uint32_t process)
 {
@@ -237,15 +227,10 @@ static uint32_t renamed(const busq_sim_programs *programs, uint32_t process)
   return process == 0 ? coordinator : process == coordinator ? 0 : process;
 }
 
-static bool has_dependent_sends(const busq_sim_config *config)
-{
-  return config->workload == BUSQ_SIM_TRACE ? config->trace_afters != NULL : config->dependent_share > 0;
-}
-
 static int init_afters(busq_sim_programs *programs)
 {
   const busq_sim_config *config = programs->config;
-  programs->has_afters = has_dependent_sends(config);
+  programs->has_afters = config->workload == BUSQ_SIM_TRACE ? config->trace_afters != NULL : config->dependent_share > 0;
   if (!programs->has_afters)
     return BUSQ_OK;
   if (config->workload == BUSQ_SIM_TRACE)
@@ -257,12 +242,10 @@ static int init_afters(busq_sim_programs *programs)
 int busq_sim_programs_init(busq_sim_programs *programs, const busq_sim_config *config)
 {
   *programs = (busq_sim_programs){.config = config};
-  if (config->workload == BUSQ_SIM_HOTSPOT)
-    programs->n_hot = share_of(config->hotspot_share, config->processes);
-  if (config->workload == BUSQ_SIM_CLIENT_SERVER) {
-    programs->n_hot = share_of(config->hotspot_share, config->processes);
+  if (config->workload == BUSQ_SIM_HOTSPOT || config->workload == BUSQ_SIM_CLIENT_SERVER)
+    programs->n_hot = (uint32_t)(config->hotspot_share * config->processes + 0.5);
+  if (config->workload == BUSQ_SIM_CLIENT_SERVER)
     programs->n_hot += !programs->n_hot;
-  }
   programs->candidates = malloc(config->processes * sizeof *programs->candidates);
   if (!programs->candidates)
     return busq_error(BUSQ_NO_SPACE, "no memory for the programs of %u processes", config->processes);

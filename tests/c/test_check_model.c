@@ -5,7 +5,7 @@
 #include "harness/check.h"
 #include "base/prng.h"
 #include "check/fingerprint.h"
-#include "check/granted.h"
+#include "check/reduce.h"
 
 enum { EXECUTIONS = 200 };
 

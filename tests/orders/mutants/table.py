@@ -752,7 +752,7 @@ BUS1 = [
         "total",
         Bound(3, 1, fan_out=2),
         (
-            "  self->phase = SYNCING;\n  self->n_missing = busq_outbox_at(outbox_of(self), 0)->to;\n"
+            "  self->phase = SYNCING;\n  self->n_missing = busq_outbox_at(&self->outbox, 0)->to;\n"
             "  send_to_destinations(SYNC, packet->message, self->timestamp, effects);\n",
             "  commit(self, effects);\n",
         ),
@@ -813,7 +813,7 @@ BUS1 = [
         "side",
         Bound(3, 1, fan_out=2, behaviour="side"),
         (
-            "  self->phase = SYNCING;\n  self->n_missing = busq_outbox_at(outbox_of(self), 0)->to;\n"
+            "  self->phase = SYNCING;\n  self->n_missing = busq_outbox_at(&self->outbox, 0)->to;\n"
             "  send_to_destinations(SYNC, packet->message, self->timestamp, effects);\n",
             "  commit(self, effects);\n",
         ),
