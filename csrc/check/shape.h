@@ -3,6 +3,7 @@
 #define BUSQ_CHECK_SHAPE_H
 /* The shape of a model: what it is asked to be, what a move is, and where the parts of its states stand (state.h says what they
  * hold). */
+#include "busq_lab.h"
 #include "order/order.h"
 
 #define BUSQ_MODEL_PROCESSES_MAX 8u

@@ -11,7 +11,7 @@
  * full, it is added to the table of all.
  */
 #include "base/types.h"
-#include "busq.h"
+#include "busq_lab.h"
 
 enum { BUSQ_TALLY_SLOTS = 256, BUSQ_TRANSITIONS_SLOTS = 4096, BUSQ_TRANSITIONS_MAX = 3072 };
 

@@ -20,7 +20,7 @@
  */
 #include "base/hash.h"
 #include "base/types.h"
-#include "busq.h"
+#include "busq_lab.h"
 
 #define BUSQ_OBSERVE_NOBODY UINT32_MAX
 #define BUSQ_OBSERVE_SEND_BIT (UINT32_C(1) << 31)

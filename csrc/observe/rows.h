@@ -7,7 +7,7 @@
  * A row is an event of a history if it is a send or a delivery and names its message; all others are passed over.
  */
 #include "base/types.h"
-#include "busq.h"
+#include "busq_lab.h"
 
 /* The value of an unknown time. */
 #define BUSQ_OBSERVE_NEVER INT64_MIN

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the C source of the cffi module from the marked parts of busq.h.
+"""Write the C source of the cffi module from the marked parts of the public headers.
 
-Usage: generate_ffi.py busq.h _busq.c
+Usage: generate_ffi.py busq.h busq_lab.h _busq.c
 """
 
 import re
@@ -18,20 +18,23 @@ KEEP = "void busq_keep(const void *owner, const void *owned)"
 MARKED = re.compile(r"/\* cffi: begin \*/(.*?)/\* cffi: end \*/", re.DOTALL)
 
 
-def main(header: str, output: str) -> None:
+def main(headers: list[str], output: str) -> None:
     """Collect the marked declarations and let cffi generate."""
-    parts = MARKED.findall(Path(header).read_text())
-    if not parts:
-        raise SystemExit(f"{header}: no part between 'cffi: begin' and 'cffi: end'")
+    parts: list[str] = []
+    for header in headers:
+        marked = MARKED.findall(Path(header).read_text())
+        if not marked:
+            raise SystemExit(f"{header}: no part between 'cffi: begin' and 'cffi: end'")
+        parts += marked
     declared = "\n".join(parts)
     cells = {name: CELL.format(name, kind) for name, kind in FREE.findall(declared)}
     ffi = FFI()
     ffi.cdef("\n".join([declared, f"{KEEP};", *(f"{cell};" for cell in cells.values())]))
     bodies = [f"static {cell} {{ {name}(*cell); *cell = 0; }}" for name, cell in cells.items()]
     keep = f"static {KEEP} {{ (void)owner, (void)owned; }}"
-    ffi.set_source("busq._native._busq", "\n".join(['#include "busq.h"', keep, *bodies]))
+    ffi.set_source("busq._native._busq", "\n".join([*(f'#include "{Path(header).name}"' for header in headers), keep, *bodies]))
     ffi.emit_c_code(output)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1:-1], sys.argv[-1])

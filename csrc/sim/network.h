@@ -25,6 +25,7 @@
  * Not given: a limit on what waits at an uplink or a downlink.
  */
 #include "base/prng.h"
+#include "busq_lab.h"
 #include "order/order.h"
 #include "sim/agenda.h"
 #include "sim/messages.h"

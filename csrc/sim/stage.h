@@ -16,6 +16,7 @@
  *
  * Not given: time.  An alarm goes off when somebody says so.  Nor speed: for long runs there is the simulator.
  */
+#include "busq_lab.h"
 #include "order/order.h"
 #include "sim/messages.h"
 

@@ -27,7 +27,7 @@
  *   trace           times, senders, destinations and sizes from elsewhere
  */
 #include "base/types.h"
-#include "busq.h"
+#include "busq_lab.h"
 
 typedef struct {
   const uint32_t *destinations; /* each once */

@@ -6,7 +6,7 @@
 | `modules`    | a page of the Python reference for each public module                                     |
 | `docstrings` | reStructuredText out of busq's docstrings                                                 |
 | `commands`   | the reference of the command line, from Click                                             |
-| `header`     | the reference of the C interface, from busq.h                                             |
+| `header`     | the reference of the C interface, from busq.h and busq_lab.h                              |
 | `tables`     | the orders, the trace's columns and kinds of events, the checks of an audit               |
 | `shapes`     | the keys of what `--json` prints, from what it does print                                 |
 | `pictures`   | the pictures that `busq diagram` draws                                                    |
@@ -27,8 +27,8 @@ from extension.pages import GENERATED
 
 
 def _sources(folder: Path) -> str:
-    """Whatever the pages are made from: the installed package, the header, and this package."""
-    files = [folder.parent / "csrc" / "busq.h"]
+    """Whatever the pages are made from: the installed package, the headers, and this package."""
+    files = [folder.parent / "csrc" / name for name in header.HEADERS]
     for top in (Path(busq.__file__).parent, Path(__file__).parent):
         files += sorted(path for path in top.rglob("*") if path.suffix in (".py", ".so"))
     told = hashlib.sha256()

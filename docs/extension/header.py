@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the C interface: the declarations of busq.h, with the comments that stand at them.
+"""The reference of the C interface: the declarations of the public headers, with the comments that stand at them.
 
-The header keeps a form: an essay at its head, then sections between the marks for cffi, each with a comment of its own
+A header keeps a form: an essay at its head, then sections between the marks for cffi, each with a comment of its own
 that begins with its title; a comment before a declaration, or behind it on the same line, is about that declaration.
 """
 
@@ -125,19 +125,20 @@ def _declared(item: Item, known: set[str]) -> list[str]:
         return [f".. c:struct:: {opaque}", "", *indented(_about(item)), ""]
     if FUNCTION.match(item.code):
         return [f".. c:function:: {item.code}", "", *indented(_about(item)), ""]
-    raise ValueError(f"busq.h: {item.code!r} is neither an enum nor a struct nor a function")
+    raise ValueError(f"a public header: {item.code!r} is neither an enum nor a struct nor a function")
 
 
+HEADERS = ("busq.h", "busq_lab.h")
 SOURCE = ""
 
 
 def generate(folder: Path) -> None:
     """Write the page of the C interface."""
     global SOURCE
-    SOURCE = (folder.parent / "csrc" / "busq.h").read_text()
+    SOURCE = "\n".join((folder.parent / "csrc" / name).read_text() for name in HEADERS)
     essay = _plain(re.search(r"#define BUSQ_H\n/\*(.*?)\*/", SOURCE, re.DOTALL)[1])  # type: ignore[index]
     lines = [".. _c-api:", "", *heading("C interface")]
-    lines += ["What ``csrc/busq.h`` declares, the one public header.", ""]
+    lines += ["What ``csrc/busq.h`` declares and, from *Observers* on, ``csrc/busq_lab.h``.", ""]
     lines += [line for text in essay.split("\n\n") for line in (_prose(text), "")]
     known: set[str] = set()
     for number, section in enumerate(SECTION.findall(SOURCE)):

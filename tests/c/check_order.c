@@ -14,6 +14,7 @@
  *
  * It is linked once for each mutant (tests/orders/mutants): the table of orders finds the mutant's object before the core's own.
  */
+#include "busq_lab.h"
 #include "order/order.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -19,6 +19,7 @@
  *
  * Ends with 0 if every verdict is good, 1 if one is not, or nothing moves for 30 s, 2 for wrong usage.
  */
+#include "busq_lab.h"
 #include "harness/company.h"
 #include <getopt.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ordered multicast through the public interface, first in one process step by step, then between processes that run. */
+#include "busq_lab.h"
 #include "harness/company.h"
 
 /* ---- one process ---- */

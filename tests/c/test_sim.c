@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator from C: its parts, and every order on a network where everything goes wrong (for the sanitizers, above all). */
+#include "busq_lab.h"
 #include "harness/check.h"
 #include "order/order.h"
 #include "sim/latencies.h"

@@ -2,7 +2,7 @@
 /* The observers, on histories written as transcripts, with known faults. */
 #undef NDEBUG
 #include "base/hash.h"
-#include "busq.h"
+#include "busq_lab.h"
 #include "clock/vector.h"
 #include "harness/spec_transcript.h"
 #include <assert.h>

@@ -163,8 +163,18 @@ def test_a_program_is_built_against_what_is_installed(installed: Path, tmp_path:
     assert check(run([str(program), str(bus_directory), "newcomer"])) == "hello\n"
 
 
-def test_only_the_public_header_is_installed(installed: Path) -> None:
-    assert {path.name for path in installed.rglob("*") if path.is_file()} == {"busq.h", "libbusq.a", "busq.pc"}
+def test_only_the_public_headers_are_installed(installed: Path) -> None:
+    names = {path.name for path in installed.rglob("*") if path.is_file()}
+    assert names == {"busq.h", "busq_lab.h", "libbusq.a", "busq.pc"}
+
+
+def test_a_program_of_the_laboratory_is_built_against_what_is_installed(installed: Path, tmp_path: Path) -> None:
+    source = tmp_path / "judge.c"
+    source.write_text("#include <busq_lab.h>\nint main(void) { return busq_property_name(BUSQ_PROPERTY_LOST) == 0; }\n")
+    program = tmp_path / "judge"
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or "clang"
+    check(run([compiler, "-std=c11", "-Wall", "-Werror", str(source), *flags(installed), "-o", str(program)]))
+    check(run([str(program)]))
 
 
 def test_the_version_is_the_same_everywhere(installed: Path) -> None:

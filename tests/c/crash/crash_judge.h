@@ -14,6 +14,7 @@
  * the time that it was given has waited for a reader; where that is one who is stopped, and nobody is dead, it does
  * not count.
  */
+#include "busq_lab.h"
 #include "crash/crash_stage.h"
 
 typedef struct {

@@ -5,6 +5,7 @@
  * Was it a good end? Nobody is stuck, nothing is left in queues, all memory comes back when everybody has gone, and
  * the observers find no fault in the logs.  While somebody is stopped: the others have all that was sent to them.
  */
+#include "busq_lab.h"
 #include "explore/explore_stage.h"
 
 static char explore_verdict[1024];

@@ -16,6 +16,7 @@
  *      return              joins again after that, with all that is left to receive
  *      stay                does nothing, but lives
  */
+#include "busq_lab.h"
 #include "harness/company.h"
 #include "explore/explore_system.h"
 #include "shm/handle.h"

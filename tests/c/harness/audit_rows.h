@@ -8,7 +8,7 @@
  *   0: (of before) | local, sends 1 to 0 and 1 at 10..12, a delivery without a message, sends 2 to 1 at 20..22
  *   1: gets 2 at 40, gets 1 at 30, gets 7 (nobody's) at 50
  */
-#include "busq.h"
+#include "busq_lab.h"
 #include <stddef.h>
 #include <string.h>
 

@@ -13,7 +13,7 @@
  *
  * A network is a plain value: nothing to free but its history.
  */
-#include "busq.h"
+#include "busq_lab.h"
 #include "harness/check.h"
 #include "order/order.h"
 

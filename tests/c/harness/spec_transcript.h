@@ -2,7 +2,7 @@
 #ifndef BUSQ_TESTS_SPEC_TRANSCRIPT_H
 #define BUSQ_TESTS_SPEC_TRANSCRIPT_H
 /* Histories written down as text: for every process a log, "send 7 to p1 p2; deliver 8". */
-#include "busq.h"
+#include "busq_lab.h"
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
