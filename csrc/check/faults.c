@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/faults.h"
-#include "check/model.h"
 
 /* ---- where the driver has a message ---- */
 
@@ -212,7 +211,7 @@ void busq_model_note_packet(const busq_model *model, void *state, const busq_ord
 static bool is_unfinished(const busq_model *model, const void *state)
 {
   for (uint32_t process = 0; process < model->config.n_processes; process++) {
-    const busq_order_gauge gauge = busq_model_gauge(model, state, process);
+    const busq_order_gauge gauge = busq_order_look(model->config.order, busq_model_order_of(model, state, process));
     if (gauge.waiting || gauge.held || gauge.is_secret)
       return true;
   }
