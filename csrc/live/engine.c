@@ -342,13 +342,6 @@ static bool keep_payload(busq_live *live, const busq_message *message, const bus
   return true;
 }
 
-static void count_received(busq_live *live, uint32_t kind, size_t bytes)
-{
-  live->facts.bytes_received += bytes;
-  if (kind < BUSQ_LIVE_KINDS_MAX)
-    live->facts.received[kind]++;
-}
-
 static void accept(busq_live *live, const busq_message *message)
 {
   busq_wire_packet packet;
@@ -376,7 +369,9 @@ static void accept(busq_live *live, const busq_message *message)
     live->facts.malformed++;
     return;
   }
-  count_received(live, packet.kind, message->size_bytes);
+  live->facts.bytes_received += message->size_bytes;
+  if (packet.kind < BUSQ_LIVE_KINDS_MAX)
+    live->facts.received[packet.kind]++;
   const bool must_wait =
       live->refused_first && (live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && has_refused_of(live, from);
   if (must_wait || !step_receive(live, &packet, from))

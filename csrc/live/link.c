@@ -155,16 +155,12 @@ static busq_live_due due_pop(busq_live *live)
   return first;
 }
 
-static uint64_t draw(busq_live *live, uint64_t below)
-{
-  live->shuffle_state += UINT64_C(0x9e3779b97f4a7c15);
-  return busq_hash_mix(live->shuffle_state) % below;
-}
-
 void busq_link_send(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry)
 {
   busq_live_link *link = &live->links[to];
-  const uint64_t delay_ns = link->delay_ns + (live->shuffle_ns ? draw(live, live->shuffle_ns) : 0);
+  uint64_t delay_ns = link->delay_ns;
+  if (live->shuffle_ns)
+    delay_ns += busq_hash_mix(live->shuffle_state += UINT64_C(0x9e3779b97f4a7c15)) % live->shuffle_ns;
   if (BUSQ_LIKELY(!delay_ns && !link->last_due_ns)) {
     leave(live, to, packet, entry, NULL);
     return;

@@ -60,13 +60,6 @@ static int recorder_rings(busq_recorder *self, uint32_t ring_records)
   return result == BUSQ_NOT_FOUND ? busq_rings_create(&self->rings, bus, size_choose(bus, ring_records)) : result;
 }
 
-/* Never 0, and never that of a recording that a peer may still have mapped. */
-static uint32_t recorder_generation(const busq_recorder *self)
-{
-  const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns()) << 2 | 2;
-  return self->rings.scale.factor ? mixed | BUSQ_TRACE_TICKS : mixed;
-}
-
 int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **recorderp)
 {
   busq_recorder *self = calloc(1, sizeof *self);
@@ -89,9 +82,11 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
     return result;
   }
   self->facts.ring_records = (uint32_t)self->rings.size;
-  /* From here on peers write.  0 means that nobody records. */
+  /* From here on peers write.  The number is never 0, which means that nobody records, and never that of a recording which a peer may
+   * still have mapped. */
+  const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns()) << 2 | 2;
   if (!self->facts.is_continued)
-    busq_store_release(&bus->header->recording, recorder_generation(self));
+    busq_store_release(&bus->header->recording, self->rings.scale.factor ? mixed | BUSQ_TRACE_TICKS : mixed);
   *recorderp = self;
   return BUSQ_OK;
 }

@@ -55,19 +55,14 @@ static busq_peer *peer_new(busq_bus *bus)
 
 /* ---- a slot of its own ---- */
 
-/* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
-static bool slot_is_spent(const busq_bus *bus, uint32_t slot)
-{
-  return strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0;
-}
-
 /* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
  * memory, and what is durable waits for its own peer. */
 static bool slot_make_free(busq_bus *bus, uint32_t slot)
 {
   while (!busq_grave_bury(bus, slot))
     ;
-  if (slot_is_spent(bus, slot))
+  /* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
+  if (strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0)
     return false;
   return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_grave_has_messages(bus, slot) &&
          busq_arena_vacate(bus, slot);

@@ -99,20 +99,15 @@ int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
   return *fd >= 0 ? BUSQ_OK : busq_error_system("can't open bus \"%s\" once more for its locks", bus->name);
 }
 
-static void guard_unlock(int fd)
-{
-  struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
-  (void)fcntl(fd, F_OFD_SETLK, &all);
-}
-
 void busq_guard_close(busq_guard *guard)
 {
+  struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
   busq_latch_acquire(&fork_latch);
   for (busq_guard **link = &fork_guards; *link; link = &(*link)->next) {
     if (*link == guard) {
       *link = guard->next;
       /* Let go of expressly: a child that is just being forked, or about to exec, may still have a copy of the descriptor. */
-      guard_unlock(*guard->fd);
+      (void)fcntl(*guard->fd, F_OFD_SETLK, &all);
       close(*guard->fd);
       *guard->fd = -1;
       break;

@@ -210,12 +210,6 @@ static void follow(uint32_t first, uint32_t n, uint32_t fan_out, uint32_t *chose
     chosen[k] = (first + k) % n;
 }
 
-static bool is_everybody(const busq_sim_config *config)
-{
-  return config->fan_out == config->processes - 1 &&
-         (config->workload == BUSQ_SIM_RANDOM || config->workload == BUSQ_SIM_HOTSPOT);
-}
-
 /* ---- programs ---- */
 
 /* The name of a process of the order in the programs, and the other way round: two of them have changed places. */
@@ -352,10 +346,10 @@ static busq_sim_send send_of(busq_sim_programs *programs, uint32_t process, uint
   const uint32_t n = config->processes;
   if (config->workload == BUSQ_SIM_TRACE)
     return send_of_trace(programs, process, place);
-  if (is_everybody(config) || config->workload == BUSQ_SIM_RING)
-    follow(process + 1, n, config->fan_out, room);
-  else if (config->workload == BUSQ_SIM_CLIENT_SERVER)
+  if (config->workload == BUSQ_SIM_CLIENT_SERVER)
     follow(process, programs->n_hot, config->fan_out, room);
+  else if (config->fan_out == n - 1 || config->workload == BUSQ_SIM_RING) /* with everybody, nothing is drawn */
+    follow(process + 1, n, config->fan_out, room);
   else if (config->fan_out == 1)
     room[0] = draw_one(programs, process, place);
   else
