@@ -334,7 +334,7 @@ static int receive_look(busq_peer *peer)
 }
 
 /* fileno() is readable while something can be received, or while receiving would fail at once; and, for a moment, whenever it is
- * time to look whether a sender was stopped or killed before he could say that something can. */
+ * time to look whether a sender was stopped or killed before it could say that something can. */
 static void fifo_settle(busq_peer *peer)
 {
   const bool is_armed =

@@ -7,7 +7,7 @@
  * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory because
  * of a search: who is refused ends the search, and keeps what it knows.
  *
- * Not given: memory, but by the last three.  Whoever takes still has to ask the system for it, and gives back what it does not get.
+ * Not given: memory, but by the last three.  A caller that takes still asks the system for it, and gives back what it does not get.
  */
 #include "base/types.h"
 #include <stdatomic.h>

@@ -483,9 +483,9 @@ void busq_model_describe(const busq_model *model, const void *state, const busq_
 /* ---- what need not be tried ----
  *
  * A job comes between: a submit that comes later than it might would stand behind the job's answer, and during the job
- * process 0 can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  What goes from a
- * process to itself, point to point, does not wait in the buffer, so that other messages may wait while it goes.  Who is
- * informed knows more the later it submits.  What an order says of its packets it says of a network that it can live with.
+ * process 0 can't be asked to receive.  A packet that can get lost has an alternative to its arrival.  A message to its
+ * own sender, point to point, does not wait in the buffer, so that other messages may wait while it goes.  An informed process
+ * knows more the later it submits.  An order's word about its packets is about a network that it can live with.
  */
 
 /* Whether some messages pass the output buffer. */

@@ -57,7 +57,7 @@ static bool is_about_to_conflict(uint32_t index, uint32_t other)
   const actor *self = &explorer_now.now.actors[index];
   if (self->status == ACTOR_READY)
     return actors_conflict(&self->pending, other);
-  /* One who begins a turn, or goes on after waiting, touches nothing that anybody minds before his next pause. */
+  /* An actor that begins a turn, or goes on after waiting, touches nothing that others mind before its next pause. */
   return !actor_is_enabled(index) && actors_conflict_waiting(index, other);
 }
 

@@ -160,7 +160,7 @@ int busq_group_check_send(busq_live *live)
 }
 
 /* Whether somebody who lives has still to take what came for it: it is stopped, or slow, and perhaps what we wait for comes from
- * it.  Who has unread packets whenever it is looked at may only be busy: it is not behind once it has taken those that were there
+ * it.  A member with unread packets at every look may only be busy: it is not behind once it has taken those that were there
  * before. */
 static bool is_anybody_behind(busq_live *live, uint64_t now_ns)
 {

@@ -298,7 +298,7 @@ static int check_send(busq_live *live, const uint32_t *destinations, uint32_t n_
   return result ? result : busq_group_check_send(live);
 }
 
-/* Waits for room.  Who has waited for a moment in vain asks for it. */
+/* Waits for room, and after a moment in vain asks for it. */
 static int wait_for_room(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, int64_t timeout_ns)
 {
   const uint64_t began_ns = busq_time_now_ns();

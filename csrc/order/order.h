@@ -181,7 +181,7 @@ typedef struct {
   size_t head_bytes;
   size_t (*head_size)(const busq_order_group *group);
   busq_order_buffer buffers[2];
-  /* What is to be said of a new state, and asked of one, besides its group and its buffers; NULL: nothing. */
+  /* The order's own part of a new state, and whether that part of a state is sound; NULL: there is none. */
   void (*init)(void *state);
   int (*step)(void *state, const busq_order_event *event, busq_order_effects *effects); /* BUSQ_OK, _FULL or _CORRUPT */
   /* For the checker, which need not look at two states that differ by names only.  Writes into `to` the state that this one is in a
@@ -239,7 +239,7 @@ static inline int busq_order_step(const busq_order *order, void *state, const bu
   return order->step(state, event, effects);
 }
 
-/* What a driver does in a run.  Each function gives BUSQ_OK, or ends the run with something else; all but perform may be NULL. */
+/* The hands of a driver in a run.  Each function gives BUSQ_OK, or ends the run with something else; all but perform may be NULL. */
 typedef struct {
   /* After a step, before its effects: how its result counts. */
   int (*stepped)(void *driver, const busq_order_event *event, const busq_order_effects *effects, int result);

@@ -21,7 +21,7 @@
  * of being passive that spans that instant, and in which nothing else is sent or delivered.  So at every process messages
  * follow each other in the order of their instants, and a message can be drawn as a point in time: there is no circle.
  *
- * No deadlock: the smallest process is never passive; whoever waits for an active process gets what he waits for, since lines
+ * No deadlock: the smallest process is never passive; a process that waits for an active one gets what it waits for, since lines
  * are served; so by induction everybody becomes active again, and nobody is forgotten.
  *
  * A message to oneself is a point in time whenever it happens, so it is delivered at once.
@@ -227,8 +227,8 @@ const busq_order busq_order_sync = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    /* Until it comes the application may not submit.  What came before it stands in the line, and is served then in the same order
-     * as if it had come after; if the process was active, it changes nothing for others. */
+    /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the same order
+     * as if the ACK had come after; if the process was active, it changes nothing for others. */
     .quiet_always = 1u << ACK,
     .head_bytes = sizeof(sync_state),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_OUTBOX, .processes = true}},

@@ -21,8 +21,8 @@ enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
 
-/* At its end: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Everybody waits for the
- * end of his send, so of every process there is one at most. */
+/* At its end: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Every process waits
+ * for the end of its send, so the line holds one message of each at most. */
 typedef struct {
   busq_order_group group;
   uint64_t awaited; /* the message whose ACK is awaited; 0: none */

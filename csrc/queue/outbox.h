@@ -9,7 +9,7 @@
  * Mechanism: a ring behind its header, in a block that the caller owns; no pointers.  Where it begins depends on nothing but
  * how many entries have left: two buffers that have let go of as many and hold the same are equal, whenever the entries came.
  *
- * Not given: growing.  Who pushes asks for room first.
+ * Not given: growing.  A caller asks for room before it pushes.
  */
 #include "base/types.h"
 #include <string.h>
@@ -40,7 +40,7 @@ static inline void busq_outbox_init(busq_outbox *outbox, uint32_t max)
   outbox->max = max;
 }
 
-/* What stands behind it, in a state that goes on. */
+/* The bytes behind it, in a state that goes on. */
 static inline void *busq_outbox_end(const busq_outbox *outbox)
 {
   return (char *)outbox + busq_outbox_size(outbox->max);

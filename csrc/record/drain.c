@@ -41,7 +41,7 @@ static int record_note(busq_recorder *self, uint32_t slot, const busq_trace_reco
 
 static int source_drain(busq_recorder *self, uint32_t slot);
 
-/* `record` is a join whose name follows.  What the same process wrote in another slot comes before it. */
+/* `record` is a join whose name follows.  Records of the same process in another slot come before it. */
 static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *record)
 {
   busq_source *from = &self->sources[slot];

@@ -127,8 +127,8 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   const uint64_t life = busq_load_acquire(&self->life);
   const uint32_t incarnation = (uint32_t)(life >> 32);
   const busq_ring ring = busq_bus_ring(bus, slot);
-  /* Also of one who left or was buried: somebody who resumed him may have been killed when he had opened the queue and nothing
-   * else, or somebody who removed a durable one before he closed it. */
+  /* Also of a peer that left or was buried: its successor may have been killed when it had opened the queue and nothing else, or a
+   * process that removed a durable peer before it closed the queue. */
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&ring);
   if (!life_needs_burial(life))
@@ -159,8 +159,8 @@ bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
   return life_state(life) != BUSQ_LIFE_FREE && busq_load_acquire(&ring.queue->head) != busq_ring_tail(&ring);
 }
 
-/* Nobody is there to receive it any more: gives what stands in the queue back to its senders.  Who is in the grave moves the head,
- * as the reader would; killed before it does, the next one finds the same messages released already. */
+/* Nobody is there to receive it any more: gives what stands in the queue back to its senders.  The process in the grave moves the
+ * head, as the reader would; killed before it does, the next one finds the same messages released already. */
 bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
 {
   busq_slot *self = &bus->slots[slot];
@@ -209,7 +209,7 @@ static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
   return oldest;
 }
 
-/* Where somebody else is at the slot, he may be stopped there: the next one will do. */
+/* Another process that is at the slot may be stopped there: the next slot will do. */
 bool busq_grave_discard_oldest(busq_grave *grave)
 {
   busq_bus *bus = grave->bus;

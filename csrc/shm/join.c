@@ -116,7 +116,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   BUSQ_ASSERT(name_bytes > 0 && name_bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX);
   BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
-  /* Not durable before it lives: who dies on the way has promised nothing, and has no name by which he could be removed. */
+  /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be removed. */
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING));
   busq_fence_full();
   BUSQ_STEP("join");
@@ -172,7 +172,7 @@ static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_by
   return last;
 }
 
-/* Somebody else may just be burying the predecessor, which takes a moment, unless he is stopped. */
+/* Another process may just be burying the predecessor, which takes a moment, unless it is stopped. */
 int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   const struct timespec pause = {0, 1000000};
@@ -193,7 +193,7 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
                     (int)name_bytes, name, grave->bus->name);
 }
 
-/* Everything is made ready first and the life comes last, so that one who dies on the way leaves his successor the same. */
+/* Everything is made ready first and the life comes last, so that a process that dies on the way leaves its successor the same. */
 static int slot_continue(busq_peer *peer)
 {
   busq_slot *self = peer->self;

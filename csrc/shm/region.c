@@ -178,8 +178,8 @@ static int region_reserve(busq_bus *bus, const char *directory)
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
-/* Sequence numbers begin anywhere, so that whoever was stopped just before a swap of a record's state, and comes back when its
- * memory holds something else, does not find there what he expects: neither another sender's record nor a payload of small
+/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes back when
+ * its memory holds something else, does not find there what it expects: neither another sender's record nor a payload of small
  * numbers. */
 static uint64_t region_first_sequence(const busq_header *header, uint32_t slot)
 {

@@ -102,7 +102,7 @@ static void tracer_attach(busq_peer *peer, uint32_t generation)
   busq_latch_release(&tracer->latch);
 }
 
-/* NULL where nobody records, or it can't be recorded.  Who joins in the ring may still have to say so. */
+/* NULL where nobody records, or it can't be recorded.  The join of a peer may still have to be written into its ring. */
 static busq_tracer_map *map_of(busq_peer *peer)
 {
   const uint32_t generation = busq_load_acquire(&peer->bus->header->recording);

@@ -233,7 +233,7 @@ void busq_sim_free(busq_sim *sim)
 
 /* ---- effects ---- */
 
-/* A packet that brings its payload to somebody who is no destination: he may ask for the clock until he drops the message. */
+/* A packet brings its payload to a process that is no destination: it may ask for the clock until it drops the message. */
 static void hold_for_strangers(busq_sim *sim, const busq_order_effect *effect, uint32_t from)
 {
   const uint64_t message = effect->packet.message;

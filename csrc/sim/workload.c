@@ -149,8 +149,8 @@ static int check_afters(const busq_sim_programs *programs)
 
 /* ---- drawing ---- */
 
-/* Two groups to draw from, one behind the other in candidates: hotspots and the rest.  Who is drawn, and whoever sends, moves
- * behind the end of the group. */
+/* Two groups to draw from, one behind the other in candidates: hotspots and the rest.  The sender and every
+ * process that is drawn move behind the end of their group. */
 typedef struct {
   uint32_t begin;
   uint32_t n;
