@@ -32,7 +32,9 @@ def main(headers: list[str], output: str) -> None:
     ffi.cdef("\n".join([declared, f"{KEEP};", *(f"{cell};" for cell in cells.values())]))
     bodies = [f"static {cell} {{ {name}(*cell); *cell = 0; }}" for name, cell in cells.items()]
     keep = f"static {KEEP} {{ (void)owner, (void)owned; }}"
-    ffi.set_source("busq._native._busq", "\n".join([*(f'#include "{Path(header).name}"' for header in headers), keep, *bodies]))
+    ffi.set_source(
+        "busq._native._busq", "\n".join([*(f'#include "{Path(header).name}"' for header in headers), keep, *bodies])
+    )
     ffi.emit_c_code(output)
 
 
