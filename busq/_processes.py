@@ -87,7 +87,10 @@ def how_ended(code: int) -> str:
     >>> how_ended(-9), how_ended(3)
     ('was killed by SIGKILL', 'ended with exit code 3')
     """
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {int(one): one.name for one in signal.Signals}  # most real-time signals have none
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def end(processes: Iterable[subprocess.Popen[bytes]], grace_s: float) -> None:

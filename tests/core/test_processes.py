@@ -20,6 +20,7 @@ import pytest
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
+from busq._processes import end, how_ended, start
 
 # ---- the same name, again and again ----
 
@@ -522,3 +523,16 @@ def test_an_effect_never_overtakes_its_cause_through_a_side_channel(
     assert (n_rounds, violations) == (rounds, 0)
     if stale:
         assert late == [rounds]
+
+
+# ---- how processes end ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGRTMIN, signal.SIGRTMIN + 1, signal.SIGRTMAX])
+def test_the_end_by_any_signal_has_words(number: int) -> None:
+    """Most real-time signals have no name."""
+    process = start("signal:pause")
+    process.send_signal(number)
+    end([process], grace_s=PATIENCE_S)
+    names = {signal.SIGKILL: "SIGKILL", signal.SIGRTMIN: "SIGRTMIN", signal.SIGRTMAX: "SIGRTMAX"}
+    assert how_ended(process.returncode) == f"was killed by {names.get(number, f'signal {int(number)}')}"
