@@ -35,25 +35,23 @@ from busq.peer import Message, Peer
 
 if TYPE_CHECKING:
     from busq import audit as audit
+    from busq import check as check
+    from busq import compare as compare
+    from busq import diagram as diagram
+    from busq import doctor as doctor
+    from busq import examples as examples
+    from busq import execution as execution
+    from busq import leftovers as leftovers
     from busq import orders as orders
+    from busq import replay as replay
+    from busq import scenario as scenario
+    from busq import sim as sim
+    from busq import soak as soak
+    from busq import spark as spark
+    from busq import spec as spec
+    from busq import stage as stage
     from busq import trace as trace
-    from busq.audit import spark as spark
-    from busq.lab import check as check
-    from busq.lab import diagram as diagram
-    from busq.lab import examples as examples
-    from busq.lab import execution as execution
-    from busq.lab import observers
-    from busq.lab import scenario as scenario
-    from busq.lab import sim as sim
-    from busq.lab import stage as stage
-    from busq.lab import workload as workload
-    from busq.ops import doctor as doctor
-    from busq.ops import leftovers as leftovers
-    from busq.trial import compare as compare
-    from busq.trial import replay as replay
-    from busq.trial import soak as soak
-
-    spec = observers
+    from busq import workload as workload
 
 __version__ = "0.1.0"
 

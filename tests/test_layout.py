@@ -218,6 +218,20 @@ def test_the_places_of_public_names_exist() -> None:
     assert not {f"busq.{name}" for name in PLACES} & set(MODULES)
 
 
+STUBS = [path for path in files_in("busq", ".pyi") if "_native" not in path.parts]
+
+
+def test_a_type_checker_finds_public_names_where_the_import_statement_does() -> None:
+    """A stub says again where a name leads, for who can't run the finder."""
+    assert {module_of(path) for path in STUBS} >= {f"busq.{name}" for name in PLACES}
+    for path in STUBS:
+        module = module_of(path)
+        real = place(module)
+        assert real in MODULES, f"{name_of(path)}: no public name"
+        first = path.read_text().splitlines()[1]
+        assert re.fullmatch(rf"from {re.escape(real)} import (\*|[a-z, ]+)", first), f"{name_of(path)}: expected {real}"
+
+
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     """Groups that lead to each other, by Tarjan's algorithm."""
     numbers: dict[str, int] = {}

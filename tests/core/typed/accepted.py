@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 from typing_extensions import assert_type
 
 import busq
+import busq.check
+import busq.lab.check
+from busq.check import Counterexample
+from busq.examples import chat
 from busq.ordered import OrderedMessage, OrderedPeer
+from busq.sim import Config, run
+from busq.spark import runs
+from busq.spark.follow import Followed
+from busq.spec import PROPERTIES, History
 
 bus = busq.Bus.create("typed", order="bus1", peers=3, capacity=8, arena=1 << 20, permissions=0o600, exist_ok=True)
 assert_type(bus, busq.Bus)
@@ -83,3 +91,21 @@ def drain(receive: Callable[[float], busq.Message], send: Callable[[str, bytes],
 
 
 drain(peer.recv, peer.send)
+
+
+# The wings, by their public names: what stands there, and not Any.
+assert_type(run(Config(order="fifo")).latency_mean_s, float)
+assert_type(busq.sim.Config(order="fifo").claims, frozenset[str])
+assert_type(busq.check.run("fifo").counterexample, Counterexample | None)
+assert_type(busq.check.run("fifo"), busq.lab.check.Result)
+assert_type(History(["p0", "p1"]), busq.spec.History)
+names_of_properties: tuple[str, ...] = PROPERTIES
+assert_type(chat.demonstrate("fifo").ok, bool)
+assert_type(busq.scenario.play("").execution, busq.execution.Execution)
+assert_type(busq.compare.known(), list[str])
+
+
+def count(found: Followed, source: busq.trace.Source) -> int:
+    assert_type(runs.deal([source], 1), list[list[int]])
+    assert_type(found.runs, int)
+    return found.runs

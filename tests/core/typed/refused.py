@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import busq
+from busq.sim import Config, run
+from busq.spark.follow import follow
 
 bus = busq.Bus.open("typed")
 peer = bus.join("alice")
@@ -49,3 +51,11 @@ busq.Bus.create(5)  # refused
 busq.Bus.create("typed", order=3)  # refused
 busq.Bus.create("typed", peers="many")  # refused
 busq.Bus.open(b"typed")  # refused
+
+busq.check.nothing()  # refused
+run("fifo")  # refused
+Config()  # refused
+busq.check.run(5)  # refused
+busq.spec.PROPERTIES.append("wrong")  # refused
+busq.spark.session(memory=6)  # refused
+follow(5)  # refused
