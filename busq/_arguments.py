@@ -30,6 +30,7 @@ __all__ = [
     "processes",
     "text",
     "typed",
+    "whole",
 ]
 
 _T = TypeVar("_T")
@@ -87,6 +88,13 @@ def paths(argument: str, value: Any) -> list[str]:
 def number(argument: str, value: Any, expected: str) -> float:
     """Return a number that need not be whole; whether it can be is asked elsewhere."""
     return float(typed(argument, value, (int, float), expected))
+
+
+def whole(argument: str, value: Any, low: int, high: int, why: str = "") -> int:
+    """Return a whole number within a range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"{argument} is {value!r}: expected {low} to {high}{why}")
+    return value
 
 
 def callback(argument: str, value: Any) -> Any:

@@ -17,8 +17,9 @@ from rich.text import Text
 from busq._words import rounded, size
 from busq.cli import show
 from busq.lab.check import Counterexample, Progress, Result, Search
+from busq.lab.check.plan import bears_doubled, has_its_network
 from busq.lab.check.result import BEYOND, PROMISED
-from busq.lab.check.search import SAMPLE, bears_doubled, has_its_network
+from busq.lab.check.search import SAMPLE
 
 __all__ = ["example", "progress", "result"]
 

@@ -205,13 +205,13 @@ class Config:
         if self.schedule is not None:
             object.__setattr__(self, "processes", len(self.schedule.participants))
         for name, (low, high) in _WHOLE_NUMBERS.items():
-            _check_whole(name, getattr(self, name), low, high)
+            _arguments.whole(name, getattr(self, name), low, high)
         for name, maximum in _NUMBERS.items():
             _check_number(name, getattr(self, name), 0, maximum)
         _check_number("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, 1e-3, 1e15)
         if self.downlink_bytes_per_s != 0:
             _check_number("downlink_bytes_per_s", self.downlink_bytes_per_s, 1e-3, 1e15)
-        _check_whole("coordinator", self.coordinator, -1, self.processes - 1)
+        _arguments.whole("coordinator", self.coordinator, -1, self.processes - 1)
         self._check_workload()
         self._check_faults(order)
 
@@ -252,7 +252,7 @@ class Config:
         return self.singled_out if self.singled_out < self.processes else 0
 
     def _check_workload(self) -> None:
-        _check_whole("fan_out", self.fan_out, 1, 65535)
+        _arguments.whole("fan_out", self.fan_out, 1, 65535)
         if self.dependent_share and self.workload == "trace":
             raise ValueError(
                 f"dependent_share is {self.dependent_share}: expected 0, as a schedule says by itself what waits"
@@ -263,7 +263,7 @@ class Config:
         if self.workload == "client-server" and servers >= self.processes:
             raise ValueError(f"hotspot_share is {self.hotspot_share}: expected to leave a client among the processes")
         most = servers if self.workload == "client-server" else self.processes - 1
-        _check_whole("fan_out", self.fan_out, 1, most)
+        _arguments.whole("fan_out", self.fan_out, 1, most)
         _check_number("messages_per_process x interval_s", self.messages_per_process * self.interval_s, 0, _SECONDS_MAX)
 
     def _check_faults(self, order: orders.Order) -> None:
@@ -279,7 +279,7 @@ class Config:
             raise ValueError(f"lets_copies_pass: {self.order} has clocks, and takes no message twice")
         for partition in self.faults.partitions:
             for process in partition.side:
-                _check_whole("a process of a partition", process, 0, self.processes - 1)
+                _arguments.whole("a process of a partition", process, 0, self.processes - 1)
 
 
 _WHOLE_NUMBERS = {
@@ -317,11 +317,6 @@ def _check_flag(name: str, value: Any) -> None:
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise ValueError(f"{name} is {value!r}: expected a number from {low:g} to {high:g}")
-
-
-def _check_whole(name: str, value: Any, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError(f"{name} is {value!r}: expected {low} to {high}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import pytest
 from conftest import TESTS
 
 import busq
-from busq.check import ALL, Counterexample, Finding, Progress, Result, run, search
+from busq.check import ALL, Counterexample, Finding, Progress, Result, run
+from busq.check.search import CoreSearch
 from busq.errors import NoSpace
 from busq.execution import Execution
 from busq.orders import ORDERS, parse
@@ -50,7 +51,8 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 
 
 @pytest.mark.parametrize(
-    "name", ["busq.check", "busq.check.search", "busq.check.result", "busq.check.witness", "busq.cli.check_show"]
+    "name",
+    ["busq.check", *(f"busq.check.{name}" for name in ("checker", "plan", "result", "witness")), "busq.cli.check_show"],
 )
 def test_the_examples_of_the_documentation_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
@@ -590,14 +592,14 @@ def test_a_violation_without_memory_for_the_shortest_one_is_kept() -> None:
 
 
 def test_a_violation_stays_when_there_is_no_memory_to_look_for_a_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin = search._Search.__init__
+    begin = CoreSearch.__init__
 
     def begin_depth_first_alone(self: object, plan: object, kind: str, *rest: object, **options: object) -> None:
         if kind == "breadth":
             raise NoSpace(28, "no memory")
         begin(self, plan, kind, *rest, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("busq.check.search._Search.__init__", begin_depth_first_alone)
+    monkeypatch.setattr("busq.check.search.CoreSearch.__init__", begin_depth_first_alone)
     example = violation("cykas-telling", 3, 2)
     assert example.faults == ("causal",)
     assert not example.is_shortest

@@ -17,9 +17,10 @@
 
 from __future__ import annotations
 
+from busq.lab.check.checker import Interrupted, run
+from busq.lab.check.plan import ALL, APPLICATIONS, REDUCTIONS, SEARCHES
 from busq.lab.check.result import Finding, Progress, Result, Search, Transition
-from busq.lab.check.search import ALL, APPLICATIONS, NETWORKS, REDUCTIONS, SEARCHES, Interrupted, run
-from busq.lab.check.witness import Counterexample, Step
+from busq.lab.check.witness import NETWORKS, Counterexample, Step
 
 __all__ = [
     "ALL",

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole check: one search or several, and what they come to together."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import operator
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from busq import _arguments
+from busq.errors import NoSpace
+from busq.lab.check.plan import ALL, BITS, Destinations, Plan, plan
+from busq.lab.check.result import Finding, Progress, Result, Search, Transition
+from busq.lab.check.search import CoreSearch
+from busq.lab.check.vacuous import Sends, vacuous
+from busq.lab.check.witness import Counterexample, Step
+
+__all__ = ["Interrupted", "run"]
+
+_SMALL_SECONDS = 5.0  # what the search may take that says which transitions there are
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a check ran; `result` is what was seen until then."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__("interrupted")
+        self.result = result
+
+
+def run(
+    protocol: str,
+    processes: int = 3,
+    messages: int = 3,
+    *,
+    fan_out: int | None = None,
+    application: str = "free",
+    network: str | None = None,
+    doubled: int = 0,
+    lost: int = 0,
+    to_self: bool = False,
+    destinations: Destinations | None = None,
+    broadcast: bool = False,
+    properties: Iterable[str] | None = None,
+    reductions: Iterable[str] = ALL,
+    search: str = "auto",
+    walks: int | None = None,
+    seed: int = 1,
+    depth: int | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+    seconds: float | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Search every execution of an order within a bound, or, with `walks`, so many random ones.
+
+    `protocol` with its options ("lamport:ack=all"); `processes`, `messages` of each, and `fan_out`, the most
+    destinations of a message (by default 1 where the order is point to point, else all others).  Every choice of
+    destinations is tried, with `to_self` the sender itself too; or `destinations[p][k]` gives those of message k of
+    process p.  `broadcast`: every message goes to all that it may go to.
+
+    `application`: "free", every process sends whenever it likes; "reply", it sends one message, and then answers;
+    "job", free, but the first delivery at process 0 begins a job during which it neither sends nor receives; "side",
+    free, but all learn by side channels of every delivery anywhere, and `side` is judged, promised or not: nobody
+    delivers a message after one whose sender knew of it.
+    `network`: "unordered"; "fifo", where channels keep the order; by default what the order needs, and an order that
+    needs "fifo" promises nothing without.  It may double and lose so many packets (lose: only where the order bears it;
+    double: all but fifo promise nothing then).
+
+    `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims
+    (with the network that it needs), what every order must keep (lost, duplicated, phantom), stuck, refused, buffers,
+    endless, kept, and genuine where no third process takes part in a message.  (): all is searched, whatever breaks;
+    so it is by default where packets are doubled and the order does not promise to bear that.
+
+    `reductions`: names from ALL, or none.  `search`: "depth" or "breadth" first; "auto" is depth first, and after a
+    violation breadth first for the shortest one.  `walks` random executions, the first drawn from `seed`, the next from
+    `seed` + 1, and so on.  `depth` bounds the steps of an execution (2048 at most), `threads` are by default as many as
+    there are cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
+    `progress` is called ten times a second at most.
+
+    Where memory, time, depth or the room for packets is not enough, the result says so, and what was seen until then.
+    Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
+    be, NoSpace, and what `progress` raises.  Costs about 0.3 to 3 us of processor time and 8 to 16 bytes per state, and
+    for the way that a depth-first search is on some KiB per step, which decides in large groups.
+
+    >>> result = run("cykas", processes=3, messages=1)
+    >>> result.holds, result.complete, result.verdicts["causal"].claimed
+    (True, True, True)
+    >>> run("fifo", messages=2, properties=["causal"]).counterexample.faults
+    ('causal',)
+    """
+    asked = dict(locals())
+    del asked["progress"]
+    return _Check(plan(**asked), _arguments.callback("progress", progress)).result()
+
+
+class _Check:
+    """One search or several, and what they come to together."""
+
+    def __init__(self, plan: Plan, progress: Callable[[Progress], None] | None) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._began_s = time.monotonic()
+        self._end_s = self._began_s + plan.seconds
+        self._searches: list[Search] = []
+        self._facts: list[Any] = []
+        self._example: Counterexample | None = None
+        self._missing = ""  # why a further search could not be made that was needed
+        self._transitions: tuple[Transition, ...] = ()
+        self._small: tuple[Transition, ...] = ()
+
+    def result(self) -> Result:
+        plan = self._plan
+        try:
+            first = "depth" if plan.search == "auto" else plan.search
+            reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
+            is_contradicted = self._run(first, () if first == "walk" else reductions)
+            if is_contradicted:
+                reductions = ()
+                if self._example is None:
+                    self._run_unreduced(first)
+            if self._facts[0].may_go_in_circles and self._searches[0].complete:
+                self._run_further(first, reductions, counts_moves=True)
+            if self._may_be_shorter():
+                self._run_further("breadth", _bearable(reductions))
+            if plan.search == "walk" and self._example is None:
+                with contextlib.suppress(NoSpace):
+                    self._search_small()
+        except KeyboardInterrupt:
+            if not self._facts:
+                raise
+            raise Interrupted(self._conclude()) from None
+        return self._conclude()
+
+    def _run_unreduced(self, kind: str) -> None:
+        """Something that the reductions take for granted was found wrong: they have shown nothing.
+
+        Without memory for another search, it stays at that.
+        """
+        try:
+            self._run(kind, ())
+        except NoSpace:
+            return
+        self._searches.insert(0, self._searches.pop())
+        self._facts.insert(0, self._facts.pop())
+
+    def _run_further(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> None:
+        """The result of the first search stays where there is no memory for this one."""
+        try:
+            self._run(kind, reductions, counts_moves=counts_moves)
+        except NoSpace:
+            if counts_moves:
+                self._missing = "whether every execution ends was not seen: there was no memory for another search"
+
+    def _may_be_shorter(self) -> bool:
+        """Whether to look for a shorter counterexample; of what has no end, a search breadth first finds none."""
+        if self._example is None or self._plan.search != "auto" or self._is_late():
+            return False
+        return self._example.faults != ("endless",)
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self._end_s
+
+    def _run(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> bool:
+        """Whether it has shown nothing, because its reductions do not fit the order."""
+        plan = self._plan
+        search = CoreSearch(plan, kind, reductions, self._end_s, plan.judged, counts_moves=counts_moves)
+        is_interrupted = True
+        try:
+            search.run(self._progress)
+            is_interrupted = False
+        finally:
+            witness = None if is_interrupted else search.witness()
+            self._facts.append(search.facts)
+            self._searches.append(search.as_search(witness is not None, is_interrupted))
+            if kind != "breadth" or not self._transitions:
+                self._transitions = tuple(search.transitions())
+            if witness is not None:
+                self._take(search, *witness)
+            search.close()
+        return search.is_contradicted
+
+    def _take(self, search: CoreSearch, faults: tuple[str, ...], steps: tuple[Step, ...]) -> None:
+        is_shortest = search.search == "breadth"
+        if self._example is not None and len(self._example.steps) <= len(steps) and not is_shortest:
+            return
+        plan = self._plan
+        judged = tuple(name for name in faults if name in plan.judged)
+        self._example = Counterexample(
+            order=plan.protocol,
+            faults=judged or faults,
+            steps=steps,
+            is_shortest=is_shortest,
+            seed=search.seed,
+            **_facts(plan, "processes", "messages", "application", "network", "doubled"),
+        )
+
+    def _search_small(self) -> None:
+        """Which kinds of transitions there are: those of every execution within a small bound."""
+        plan = self._plan
+        small = replace(
+            plan,
+            search="depth",
+            processes=min(plan.processes, 3),
+            messages=min(plan.messages, 2 if plan.order.point_to_point else 1),
+            fan_out=min(plan.fan_out, min(plan.processes, 3) - 1),
+            destinations=(),
+            memory=min(plan.memory, 1 << 28),
+        )
+        search = CoreSearch(small, "depth", (), min(self._end_s, time.monotonic() + _SMALL_SECONDS), ())
+        try:
+            search.run(None)
+            self._small = tuple(search.transitions())
+        finally:
+            search.close()
+
+    def _vacuous(self) -> tuple[str, ...]:
+        """The properties known to be unbreakable; where packets are doubled, none is known."""
+        plan = self._plan
+        if plan.doubled:
+            return ()
+        sends = Sends(plan.processes, plan.messages, plan.fan_out, plan.to_self, plan.destinations)
+        return tuple(name for name in vacuous(sends) if name in plan.known)
+
+    def _conclude(self) -> Result:
+        plan, first = self._plan, self._searches[0]
+        # A search that only shortens a counterexample says nothing about what was seen.
+        whole = [one for one in self._searches if one is first or one.counts_moves]
+        faults = functools.reduce(operator.or_, (facts.faults for facts in self._facts))
+        verdicts = {
+            name: Finding(not faults & BITS[name], name in plan.claimed, name in plan.judged) for name in plan.known
+        }
+        is_walk = plan.search == "walk"
+        met = {one.text for one in self._transitions}
+        example = self._example
+        return Result(
+            order=plan.protocol,
+            **_facts(plan, *_OF_PLAN),
+            **_facts(first, *_OF_FIRST),
+            destinations="given" if plan.destinations else "every choice",
+            holds=all(one.ok for one in verdicts.values() if one.judged),
+            complete=all(one.complete for one in whole) and not self._missing,
+            unexplored=next((_why(one) for one in whole if one.unexplored), self._missing),
+            seconds=time.monotonic() - self._began_s,
+            memory_bytes=max(one.memory_bytes for one in self._searches),
+            missed_probability=-math.expm1(-first.missed_expected),
+            waiting_max=max(facts.waiting_max for facts in self._facts),
+            held_max=max(facts.held_max for facts in self._facts),
+            packets_max=max(facts.packets_max for facts in self._facts),
+            seed=plan.seed if is_walk else None,
+            walks=plan.walks if is_walk else None,
+            verdicts=verdicts,
+            transitions=self._transitions,
+            unseen=tuple(one for one in self._small if one.text not in met),
+            covered=sum(one.text in met for one in self._small),
+            searches=tuple(self._searches),
+            counterexample=example,
+            doubts=example.doubts() if example else (),
+            vacuous=self._vacuous(),
+        )
+
+
+_OF_PLAN = (
+    "processes",
+    "messages",
+    "fan_out",
+    "application",
+    "network",
+    "doubled",
+    "lost",
+    "to_self",
+    "search",
+    "threads",
+)
+_OF_FIRST = ("unique_states", "total_states", "ends", "max_depth", "rate", "missed_expected", "reductions")
+
+
+def _facts(holder: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(holder, name) for name in names}
+
+
+def _why(search: Search) -> str:
+    if search.counts_moves:
+        return f"whether every execution ends was not seen: {search.unexplored}"
+    return search.unexplored
+
+
+def _bearable(reductions: Sequence[str]) -> tuple[str, ...]:
+    """Those under which the shortest violation is still among the executions."""
+    return tuple(name for name in reductions if name != "quiet-packets")

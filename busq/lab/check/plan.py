@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check is asked for: the bound, the network, the properties and the limits, checked and with their defaults."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from busq import _arguments, orders
+from busq._core import integer
+from busq._native import lib
+from busq.lab.check.result import BEYOND
+from busq.lab.check.witness import NAMES, NETWORKS
+from busq.lab.observers import PROPERTIES
+
+__all__ = ["ALL", "APPLICATIONS", "BITS", "REDUCTIONS", "SEARCHES", "Plan", "bears_doubled", "has_its_network", "plan"]
+
+REDUCTIONS = {
+    "late-submits": lib.BUSQ_CHECK_LATE_SUBMITS,
+    "quiet-packets": lib.BUSQ_CHECK_QUIET_PACKETS,
+    "symmetry": lib.BUSQ_CHECK_SYMMETRY,
+}
+ALL: tuple[str, ...] = tuple(REDUCTIONS)
+APPLICATIONS = {
+    "free": lib.BUSQ_CHECK_FREE,
+    "reply": lib.BUSQ_CHECK_REPLY,
+    "job": lib.BUSQ_CHECK_JOB,
+    "side": lib.BUSQ_CHECK_INFORMED,
+}
+SEARCHES = ("auto", "depth", "breadth", "walk")
+BITS: dict[str, int] = {name: 1 << getattr(lib, f"BUSQ_PROPERTY_{name.upper()}") for name in PROPERTIES} | {
+    name: 1 << getattr(lib, f"BUSQ_CHECK_{name.upper()}") for name in BEYOND
+}
+
+Destinations = Sequence[Sequence[Iterable[int]]]
+
+_SAFETY = ("lost", "duplicated", "phantom", "fifo", "causal")
+_AGREEMENT = ("consistent", "total")
+_MEMORY_BYTES_MAX = 16 << 30
+_MEMORY_BYTES_MIN = 1 << 20
+_WALKS = 10_000
+_DEPTH_MAX = 2048  # steps of an execution: what goes on beyond that is taken for endless
+_LOSSY = "fifo:on_gap=skip"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a check is to do; `destinations` and `judged` are as the arguments of `busq.check.run` say."""
+
+    order: orders.Order
+    protocol: str
+    processes: int
+    messages: int
+    fan_out: int
+    application: str
+    network: str
+    doubled: int
+    lost: int
+    to_self: bool
+    destinations: tuple[int, ...]  # sets of bits; none: every choice
+    claimed: tuple[str, ...]  # what the order promises on this network
+    judged: tuple[str, ...]
+    known: tuple[str, ...]  # properties that the model looks at
+    reductions: tuple[str, ...]
+    search: str
+    walks: int
+    seed: int
+    depth: int
+    threads: int
+    memory: int
+    seconds: float
+
+
+def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **options: Any) -> Plan:
+    """Make a plan of the arguments of `busq.check.run`; ValueError for what cannot be."""
+    order = orders.parse(_arguments.text("protocol", protocol))[0]
+    _arguments.whole("processes", processes, 2, len(NAMES))
+    _arguments.whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
+    fan_out = _fan_out(order, processes, options.pop("fan_out"), options["to_self"])
+    is_walk = options["walks"] is not None or options["search"] == "walk"
+    search = "walk" if is_walk else options["search"]
+    _check_search(options.pop("search"), has_walks=options["walks"] is not None)
+    _arguments.choice("application", options["application"], APPLICATIONS)
+    if options["network"] is None:
+        options["network"] = "fifo" if order.fifo_channels else "unordered"
+    _arguments.choice("network", options["network"], NETWORKS)
+    _arguments.whole("doubled", options["doubled"], 0, 100)
+    _arguments.whole("lost", options["lost"], 0, 100)
+    if options["lost"] and protocol not in ("none", _LOSSY):
+        raise ValueError(
+            f"lost is {options['lost']}: expected 0, as {protocol} would wait for what is lost; "
+            f"only none and {_LOSSY} go on without"
+        )
+    walks, depth, seconds = options.pop("walks"), options.pop("depth"), options.pop("seconds")
+    threads = options.pop("threads")
+    seconds = math.inf if seconds is None else _arguments.number("seconds", seconds, "a number, or None for no limit")
+    if not seconds > 0:
+        raise ValueError(f"seconds is {seconds}: expected more than 0")
+    _arguments.whole("seed", options["seed"], 0, 2**63 - 1)
+    known = _known(order, options["application"])
+    owed = _owed(order, protocol, options["doubled"], options["lost"])
+    owed += ("side",) if owed and order.side_channels and "side" in known else ()
+    given = _destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"])
+    if options.pop("broadcast"):
+        given = _everybody(order, processes, messages, fan_out, options["to_self"], given)
+    return Plan(
+        order=order,
+        protocol=protocol,
+        processes=processes,
+        messages=messages,
+        fan_out=fan_out,
+        claimed=owed if has_its_network(protocol, options["network"]) else (),
+        judged=_judged(order, owed, known, options.pop("properties")),
+        known=known,
+        reductions=_reductions(options.pop("reductions")),
+        search=search,
+        walks=_arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
+        depth=_arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
+        threads=_arguments.whole("threads", threads, 1, 64) if threads is not None else _cores(),
+        memory=_memory(memory),
+        seconds=seconds,
+        destinations=given,
+        **options,
+    )
+
+
+def _check_search(search: Any, *, has_walks: bool) -> None:
+    _arguments.choice("search", search, SEARCHES)
+    if has_walks and search not in ("auto", "walk"):
+        raise ValueError(f"search is {search!r}, and walks are asked for: expected one of both")
+
+
+def _fan_out(order: orders.Order, processes: int, asked: int | None, to_self: bool) -> int:
+    if order.point_to_point and to_self:
+        raise ValueError(f"to_self: {order.name} is point to point, and knows no message to oneself")
+    if order.point_to_point and asked not in (None, 1):
+        raise ValueError(
+            f"fan_out is {asked!r}: expected 1, as {order.name} is point to point: a multicast is several messages"
+        )
+    most = processes if to_self else processes - 1
+    if asked is None:
+        return 1 if order.point_to_point else most
+    return _arguments.whole("fan_out", asked, 1, most)
+
+
+def _destinations(
+    given: Destinations | None, processes: int, messages: int, fan_out: int, to_self: bool
+) -> tuple[int, ...]:
+    if given is None:
+        return ()
+    _arguments.typed("destinations", given, Sequence, "a sequence for each process, of a set for each message")
+    for process, some in enumerate(_arguments.each_typed("destinations", given, Sequence, "a sequence of sets")):
+        _arguments.each_typed(f"destinations[{process}]", some, Iterable, "a set of processes, by their indices")
+    if len(given) != processes or any(len(one) != messages for one in given):
+        raise ValueError(f"destinations: expected {messages} sets of processes for each of {processes} processes")
+    found = []
+    for process, some in enumerate(given):
+        for number, to in enumerate(some):
+            members = {integer(f"a process of destinations[{process}][{number}]", one) for one in to}
+            possible = set(range(processes)) - (set() if to_self else {process})
+            if not members or not members <= possible or len(members) > fan_out:
+                raise ValueError(
+                    f"destinations[{process}][{number}] is {sorted(members)}: expected 1 to {fan_out} of the processes "
+                    f"{sorted(possible)}"
+                )
+            found.append(sum(1 << one for one in members))
+    return tuple(found)
+
+
+def _everybody(
+    order: orders.Order, processes: int, messages: int, fan_out: int, to_self: bool, given: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Destinations of every message of every process: all others, and perhaps itself."""
+    if order.point_to_point:
+        raise ValueError(f"broadcast: {order.name} is point to point: a multicast is several messages")
+    if given or fan_out < processes - 1:
+        raise ValueError("broadcast: every message goes to all: expected neither destinations nor a smaller fan_out")
+    all_of_them = (1 << processes) - 1
+    return tuple(
+        all_of_them & ~(0 if to_self else 1 << process) for process in range(processes) for _ in range(messages)
+    )
+
+
+def _owed(order: orders.Order, protocol: str, doubled: int, lost: int) -> tuple[str, ...]:
+    """The promises of the order where packets are doubled or lost, if channels do what it needs."""
+    if doubled and not bears_doubled(protocol):
+        return ()
+    gives_up = lost > 0 or protocol == _LOSSY  # what is lost is lost
+    return tuple(name for name in PROPERTIES if name in order.claims and not (name == "lost" and gives_up))
+
+
+def bears_doubled(protocol: str) -> bool:
+    """Whether an order promises anything where the network doubles packets.
+
+    >>> bears_doubled("fifo"), bears_doubled("cykas")
+    (True, False)
+    """
+    return orders.parse(protocol)[0].name == "fifo"
+
+
+def has_its_network(protocol: str, network: str) -> bool:
+    """Whether channels do what an order needs: without, it promises nothing.
+
+    >>> has_its_network("lamport", "unordered"), has_its_network("lamport", "fifo")
+    (False, True)
+    """
+    return network == "fifo" or not orders.parse(protocol)[0].fifo_channels
+
+
+def _known(order: orders.Order, application: str) -> tuple[str, ...]:
+    """The properties in the model: beyond the common ones, those that the order promises or somebody is informed of."""
+    beyond = tuple(name for name in BEYOND if name != "side" or application == "side")
+    if "synchronous" in order.claims:
+        return (*_SAFETY, "synchronous", *beyond)
+    return (*_SAFETY, *(_AGREEMENT if order.claims & set(_AGREEMENT) else ()), *beyond)
+
+
+def _judged(
+    order: orders.Order, owed: tuple[str, ...], known: tuple[str, ...], asked: Iterable[str] | None
+) -> tuple[str, ...]:
+    if asked is not None:
+        chosen = _arguments.names("properties", asked)
+        for name in chosen:
+            if name not in BITS:
+                raise ValueError(f"properties: {name!r} is none: expected {', '.join(BITS)}")
+            if name not in known:
+                if name == "side":
+                    raise ValueError("properties: 'side' is judged where the application is 'side'")
+                raise ValueError(f"properties: {name!r} is judged only of orders that promise it, or agreement")
+        return tuple(name for name in known if name in chosen)
+    is_genuine = not (order.whole_group or order.coordinated)
+    return tuple(
+        name for name in known if owed and (name in owed or name in BEYOND) and (name != "genuine" or is_genuine)
+    )
+
+
+def _reductions(asked: Iterable[str]) -> tuple[str, ...]:
+    chosen = set(_arguments.names("reductions", asked))
+    strange = sorted(chosen - set(REDUCTIONS))
+    if strange:
+        raise ValueError(f"reductions: {strange[0]!r} is none: expected {', '.join(REDUCTIONS)}")
+    return tuple(name for name in REDUCTIONS if name in chosen)
+
+
+def _cores() -> int:
+    return min(64, len(os.sched_getaffinity(0)))
+
+
+def _memory(asked: int | None) -> int:
+    import psutil
+
+    found = psutil.virtual_memory()
+    if asked is None:
+        return int(max(_MEMORY_BYTES_MIN, min(found.available // 2, _MEMORY_BYTES_MAX)))
+    if isinstance(asked, bool) or not isinstance(asked, int) or asked < _MEMORY_BYTES_MIN:
+        raise ValueError(f"memory is {asked!r}: expected bytes, 1 MiB ({_MEMORY_BYTES_MIN}) at least")
+    if asked > found.total:
+        raise ValueError(f"memory is {asked:,} bytes: the machine has {found.total:,}")
+    return asked
