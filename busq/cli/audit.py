@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, os_error, print_json, split
+from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, option, os_error, print_json, split
 
 if TYPE_CHECKING:
     from busq.audit import Audit, RunAudit
@@ -48,7 +48,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option("--checks", metavar="CHECKS", callback=split, help="Judge only these.  [default: all]")
 @click.option("--strict", is_flag=True, help="Stop at the first line that cannot be read, or anything else amiss.")
 @click.option("--run", "chosen", metavar="NAME", multiple=True, help="Judge only this run.")
-@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What judges.")
+@option("--engine", type=click.Choice(ENGINES), default="auto", help="What judges.")
 @click.option("--master", metavar="URL", help="Spark: local[N], spark://..., k8s://...; implies --engine spark.")
 @click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
@@ -57,7 +57,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option("--follow", is_flag=True, help="Go on as the recorder writes; needs Spark, one folder.")
 @click.option("--once", is_flag=True, help="With --follow: judge what is there, and end.")
 @click.option("--seconds", type=TIMEOUT, help="With --follow: end after this time.  [default: Ctrl-C]")
-@click.option("--delay", type=TIMEOUT, default=5.0, show_default=True, help="With --follow: how long to wait for more.")
+@option("--delay", type=TIMEOUT, default=5.0, help="With --follow: how long to wait for more.")
 @click.option("--checkpoint", metavar="DIR", help="With --follow: keep the state here, and go on from it.")
 @JSON
 def audit(paths: tuple[str, ...], **options: Any) -> int:

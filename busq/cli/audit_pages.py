@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from busq.cli.base import Refusal
+from busq.cli.base import Refusal, wrote
 
 if TYPE_CHECKING:
     from busq.audit import Audit, RunAudit
@@ -51,7 +51,7 @@ def write_report(found: Audit, load: Reader, path: str, title: str = "") -> None
     from busq.audit import report
 
     report.write(found, path, runs=load, title=title)
-    click.echo(f"wrote {path}", err=True)
+    wrote(path)
 
 
 def write_shiviz(found: Audit, load: Reader, path: str) -> None:
@@ -88,7 +88,7 @@ def write_diagram(found: Audit, load: Reader, path: str) -> None:
     from busq.lab import diagram
 
     diagram.draw(execution, path, violations={check.name: verdict(check)}, title=f"{run.run}: {check.name}")
-    click.echo(f"wrote {path}", err=True)
+    wrote(path)
 
 
 def _scene(logs: Run, run: RunAudit) -> Scene | None:

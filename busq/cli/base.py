@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -12,12 +13,24 @@ import os
 import re
 import select
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import busq
+
+if TYPE_CHECKING:
+    from click import ParamType as ParamType
+
+    from busq.lab.workload import Schedule
+else:
+
+    class ParamType(click.ParamType):
+        """That of Click; in older versions it has no parameter."""
+
+        __class_getitem__ = classmethod(lambda cls, kind: cls)
+
 
 EXAMPLE_MARK = "\b\n"  # tells Click to leave the lines of a paragraph alone
 
@@ -194,19 +207,13 @@ def _as_option(match: re.Match[str]) -> str:
     return f"--{match[0].replace('_', '-')}" if match[0] in context.params else match[0]
 
 
-if TYPE_CHECKING:
-    IntType = click.ParamType[int]
-else:
-    IntType = click.ParamType  # in older versions of Click it has no parameter
-
-
 def os_error(error: OSError) -> str:
     """Return what the system says, and about which file."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
 
 
-class Size(IntType):
+class Size(ParamType[int]):
     """A number of bytes: 65536, 64K, 16M, 1G."""
 
     name = "bytes"
@@ -258,6 +265,7 @@ def split_orders(ctx: click.Context, param: click.Parameter, value: str | None) 
     return names
 
 
+option = functools.partial(click.option, show_default=True)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 TIMEOUT = click.FloatRange(min=0)
 
@@ -267,6 +275,52 @@ def examples(*lines: str) -> str:
     return EXAMPLE_MARK + "Examples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def print_json(found: Any) -> None:
+def print_json(facts: Any) -> None:
     """Print one object, on a line."""
-    click.echo(json.dumps(found, ensure_ascii=False))
+    click.echo(json.dumps(facts, ensure_ascii=False))
+
+
+def finish(result: Any, as_json: bool, show: Callable[[Any], None]) -> int:
+    """Print a result, as JSON or by `show`, and return the exit code: 1 where it is not `ok`."""
+    if as_json:
+        print_json(result.as_json())
+    else:
+        show(result)
+    return 0 if result.ok else 1
+
+
+def wrote(path: str) -> None:
+    """Say that there is a new file."""
+    click.echo(f"wrote {path}", err=True)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file, and say so."""
+    with plain_errors(), open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    wrote(path)
+
+
+def read_schedule(path: str, size_bytes: int) -> Schedule:
+    """Read the messages of a file; one that is no schedule is refused."""
+    from busq.lab import workload
+
+    with plain_errors():
+        try:
+            return workload.read(path, size_bytes=size_bytes)
+        except workload.ScheduleError as error:
+            raise Refusal(str(error)) from None
+
+
+def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums of judged runs; a property is judged over those that claim it, or over all where none does."""
+    verdicts: dict[str, Any] = {}
+    for name in runs[0]["verdicts"]:
+        mine = [run["verdicts"][name] for run in runs]
+        judged = [verdict for verdict in mine if verdict["claimed"]] or mine
+        verdicts[name] = {
+            "ok": all(verdict["ok"] for verdict in judged),
+            "count": sum(verdict["count"] for verdict in judged),
+            "claimed": any(verdict["claimed"] for verdict in mine),
+        }
+    return {key: sum(run[key] for run in runs) for key in ("messages", "deliveries")} | {"verdicts": verdicts}

@@ -10,7 +10,20 @@ from typing import Any
 
 import click
 
-from busq.cli.base import JSON, Failure, Refusal, Size, check_picture, examples, plain_errors, print_json, split
+from busq.cli.base import (
+    JSON,
+    Failure,
+    Refusal,
+    Size,
+    check_picture,
+    examples,
+    option,
+    plain_errors,
+    print_json,
+    split,
+    write_text,
+    wrote,
+)
 from busq.cli.replay import check_order, parse_orders
 
 __all__ = ["bench"]
@@ -42,15 +55,12 @@ __all__ = ["bench"]
 )
 @click.option("--workloads", callback=split, metavar="NAMES", help="Only these, separated by commas.")
 @click.option("--sizes", callback=split, metavar="BYTES", help="Message sizes, separated by commas.")
-@click.option(
-    "--repeats", type=click.IntRange(min=1), default=5, show_default=True, help="How often each case is measured."
-)
-@click.option("--seconds", type=float, default=0.5, show_default=True, help="For how long, each time.")
-@click.option(
+@option("--repeats", type=click.IntRange(min=1), default=5, help="How often each case is measured.")
+@option("--seconds", type=float, default=0.5, help="For how long, each time.")
+@option(
     "--output",
     type=click.Path(file_okay=False, exists=True),
     default=".",
-    show_default=True,
     help="Where --peers writes busq-bench.json and .png, and --orders busq-orders.json and .png.",
 )
 @click.option(
@@ -113,10 +123,7 @@ def _peers(names: str | None) -> list[str] | None:
 def _write(result: dict[str, Any], stem: str | None, plot: str | None) -> None:
     """Write the points and the picture where they are wanted."""
     if stem is not None:
-        path = f"{stem}.json"
-        with plain_errors(), open(path, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-        click.echo(f"wrote {path}", err=True)
+        write_text(f"{stem}.json", json.dumps(result, indent=1))
     wanted = plot or (f"{stem}.png" if stem is not None else None)
     if wanted:
         _draw_ratios(result, wanted, is_asked_for=plot is not None)
@@ -131,7 +138,7 @@ def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
         try:
             with plain_errors():
                 ratios.draw(result, path)
-            click.echo(f"wrote {path}", err=True)
+            wrote(path)
             return
         except Refusal as error:
             fault = error.message

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import busq
-from busq.cli.base import JSON, check_number, examples, one_line, os_error, plain_errors, print_json
+from busq.cli.base import JSON, check_number, examples, one_line, option, os_error, plain_errors, print_json
 
 
 @click.command("ls", epilog=examples("busq ls", "busq ls --json"))
@@ -42,13 +42,12 @@ def list_command(as_json: bool) -> int:
 
 @click.command(epilog=examples("busq info orders", "busq info orders --interval 2", "busq info orders --json"))
 @click.argument("name")
-@click.option(
+@option(
     "--interval",
     type=click.FloatRange(0, 3600),
     callback=check_number,
     metavar="SECONDS",
     default=0.2,
-    show_default=True,
     help="Measure rates over so long; 0: not at all.",
 )
 @JSON

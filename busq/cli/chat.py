@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from busq.cli.base import JSON, TIMEOUT, Failure, examples, plain_errors, print_json
+from busq.cli.base import JSON, TIMEOUT, Failure, examples, finish, plain_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,11 +83,7 @@ def _show_anomaly(order: str, as_json: bool) -> int:
             found = rooms.demonstrate(order)
         except CrewError as error:
             raise Failure(str(error)) from None
-    if as_json:
-        print_json(found.as_json())
-    else:
-        _print_anomaly(found)
-    return 0 if found.ok else 1
+    return finish(found, as_json, _print_anomaly)
 
 
 def _print_anomaly(found: Anomaly) -> None:
@@ -98,10 +94,7 @@ def _print_anomaly(found: Anomaly) -> None:
         click.echo(f"  {name} saw: {', '.join(seen)}")
     for name in ("fifo", "causal"):
         click.echo(f"{name}: {found.verdicts[name].text}")
-    if found.is_there:
-        click.echo("P2 saw the reply before the query.")
-    else:
-        click.echo("P2 saw the query before the reply.")
+    click.echo(f"P2 saw the {'reply before the query' if found.is_there else 'query before the reply'}.")
     if found.broken:
         click.echo(f"NOT all that {found.order} promises holds: {', '.join(found.broken)}.")
     elif found.expected is None:

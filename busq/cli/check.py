@@ -15,9 +15,11 @@ from busq.cli.base import (
     check_picture,
     examples,
     no_space_refused,
+    option,
     plain_errors,
     print_json,
     split,
+    wrote,
 )
 from busq.errors import BusqError
 
@@ -73,14 +75,13 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
     ),
 )
 @click.argument("order", required=False)
-@click.option("--processes", type=int, default=3, show_default=True)
-@click.option("--messages", type=int, default=3, show_default=True, help="Of each process.")
+@option("--processes", type=int, default=3)
+@option("--messages", type=int, default=3, help="Of each process.")
 @click.option("--fan-out", type=int, metavar="N", help="Most destinations of a message.  [default: all others, or 1]")
-@click.option(
+@option(
     "--application",
     type=click.Choice(("free", "reply", "job", "side")),
     default="free",
-    show_default=True,
     help="Send at any time; or one message, then answers; or, with job, process 0 does one long job; or, with side, "
     "all learn of every delivery at once, by side channels.",
 )
@@ -104,11 +105,11 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
     metavar="NAME",
     help="Judge this, not what is promised; none: search all.",
 )
-@click.option("--search", type=click.Choice(("auto", "depth", "breadth", "walk")), default="auto", show_default=True)
+@option("--search", type=click.Choice(("auto", "depth", "breadth", "walk")), default="auto")
 @click.option("--reductions", callback=split, metavar="LIST", help="late-submits, quiet-packets, symmetry.")
 @click.option("--no-reductions", is_flag=True, help="Search every state, for a cross-check.")
 @click.option("--walks", type=int, metavar="N", help="So many random executions instead of all.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the first random execution.")
+@option("--seed", type=int, default=1, help="Of the first random execution.")
 @click.option("--depth", type=int, metavar="N", help="Leave out executions beyond so many steps; 2048 at most.")
 @click.option("--memory", type=Memory(), help="8GiB, 512MiB.  [default: half of what is free]")
 @click.option("--threads", type=int, metavar="N", help="[default: one per core]")
@@ -238,7 +239,7 @@ def _write(example: Counterexample | None, paths: dict[str, str]) -> bool:
             continue
         try:
             makers[name](example, path)
-            click.echo(f"wrote {path}", err=True)
+            wrote(path)
         except (OSError, ValueError, BusqError) as error:
             click.echo(f"busq: {path}: {getattr(error, 'strerror', None) or error}", err=True)
             is_written = False

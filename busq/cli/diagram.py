@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Refusal, check_picture, examples, plain_errors, print_json
+from busq.cli.base import JSON, Refusal, check_picture, examples, option, plain_errors, print_json, write_text, wrote
 
 if TYPE_CHECKING:
     from busq.lab.execution import Execution
@@ -35,9 +35,7 @@ WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent"
 @click.option("--processes", type=click.IntRange(2, 64), help="Random: how many processes.  [default: 4]")
 @click.option("--messages", type=click.IntRange(1, 1000), help="Random: how many messages.  [default: 8]")
 @click.option("--seed", type=int, help="Random: which one.  [default: 0]")
-@click.option(
-    "--control/--no-control", default=True, help="Draw packets that carry no message, too.", show_default=True
-)
+@option("--control/--no-control", default=True, help="Draw packets that carry no message, too.")
 @click.option("--time", "proportional", is_flag=True, help="Distances are times, not as short as can be read.")
 @click.option("--title", metavar="TEXT", help="A line above the picture.")
 @click.option("--keep", metavar="FILE", help="Write the execution here, as JSON that this command reads.")
@@ -81,9 +79,7 @@ def diagram(
                 raise click.UsageError(f"{given[0]} is for random executions: leave SOURCE out")
             execution, heading = _read(source, order)
         if keep:
-            with open(keep, "w", encoding="utf-8") as file:
-                file.write(execution.as_json())
-            click.echo(f"wrote {keep}", err=True)
+            write_text(keep, execution.as_json())
         return _tell(execution, heading, output, title, as_json, control=control, proportional=proportional)
 
 
@@ -149,7 +145,7 @@ def _tell(
         remark = "" if broken else f" ({execution.order or 'this history'} does not promise it)"
         chosen = {name: replace(verdicts[name], text=verdicts[name].text + remark) for name in marked}
         room.draw(execution, output, violations=chosen, title=heading if title is None else title, **style)
-        click.echo(f"wrote {output}", err=True)
+        wrote(output)
     if as_json:
         print_json(_facts(execution, verdicts))
     else:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from busq.cli.base import JSON, Failure, Group, check_picture, examples, plain_errors, print_json
+from busq.cli.base import JSON, Failure, Group, check_picture, examples, finish, option, plain_errors, print_json, wrote
 
 if TYPE_CHECKING:
+    from busq.lab.examples.copies import Copies
     from busq.lab.examples.leaders import Leaders
+    from busq.lab.examples.mutex import Mutex
     from busq.lab.examples.replicas import Outcome
     from busq.lab.examples.secret import Secret
 
@@ -31,17 +33,11 @@ def example() -> None:
         "busq example replicas --order bus1 --replicas 3 --kill 2",
     )
 )
-@click.option("--order", default="skeen", show_default=True, metavar="ORDER", help="How updates are ordered.")
-@click.option("--replicas", type=click.IntRange(2, 32), default=3, show_default=True, help="Processes with the store.")
-@click.option(
-    "--clients", type=click.IntRange(1, 16), default=2, show_default=True, help="Processes that send updates."
-)
-@click.option(
-    "--updates", type=click.IntRange(1, 100_000), default=200, show_default=True, help="How many each client sends."
-)
-@click.option(
-    "--kill", type=click.IntRange(min=0), default=0, show_default=True, help="Replicas that crash half-way (bus1 only)."
-)
+@option("--order", default="skeen", metavar="ORDER", help="How updates are ordered.")
+@option("--replicas", type=click.IntRange(2, 32), default=3, help="Processes with the store.")
+@option("--clients", type=click.IntRange(1, 16), default=2, help="Processes that send updates.")
+@option("--updates", type=click.IntRange(1, 100_000), default=200, help="How many each client sends.")
+@option("--kill", type=click.IntRange(min=0), default=0, help="Replicas that crash half-way (bus1 only).")
 @click.option("--seed", type=click.IntRange(min=0), help="Of updates and network.  [default: a new one]")
 @JSON
 def replicas(order: str, replicas: int, clients: int, updates: int, kill: int, seed: int | None, as_json: bool) -> int:
@@ -59,11 +55,7 @@ def replicas(order: str, replicas: int, clients: int, updates: int, kill: int, s
             found = room.run(order, replicas=replicas, clients=clients, updates=updates, kill=kill, seed=seed)
         except CrewError as error:
             raise Failure(str(error)) from None
-    if as_json:
-        print_json(found.as_json())
-    else:
-        _print_replicas(found)
-    return 0 if found.ok else 1
+    return finish(found, as_json, _print_replicas)
 
 
 def _print_replicas(found: Outcome) -> None:
@@ -108,7 +100,7 @@ def _conclusion(found: Outcome) -> str:
         "busq example secret --plot secret.svg",
     )
 )
-@click.option("--order", default="cykas", show_default=True, metavar="ORDER", help="How messages are ordered.")
+@option("--order", default="cykas", metavar="ORDER", help="How messages are ordered.")
 @click.option("--plot", metavar="FILE", callback=check_picture, help="Draw what happened: .svg, .png or .pdf.")
 @JSON
 def secret(order: str, plot: str | None, as_json: bool) -> int:
@@ -117,34 +109,33 @@ def secret(order: str, plot: str | None, as_json: bool) -> int:
     Alice writes m1 to Carol, over a slow link, and then m2 to Bob, who has long work to do before he writes m3 to
     Carol.  When may he start?  Exit code 1 means that the order has broken a promise.
     """
-    from busq.lab import diagram
     from busq.lab.examples import secret as room
 
     with plain_errors():
         found = room.tell(order)
         if plot:
-            causal = {"causal": found.verdicts["causal"]}
-            diagram.draw(
-                found.execution,
-                plot,
-                violations=causal,
-                title=f"Alice, Bob and Carol, under {order}",
-                proportional=True,
-            )
-            click.echo(f"wrote {plot}", err=True)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        _print_secret(found)
-    return 1 if found.broken else 0
+            _draw(found, plot, f"Alice, Bob and Carol, under {order}")
+    return finish(found, as_json, _print_secret)
+
+
+def _draw(found: Secret | Mutex, path: str, title: str) -> None:
+    from busq.lab import diagram
+
+    causal = {"causal": found.verdicts["causal"]}
+    diagram.draw(found.execution, path, violations=causal, title=title, proportional=True)
+    wrote(path)
+
+
+def _print_transcript(found: Secret | Mutex) -> None:
+    for time_s, text in found.transcript():
+        click.echo(f"{time_s * 1e3:7.0f} ms  {text}")
+    click.echo(f"causal: {found.verdicts['causal'].text}")
 
 
 def _print_secret(found: Secret) -> None:
     from busq.lab.examples import secret as room
 
-    for time_s, text in found.transcript():
-        click.echo(f"{time_s * 1e3:7.0f} ms  {text}")
-    click.echo(f"causal: {found.verdicts['causal'].text}")
+    _print_transcript(found)
     if found.job_start_s is not None:
         start = f"Under {found.order} Bob's work starts after {found.job_start_s * 1e3:.0f} ms"
         others = [order for order in ("none", "mfss", "cykas") if order != found.order]
@@ -156,11 +147,11 @@ def _print_secret(found: Secret) -> None:
 
 
 @example.command(epilog=examples("busq example copies", "busq example copies --order fifo"))
-@click.option("--order", default="causal-matrix", show_default=True, metavar="ORDER", help="How messages are ordered.")
-@click.option("--sites", type=click.IntRange(3, 16), default=3, show_default=True, help="With a copy of the file.")
-@click.option("--changes", type=click.IntRange(2, 100), default=6, show_default=True, help="Of the file, one by one.")
-@click.option("--executions", type=click.IntRange(1, 100_000), default=100, show_default=True, help="To be tried.")
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the first execution.")
+@option("--order", default="causal-matrix", metavar="ORDER", help="How messages are ordered.")
+@option("--sites", type=click.IntRange(3, 16), default=3, help="With a copy of the file.")
+@option("--changes", type=click.IntRange(2, 100), default=6, help="Of the file, one by one.")
+@option("--executions", type=click.IntRange(1, 100_000), default=100, help="To be tried.")
+@option("--seed", type=click.IntRange(min=0), default=1, help="Of the first execution.")
 @JSON
 def copies(order: str, sites: int, changes: int, executions: int, seed: int, as_json: bool) -> int:
     """Change copies of a file, one site at a time: whoever has the token (Garg, problem 12.1).
@@ -172,20 +163,20 @@ def copies(order: str, sites: int, changes: int, executions: int, seed: int, as_
 
     with plain_errors():
         found = room.run(order, sites=sites, changes=changes, executions=executions, seed=seed)
-    if as_json:
-        print_json(found.as_json())
-        return 0 if found.ok else 1
+    return finish(found, as_json, _print_copies)
+
+
+def _print_copies(found: Copies) -> None:
     for site, made in found.changes.items():
         click.echo(f"{site}: {', '.join(made)}")
     text = f"In {found.diverged:,} of {found.executions:,} executions sites differ"
     promise = "promises" if found.is_promised else "does not promise"
-    click.echo(f"{text}; {order} {promise} causal order.")
+    click.echo(f"{text}; {found.order} {promise} causal order.")
     click.echo(f"causal: {found.verdicts['causal'].text}")
-    return 0 if found.ok else 1
 
 
 @example.command(epilog=examples("busq example mutex", "busq example mutex --order fifo --plot unfair.svg"))
-@click.option("--order", default="causal-matrix", show_default=True, metavar="ORDER", help="How messages are ordered.")
+@option("--order", default="causal-matrix", metavar="ORDER", help="How messages are ordered.")
 @click.option("--plot", metavar="FILE", callback=check_picture, help="Draw what happened: .svg, .png or .pdf.")
 @JSON
 def mutex(order: str, plot: str | None, as_json: bool) -> int:
@@ -194,28 +185,22 @@ def mutex(order: str, plot: str | None, as_json: bool) -> int:
     P1 asks, over a slow link, and then tells P2, who asks too.  Fair is the order in which they ask; the coordinator
     knows the order in which requests come.  Exit code 1 means that the order has broken a promise.
     """
-    from busq.lab import diagram
     from busq.lab.examples import mutex as room
 
     with plain_errors():
         found = room.run(order)
         if plot:
-            causal = {"causal": found.verdicts["causal"]}
-            title = f"Two requests for a critical section, under {order}"
-            diagram.draw(found.execution, plot, violations=causal, title=title, proportional=True)
-            click.echo(f"wrote {plot}", err=True)
-    if as_json:
-        print_json(found.as_json())
-        return 0 if found.ok else 1
-    for time_s, text in sorted(found.transcript()):
-        click.echo(f"{time_s * 1e3:7.0f} ms  {text}")
-    click.echo(f"causal: {found.verdicts['causal'].text}")
+            _draw(found, plot, f"Two requests for a critical section, under {order}")
+    return finish(found, as_json, _print_mutex)
+
+
+def _print_mutex(found: Mutex) -> None:
+    _print_transcript(found)
     verdict = "fair" if found.is_fair else "unfair"
     click.echo(
-        f"{order} is {verdict} here: {' before '.join(found.granted)}; made were the requests in the order "
+        f"{found.order} is {verdict} here: {' before '.join(found.granted)}; made were the requests in the order "
         f"{', '.join(found.requested)}."
     )
-    return 0 if found.ok else 1
 
 
 @example.command(epilog=examples("busq example threads"))
@@ -241,13 +226,11 @@ def threads(as_json: bool) -> int:
 
 
 @example.command(epilog=examples("busq example leaders", "busq example leaders --groups 8 --members 8"))
-@click.option("--groups", type=click.IntRange(2, 32), default=4, show_default=True, help="That do not overlap.")
-@click.option("--members", type=click.IntRange(2, 32), default=4, show_default=True, help="Of each, with its leader.")
-@click.option("--messages", type=click.IntRange(1, 10_000), default=200, show_default=True, help="All together.")
-@click.option(
-    "--order", default="causal-matrix", show_default=True, metavar="ORDER", help="In groups and among leaders."
-)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of messages and network.")
+@option("--groups", type=click.IntRange(2, 32), default=4, help="That do not overlap.")
+@option("--members", type=click.IntRange(2, 32), default=4, help="Of each, with its leader.")
+@option("--messages", type=click.IntRange(1, 10_000), default=200, help="All together.")
+@option("--order", default="causal-matrix", metavar="ORDER", help="In groups and among leaders.")
+@option("--seed", type=click.IntRange(min=0), default=1, help="Of messages and network.")
 @JSON
 def leaders(groups: int, members: int, messages: int, order: str, seed: int, as_json: bool) -> int:
     """Write to other groups through leaders, with small matrices (Garg, problem 12.7).

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from busq.cli.base import JSON, examples, plain_errors, print_json
+from busq.cli.base import JSON, examples, finish, plain_errors
 
 
 @click.command(
@@ -35,8 +35,4 @@ def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ..
             found = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
         else:
             found = leftovers.collect(names, unused=unused, dry_run=dry_run)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        show.cleaning(found)
-    return 0 if found.ok else 1
+    return finish(found, as_json, show.cleaning)

@@ -12,6 +12,7 @@ from rich.text import Text
 from busq import orders
 from busq.cli import figures_show as tables
 from busq.cli import show
+from busq.cli.base import together
 from busq.lab.sim import Config, Result
 from busq.lab.sweep.advice import NEARLY, Advice, Candidate, place_name
 
@@ -27,19 +28,8 @@ BY = {
 
 def as_json(found: Mapping[str, Result]) -> dict[str, Any]:
     """Return all runs, and their sums; a property is judged over the orders that claim it."""
-    runs = {name: result.as_json() for name, result in found.items()}
-    verdicts: dict[str, Any] = {}
-    for name in next(iter(runs.values()))["verdicts"]:
-        mine = [run["verdicts"][name] for run in runs.values()]
-        judged = [verdict for verdict in mine if verdict["claimed"]] or mine
-        verdicts[name] = {
-            "ok": all(verdict["ok"] for verdict in judged),
-            "count": sum(verdict["count"] for verdict in judged),
-            "claimed": any(verdict["claimed"] for verdict in mine),
-        }
-    counts = {key: sum(run[key] for run in runs.values()) for key in ("messages", "deliveries")}
-    ok = all(result.ok for result in found.values())
-    return {"ok": ok, **counts, "verdicts": verdicts, "points": list(runs.values())}
+    runs = [result.as_json() for result in found.values()]
+    return {"ok": all(result.ok for result in found.values()), **together(runs), "points": runs}
 
 
 def headline(config: Config) -> str:

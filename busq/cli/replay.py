@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,13 +13,18 @@ from busq import orders
 from busq.cli.base import (
     JSON,
     Failure,
-    Refusal,
+    ParamType,
     Size,
     check_picture,
     examples,
+    finish,
+    option,
     plain_errors,
     print_json,
+    read_schedule,
     split_orders,
+    together,
+    wrote,
 )
 from busq.cli.record import RECORD, check_record
 
@@ -63,13 +67,7 @@ def _parse(name: str, ctx: click.Context, param: click.Parameter) -> None:
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-if TYPE_CHECKING:
-    ShuffleType = click.ParamType[tuple[int, float]]
-else:
-    ShuffleType = click.ParamType  # in older versions of Click it has no parameter
-
-
-class Shuffle(ShuffleType):
+class Shuffle(ParamType[tuple[int, float]]):
     """A seed, and perhaps after a colon how many milliseconds: 7, 7:20."""
 
     name = "SEED[:MS]"
@@ -114,24 +112,10 @@ def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Ou
     ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    default=4,
-    show_default=True,
-    help="Processes that host the participants.",
-)
-@click.option(
-    "--capacity", type=click.IntRange(min=1), default=1024, show_default=True, help="Messages that a queue holds."
-)
+@option("--processes", type=click.IntRange(1, 256), default=4, help="Processes that host the participants.")
+@option("--capacity", type=click.IntRange(min=1), default=1024, help="Messages that a queue holds.")
 @click.option("--arena", type=Size(), help="Memory for messages on their way.  [default: 16M, or four of the largest]")
-@click.option(
-    "--size",
-    type=Size(),
-    default=64,
-    show_default=True,
-    help="Size of a message where FILE does not say it; 20 at least.",
-)
+@option("--size", type=Size(), default=64, help="Size of a message where FILE does not say it; 20 at least.")
 @click.option(
     "--order",
     metavar="NAME",
@@ -198,7 +182,7 @@ def replay(
     check_record(record, "busq replay --record")
     if record is not None and (repeats or 1) > 1:
         raise click.UsageError("--record wants one run of each order, not --repeats")
-    schedule = _read(file, size)
+    schedule = read_schedule(file, size)
     options: dict[str, Any] = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace}
     options["record"] = record
     if shuffle is not None:
@@ -206,29 +190,12 @@ def replay(
     if names is not None:
         return _compare(schedule, names, repeats or 1, folded is not False, options, as_json)
     outcome = _judged(schedule, os.path.basename(file), as_json, order=order or "bus1", folded=folded, **options)
-    _print(outcome, as_json)
-    if plot:
-        _plot(outcome, plot)
-    return 0 if outcome.ok else 1
-
-
-def _read(file: str, size_bytes: int) -> Schedule:
-    from busq.lab import workload
-
-    with plain_errors():
-        try:
-            return workload.read(file, size_bytes=size_bytes)
-        except workload.ScheduleError as error:
-            raise Refusal(str(error)) from None
-
-
-def _print(outcome: Outcome, as_json: bool) -> None:
     from busq.cli import show
 
-    if as_json:
-        print_json(outcome.as_json())
-    else:
-        show.outcome(outcome)
+    code = finish(outcome, as_json, show.outcome)
+    if plot:
+        _plot(outcome, plot)
+    return code
 
 
 def _compare(
@@ -239,11 +206,7 @@ def _compare(
 
     with plain_errors(), show.steps() as progress:
         found = compare.run(schedule, names, repeats=repeats, folded=folded, progress=progress, **options)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        show.comparison(found)
-    return 0 if found.ok else 1
+    return finish(found, as_json, show.comparison)
 
 
 def _plot(outcome: Outcome, path: str) -> None:
@@ -254,12 +217,12 @@ def _plot(outcome: Outcome, path: str) -> None:
         raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
     with plain_errors():
         picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
-    click.echo(f"wrote {path}", err=True)
+    wrote(path)
 
 
 @click.command(epilog=examples("busq demo", "busq demo --json"))
-@click.option("--messages", type=click.IntRange(min=1), default=40_000, show_default=True, help="Messages of each run.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Another number makes another workload.")
+@option("--messages", type=click.IntRange(min=1), default=40_000, help="Messages of each run.")
+@option("--seed", type=int, default=1, help="Another number makes another workload.")
 @JSON
 def demo(messages: int, seed: int, as_json: bool) -> int:
     """Let four processes talk over a bus, and check that they agree on the order.
@@ -278,22 +241,8 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
     ]
     ok = all(outcome.ok for outcome in outcomes)
     if as_json:
-        print_json({"ok": ok, "seed": seed, **_together(outcomes), "runs": [outcome.as_json() for outcome in outcomes]})
+        runs = [outcome.as_json() for outcome in outcomes]
+        print_json({"ok": ok, "seed": seed, **together(runs), "runs": runs})
     else:
         show.demo(outcomes)
     return 0 if ok else 1
-
-
-def _together(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Several executions as one: faults add up."""
-    runs = [outcome.as_json() for outcome in outcomes]
-    verdicts = {
-        name: {
-            "ok": all(run["verdicts"][name]["ok"] for run in runs),
-            "count": sum(run["verdicts"][name]["count"] for run in runs),
-            "claimed": verdict["claimed"],
-        }
-        for name, verdict in runs[0]["verdicts"].items()
-    }
-    counts = {key: sum(run[key] for run in runs) for key in ("messages", "deliveries")}
-    return {**counts, "verdicts": verdicts}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import time
@@ -17,39 +18,43 @@ from busq.cli.base import (
     JSON,
     Failure,
     Group,
+    ParamType,
     Refusal,
     Size,
     check_number,
     check_picture,
     examples,
+    finish,
+    option,
     plain_errors,
     print_json,
+    read_schedule,
     split,
     split_orders,
+    write_text,
+    wrote,
 )
 from busq.cli.record import check_record
 
 if TYPE_CHECKING:
+    from busq.lab.execution import Execution
     from busq.lab.sim import Config, Result
     from busq.lab.sweep import Figure, Settings
-
-    NumbersType = click.ParamType[tuple[float, ...]]
-else:
-    NumbersType = click.ParamType  # in older versions of Click it has no parameter
 
 __all__ = ["sim"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-SHARE = click.FloatRange(0, 1)
+PROCESSES = (2, 65_536)
+Option = Callable[[Any], Any]
 POSITIVE = click.FloatRange(min=0, min_open=True)
 
 
-class Numbers(NumbersType):
+class Numbers(ParamType[tuple[float, ...]]):
     """Positive numbers, separated by commas."""
 
     name = "numbers"
 
-    def __init__(self, kind: type[int] | type[float] = float, *, low: float = 0, high: float = math.inf) -> None:
+    def __init__(self, kind: type[int] | type[float] = float, low: float = 0, high: float = math.inf) -> None:
         self._kind = kind
         self._low = low
         self._high = high
@@ -58,7 +63,7 @@ class Numbers(NumbersType):
         """Return the numbers, or fail as Click's types do."""
         if isinstance(value, tuple):
             return value
-        found = []
+        numbers = []
         for text in value.split(","):
             try:
                 number = self._kind(text)
@@ -66,8 +71,8 @@ class Numbers(NumbersType):
                 self.fail(f"{text.strip()!r} is no {'whole ' if self._kind is int else ''}number", param, ctx)
             if not self._low <= number <= self._high or not math.isfinite(number):
                 self.fail(f"{text.strip()}: expected numbers from {self._low:g} to {self._high:g}", param, ctx)
-            found.append(number)
-        return tuple(dict.fromkeys(found))
+            numbers.append(number)
+        return tuple(dict.fromkeys(numbers))
 
 
 def _orders(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
@@ -99,8 +104,8 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Several options as one decorator."""
 
     def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for one in reversed(options):
+            command = one(command)
         return command
 
     return add
@@ -109,51 +114,48 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 # ---- options ----
 
 
-def _milliseconds(name: str, default: float, text: str | None = None) -> Any:
-    return click.option(
-        name,
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=default,
-        show_default=True,
-        metavar="MS",
-        help=text,
-    )
+def _whole(name: str, low: int, high: int, default: int, text: str | None = None) -> Option:
+    return option(name, type=click.IntRange(low, high), default=default, help=text)
 
 
-def _share(name: str, default: float, text: str) -> Any:
-    return click.option(name, type=SHARE, default=default, show_default=True, help=text)
+def _positive(name: str, field: str, default: float, unit: str, text: str) -> Option:
+    return option(name, field, type=POSITIVE, default=default, metavar=unit, help=text)
+
+
+def _milliseconds(name: str, default: float, text: str | None = None) -> Option:
+    return option(name, type=click.FloatRange(min=0), callback=check_number, default=default, metavar="MS", help=text)
+
+
+def _share(name: str, default: float, text: str) -> Option:
+    return option(name, type=click.FloatRange(0, 1), default=default, help=text)
+
+
+def _numbers(name: str, field: str, kind: Numbers, default: str, text: str | None = None) -> Option:
+    return option(name, field, type=kind, default=default, metavar="LIST", help=text)
+
+
+def _processes(default: int) -> Option:
+    return _whole("--processes", *PROCESSES, default)
+
+
+def _bandwidth(field: str, default: float) -> Option:
+    return _positive("--bandwidth", field, default, "KB/S", "Of each uplink.")
+
+
+def _packets_max(default: float) -> Option:
+    text = f"Leave out orders whose runs would need more packets.  [default: {default / 1e6:g} million]"
+    return click.option("--packets-max", type=POSITIVE, default=default, metavar="N", help=text)
 
 
 WORKERS = click.option(
     "--jobs", "workers", type=click.IntRange(1, 256), help="Simulations at a time.  [default: one per core]"
 )
-
-
-def _packets_max(default: float) -> Callable[[Any], Any]:
-    return click.option(
-        "--packets-max",
-        type=POSITIVE,
-        default=default,
-        metavar="N",
-        help=f"Leave out orders whose runs would need more packets.  [default: {default / 1e6:g} million]",
-    )
-
-
 SIZES = _together(
-    click.option(
-        "--delay",
-        type=click.FloatRange(min=0),
-        callback=check_number,
-        default=5.0,
-        metavar="MS",
-        show_default=True,
-        help="From the end of sending to the arrival.",
-    ),
-    click.option("--payload", type=Size(), default=64, show_default=True, help="Of a message."),
-    click.option("--header", type=Size(), default=32, show_default=True, help="Of a packet with a message."),
-    click.option("--control", type=Size(), default=32, show_default=True, help="Of a packet without: an ACK."),
-    click.option("--clock-entry", type=Size(), default=8, show_default=True, help="Of each number in a clock."),
+    _milliseconds("--delay", 5.0, "From the end of sending to the arrival."),
+    option("--payload", type=Size(), default=64, help="Of a message."),
+    option("--header", type=Size(), default=32, help="Of a packet with a message."),
+    option("--control", type=Size(), default=32, help="Of a packet without: an ACK."),
+    option("--clock-entry", type=Size(), default=8, help="Of each number in a clock."),
     click.option("--staggered", is_flag=True, help="Processes begin within the first interval, not all at once."),
 )
 READINGS = click.option(
@@ -161,12 +163,15 @@ READINGS = click.option(
     default=None,
     help="Whether a process sends nothing while it works at a job.  [default: both readings; sensitivity: the first]",
 )
+REPEATS = _together(
+    _whole("--seeds", 1, 10_000, 10, "Repeats of a point."), _whole("--seed", 0, 2**31, 1, "The first of them.")
+)
+MESSAGES = _whole("--messages", 1, 10**6, 100, "Of each process.")
 FIGURE = _together(
-    click.option("--seeds", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Repeats of a point."),
-    click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="The first of them."),
+    REPEATS,
     click.option("--orders", callback=_orders, metavar="NAMES", help="Others than the paper's, or all."),
     click.option("--plot", multiple=True, callback=_pictures, metavar="FILE", help="Draw it: .png, .svg or .pdf."),
-    click.option("--messages", type=click.IntRange(1, 10**6), default=100, show_default=True, help="Of each process."),
+    MESSAGES,
     SIZES,
     READINGS,
     _packets_max(250e6),
@@ -201,41 +206,37 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
             raise Failure(f"{title}: out of memory; fewer --jobs or fewer processes need less") from None
 
 
+def _measured(title: str, measure: Callable[..., Any], **options: Any) -> tuple[Any, str]:
+    """Measure under a progress bar: what is there, and, where Ctrl-C has ended it, how far it came."""
+    from busq.lab.sweep.figures import Incomplete
+
+    try:
+        with _progress(title) as progress:
+            return measure(progress=progress, **options), ""
+    except Incomplete as stopped:
+        return stopped.measured, stopped.so_far
+
+
 def _settings(options: dict[str, Any], **more: Any) -> Settings:
     """Take what Settings wants out of the options of a figure."""
     from busq.lab.sweep import Settings
+    from busq.lab.sweep.read import parameters
 
-    return Settings(
-        seeds=options.pop("seeds"),
-        seed=options.pop("seed"),
-        messages=options.pop("messages"),
-        propagation_delay_s=options.pop("delay") / 1e3,
-        payload_bytes=options.pop("payload"),
-        header_bytes=options.pop("header"),
-        control_bytes=options.pop("control"),
-        clock_entry_bytes=options.pop("clock_entry"),
-        job_blocks_sends=options.pop("job_blocks_sends"),
-        staggered=options.pop("staggered"),
-        **more,
-    )
+    plain = {name: options.pop(name) for name in ("seeds", "seed", "messages", "job_blocks_sends")}
+    sizes = {name: options.pop(name) for name in ("delay", "payload", "header", "control", "clock_entry", "staggered")}
+    return Settings(**plain, **parameters(sizes), **more)
 
 
 def _figure(make: Callable[..., Figure[Any]], settings: Settings, **options: Any) -> None:
     """Measure a figure, print it with the paper's claims, and draw it."""
     from busq.cli import figures_show as tables
     from busq.lab.sweep import EXECUTION, judge
-    from busq.lab.sweep.figures import Incomplete
 
     plot, workers, as_json = options.pop("plot"), options.pop("workers"), options.pop("as_json")
     orders = options.pop("orders")
     figure = make(settings=settings, **options, **({"orders": tuple(orders)} if orders else {}))
     begin = time.monotonic()
-    so_far = ""
-    try:
-        with _progress(figure.name) as progress:
-            found = figure.measure(jobs=workers, progress=progress)
-    except Incomplete as stopped:
-        found, so_far = stopped.measured, stopped.so_far
+    found, so_far = _measured(figure.name, figure.measure, jobs=workers)
     findings = [] if so_far else judge(found)
     otherwise = [] if so_far else judge(found, EXECUTION)
     if not so_far:
@@ -278,7 +279,7 @@ def _draw(found: Any, paths: Sequence[str]) -> None:
     for path in paths:
         with plain_errors():
             draw(found, path)
-        click.echo(f"wrote {path}", err=True)
+        wrote(path)
 
 
 # ---- the figures ----
@@ -291,72 +292,34 @@ def _draw(found: Any, paths: Sequence[str]) -> None:
         "busq sim fig4 --seeds 3 --orders all --plot fig4.svg",
     )
 )
-@click.option(
-    "--processes",
-    type=Numbers(int, low=2, high=65_536),
-    default="25,50,100,200,500",
-    show_default=True,
-    metavar="LIST",
-)
-@click.option(
-    "--bandwidths",
-    type=Numbers(low=1e-3),
-    default="20,100,1000,10000",
-    show_default=True,
-    metavar="LIST",
-    help="Of each uplink, in kB/s.",
-)
-@click.option(
-    "--interval",
-    type=POSITIVE,
-    default=1.0,
-    metavar="MS",
-    show_default=True,
-    help="Between two messages of a process; the paper does not say it.",
-)
-@click.option(
+@_numbers("--processes", "processes", Numbers(int, *PROCESSES), "25,50,100,200,500")
+@_numbers("--bandwidths", "bandwidths_kB_per_s", Numbers(low=1e-3), "20,100,1000,10000", "Of each uplink, in kB/s.")
+@_positive("--interval", "interval", 1.0, "MS", "Between two messages of a process; the paper does not say it.")
+@option(
     "--program",
     type=click.Choice(("timed", "dependent", "both")),
     default="timed",
-    show_default=True,
     help="Whether processes send at their times, or not before they have what was sent to them in earlier rounds.",
 )
-@_together(_share("--dependent-share", 1.0, "Messages of dependent programs that wait."))
+@_share("--dependent-share", 1.0, "Messages of dependent programs that wait.")
 @FIGURE
-def fig4(
-    processes: tuple[int, ...],
-    bandwidths: tuple[float, ...],
-    interval: float,
-    program: str,
-    dependent_share: float,
-    **options: Any,
-) -> None:
+def fig4(interval: float, program: str, **options: Any) -> None:
     """Execution time over processes per bandwidth: when do matrix clocks cost more than waiting for ACKs?"""
     from busq.lab.sweep import PROGRAMS, Scaling
 
     settings = _settings(options, interval_s=interval / 1e3)
-    programs = {"programs": PROGRAMS if program == "both" else (program,), "dependent_share": dependent_share}
-    _figure(Scaling, settings, processes=processes, bandwidths_kB_per_s=bandwidths, **programs, **options)
+    _figure(Scaling, settings, programs=PROGRAMS if program == "both" else (program,), **options)
 
 
 @sim.command(epilog=examples("busq sim fig5", "busq sim fig5 --payload 100 --plot fig5.png"))
-@click.option("--processes", type=click.IntRange(2, 65_536), default=100, show_default=True)
-@click.option("--bandwidth", type=POSITIVE, default=50.0, show_default=True, metavar="KB/S", help="Of each uplink.")
-@click.option(
-    "--intervals",
-    type=Numbers(low=1e-3),
-    default="1,10,100,1000",
-    show_default=True,
-    metavar="LIST",
-    help="Between two messages of a process, in ms.",
+@_processes(100)
+@_bandwidth("bandwidth_kB_per_s", 50.0)
+@_numbers(
+    "--intervals", "intervals_ms", Numbers(low=1e-3), "1,10,100,1000", "Between two messages of a process, in ms."
 )
-@click.option(
-    "--job-lengths", type=Numbers(), default="0.5,5,12.5,25,50", show_default=True, metavar="LIST", help="In ms."
-)
+@_numbers("--job-lengths", "jobs_ms", Numbers(), "0.5,5,12.5,25,50", "In ms.")
 @FIGURE
-def fig5(
-    processes: int, bandwidth: float, intervals: tuple[float, ...], job_lengths: tuple[float, ...], **options: Any
-) -> None:
+def fig5(**options: Any) -> None:
     """Speedup over MFSS by job length and interval: what is an early start of jobs worth?
 
     Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
@@ -364,49 +327,30 @@ def fig5(
     """
     from busq.lab.sweep import Jobs
 
-    settings = _settings(options)
-    grid = {"intervals_ms": intervals, "jobs_ms": job_lengths}
-    _figure(Jobs, settings, processes=processes, bandwidth_kB_per_s=bandwidth, **grid, **options)
+    _figure(Jobs, _settings(options), **options)
 
 
 @sim.command(epilog=examples("busq sim fig6", "busq sim fig6 --hotspots 0,1,2,5,10,20,50 --plot fig6.svg"))
-@click.option("--processes", type=click.IntRange(2, 65_536), default=100, show_default=True)
-@click.option("--bandwidth", type=POSITIVE, default=50.0, show_default=True, metavar="KB/S", help="Of each uplink.")
-@click.option(
-    "--interval",
-    type=POSITIVE,
-    default=10.0,
-    show_default=True,
-    metavar="MS",
-    help="Between two messages of a process.",
-)
-@click.option(
+@_processes(100)
+@_bandwidth("bandwidth_kB_per_s", 50.0)
+@_positive("--interval", "interval_ms", 10.0, "MS", "Between two messages of a process.")
+@_numbers(
     "--hotspots",
-    type=Numbers(high=99),
-    default="0,5,10,20",
-    show_default=True,
-    metavar="LIST",
-    help="Processes that draw 80 % of the messages, in percent of all.",
+    "hotspots",
+    Numbers(high=99),
+    "0,5,10,20",
+    "Processes that draw 80 % of the messages, in percent of all.",
 )
-@click.option("--job-length", type=POSITIVE, default=25.0, show_default=True, metavar="MS", help="In the mean.")
-@click.option(
+@_positive("--job-length", "job_ms", 25.0, "MS", "In the mean.")
+@option(
     "--job-spread",
     type=click.FloatRange(min=0),
     default=5.0,
-    show_default=True,
     metavar="MS",
     help="Standard deviation; the paper does not say it.",
 )
 @FIGURE
-def fig6(
-    processes: int,
-    bandwidth: float,
-    interval: float,
-    hotspots: tuple[float, ...],
-    job_length: float,
-    job_spread: float,
-    **options: Any,
-) -> None:
+def fig6(hotspots: tuple[float, ...], job_spread: float, **options: Any) -> None:
     """Speedup over MFSS by share of hotspots: what if everybody sends to the same few?
 
     Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
@@ -415,24 +359,16 @@ def fig6(
     from busq.lab.sweep import Hotspots
 
     settings = _settings(options, job_spread_s=job_spread / 1e3)
-    shares = tuple(percent / 100 for percent in hotspots)
-    grid = {"hotspot_shares": shares, "interval_ms": interval, "job_ms": job_length}
-    _figure(Hotspots, settings, processes=processes, bandwidth_kB_per_s=bandwidth, **grid, **options)
+    _figure(Hotspots, settings, hotspot_shares=tuple(percent / 100 for percent in hotspots), **options)
 
 
 @sim.command(epilog=examples("busq sim sensitivity", "busq sim sensitivity --figures fig6 --seeds 10"))
 @click.option("--figures", callback=split, metavar="NAMES", help="Some of fig4, fig5, fig6.  [default: all]")
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Repeats of a point.")
-@click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True, help="The first of them.")
-@click.option("--messages", type=click.IntRange(1, 10**6), default=100, show_default=True, help="Of each process.")
+@REPEATS
+@MESSAGES
 @SIZES
-@click.option(
-    "--processes",
-    type=Numbers(int, low=2, high=65_536),
-    default="25,50,100,200",
-    show_default=True,
-    metavar="LIST",
-    help="Of Figure 4; 500 takes several minutes.",
+@_numbers(
+    "--processes", "processes", Numbers(int, *PROCESSES), "25,50,100,200", "Of Figure 4; 500 takes several minutes."
 )
 @READINGS
 @WORKERS
@@ -448,7 +384,6 @@ def sensitivity(
     from busq.cli import figures_show as tables
     from busq.lab.sweep import FIGURES
     from busq.lab.sweep import sensitivity as room
-    from busq.lab.sweep.figures import Incomplete
 
     names = figures or list(FIGURES)
     unknown = [name for name in names if name not in FIGURES]
@@ -457,12 +392,7 @@ def sensitivity(
     settings = _settings(options)
     makers: dict[str, Any] = dict(FIGURES)
     wanted = [makers[name](settings=settings, **({"processes": processes} if name == "fig4" else {})) for name in names]
-    so_far = ""
-    try:
-        with _progress("sensitivity") as progress:
-            cases = room.grid(wanted, jobs=workers, progress=progress)
-    except Incomplete as stopped:
-        cases, so_far = stopped.measured, stopped.so_far
+    cases, so_far = _measured("sensitivity", room.grid, figures=wanted, jobs=workers)
     if as_json:
         points = [row for case in cases for row in case.as_json()]
         print_json({"settings": dataclasses.asdict(settings), "points": points, "complete": not so_far})
@@ -474,68 +404,28 @@ def sensitivity(
 # ---- workloads of one's own ----
 
 
-def _config(options: dict[str, Any], order: str, *, judge: bool = True, record: bool = False) -> Config:
-    """Take what Config wants out of the options of a workload."""
-    from busq.lab import workload
-    from busq.lab.sim import Config, Faults
+def _config(options: dict[str, Any], order: str, **more: bool) -> Config:
+    """Make a configuration of the options of a workload."""
+    from busq.lab.sweep.grid import config
+    from busq.lab.sweep.read import parameters
 
-    kind, trace = options.pop("workload"), options.pop("trace")
+    trace, seed, coordinator = options.pop("trace"), options.pop("seed"), options["coordinator"]
+    options["coordinator"] = -1 if coordinator is None else coordinator
+    late_s = 2 * (options["delay"] / 1e3)
     schedule = None
-    payload, delay_s = options.pop("payload"), options.pop("delay") / 1e3
-    processes, messages = options.pop("processes"), options.pop("messages")
-    coordinator = options.pop("coordinator")
+    if trace is not None:
+        schedule = read_schedule(trace, options["payload"])
+        options |= {"workload": "trace", "processes": len(schedule.participants)}
+    given = parameters(options) | {"order": order, "schedule": schedule, "reordered_s": late_s, "doubled_s": late_s}
     with plain_errors():
-        if trace is not None:
-            try:
-                schedule = workload.read(trace, size_bytes=payload)
-            except workload.ScheduleError as error:
-                raise Refusal(str(error)) from None
-            kind, processes = "trace", len(schedule.participants)
-        return Config(
-            order=order,
-            processes=processes,
-            messages_per_process=messages,
-            workload=kind,
-            schedule=schedule,
-            interval_s=options.pop("interval") / 1e3,
-            staggered=options.pop("staggered"),
-            bandwidth_bytes_per_s=options.pop("bandwidth") * 1e3,
-            downlink_bytes_per_s=options.pop("downlink") * 1e3,
-            propagation_delay_s=delay_s,
-            payload_bytes=payload,
-            header_bytes=options.pop("header"),
-            control_bytes=options.pop("control"),
-            clock_entry_bytes=options.pop("clock_entry"),
-            fan_out=options.pop("fan_out"),
-            hotspot_share=options.pop("hotspot_share"),
-            hotspot_draw=options.pop("hotspot_draw"),
-            dependent_share=options.pop("dependent_share"),
-            coordinator=-1 if coordinator is None else coordinator,
-            job_share=options.pop("job_share"),
-            job_mean_s=options.pop("job_length") / 1e3,
-            job_spread_s=options.pop("job_spread") / 1e3,
-            job_blocks_sends=options.pop("job_blocks_sends"),
-            seed=options.pop("seed"),
-            faults=Faults(
-                jitter_s=options.pop("jitter") / 1e3,
-                reordered_share=options.pop("reordered"),
-                reordered_s=2 * delay_s,
-                doubled_share=options.pop("doubled"),
-                doubled_s=2 * delay_s,
-                lost_share=options.pop("lost"),
-            ),
-            judge=judge,
-            record=record,
-        )
+        return config({**given, **more}, seed)
 
 
 NETWORK = _together(
-    click.option("--processes", type=click.IntRange(2, 65_536), default=10, show_default=True),
-    click.option("--messages", type=click.IntRange(1, 10**7), default=100, show_default=True, help="Of each process."),
+    _processes(10),
+    _whole("--messages", 1, 10**7, 100, "Of each process."),
     _milliseconds("--interval", 1.0, "Between two messages of a process."),
-    click.option(
-        "--bandwidth", type=POSITIVE, default=1000.0, show_default=True, metavar="KB/S", help="Of each uplink."
-    ),
+    _bandwidth("bandwidth", 1000.0),
     click.option(
         "--downlink",
         type=click.FloatRange(min=0),
@@ -555,11 +445,10 @@ NETWORK = _together(
         help="Process that is the coordinator of `sequencer`.  [default: the first that is no hotspot or server]",
     ),
     _share("--dependent-share", 0.0, "Messages that wait for all that was sent to their sender in earlier rounds."),
-    click.option(
+    option(
         "--workload",
         type=click.Choice(("random", "hotspot", "ring", "client-server")),
         default="random",
-        show_default=True,
         help="Who sends to whom.",
     ),
     click.option(
@@ -568,7 +457,7 @@ NETWORK = _together(
         metavar="FILE",
         help="Take times, senders, recipients and sizes from a file as `busq replay` reads it.",
     ),
-    click.option("--fan-out", type=click.IntRange(min=1), default=1, show_default=True, help="Receivers of a message."),
+    option("--fan-out", type=click.IntRange(min=1), default=1, help="Receivers of a message."),
     _share("--hotspot-share", 0.1, "Hotspots, or servers, among all."),
     _share("--hotspot-draw", 0.8, "Messages that hotspots draw."),
     _share("--job-share", 0.0, "Messages that start a job."),
@@ -578,7 +467,7 @@ NETWORK = _together(
     _share("--reordered", 0.0, "Packets held up for two delays."),
     _share("--doubled", 0.0, "Packets that come twice, within two delays."),
     _share("--lost", 0.0, "Packets that never come; for none and fifo:on_gap=skip."),
-    click.option("--seed", type=click.IntRange(0, 2**31), default=1, show_default=True),
+    _whole("--seed", 0, 2**31, 1),
 )
 
 
@@ -604,15 +493,7 @@ NETWORK = _together(
 )
 @WORKERS
 @JSON
-def run(
-    names: list[str],
-    no_judge: bool,
-    record: str | None,
-    traces: str | None,
-    workers: int | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
+def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **options: Any) -> int:
     """Simulate a workload under one order or several, and judge what happened.
 
     Exit code 1 means that an order broke something that it promises.
@@ -620,6 +501,7 @@ def run(
     from busq.cli import outcomes
     from busq.lab.sweep import run_all
 
+    record, traces = options.pop("record"), options.pop("traces")
     if record is not None and len(names) != 1:
         raise Refusal(f"--record takes one order, not {len(names)}")
     check_record(traces, "busq sim run --traces")
@@ -633,10 +515,15 @@ def run(
     else:
         outcomes.show_runs(config, found)
     if record is not None:
-        _write(record, found[names[0]])
+        write_text(record, _events(results[0]).as_json())
     for name, result in found.items() if traces is not None else ():
-        _write_trace(str(traces), name, result)
+        _write_trace(traces, name, result)
     return 0 if all(result.ok for result in results) else 1
+
+
+def _events(result: Result) -> Execution:
+    assert result.execution is not None  # it was asked for
+    return result.execution
 
 
 def _write_trace(directory: str, name: str, result: Result) -> None:
@@ -644,16 +531,8 @@ def _write_trace(directory: str, name: str, result: Result) -> None:
     from busq.trace.writer import write
 
     with plain_errors():
-        assert result.execution is not None  # it was asked for
-        write(from_execution(result.execution, name), directory)
-    click.echo(f"wrote {os.path.join(directory, name)}", err=True)
-
-
-def _write(path: str, result: Result) -> None:
-    with plain_errors(), open(path, "w", encoding="utf-8") as file:
-        assert result.execution is not None  # it was asked for
-        file.write(result.execution.as_json())
-    click.echo(f"wrote {path}", err=True)
+        write(from_execution(_events(result), name), directory)
+    wrote(os.path.join(directory, name))
 
 
 @sim.command(
@@ -663,36 +542,26 @@ def _write(path: str, result: Result) -> None:
         "busq sim advise --guarantee fifo --trace mails.csv.gz",
     )
 )
-@click.option(
+@option(
     "--guarantee",
     "guarantees",
     callback=split,
     default="causal",
-    show_default=True,
     metavar="NAMES",
     help="fifo, causal, consistent, total, synchronous: one, or several that must all hold.",
 )
-@click.option(
+@option(
     "--by",
     type=click.Choice(("latency", "time", "packets", "bytes")),
     default="latency",
-    show_default=True,
     help="What to rank by: mean latency of delivery, execution time, packets or bytes per message.",
 )
-@click.option("--seeds", type=click.IntRange(1, 10_000), default=3, show_default=True, help="Repeats of each order.")
+@_whole("--seeds", 1, 10_000, 3, "Repeats of each order.")
 @NETWORK
 @_packets_max(50e6)
 @WORKERS
 @JSON
-def advise(
-    guarantees: list[str],
-    by: str,
-    seeds: int,
-    packets_max: float,
-    workers: int | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
+def advise(guarantees: list[str], workers: int | None, as_json: bool, **options: Any) -> int:
     """Say which order to take for a workload and a network.
 
     Simulates every order that gives the guarantee, judges each run, ranks the orders, and says what the others pay.
@@ -703,13 +572,8 @@ def advise(
     with plain_errors():
         if not advice.candidates(guarantees):
             raise Refusal(f"no order promises {' and '.join(guarantees)}")
+    chosen = {name: options.pop(name) for name in ("by", "seeds", "packets_max")}
     config = _config(options, "none")
     with _progress("advise") as progress:
-        found = advice.advise(
-            config, guarantees, by=by, seeds=seeds, jobs=workers, packets_max=packets_max, progress=progress
-        )
-    if as_json:
-        print_json(found.as_json())
-    else:
-        outcomes.show_advice(config, found)
-    return 0 if found.ok else 1
+        found = advice.advise(config, guarantees, jobs=workers, progress=progress, **chosen)
+    return finish(found, as_json, functools.partial(outcomes.show_advice, config))

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from busq.cli.base import JSON, Failure, check_picture, examples, plain_errors, print_json
+from busq.cli.base import JSON, Failure, check_picture, examples, finish, option, plain_errors, wrote
 
 
 @click.command(
@@ -13,26 +15,16 @@ from busq.cli.base import JSON, Failure, check_picture, examples, plain_errors, 
 )
 @click.option("--minutes", type=float, help="End after so long.  [default: 1, or no limit where --kills is given]")
 @click.option("--kills", type=click.IntRange(min=1), help="End after so many kills.")
-@click.option("--kill-rate", type=float, default=100.0, show_default=True, help="Kills per second, in the mean.")
-@click.option("--stop-rate", type=float, default=0.0, show_default=True, help="Stops (SIGSTOP) per second as well.")
+@option("--kill-rate", "kills_per_s", type=float, default=100.0, help="Kills per second, in the mean.")
+@option("--stop-rate", "stops_per_s", type=float, default=0.0, help="Stops (SIGSTOP) per second as well.")
 @click.option("--seed", type=int, help="Of all random choices, though not of the interleaving.  [default: a new one]")
-@click.option("--workers", type=click.IntRange(3, 16), default=7, show_default=True, help="Processes that talk.")
+@option("--workers", type=click.IntRange(3, 16), default=7, help="Processes that talk.")
 @click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
 )
 @JSON
-def soak(
-    minutes: float | None,
-    kills: int | None,
-    kill_rate: float,
-    stop_rate: float,
-    seed: int | None,
-    workers: int,
-    ledgers: str | None,
-    plot: str | None,
-    as_json: bool,
-) -> int:
+def soak(minutes: float | None, kills: int | None, plot: str | None, as_json: bool, **options: Any) -> int:
     """Kill processes that talk over a bus, at random, again and again, and compare what they wrote down.
 
     Workers send to each other and receive, and write both down in ledgers outside the shared memory.  All but
@@ -45,24 +37,12 @@ def soak(
     seconds = 60.0 * minutes if minutes is not None else 60.0 if kills is None else None
     with plain_errors(), soak_show.progress(seconds, kills) as progress:
         try:
-            outcome = room.run(
-                seconds=seconds,
-                kills=kills,
-                kills_per_s=kill_rate,
-                stops_per_s=stop_rate,
-                seed=seed,
-                workers=workers,
-                ledgers=ledgers,
-                progress=progress,
-            )
+            outcome = room.run(seconds=seconds, kills=kills, progress=progress, **options)
         except room.SoakError as error:
             raise Failure(str(error)) from None
-    if as_json:
-        print_json(outcome.as_json())
-    else:
-        soak_show.outcome(outcome)
+    code = finish(outcome, as_json, soak_show.outcome)
     if plot:
         with plain_errors():
             soak_show.draw(outcome, plot)
-        click.echo(f"wrote {plot}", err=True)
-    return 0 if outcome.ok else 1
+        wrote(plot)
+    return code

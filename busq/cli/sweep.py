@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Failure, Refusal, check_picture, examples, os_error, print_json
+from busq.cli.base import JSON, Failure, Refusal, check_picture, examples, finish, os_error, print_json, wrote
 
 if TYPE_CHECKING:
     from busq.lab.sweep import Engine, Grid, SweepResult
@@ -107,11 +107,7 @@ def _run(source: str, as_json: bool, options: dict[str, Any]) -> int:
     found = _measure(grid, out, options)
     tables.notes(found.notes)
     found = _show(found, options)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        tables.result(found)
-    return 0 if found.ok else 1
+    return finish(found, as_json, tables.result)
 
 
 def _check(grid: Grid, options: dict[str, Any]) -> None:
@@ -176,7 +172,7 @@ def _show(found: SweepResult, options: dict[str, Any]) -> SweepResult:
         if importlib.util.find_spec("matplotlib"):
             found = dataclasses.replace(found, pictures=pictures(found))
         write_sweep(found, report)
-        click.echo(f"wrote {report}", err=True)
+        wrote(report)
     return found
 
 
@@ -191,4 +187,4 @@ def _draw(found: SweepResult, plot: str) -> None:
         if data:
             with open(path, "wb") as file:
                 file.write(data)
-            click.echo(f"wrote {path}", err=True)
+            wrote(path)

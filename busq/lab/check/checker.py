@@ -94,7 +94,7 @@ def run(
     >>> run("fifo", messages=2, properties=["causal"]).counterexample.faults
     ('causal',)
     """
-    asked = dict(locals())
+    asked = dict(locals()) | {"to_self": bool(to_self)}
     del asked["progress"]
     return _Check(plan(**asked), _arguments.callback("progress", progress)).result()
 

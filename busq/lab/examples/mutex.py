@@ -56,6 +56,9 @@ class Mutex:
 
     def transcript(self) -> Iterator[tuple[float, str]]:
         """Tell what happened: seconds, and a sentence."""
+        yield from sorted(self._moments())
+
+    def _moments(self) -> Iterator[tuple[float, str]]:
         free_s = 0.0
         for event in self.execution.events:
             label = self.execution.label(event.message)
@@ -75,7 +78,7 @@ class Mutex:
             "fair": self.is_fair,
             "requested": list(self.requested),
             "granted": list(self.granted),
-            "transcript": [{"time_s": time_s, "text": text} for time_s, text in sorted(self.transcript())],
+            "transcript": [{"time_s": time_s, "text": text} for time_s, text in self.transcript()],
             "verdicts": verdicts.as_json(self.order, self.verdicts),
         }
 

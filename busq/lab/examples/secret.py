@@ -37,6 +37,11 @@ class Secret:
         """The promises that were broken."""
         return verdicts.broken(self.order, self.verdicts)
 
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as the order promises."""
+        return not self.broken
+
     def transcript(self) -> Iterator[tuple[float, str]]:
         """Tell what happened: seconds, and a sentence."""
         names = self.execution.processes
@@ -50,7 +55,7 @@ class Secret:
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {
-            "ok": not self.broken,
+            "ok": self.ok,
             "order": self.order,
             "job_start_s": self.job_start_s,
             "end_s": self.end_s,

@@ -37,7 +37,7 @@ from busq.lab.sweep.grid import (
     new_table,
 )
 
-__all__ = ["CELLS_MAX", "parse", "read", "shipped"]
+__all__ = ["CELLS_MAX", "parameters", "parse", "read", "shipped"]
 
 CELLS_MAX = 1_000_000  # more simulations are only run with a limit
 GRIDS = Path(__file__).resolve().parent / "grids"
@@ -329,6 +329,19 @@ class _Reader:
                 series=places["series"],
                 logarithmic=places["logarithmic"],
             )
+
+
+def parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `busq sim run` as parameters of `busq.sim.Config` and its `Faults`.
+
+    >>> parameters({"delay": 5.0, "messages": 3, "fan_out": 2})
+    {'propagation_delay_s': 0.005, 'messages_per_process': 3, 'fan_out': 2}
+    """
+    given = {}
+    for option, raw in options.items():
+        name, times, over = _OPTIONS.get(option, (option, 1, 1))
+        given[name] = raw * times / over if kind_of(name) is float else raw
+    return given
 
 
 def _spread(where: str, table: Mapping[str, Any], is_whole: bool) -> list[Any]:
