@@ -25,12 +25,11 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from busq import _arguments
-from busq._core import check, integer, whole_number
-from busq._native import ffi, lib
+from busq._core import integer, whole_number
 from busq.lab.observers import PROPERTIES, History, Verdict, tell
 
 __all__ = ["KINDS", "Event", "Execution", "message_name"]
@@ -49,8 +48,8 @@ KINDS = (
     "rest",  # and ends
 )
 FORMAT = "busq execution 1"
+_NOTHING = 0xFFFFFFFF
 _WHOLE = ("consistent", "total")  # what only a whole multicast can keep or break
-_SILENT: dict[str, Any] = {"message": 0, "packet": -1, "what": "", "peer": -1}  # what an event says by default
 
 
 def message_name(origin: int, number: int) -> int:
@@ -119,14 +118,14 @@ class Execution:
         """
         targets = self._whole_destinations() if whole else self.destinations
         logs = [_Log() for _ in self.processes]
-        seen: set[int] = set()
+        sent: set[int] = set()
         for event in self.events:
             if event.kind == "deliver":
                 logs[event.process].deliver(self._name(event.message, whole))
             elif event.kind == "sent":
                 name = self._name(event.message, whole)
-                if not whole or name not in seen:
-                    seen.add(name)
+                if not whole or name not in sent:
+                    sent.add(name)
                     logs[event.process].send(name, targets.get(name, ()))
         history = History(self.processes)
         for process, log in enumerate(logs):
@@ -149,18 +148,9 @@ class Execution:
 
     def as_json(self) -> str:
         """Return the execution as text to keep in a file: JSON, an event per line.  from_json reads it."""
-        lines = [json.dumps(_brief(event)) for event in self.events]
-        head = {
-            "format": FORMAT,
-            "order": self.order,
-            "processes": self.processes,
-            "labels": self.labels,
-            "destinations": self.destinations,
-            "multicasts": self.multicasts,
-            "finished": self.finished,
-        }
-        body = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
-        return "{\n" + body + ' "events": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+        names = ("order", "processes", "labels", "destinations", "multicasts", "finished")
+        head = {"format": FORMAT} | {name: getattr(self, name) for name in names}
+        return as_text(head, "events", map(brief, self.events))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Execution:
@@ -217,11 +207,11 @@ class Execution:
         return self.multicasts.get(message, message) if whole else message
 
     def _whole_destinations(self) -> dict[int, tuple[int, ...]]:
-        found: dict[int, tuple[int, ...]] = {}
+        whole: dict[int, tuple[int, ...]] = {}
         for message, to in self.destinations.items():
             name = self._name(message, True)
-            found[name] = found.get(name, ()) + to
-        return found
+            whole[name] = whole.get(name, ()) + to
+        return whole
 
 
 def judge(
@@ -237,30 +227,39 @@ def judge(
     In one that is not finished nothing is lost yet.
     """
     asked = _arguments.names("properties", properties)
-    found: dict[str, Verdict] = {}
+    verdicts: dict[str, Verdict] = {}
     for whole in (False, True):
         part = [name for name in asked if (name in _WHOLE and has_copies) is whole]
         if part:
-            found |= tell(whole).judge(part)
-
-    if not finished and "lost" in found and not found["lost"].ok:
-        count = found["lost"].count
-        found["lost"] = Verdict(True, 0, None, f"{count} {'copy is' if count == 1 else 'copies are'} not delivered yet")
-
-    return {name: _named(name, found[name], label) for name in asked}
+            verdicts |= tell(whole).judge(part)
+    if not finished and "lost" in verdicts and not verdicts["lost"].ok:
+        words = f"{(count := verdicts['lost'].count)} {'copy is' if count == 1 else 'copies are'} not delivered yet"
+        verdicts["lost"] = Verdict(True, 0, None, words)
+    return {name: _named(name, verdicts[name], label) for name in asked}
 
 
 def _named(name: str, verdict: Verdict, label: Callable[[int], str]) -> Verdict:
     return verdict if verdict.witness is None else replace(verdict, text=tell(name, verdict.witness, label))
 
 
-def _brief(event: Event) -> dict[str, Any]:
-    """The fields of an event that say something."""
-    return {
-        name: value
-        for name, value in ((name, getattr(event, name)) for name in Event.__slots__)
-        if name not in _SILENT or value != _SILENT[name]
-    }
+def brief(one: Any) -> dict[str, Any]:
+    """Return the fields of an event, or of a step, that are not as they are by default."""
+    values = ((field, getattr(one, field.name)) for field in fields(one))
+    return {field.name: value for field, value in values if value != field.default}
+
+
+def as_text(head: Mapping[str, Any], key: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return JSON to keep in a file: a line for each key of the head, and one for each row."""
+    body = "".join(f" {json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items())
+    lines = ",\n  ".join(json.dumps(row) for row in rows)
+    return f'{{\n{body} "{key}": [\n  {lines}\n ]\n}}\n'
+
+
+def event_of(raw: Any, time_s: float, kind: str, kinds: Sequence[str]) -> Event:
+    """Return an event of the core, which has a number of its own for nothing."""
+    packet, peer = (-1 if one == _NOTHING else one for one in (raw.packet, raw.peer))
+    what = "" if raw.what == _NOTHING else kinds[raw.what]
+    return Event(time_s, raw.process, kind, raw.message, packet, what, peer)
 
 
 class _Log:
@@ -288,9 +287,11 @@ class _Recorded:
 
     def __init__(self, history: History) -> None:
         self._processes = history.processes
-        self._logs = [_read_log(history, process) for process in range(len(self._processes))]
+        self._logs = [
+            [(kind == "send", message) for kind, message in history.events(process)] for process in self._processes
+        ]
         self._destinations = {
-            message: _read_destinations(history, message) for log in self._logs for kind, message in log if kind
+            message: history._destinations_of(message) for log in self._logs for is_send, message in log if is_send
         }
         self._events: list[Event] = []
         self._at = [0] * len(self._logs)
@@ -311,21 +312,21 @@ class _Recorded:
         has_moved = False
         for process, log in enumerate(self._logs):
             while self._at[process] < len(log):
-                kind, message = log[self._at[process]]
-                if not kind and message in self._destinations and message not in self._sent and not is_forced:
+                is_send, message = log[self._at[process]]
+                if not is_send and message in self._destinations and message not in self._sent and not is_forced:
                     break
                 self._at[process] += 1
-                self._take(process, kind, message)
+                self._take(process, is_send, message)
                 has_moved = True
                 if is_forced:
                     return True
         return has_moved
 
-    def _take(self, process: int, kind: int, message: int) -> None:
+    def _take(self, process: int, is_send: bool, message: int) -> None:
         sent = self._sent.get(message)
-        now = 1 + max(self._now[process], sent[0] if sent and not kind else 0)
+        now = 1 + max(self._now[process], sent[0] if sent and not is_send else 0)
         self._now[process] = now
-        if kind:
+        if is_send:
             self._events.append(Event(now, process, "sent", message))
             self._sent.setdefault(message, (now, process))
             for to in self._destinations[message]:
@@ -338,28 +339,3 @@ class _Recorded:
         if packet >= 0 and sent:
             self._events.append(Event(now, process, "receive", message, packet, "data", sent[1]))
         self._events.append(Event(now, process, "deliver", message))
-
-
-def count_events(history: History) -> int:
-    """Return how many events a history holds, whoever put them in."""
-    count, total = ffi.new("size_t *"), 0
-    for process in range(len(history.processes)):
-        check(lib.busq_history_read(history._history, process, 0, ffi.NULL, ffi.NULL, count))
-        total += count[0]
-    return total
-
-
-def _read_log(history: History, process: int) -> list[tuple[int, int]]:
-    count = ffi.new("size_t *")
-    check(lib.busq_history_read(history._history, process, 0, ffi.NULL, ffi.NULL, count))
-    kinds = ffi.new("uint8_t[]", count[0])
-    messages = ffi.new("uint64_t[]", count[0])
-    check(lib.busq_history_read(history._history, process, count[0], kinds, messages, count))
-    return list(zip(bytes(ffi.buffer(kinds)), ffi.unpack(messages, len(messages)), strict=True))
-
-
-def _read_destinations(history: History, message: int) -> tuple[int, ...]:
-    found: Any = ffi.new("uint32_t **")
-    count = ffi.new("uint32_t *")
-    check(lib.busq_history_read_destinations(history._history, message, found, count))
-    return tuple(ffi.unpack(found[0], count[0])) if count[0] else ()

@@ -186,7 +186,6 @@ class History:
         check(lib.busq_history_new(len(names), owner))
         self._history = held(owner)
         self._lock = threading.Lock()
-        self._n_events = 0
 
     @property
     def processes(self) -> tuple[str, ...]:
@@ -286,7 +285,9 @@ class History:
         Facts(messages=0, copies=0, deliveries=0, events=0)
         """
         judgement = self._judge(())
-        return Facts(judgement.n_messages, judgement.n_copies, judgement.n_deliveries, self._n_events)
+        with self._lock:
+            n_events = sum(map(self._count, range(len(self._names))))
+        return Facts(judgement.n_messages, judgement.n_copies, judgement.n_deliveries, n_events)
 
     def events(self, process: Process) -> list[tuple[str, int]]:
         """The log of a process: a kind, "send" or "deliver", and a message for every event.
@@ -300,7 +301,7 @@ class History:
         """
         index, count = self._index(process), ffi.new("size_t *")
         with self._lock:
-            check(lib.busq_history_read(self._history, index, 0, ffi.NULL, ffi.NULL, count))
+            count[0] = self._count(index)
             kinds, messages = bytearray(count[0]), array("Q", bytes(8 * count[0]))
             columns = ffi.from_buffer("uint8_t[]", kinds), ffi.from_buffer("uint64_t[]", messages)
             check(lib.busq_history_read(self._history, index, count[0], *columns, count))
@@ -317,10 +318,18 @@ class History:
         >>> history.destinations(7)
         ('bob', 'cleo')
         """
-        found, count = ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        return tuple(self._names[process] for process in self._destinations_of(_message(message)))
+
+    def _destinations_of(self, message: int) -> tuple[int, ...]:
+        to, count = ffi.new("uint32_t **"), ffi.new("uint32_t *")
         with self._lock:
-            check(lib.busq_history_read_destinations(self._history, _message(message), found, count))
-            return tuple(self._names[found[0][i]] for i in range(count[0]))
+            check(lib.busq_history_read_destinations(self._history, message, to, count))
+            return tuple(to[0][i] for i in range(count[0]))
+
+    def _count(self, process: int) -> int:
+        count = ffi.new("size_t *")
+        check(lib.busq_history_read(self._history, process, 0, ffi.NULL, ffi.NULL, count))
+        return int(count[0])
 
     def _judge(self, properties: Iterable[str]) -> Any:
         judgement, bits = ffi.new("busq_judgement *"), 0
@@ -349,7 +358,6 @@ class History:
                     len(destinations),
                 )
             )
-            self._n_events += len(messages)
 
     def _index(self, process: Process, argument: str = "process") -> int:
         known = _arguments.process(argument, process)
@@ -444,10 +452,7 @@ def classify(history: History) -> Classification:
 
 def _weaker(name: str) -> set[str]:
     """All classes that this one is part of."""
-    found: set[str] = set()
-    for other in CLASSES[name][0]:
-        found |= {other} | _weaker(other)
-    return found
+    return {weaker for other in CLASSES[name][0] for weaker in (other, *_weaker(other))}
 
 
 def _message(message: int) -> int:

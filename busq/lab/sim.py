@@ -29,35 +29,15 @@ from typing import Any
 from busq import _arguments, orders
 from busq._core import check, held, owned
 from busq._native import ffi, lib
-from busq.lab.execution import Event, Execution, judge
+from busq.lab.execution import KINDS, Execution, event_of, judge
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule, by_traffic
 
 __all__ = ["WORKLOADS", "Config", "Faults", "Partition", "Result", "run"]
 
-_WORKLOADS = {
-    "random": lib.BUSQ_SIM_RANDOM,
-    "hotspot": lib.BUSQ_SIM_HOTSPOT,
-    "ring": lib.BUSQ_SIM_RING,
-    "client-server": lib.BUSQ_SIM_CLIENT_SERVER,
-    "trace": lib.BUSQ_SIM_TRACE,
-}
-WORKLOADS = tuple(_WORKLOADS)
-
-_KINDS = {
-    lib.BUSQ_SIM_SUBMIT: "submit",
-    lib.BUSQ_SIM_SENT: "sent",
-    lib.BUSQ_SIM_SEND: "send",
-    lib.BUSQ_SIM_RECEIVE: "receive",
-    lib.BUSQ_SIM_DELIVER: "deliver",
-    lib.BUSQ_SIM_DROP: "drop",
-    lib.BUSQ_SIM_DONE: "done",
-    lib.BUSQ_SIM_SECRET: "secret",
-    lib.BUSQ_SIM_OPEN: "open",
-    lib.BUSQ_SIM_JOB: "job",
-    lib.BUSQ_SIM_REST: "rest",
-}
-_NOTHING = 0xFFFFFFFF
+WORKLOADS = ("random", "hotspot", "ring", "client-server", "trace")
+_WORKLOADS = {name: getattr(lib, f"BUSQ_SIM_{name.replace('-', '_').upper()}") for name in WORKLOADS}
+_KINDS = {getattr(lib, f"BUSQ_SIM_{kind.upper()}"): kind for kind in KINDS}
 _SLICE_NS = 20_000_000  # how long a run goes on before it looks for Ctrl-C
 _SECONDS_MAX = 1e9
 _STAND_LOSSES = ("none", "fifo:on_gap=skip")
@@ -534,15 +514,9 @@ class _Run:
         return Result(
             config=self._config,
             ok=facts.unsent == 0 and holds,
-            execution_time_s=facts.execution_ns / 1e9,
-            communication_s=facts.communication_ns / 1e9,
-            latency_mean_s=facts.latency_mean_ns / 1e9,
-            latency_p50_s=facts.latency_p50_ns / 1e9,
-            latency_p99_s=facts.latency_p99_ns / 1e9,
-            latency_max_s=facts.latency_max_ns / 1e9,
-            jobs=facts.jobs,
-            job_start_mean_s=facts.job_start_mean_ns / 1e9,
-            job_wait_mean_s=facts.job_wait_mean_ns / 1e9,
+            **{name: getattr(facts, field) / 1e9 for name, field in _TIMES.items()},
+            **{name: getattr(facts, name) for name in _COUNTS},
+            messages=facts.sends,
             packets=packets,
             bytes=sizes_bytes,
             uplink_busiest=self._renamed(facts.uplink_busiest),
@@ -553,18 +527,6 @@ class _Run:
                 facts.downlink_busiest_bytes,
                 self._config.downlink_bytes_per_s or self._config.bandwidth_bytes_per_s,
             ),
-            secret_s=facts.secret_ns / 1e9,
-            waiting_max=facts.waiting_max,
-            held_max=facts.held_max,
-            events=facts.events,
-            messages=facts.sends,
-            copies=facts.copies,
-            deliveries=facts.deliveries,
-            unsent=facts.unsent,
-            dropped=facts.dropped,
-            packets_lost=facts.packets_lost,
-            packets_doubled=facts.packets_doubled,
-            packets_refused=facts.packets_refused,
             verdicts=verdicts,
             execution=self._execution() if self._config.record else None,
         )
@@ -594,50 +556,39 @@ class _Run:
 
     def _execution(self) -> Execution:
         count = ffi.new("size_t *")
-        found = lib.busq_sim_events(self._sim, count)
-        raws = [found[place] for place in range(count[0])]
+        events = lib.busq_sim_events(self._sim, count)
+        raws = [events[place] for place in range(count[0])]
         raws.sort(key=lambda raw: raw.time_ns)  # jobs are known before they begin
         destinations = {raw.message: self._destinations(raw.message) for raw in raws if raw.kind == lib.BUSQ_SIM_SUBMIT}
         multicasts = {raw.message: raw.send for raw in raws if raw.kind == lib.BUSQ_SIM_SUBMIT}
         return Execution(
             order=self._config.order,
             processes=self._names,
-            events=tuple(self._event(raw) for raw in raws),
+            events=tuple(event_of(raw, raw.time_ns / 1e9, _KINDS[raw.kind], self._order.kinds) for raw in raws),
             destinations=destinations,
             multicasts=multicasts if self._has_copies() else {},
         )
 
-    def _event(self, raw: Any) -> Event:
-        return Event(
-            time_s=raw.time_ns / 1e9,
-            process=raw.process,
-            kind=_KINDS[raw.kind],
-            message=raw.message,
-            packet=-1 if raw.packet == _NOTHING else raw.packet,
-            what="" if raw.what == _NOTHING else self._order.kinds[raw.what],
-            peer=-1 if raw.peer == _NOTHING else raw.peer,
-        )
-
     def _destinations(self, message: int) -> tuple[int, ...]:
-        found, count = ffi.new("uint32_t const **"), ffi.new("uint32_t *")
-        check(lib.busq_sim_destinations(self._sim, message, found, count))
-        return tuple(found[0][place] for place in range(count[0]))
+        to, count = ffi.new("uint32_t const **"), ffi.new("uint32_t *")
+        check(lib.busq_sim_destinations(self._sim, message, to, count))
+        return tuple(to[0][place] for place in range(count[0]))
 
 
 _PLAIN = (
-    "processes",
-    "messages_per_process",
-    "bandwidth_bytes_per_s",
-    "downlink_bytes_per_s",
-    "dependent_share",
-    "payload_bytes",
-    "header_bytes",
-    "control_bytes",
-    "clock_entry_bytes",
-    "fan_out",
-    "job_blocks_sends",
-    "hotspot_share",
-    "hotspot_draw",
-    "job_share",
-    "seed",
+    *("processes", "messages_per_process", "bandwidth_bytes_per_s", "downlink_bytes_per_s", "dependent_share"),
+    *("payload_bytes", "header_bytes", "control_bytes", "clock_entry_bytes", "fan_out", "job_blocks_sends"),
+    *("hotspot_share", "hotspot_draw", "job_share", "seed"),
+)
+# What the core knows of a result: times, by their fields, and counts.
+_TIMES = {"execution_time_s": "execution_ns"} | {
+    f"{name}_s": f"{name}_ns"
+    for name in (
+        *("communication", "job_start_mean", "job_wait_mean", "secret"),
+        *("latency_mean", "latency_p50", "latency_p99", "latency_max"),
+    )
+}
+_COUNTS = (
+    *("jobs", "waiting_max", "held_max", "events", "copies", "deliveries", "unsent", "dropped"),
+    *("packets_lost", "packets_doubled", "packets_refused"),
 )

@@ -24,14 +24,14 @@ from typing import Any
 from busq import _arguments, orders
 from busq._core import check, held, integer, owned, whole_number
 from busq._native import ffi, lib
-from busq.lab.execution import Event, Execution, count_events, judge
+from busq.lab.execution import KINDS, Event, Execution, event_of, judge
 from busq.lab.observers import PROPERTIES, History, Verdict
 
 __all__ = ["Packet", "Stage", "Stuck"]
 
 Process = str | int
 
-_KINDS = ("submit", "sent", "send", "receive", "deliver", "drop", "done", "secret", "open")
+_KINDS = KINDS[:9]  # as the core numbers them; jobs are added here
 _STEPS_MAX = 1_000_000
 _CHANNELS = {
     None: lib.BUSQ_CHANNELS_AS_NEEDED,
@@ -167,9 +167,9 @@ class Stage:
 
     def lose(self, packet: int) -> None:
         """Let the network lose a packet, which no order but `fifo:on_gap=skip` says that it can bear."""
-        found = self._packet(packet)
-        check(lib.busq_stage_lose(self._stage, found.packet))
-        self._lost.add((found.message, found.to))
+        lost = self._packet(packet)
+        check(lib.busq_stage_lose(self._stage, lost.packet))
+        self._lost.add((lost.message, lost.to))
 
     def double(self, packet: int) -> tuple[Event, ...]:
         """Let the network double a packet: the copy is as if its sender had sent it again, now.
@@ -242,27 +242,14 @@ class Stage:
         """The packets in flight, oldest first.  O(packets)."""
         raw = lib.busq_stage_packets(self._stage)
         channels: set[tuple[int, int]] = set()
-        found = []
-        for i in range(self._facts().n_packets):
-            one = raw[i]
-            channel = (one.to, getattr(one, "from"))
+        packets = []
+        for one in (raw[place] for place in range(self._facts().n_packets)):
+            sender, to, what = getattr(one, "from"), one.to, self._kinds[one.what]
             label = self._labels[one.message] if one.message else ""
-            may_arrive = not self._is_fifo or channel not in channels
-            channels.add(channel)
-            found.append(
-                Packet(
-                    one.packet,
-                    self._kinds[one.what],
-                    one.message,
-                    label,
-                    channel[1],
-                    one.to,
-                    one.stamp,
-                    one.note,
-                    may_arrive,
-                )
-            )
-        return tuple(found)
+            may_arrive = not self._is_fifo or (sender, to) not in channels
+            channels.add((sender, to))
+            packets.append(Packet(one.packet, what, one.message, label, sender, to, one.stamp, one.note, may_arrive))
+        return tuple(packets)
 
     def find(
         self,
@@ -314,15 +301,15 @@ class Stage:
             elif event.kind == "receive" and event.what in self._payloads:
                 arrived.add((event.message, event.process))
         flying = {(packet.message, packet.to) for packet in self.packets if packet.what in self._payloads}
-        found = []
-        for message, to in ((message, to) for message, targets in self._destinations.items() for to in targets):
-            if (message, to) in ended:
+        stuck = []
+        for one in ((message, to) for message, targets in self._destinations.items() for to in targets):
+            if one in ended:
                 continue
-            one = (message, to)
+            message, to = one
             where = "in flight" if one in flying else "held" if one in arrived else "waiting"
             where = "lost" if where == "waiting" and one in self._lost else where
-            found.append(Stuck(message, self._labels[message], message >> 32, to, where))
-        return tuple(found)
+            stuck.append(Stuck(message, self._labels[message], message >> 32, to, where))
+        return tuple(stuck)
 
     def gauge(self, process: Process) -> dict[str, int]:
         """Return how a process looks from outside.
@@ -334,14 +321,14 @@ class Stage:
         >>> Stage("none", 1).gauge(0)
         {'waiting': 0, 'outside': 0, 'held': 0, 'secret': 0, 'alarms': 0}
         """
-        seen = ffi.new("busq_stage_gauge *")
-        check(lib.busq_stage_examine_process(self._stage, self._index(process), seen))
+        gauge = ffi.new("busq_stage_gauge *")
+        check(lib.busq_stage_examine_process(self._stage, self._index(process), gauge))
         return {
-            "waiting": seen.waiting,
-            "outside": seen.n_submits,
-            "held": seen.held,
-            "secret": seen.is_secret,
-            "alarms": seen.n_alarms,
+            "waiting": gauge.waiting,
+            "outside": gauge.n_submits,
+            "held": gauge.held,
+            "secret": gauge.is_secret,
+            "alarms": gauge.n_alarms,
         }
 
     def brings_payload(self, what: str) -> bool:
@@ -383,7 +370,6 @@ class Stage:
         """Return what observers judge, as Execution.history does, without a detour.  O(events)."""
         history = History(self._names)
         check(lib.busq_stage_tell(self._stage, bool(whole), history._history))
-        history._n_events = count_events(history)
         return history
 
     def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:
@@ -421,22 +407,8 @@ class Stage:
 
     def _events_from(self, first: int) -> tuple[Event, ...]:
         raw = lib.busq_stage_events(self._stage)
-        kinds, nothing = self._kinds, lib.BUSQ_STAGE_NOTHING
-        found = []
-        for i in range(first, self._facts().n_events):
-            one = raw[i]
-            found.append(
-                Event(
-                    float(one.step),
-                    one.process,
-                    _KINDS[one.kind],
-                    one.message,
-                    -1 if one.packet == nothing else one.packet,
-                    "" if one.what == nothing else kinds[one.what],
-                    -1 if one.peer == nothing else one.peer,
-                )
-            )
-        return tuple(found)
+        events = (raw[place] for place in range(first, self._facts().n_events))
+        return tuple(event_of(one, float(one.step), _KINDS[one.kind], self._kinds) for one in events)
 
     def _index(self, process: Process, argument: str = "process") -> int:
         known = _arguments.process(argument, process)

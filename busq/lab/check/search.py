@@ -13,7 +13,7 @@ from busq._native import ffi, lib
 from busq.errors import NoSpace
 from busq.lab.check.plan import APPLICATIONS, BITS, REDUCTIONS, SEARCHES, Plan
 from busq.lab.check.result import Progress, Search, Transition
-from busq.lab.check.witness import KINDS, Step
+from busq.lab.check.witness import KINDS, OF_PACKETS, Step
 
 __all__ = ["SAMPLE", "CoreSearch"]
 
@@ -221,7 +221,7 @@ def _named(raw: Iterable[Any], order: orders.Order) -> Iterator[Step]:
         is_submit = kind in ("submit", "end job") and one.destinations
         if is_submit:
             labels[one.message] = f"m{len(labels) + 1}"
-        is_packet = kind in ("receive", "lose", "double")
+        is_packet = kind in OF_PACKETS
         yield Step(
             kind=kind,
             process=one.process,

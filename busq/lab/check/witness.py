@@ -6,16 +6,16 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from busq import _arguments, orders
 from busq.errors import BusqError, CorruptSegment, Full
-from busq.lab.execution import Execution
+from busq.lab.execution import Execution, as_text, brief
 from busq.lab.observers import PROPERTIES, Verdict
 from busq.lab.scenario import Player, remains
-from busq.lab.stage import Packet, Stage
+from busq.lab.stage import Stage
 
 __all__ = ["BEYOND", "FORMAT", "NAMES", "Counterexample", "Step"]
 
@@ -33,6 +33,7 @@ BEYOND = {
 }
 NETWORKS = ("unordered", "fifo")
 KINDS = ("submit", "receive", "tick", "lose", "double", "end job")
+OF_PACKETS = ("receive", "lose", "double")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +99,16 @@ class _Performance:
             self.failure = self._player.failure
 
     def _commands(self, step: Step) -> Iterator[str]:
-        name = self._names[step.process]
+        words = self._words(step) if step.kind in OF_PACKETS else ""
         if step.kind == "end job":
-            yield f"{name} ends the job"
-        if step.to:
-            yield f"{name} sends {step.message} to {', '.join(self._names[one] for one in step.to)}"
-        elif step.kind == "tick":
-            yield f"{name}'s alarm goes off"
-        elif step.kind != "end job":
-            words = self._words(step)
-            sender = self._names[step.sender]
-            yield {
-                "receive": f"{name} receives {words} from {sender}",
-                "lose": f"the network loses {words} to {name} from {sender}",
-                "double": f"the network doubles {words} to {name} from {sender}",
-            }[step.kind]
+            yield f"{self._names[step.process]} ends the job"
+        if step.kind != "end job" or step.to:
+            yield _command(replace(step, kind="submit") if step.to else step, self._names, words)
 
     def _words(self, step: Step) -> str:
         """How to name a packet: its kind, its message, and, where older ones look like it, which of them it is."""
-        alike = [packet for packet in self.stage.packets if _describes(step, packet)]
+        like = (step.what, step.message, step.sender, step.process)
+        alike = [one for one in self.stage.packets if (one.what, one.label, one.sender, one.to) == like]
         for place, packet in enumerate(alike):
             if (packet.stamp, packet.note) == (step.stamp, step.note) and packet.may_arrive:
                 return f"{_ordinal(place)}{step.what} {step.message}".strip()
@@ -127,15 +119,6 @@ class _Performance:
         if delivered:
             self._has_job = False
             self._say(f"{self._names[0]} begins a job for {self.stage.label(delivered[0].message)}")
-
-
-def _describes(step: Step, packet: Packet) -> bool:
-    return (packet.what, packet.label, packet.sender, packet.to) == (
-        step.what,
-        step.message,
-        step.sender,
-        step.process,
-    )
 
 
 def _ordinal(place: int) -> str:
@@ -189,7 +172,8 @@ class Counterexample:
         try:
             return "\n".join(self._perform().lines) + "\n"
         except ValueError:
-            return "\n".join(f"> {self._plain(step)}" for step in self.steps) + "\n"
+            plain = (_command(step, self.names, f"{step.what} {step.message}".strip()) for step in self.steps)
+            return "\n".join(f"> {command}" for command in plain) + "\n"
 
     def scenario(self, title: str = "") -> str:
         """Return a scenario file: a comment, the order, the transcript, and what the observers say.
@@ -265,10 +249,9 @@ class Counterexample:
 
     def to_json(self) -> str:
         """Return the counterexample as text to keep in a file, a step per line; from_json reads it."""
-        data = self.as_json()
-        steps = ",\n".join(f"  {json.dumps(_brief(step))}" for step in data.pop("steps"))
-        body = "".join(f" {json.dumps(key)}: {json.dumps(value)},\n" for key, value in data.items())
-        return "{\n" + body + ' "steps": [\n' + steps + "\n ]\n}\n"
+        head = self.as_json()
+        del head["steps"]
+        return as_text(head, "steps", map(brief, self.steps))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Counterexample:
@@ -313,19 +296,19 @@ class Counterexample:
     def _perform(self) -> _Performance:
         return _Performance(self)
 
-    def _plain(self, step: Step) -> str:
-        names = self.names
-        to = ", ".join(names[one] for one in step.to)
-        words = f"{step.what} {step.message}".strip()
-        sender = names[step.sender] if step.sender >= 0 else ""
-        return {
-            "submit": f"{names[step.process]} sends {step.message} to {to}",
-            "receive": f"{names[step.process]} receives {words} from {sender}",
-            "tick": f"{names[step.process]}'s alarm goes off",
-            "lose": f"the network loses {words} to {names[step.process]} from {sender}",
-            "double": f"the network doubles {words} to {names[step.process]} from {sender}",
-            "end job": f"{names[step.process]} ends the job" + (f" and sends {step.message} to {to}" if to else ""),
-        }[step.kind]
+
+def _command(step: Step, names: Sequence[str], words: str) -> str:
+    """A step in the language of scenarios; `words` say which packet."""
+    name, sender = names[step.process], names[step.sender] if step.kind in OF_PACKETS else ""
+    to = ", ".join(names[one] for one in step.to)
+    return {
+        "submit": f"{name} sends {step.message} to {to}",
+        "receive": f"{name} receives {words} from {sender}",
+        "tick": f"{name}'s alarm goes off",
+        "lose": f"the network loses {words} to {name} from {sender}",
+        "double": f"the network doubles {words} to {name} from {sender}",
+        "end job": f"{name} ends the job" + (f" and sends {step.message} to {to}" if to else ""),
+    }[step.kind]
 
 
 def _faults(given: Any) -> tuple[str, ...]:
@@ -339,8 +322,7 @@ def _faults(given: Any) -> tuple[str, ...]:
 
 def _can_be(step: Step, processes: int) -> bool:
     """Whether a step that somebody wrote down has what its kind needs, and nothing that a transcript can't say."""
-    is_packet = step.kind in ("receive", "lose", "double")
-    peers = [step.process, *step.to, *([step.sender] if is_packet else [])]
+    peers = [step.process, *step.to, *([step.sender] if step.kind in OF_PACKETS else [])]
     return (
         step.kind in KINDS
         and all(isinstance(one, int) and 0 <= one < processes for one in peers)
@@ -349,14 +331,6 @@ def _can_be(step: Step, processes: int) -> bool:
         and re.fullmatch(r"m[0-9]{1,6}" if step.to else r"(m[0-9]{1,6})?", step.message) is not None
         and re.fullmatch(r"[a-z0-9-]*", step.what) is not None
     )
-
-
-_SILENT: dict[str, Any] = {"message": "", "to": (), "what": "", "sender": -1, "stamp": 0, "note": 0}
-
-
-def _brief(step: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a step that say something."""
-    return {name: value for name, value in step.items() if name not in _SILENT or value != _SILENT[name]}
 
 
 # ---- what the observers say ----
@@ -405,15 +379,11 @@ def _sentence(name: str, performance: _Performance) -> str:
 def _what_is_stuck(stage: Stage) -> list[str]:
     """Return what will never be delivered, or never done, in a state in which nothing can happen any more."""
     names = stage.processes
-    found = [f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in stage.stuck]
-    if not found:
-        done = {event.message for event in stage.execution().events if event.kind == "done"}
-        found = [
-            f"{names[message >> 32]} is never done with {label}"
-            for message, label in stage.execution().labels.items()
-            if message not in done
-        ]
-    return found or list(remains(stage))
+    stuck = [f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in stage.stuck]
+    done = {event.message for event in stage.execution().events if event.kind == "done"}
+    labels = stage.execution().labels.items()
+    undone = (f"{names[message >> 32]} is never done with {label}" for message, label in labels if message not in done)
+    return stuck or list(undone) or list(remains(stage))
 
 
 def _strangers(stage: Stage) -> Iterator[str]:
@@ -422,7 +392,7 @@ def _strangers(stage: Stage) -> Iterator[str]:
     for event in execution.events:
         if event.kind != "send" or not event.message:
             continue
-        involved = _involved(event.message, execution.destinations.get(event.message, ()))
+        involved = {event.message >> 32, *execution.destinations.get(event.message, ())}
         for process in (event.process, event.peer):
             if process not in involved:
                 packet = f"{event.what} {execution.label(event.message)}"
@@ -458,7 +428,3 @@ def _overtaken_by_effects(execution: Execution) -> str:
             heard[process] |= inside[message]
             known |= pasts[message]
     return ""
-
-
-def _involved(message: int, destinations: Iterable[int]) -> set[int]:
-    return {message >> 32, *destinations}

@@ -40,8 +40,8 @@ class Place:
         return {
             "process": self.process,
             "what": self.what,
-            "latency_s_mean": statistics.fmean(result.latency_mean_s for result in self.results),
-            "execution_time_s": statistics.fmean(result.execution_time_s for result in self.results),
+            "latency_s_mean": _mean(self.results, "latency_mean_s"),
+            "execution_time_s": _mean(self.results, "execution_time_s"),
             "packets_per_message": _per_message(self.results, "packets"),
             "bytes_per_message": _per_message(self.results, "bytes"),
         }
@@ -49,6 +49,20 @@ class Place:
 
 def _per_message(results: Sequence[Result], name: str) -> float:
     return statistics.fmean(sum(getattr(result, name).values()) / max(1, result.messages) for result in results)
+
+
+def _mean(results: Sequence[Result], name: str) -> float:
+    return statistics.fmean(getattr(result, name) for result in results)
+
+
+class _Mean:
+    """A figure of a candidate: the mean over its seeds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, candidate: Candidate, _: type[Candidate]) -> float:
+        return _mean(candidate.results, self._name)
 
 
 def place_name(config: Config, process: int) -> str:
@@ -93,8 +107,12 @@ class Candidate:
     config: Config
     elsewhere: tuple[Place, ...] = ()  # with the coordinator somewhere else
 
-    def _mean(self, name: str) -> float:
-        return statistics.fmean(getattr(result, name) for result in self.results)
+    latency_s = _Mean("latency_mean_s")  # from the application's send to the delivery
+    latency_p99_s = _Mean("latency_p99_s")  # 99 of 100 deliveries do not exceed it
+    time_s = _Mean("execution_time_s")
+    communication_s = _Mean("communication_s")  # until the last packet
+    uplink_busiest_share = _Mean("uplink_busiest_share")  # how much of the time the busiest uplink was busy
+    downlink_busiest_share = _Mean("downlink_busiest_share")  # or would have been with the uplinks' bandwidth
 
     @property
     def is_sound(self) -> bool:
@@ -105,38 +123,14 @@ class Candidate:
     def broken(self) -> tuple[str, ...]:
         """What it claims and did not keep; "unsent" where it got stuck."""
         claims = orders.parse(self.order)[0].claims
-        broken = [
-            name
-            for result in self.results
-            for name, verdict in result.verdicts.items()
-            if name in claims and not verdict.ok
-        ]
+        verdicts = [one for result in self.results for one in result.verdicts.items()]
+        broken = [name for name, verdict in verdicts if name in claims and not verdict.ok]
         return tuple(dict.fromkeys(["unsent"] * any(result.unsent for result in self.results) + broken))
-
-    @property
-    def latency_s(self) -> float:
-        """Mean time from the application's send to the delivery."""
-        return self._mean("latency_mean_s")
-
-    @property
-    def latency_p99_s(self) -> float:
-        """What 99 of 100 deliveries do not exceed."""
-        return self._mean("latency_p99_s")
-
-    @property
-    def time_s(self) -> float:
-        """Execution time."""
-        return self._mean("execution_time_s")
 
     @property
     def job_start_s(self) -> float | None:
         """Mean time at which jobs began; None without jobs."""
-        return self._mean("job_start_mean_s") if all(result.jobs for result in self.results) else None
-
-    @property
-    def communication_s(self) -> float:
-        """Time until the last packet."""
-        return self._mean("communication_s")
+        return _mean(self.results, "job_start_mean_s") if all(result.jobs for result in self.results) else None
 
     @property
     def packets(self) -> float:
@@ -152,16 +146,6 @@ class Candidate:
     def coordinator(self) -> int | None:
         """Which process coordinates; None where none does."""
         return self.config.coordinator_at if orders.parse(self.order)[0].coordinated else None
-
-    @property
-    def uplink_busiest_share(self) -> float:
-        """How much of the time the busiest uplink was busy."""
-        return self._mean("uplink_busiest_share")
-
-    @property
-    def downlink_busiest_share(self) -> float:
-        """Likewise the busiest downlink, or how much of the time it would have been with the uplinks' bandwidth."""
-        return self._mean("downlink_busiest_share")
 
     @property
     def uplink_share(self) -> float:
@@ -252,7 +236,7 @@ class Advice:
             "by": self.by,
             "take": self.best.order if self.best else None,
             "points": [candidate.as_json() | {"why": self.why(candidate)} for candidate in self.ranked],
-            "left_out": [{"order": gap.order, "processes": gap.processes, "why": gap.why} for gap in self.left_out],
+            "left_out": [dict(vars(gap)) for gap in self.left_out],
         }
 
 
@@ -262,8 +246,7 @@ def _where(one: Candidate) -> list[str]:
         return []
     said = [f"coordinator at process {one.coordinator} ({place_name(one.config, one.coordinator)})"]
     for place in one.elsewhere:
-        there_s = statistics.fmean(result.latency_mean_s for result in place.results)
-        factor = there_s / one.latency_s if one.latency_s else 1.0
+        factor = _mean(place.results, "latency_mean_s") / one.latency_s if one.latency_s else 1.0
         said.append(f"at {place.process} ({place.what}) {factor:.2g} times this latency")
     return [", ".join(said)]
 
@@ -273,16 +256,13 @@ def _load(one: Candidate) -> list[str]:
     said = [f"uplinks {one.uplink_share:.0%} busy, the busiest {one.uplink_busiest_share:.0%}"]
     if one.secret_share > 0.01:
         said.append(f"processes {one.secret_share:.0%} of the time in secret mode")
-    return said + _waits(one)
+    return said + _waits(one, 1, 0)
 
 
-def _waits(one: Candidate) -> list[str]:
-    said = []
-    if one.waiting_max > 1:
-        said.append(f"up to {one.waiting_max:,} messages wait to be sent")
-    if one.held_max > 0:
-        said.append(f"up to {one.held_max:,} are held back")
-    return said
+def _waits(one: Candidate, waiting: float, held: float) -> list[str]:
+    """What waits at a process, where that is more than so many messages."""
+    waits = [f"up to {one.waiting_max:,} messages wait to be sent"] if one.waiting_max > waiting else []
+    return [*waits, *([f"up to {one.held_max:,} are held back"] if one.held_max > held else [])]
 
 
 def _times(factor: float) -> str:
@@ -302,10 +282,7 @@ def _against(one: Candidate, best: Candidate) -> list[str]:
     if one.downlink_busiest_share > BUSY:
         would = "" if one.config.downlink_bytes_per_s else "would be "
         said.append(f"the busiest downlink {would}{one.downlink_busiest_share:.0%} busy")
-    if one.waiting_max > MUCH * max(1, best.waiting_max):
-        said.append(f"up to {one.waiting_max:,} messages wait to be sent")
-    if one.held_max > MUCH * max(1, best.held_max):
-        said.append(f"up to {one.held_max:,} are held back")
+    said += _waits(one, MUCH * max(1, best.waiting_max), MUCH * max(1, best.held_max))
     if one.secret_share > 0.05:
         said.append(f"processes {one.secret_share:.0%} of the time in secret mode")
     if not said and one.latency_s >= MUCH * best.latency_s:

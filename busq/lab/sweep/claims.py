@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from busq._words import percent
-from busq.lab.sweep.estimate import estimate, slope
+from busq.lab.sweep.estimate import estimate, finite, slope
 from busq.lab.sweep.figures import (
     COMMUNICATION,
     EXAMPLE_KB_PER_S,
@@ -57,19 +57,8 @@ class JudgedClaim:
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
-        return {
-            "key": self.key,
-            "section": self.section,
-            "claim": self.claim,
-            "reading": self.reading,
-            "measure": self.measure,
-            "verdict": self.verdict,
-            "measured": self.measured,
-            "figures": {
-                name: None if isinstance(value, float) and not math.isfinite(value) else value
-                for name, value in self.figures.items()
-            },
-        }
+        names = ("key", "section", "claim", "reading", "measure", "verdict", "measured")
+        return {name: getattr(self, name) for name in names} | {"figures": finite(self.figures)}
 
 
 class Found(NamedTuple):
@@ -453,10 +442,9 @@ def _ahead_with_jobs(found: Measured[HotspotsPoint]) -> Found:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, where, and how points are asked whether it is so."""
+    """What the paper says, and how points are asked whether it is so."""
 
     key: str
-    section: str
     text: str
     ask: Callable[[Any], Found]
 
@@ -465,42 +453,34 @@ CLAIMS: Mapping[str, tuple[Claim, ...]] = {
     "fig4": (
         Claim(
             "crossover",
-            "5.2",
             "From about 0.02 processes per kB/s on, the matrix order is slower than the two sender-side orders.",
             _where_matrix_falls_behind,
         ),
-        Claim("quadratic", "5.2", "The time of the matrix order grows quadratically.", _matrix_quadratic),
-        Claim("scales", "5.2", "The sender-side orders take hardly longer as the system grows.", _sender_side_scales),
+        Claim("quadratic", "The time of the matrix order grows quadratically.", _matrix_quadratic),
+        Claim("scales", "The sender-side orders take hardly longer as the system grows.", _sender_side_scales),
         Claim(
             "example",
-            "5.2",
             "At 5000 kB/s the matrix order is the better choice below 100 processes, and only there.",
             _example,
         ),
-        Claim(
-            "ratio", "5.2", "Processes per bandwidth alone tells on which side of the crossover one is.", _ratio_alone
-        ),
+        Claim("ratio", "Processes per bandwidth alone tells on which side of the crossover one is.", _ratio_alone),
     ),
     "fig5": (
-        Claim("faster", "5.3", "Cykas nearly always finishes earlier than MFSS.", _nearly_always_faster),
+        Claim("faster", "Cykas nearly always finishes earlier than MFSS.", _nearly_always_faster),
         Claim(
             "sweet-spot",
-            "5.3",
             "As jobs grow to 50 ms the speedup first rises slightly, then falls, and stays above 1.",
             _rises_then_falls,
         ),
-        Claim("frequent", "5.3", "The advantage is largest where messages are frequent.", _frequent_is_best),
-        Claim("job-starts", "5.3", "The gain in job start time follows that in execution time.", _job_starts_follow),
+        Claim("frequent", "The advantage is largest where messages are frequent.", _frequent_is_best),
+        Claim("job-starts", "The gain in job start time follows that in execution time.", _job_starts_follow),
     ),
     "fig6": (
-        Claim("uniform", "5.4", "Without hotspots Cykas gains 30 % in both scenarios.", _uniform_gains_30_percent),
-        Claim("hotspots", "5.4", "The more hotspots, the smaller the advantage.", _hotspots_cost),
-        Claim("no-jobs", "5.4", "Without jobs and with hotspots, Cykas is slower than MFSS.", _behind_without_jobs),
+        Claim("uniform", "Without hotspots Cykas gains 30 % in both scenarios.", _uniform_gains_30_percent),
+        Claim("hotspots", "The more hotspots, the smaller the advantage.", _hotspots_cost),
+        Claim("no-jobs", "Without jobs and with hotspots, Cykas is slower than MFSS.", _behind_without_jobs),
         Claim(
-            "jobs",
-            "5.4",
-            "With jobs Cykas stays ahead of MFSS under hotspots, by less than without them.",
-            _ahead_with_jobs,
+            "jobs", "With jobs Cykas stays ahead of MFSS under hotspots, by less than without them.", _ahead_with_jobs
         ),
     ),
 }
@@ -509,11 +489,11 @@ CLAIMS: Mapping[str, tuple[Claim, ...]] = {
 def judge(found: Measured[Any], measure: str = COMMUNICATION) -> list[JudgedClaim]:
     """Hold every claim of the paper about this figure against its points, reading by reading.
 
-    `measure`: when an execution ends, one of `plans.MEASURES`; the paper's is the default.
+    `measure`: when an execution ends, one of `MEASURES`; the paper's is the default.
     """
-    name = found.figure.name
+    name, section = found.figure.name, found.figure.section
     return [
-        JudgedClaim(f"{name}-{claim.key}", claim.section, claim.text, *claim.ask(one), reading=reading, measure=measure)
+        JudgedClaim(f"{name}-{claim.key}", section, claim.text, *claim.ask(one), reading=reading, measure=measure)
         for reading, one in found.by(measure).readings().items()
         for claim in CLAIMS[name]
     ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Estimate", "estimate", "ratios", "slope", "t95"]
+__all__ = ["Estimate", "estimate", "finite", "ratios", "slope", "t95"]
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
 _T95 = (
@@ -80,6 +81,17 @@ def ratios(above: Sequence[float], below: Sequence[float]) -> tuple[float, ...]:
     (1.5, 2.0)
     """
     return tuple(up / down if down else math.nan for up, down in zip(above, below, strict=True))
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for JSON, which knows no infinity: what is no number is None.
+
+    >>> finite({"one": 1.5, "none": math.nan, "name": "fig4"})
+    {'one': 1.5, 'none': None, 'name': 'fig4'}
+    """
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:

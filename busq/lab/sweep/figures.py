@@ -100,15 +100,9 @@ class Settings:
 
     def parameters(self) -> dict[str, Value]:
         """Return what is the same in every simulation of a figure."""
-        return {
-            "messages_per_process": self.messages,
-            "propagation_delay_s": self.propagation_delay_s,
-            "payload_bytes": self.payload_bytes,
-            "header_bytes": self.header_bytes,
-            "control_bytes": self.control_bytes,
-            "clock_entry_bytes": self.clock_entry_bytes,
-            "staggered": self.staggered,
-        }
+        sizes = ("payload_bytes", "header_bytes", "control_bytes", "clock_entry_bytes")
+        names = ("propagation_delay_s", *sizes, "staggered")
+        return {"messages_per_process": self.messages} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -344,23 +338,18 @@ class Scaling(Figure[ScalingPoint]):
     process before (`busq.sim.Config`).
     """
 
-    name: ClassVar[str] = "fig4"
-    title: ClassVar[str] = "Figure 4: execution time over processes per bandwidth"
-    about: ClassVar[str] = (
+    name = "fig4"
+    title = "Figure 4: execution time over processes per bandwidth"
+    about = (
         "Section 5.2 of the Cykas paper: when do the matrix clocks of a receiver-side order cost more than waiting for "
         "acknowledgements? The same runs as those of `busq sim fig4`."
     )
-    section: ClassVar[str] = "5.2"
-    keep: ClassVar[tuple[str, ...]] = (EXECUTION, COMMUNICATION, "latency_mean_s", "packets", "bytes")
-    comparisons: ClassVar[tuple[Comparison, ...]] = (
-        Comparison("speedup", EXECUTION, ("cykas", "causal-matrix"), BASELINE),
-    )
-    pictures: ClassVar[tuple[Picture, ...]] = (
+    section = "5.2"
+    keep = (EXECUTION, COMMUNICATION, "latency_mean_s", "packets", "bytes")
+    comparisons = (Comparison("speedup", EXECUTION, ("cykas", "causal-matrix"), BASELINE),)
+    pictures = (
         Picture(
-            name="fig4",
-            kind="lines",
-            of=EXECUTION,
-            x="processes_per_kB_per_s",
+            *("fig4", "lines", EXECUTION, "processes_per_kB_per_s"),
             series=("order", "processes"),
             logarithmic=("x", "y"),
         ),
@@ -504,19 +493,19 @@ def _with_baseline(chosen: Sequence[str]) -> tuple[str, ...]:
 class Jobs(Figure[JobsPoint]):
     """Figure 5: speedup over MFSS by length of jobs, for four intervals between messages."""
 
-    name: ClassVar[str] = "fig5"
-    title: ClassVar[str] = "Figure 5: speedup over MFSS by job length and interval"
-    about: ClassVar[str] = (
+    name = "fig5"
+    title = "Figure 5: speedup over MFSS by job length and interval"
+    about = (
         "Section 5.3 of the Cykas paper: what is it worth that jobs begin early? The same runs as those of "
         "`busq sim fig5`."
     )
-    section: ClassVar[str] = "5.3"
-    keep: ClassVar[tuple[str, ...]] = (EXECUTION, COMMUNICATION, JOB_START, "latency_mean_s")
-    comparisons: ClassVar[tuple[Comparison, ...]] = (
+    section = "5.3"
+    keep = (EXECUTION, COMMUNICATION, JOB_START, "latency_mean_s")
+    comparisons = (
         *SPEEDUPS,
         Comparison("job_start_speedup", JOB_START, ("cykas",), BASELINE),
     )
-    pictures: ClassVar[tuple[Picture, ...]] = tuple(
+    pictures = tuple(
         Picture(name=name, kind="lines", of=of, x="job_mean_s", columns=("interval_s",), rows=("job_blocks_sends",))
         for name, of in (("fig5", "communication_speedup"), ("fig5-job-start", "job_start_speedup"))
     )
@@ -618,23 +607,17 @@ class HotspotsPoint(_Speedups):
 class Hotspots(Figure[HotspotsPoint]):
     """Figure 6: speedup over MFSS by share of hotspots, without jobs and with jobs."""
 
-    name: ClassVar[str] = "fig6"
-    title: ClassVar[str] = "Figure 6: speedup over MFSS by share of hotspots"
-    about: ClassVar[str] = (
+    name = "fig6"
+    title = "Figure 6: speedup over MFSS by share of hotspots"
+    about = (
         "Section 5.4 of the Cykas paper: what if everybody sends to the same few? The same runs as those of "
         "`busq sim fig6`."
     )
-    section: ClassVar[str] = "5.4"
-    keep: ClassVar[tuple[str, ...]] = (EXECUTION, COMMUNICATION, "secret_s", "latency_mean_s")
-    comparisons: ClassVar[tuple[Comparison, ...]] = SPEEDUPS
-    pictures: ClassVar[tuple[Picture, ...]] = (
-        Picture(
-            name="fig6",
-            kind="lines",
-            of="communication_speedup",
-            x="hotspot_share",
-            series=("job_share", "job_blocks_sends"),
-        ),
+    section = "5.4"
+    keep = (EXECUTION, COMMUNICATION, "secret_s", "latency_mean_s")
+    comparisons = SPEEDUPS
+    pictures = (
+        Picture("fig6", "lines", "communication_speedup", "hotspot_share", series=("job_share", "job_blocks_sends")),
     )
 
     hotspot_shares: tuple[float, ...] = (0.0, 0.05, 0.1, 0.2)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from busq._words import duration
 from busq.lab.sweep.cells import simulator
+from busq.lab.sweep.estimate import finite
 from busq.lab.sweep.grid import Grid
 
 __all__ = ["SweepResult"]
@@ -79,18 +79,13 @@ class SweepResult:
 
     def as_json(self) -> dict[str, Any]:
         """Return what the command line prints."""
+        names = ("engine", "directory", "cells", "measured", "failed", "seconds", "seconds_measured")
         return {
             "ok": self.ok,
             "grid": self.grid.name,
             "title": self.grid.title,
             "simulator": simulator(),
-            "engine": self.engine,
-            "directory": self.directory,
-            "cells": self.cells,
-            "measured": self.measured,
-            "failed": self.failed,
-            "seconds": self.seconds,
-            "seconds_measured": self.seconds_measured,
+            **{name: getattr(self, name) for name in names},
             "notes": list(self.notes),
             "parameters": self.constants,
             "points": [_plain(row) for row in self.points],
@@ -101,6 +96,6 @@ class SweepResult:
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row for JSON, with the bandwidth in kB/s too, as the figures have it; what is no number is null."""
-    found = {key: None if isinstance(one, float) and not math.isfinite(one) else one for key, one in row.items()}
-    bandwidth = found.get("bandwidth_bytes_per_s")
-    return found if bandwidth is None else {**found, "bandwidth_kB_per_s": bandwidth / 1e3}
+    plain = finite(row)
+    bandwidth = plain.get("bandwidth_bytes_per_s")
+    return plain if bandwidth is None else {**plain, "bandwidth_kB_per_s": bandwidth / 1e3}
