@@ -29,6 +29,7 @@ _WAITS = {
     lib.BUSQ_WAITING_ROOM: "room",
     lib.BUSQ_WAITING_MEMORY: "memory",
 }
+_COUNTERS = ("clock", "depth", "sent", "received", "late", "helped", "memory_bytes")
 _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
@@ -53,9 +54,9 @@ class Bus1Peer(_core.Port, Peer):
             raise
 
     def fileno(self) -> int:  # noqa: D102
-        found = ffi.new("int *")
-        _core.check(lib.busq_peer_fileno(self._handle, found))
-        return int(found[0])
+        descriptor = ffi.new("int *")
+        _core.check(lib.busq_peer_fileno(self._handle, descriptor))
+        return int(descriptor[0])
 
     def close(self) -> None:  # noqa: D102
         lib.busq_peer_close(self._handle)
@@ -149,9 +150,9 @@ class Bus:
                 return cls(owner, name, directory)
             # The bus may be removed before it is opened here; then there is room for a new one again.
             with contextlib.suppress(FileNotFoundError):
-                found = cls._open(name, directory)
-                found._check_is_as_asked(asked)
-                return found
+                bus = cls._open(name, directory)
+                bus._check_is_as_asked(asked)
+                return bus
 
     @classmethod
     def open(cls, name: str) -> Bus:
@@ -324,13 +325,7 @@ class Bus:
             "slot": slot,
             "incarnation": facts.incarnation,
             "joined_s": facts.joined_ns / 1e9,
-            "clock": facts.clock,
-            "depth": facts.depth,
-            "sent": facts.sent,
-            "received": facts.received,
-            "late": facts.late,
-            "helped": facts.helped,
-            "memory_bytes": facts.memory_bytes,
+            **{name: getattr(facts, name) for name in _COUNTERS},
         }
 
     def remove(self, name: str) -> None:
@@ -461,9 +456,9 @@ class Bus:
         return f"<Bus {self._name!r}>"
 
     def _generation(self) -> bytes:
-        found = ffi.new("uint8_t[16]")
-        lib.busq_bus_generation(self._raw(), found)
-        return bytes(found)
+        generation = ffi.new("uint8_t[16]")
+        lib.busq_bus_generation(self._raw(), generation)
+        return bytes(generation)
 
     def __reduce__(self) -> Any:
         return _reopen, (self._directory, self._name, self._generation())

@@ -94,9 +94,9 @@ class OrderedPeer(Peer):
         known = self._numbers.get(name) if isinstance(name, str) else None
         if known is None:
             encoded = _core.encode_receiver(name)
-            found = ffi.new("uint32_t *")
-            check(lib.busq_live_lookup(self._handle, encoded, len(encoded), found))
-            known = self._numbers[name] = int(found[0])
+            number = ffi.new("uint32_t *")
+            check(lib.busq_live_lookup(self._handle, encoded, len(encoded), number))
+            known = self._numbers[name] = int(number[0])
         return known
 
     def _name_of(self, process: int) -> str:
@@ -193,9 +193,9 @@ class OrderedPeer(Peer):
         except errors.PeerDead:
             self._numbers.clear()
             with contextlib.suppress(errors.BusqError):
-                found = self._resolve(names)
-                if found != numbers:
-                    return found
+                others = self._resolve(names)
+                if others != numbers:
+                    return others
             raise
         return numbers
 
@@ -339,14 +339,14 @@ class OrderedPeer(Peer):
                 break
         self._check(result)
 
-    def _message(self, found: Any) -> OrderedMessage:
-        size = found.size_bytes
-        sender = self._names.get(found.sender) or self._name_of(found.sender)
+    def _message(self, raw: Any) -> OrderedMessage:
+        size = raw.size_bytes
+        sender = self._names.get(raw.sender) or self._name_of(raw.sender)
         if size <= COPY_BYTES_MAX:
-            return OrderedMessage(ffi.buffer(found.data, size)[:], None, sender, size, found.multicast)
-        payload = ffi.gc(ffi.cast("char *", found.data), functools.partial(lib.busq_live_end, found))
+            return OrderedMessage(ffi.buffer(raw.data, size)[:], None, sender, size, raw.multicast)
+        payload = ffi.gc(ffi.cast("char *", raw.data), functools.partial(lib.busq_live_end, raw))
         view = memoryview(ffi.buffer(payload, size)).toreadonly()
-        return OrderedMessage(None, view, sender, size, found.multicast)
+        return OrderedMessage(None, view, sender, size, raw.multicast)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
@@ -366,9 +366,9 @@ class OrderedPeer(Peer):
         (True, b'hello')
         >>> busq.Bus.unlink("doc-ordered-fileno")
         """
-        found = ffi.new("int *")
-        check(lib.busq_live_fileno(self._handle, found))
-        return int(found[0])
+        descriptor = ffi.new("int *")
+        check(lib.busq_live_fileno(self._handle, descriptor))
+        return int(descriptor[0])
 
     def close(self) -> None:
         """Leave the bus.  Closing twice is harmless.
@@ -413,14 +413,13 @@ class OrderedPeer(Peer):
         facts = ffi.new("busq_live_facts *")
         check(lib.busq_live_examine(self._handle, facts))
         kinds = self._order.kinds
-        found: dict[str, Any] = {name: int(getattr(facts, name)) for name in _COUNTERS}
         return {
             "order": self._order.name,
             "process": int(facts.self),
             "processes": int(facts.n_processes),
             "packets_sent": {kind: int(facts.sent[place]) for place, kind in enumerate(kinds)},
             "packets_received": {kind: int(facts.received[place]) for place, kind in enumerate(kinds)},
-            **found,
+            **{name: int(getattr(facts, name)) for name in _COUNTERS},
             "secret_s": facts.secret_ns / 1e9,
         }
 
@@ -470,9 +469,9 @@ def _shuffle(chosen: str | None) -> tuple[int, int]:
         return 0, 0
     seed, _, depth_ms = text.partition(":")
     try:
-        found = int(seed), int(float(depth_ms) * 1e6)
-        if found[0] < 0 or found[1] < 0:
+        number, depth_ns = int(seed), int(float(depth_ms) * 1e6)
+        if number < 0 or depth_ns < 0:
             raise ValueError("negative")
     except ValueError:
         raise ValueError(f"BUSQ_SHUFFLE={text!r}: expected seed:milliseconds, as in 7:2.5") from None
-    return found[0] & (1 << 64) - 1, found[1]
+    return number & (1 << 64) - 1, depth_ns

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress as Bar
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,12 +23,12 @@ __all__ = ["example", "progress", "result"]
 
 def result(found: Result) -> None:
     """Print what a check came to: a headline, figures, properties, and the counterexample."""
-    _lines(_headline(found))
+    show.print_lines(_headline(found))
     show.to_stdout(_figures(found), _properties(found))
     times = sum(one.contradicted for one in found.searches)
     if times:
         text = f"{times:,} times a reduction was not used: moves that it takes to commute did not."
-        _lines([Text(text, style="yellow")])
+        show.print_lines([Text(text, style="yellow")])
     if found.search == "walk":
         show.to_stdout(_transitions(found), *_coverage(found))
     if found.counterexample is not None:
@@ -173,21 +170,16 @@ def _coverage(found: Result) -> Iterator[Text]:
 def example(found: Counterexample, doubts: Sequence[str], *, broken: Mapping[str, bool] | None = None) -> None:
     """Print a counterexample as a transcript, with what the observers say about it; `broken`: what they still see."""
     show.to_stdout("", Text(f"The {len(found.steps)} steps", style="bold"))
-    _lines(Text(line, style="dim" if line.startswith("  ") else "") for line in found.transcript().splitlines())
-    _lines(
+    show.print_lines(
+        Text(line, style="dim" if line.startswith("  ") else "") for line in found.transcript().splitlines()
+    )
+    show.print_lines(
         Text.assemble((name, "bold red"), f" is broken: {sentence}" if sentence else " is broken")
         if broken is None or broken[name]
         else Text(f"{name} is not broken any more")
         for name, sentence in found.sentences().items()
     )
-    _lines(Text(f"BUG IN THE CHECKER: {doubt}", style="bold red") for doubt in doubts)
-
-
-def _lines(lines: Iterable[Text]) -> None:
-    """A line each: a terminal folds them between words, a file gets them whole."""
-    out = Console(highlight=False, emoji=False, markup=False)
-    for line in lines:
-        out.print(line, soft_wrap=not out.is_terminal)
+    show.print_lines(Text(f"BUG IN THE CHECKER: {doubt}", style="bold red") for doubt in doubts)
 
 
 # ---- numbers ----
@@ -211,13 +203,9 @@ def probability(expected: float) -> str:
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Callable[[Progress], None] | None]:
     """A line that says how far a search is; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda now: bar.update(task, description=f"{title}, {_search_name(now.search)}: {_how_far(now)}")
+    with show.bar(title, None, *columns) as update:
+        yield update and (lambda now: update(description=f"{title}, {_search_name(now.search)}: {_how_far(now)}"))
 
 
 def _how_far(now: Progress) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -60,10 +60,6 @@ def _gaps(gaps: Sequence[LeftOut]) -> Iterator[Text]:
         yield Text(f"left out: {gap.order} with {gap.processes} processes: {gap.why}", style="yellow")
 
 
-def _orders(points: Iterable[Any]) -> list[str]:
-    return list(dict.fromkeys(point.order for point in points))
-
-
 def new_table(title: str, *columns: str, left: Sequence[str] = ()) -> Table:
     """A table that is as narrow as it can be."""
     table = show.new_table(title, *columns, left=left)
@@ -81,7 +77,7 @@ def _time_cell(point: ScalingPoint | None) -> str:
 
 
 def _scaling(found: Measured[ScalingPoint]) -> Iterator[Table]:
-    names = _orders(found.points)
+    names = found.orders
     cells = {(point.processes, point.bandwidth_kB_per_s, point.order): point for point in found.points}
     if len(names) <= COLUMNS_MAX:
         yield _scaling_by_ratio(found, names, cells)
@@ -129,7 +125,7 @@ def _jobs(found: Measured[JobsPoint]) -> Iterator[Table]:
     cells = {(point.order, point.interval_ms, point.job_ms): point for point in found.points}
     lengths = sorted({point.job_ms for point in found.points})
     intervals = sorted({point.interval_ms for point in found.points})
-    orders = _orders(found.points)
+    orders = found.orders
     heads = [f"{length:g} ms" for length in lengths]
     for what, name in (*SPEEDUPS, ("in mean job start time", "job_start_speedup")):
         rows = [(order, interval_ms) for interval_ms in intervals for order in orders]
@@ -157,7 +153,7 @@ def _hotspots(found: Measured[HotspotsPoint]) -> Iterator[Table]:
     heads = [percent(share) for share in shares]
     for what, name in SPEEDUPS:
         table = new_table(f"Speedup {what}", "order", "scenario", *heads, left=["order", "scenario"])
-        for order in _orders(found.points):
+        for order in found.orders:
             for jobs in (False, True):
                 row = [_speedup(getattr(cells[order, jobs, share], name)) for share in shares]
                 table.add_row(order, "with jobs" if jobs else "without jobs", *row)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -365,7 +366,7 @@ def _state(peer: dict[str, Any]) -> Text:
 _MARKS = {"wrong": ("WRONG", "bold red"), "repaired": ("repaired", "green"), "note": ("note", "cyan")}
 
 
-def _lines(lines: Sequence[Text]) -> None:
+def print_lines(lines: Iterable[Text]) -> None:
     """A line each: a terminal folds them between words, a file gets them whole."""
     out = Console(highlight=False, emoji=False, markup=False)
     for line in lines:
@@ -378,19 +379,21 @@ def reports(found: Sequence[Report]) -> None:
         if report.opened and report.name is not None:
             _patient(report)
         elif report.name is not None:
-            _lines([Text(f"{report.name}: can't be opened", style="bold")])
-        _lines([_finding(finding) for finding in report.findings])
+            print_lines([Text(f"{report.name}: can't be opened", style="bold")])
+        print_lines([_finding(finding) for finding in report.findings])
         if report.ok and report.opened:
-            _lines([Text("all is well", style="green")])
-        _lines([Text("")])
+            print_lines([Text("all is well", style="green")])
+        print_lines([Text("")])
     wrong = sum(finding.level == "wrong" for report in found for finding in report.findings)
     buses = sum(report.name is not None for report in found)
     if not found:
         to_stdout("no buses")
     elif wrong:
-        _lines([Text(f"{amount(wrong, 'thing')} wrong, {amount(buses, 'bus', 'buses')} looked at", style="bold red")])
+        print_lines(
+            [Text(f"{amount(wrong, 'thing')} wrong, {amount(buses, 'bus', 'buses')} looked at", style="bold red")]
+        )
     elif buses > 1:
-        _lines([Text(f"All is well with {buses} buses.", style="green")])
+        print_lines([Text(f"All is well with {buses} buses.", style="green")])
 
 
 def _finding(finding: Finding) -> Text:
@@ -415,7 +418,7 @@ def _patient(report: Report) -> None:
         queue = Text(f"{peer['depth']:,} of {facts['capacity']:,}")
         queue.stylize("yellow" if peer["depth"] >= facts["capacity"] else "")
         table.add_row(_name(peer), _state(peer), what, *waits_of(peer, names), queue, size(peer["memory_bytes"]))
-    _lines([head])
+    print_lines([head])
     if table.row_count:
         to_stdout(table)
 
@@ -436,7 +439,7 @@ def cleaning(found: Cleaning) -> None:
         lines.append(Text(f"{would} {what}: {one.why}"))
     lines += [Text(f"left alone {left['bus']}: {left['why']}", style="yellow") for left in found.left]
     lines += [Text(f"FAILED  {failed['bus']}: {failed['why']}", style="bold red") for failed in found.failed]
-    _lines(lines or [Text("nothing to remove")])
+    print_lines(lines or [Text("nothing to remove")])
 
 
 def _age(time_s: float) -> str:
@@ -455,34 +458,28 @@ def _date(time_s: float) -> str:
 # ---- progress ----
 
 
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+@contextlib.contextmanager
+def bar(title: str, total: float | None, *columns: ProgressColumn, **more: Any) -> Iterator[Callable[..., None] | None]:
+    """A bar of these columns on stderr, and how to update it; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with Progress(*columns, console=Console(stderr=True), transient=True, **more) as progress:
+        yield functools.partial(progress.update, progress.add_task(title, total=total))
 
 
 @contextlib.contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
     """A bar over the copies of a replay that have been received; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with _bar() as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda sent, received: bar.update(task, completed=received)
+    with bar(title, total, *_COLUMNS) as update:
+        yield update and (lambda sent, received: update(completed=received))
 
 
 @contextlib.contextmanager
 def steps() -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar over numbered steps with labels; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with _bar() as bar:
-        task = bar.add_task("", total=None)
-        yield lambda number, total, label: bar.update(task, completed=number - 1, total=total, description=label)
+    with bar("", None, *_COLUMNS) as update:
+        yield update and (lambda number, total, label: update(completed=number - 1, total=total, description=label))

@@ -7,13 +7,11 @@ import contextlib
 import importlib
 import math
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -93,18 +91,13 @@ def _conclusion(found: Outcome) -> Text:
 @contextlib.contextmanager
 def progress(seconds: float | None, kills: int | None) -> Iterator[Callable[[int, int], None] | None]:
     """A bar over time, or over kills where they alone are limited; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=kills if seconds is None else seconds)
-
-        def tell(seconds_so_far: int, kills_so_far: int) -> None:
-            done = kills_so_far if seconds is None else seconds_so_far
-            bar.update(task, completed=done, description=f"{kills_so_far:,} kills")
-
-        yield tell
+    with show.bar("", kills if seconds is None else seconds, *columns) as update:
+        yield update and (
+            lambda seconds_so_far, kills_so_far: update(
+                completed=kills_so_far if seconds is None else seconds_so_far, description=f"{kills_so_far:,} kills"
+            )
+        )
 
 
 def draw(found: Outcome, path: str | os.PathLike[str]) -> None:

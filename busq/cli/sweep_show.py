@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -74,16 +73,12 @@ class _Rate(ProgressColumn):
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar over simulations, with their rate and the time left; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
     columns = (
         *(TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), _Rate()),
         *(TimeRemainingColumn(), TextColumn("left")),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with show.bar(title, None, *columns, speed_estimate_period=60) as update:
+        yield update and (lambda done, total: update(completed=done, total=total))
 
 
 # ---- after ----

@@ -117,7 +117,7 @@ class Execution:
         0
         """
         targets = self._whole_destinations() if whole else self.destinations
-        logs = [_Log() for _ in self.processes]
+        logs = [Log() for _ in self.processes]
         sent: set[int] = set()
         for event in self.events:
             if event.kind == "deliver":
@@ -129,7 +129,7 @@ class Execution:
                     logs[event.process].send(name, targets.get(name, ()))
         history = History(self.processes)
         for process, log in enumerate(logs):
-            history.extend(process, log.kinds, log.messages, log.counts, log.destinations)
+            log.add_to(history, process)
         return history
 
     def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:
@@ -262,7 +262,7 @@ def event_of(raw: Any, time_s: float, kind: str, kinds: Sequence[str]) -> Event:
     return Event(time_s, raw.process, kind, raw.message, packet, what, peer)
 
 
-class _Log:
+class Log:
     """The log of one process, in the columns that History.extend takes."""
 
     def __init__(self) -> None:
@@ -272,14 +272,20 @@ class _Log:
         self.destinations = array("I")
 
     def send(self, message: int, to: Sequence[int]) -> None:
+        """Append a send."""
         self.kinds.append(1)
         self.messages.append(message)
         self.counts.append(len(to))
         self.destinations.extend(to)
 
     def deliver(self, message: int) -> None:
+        """Append a delivery."""
         self.kinds.append(0)
         self.messages.append(message)
+
+    def add_to(self, history: History, process: int) -> None:
+        """Append all of it to the log of a process in a history."""
+        history.extend(process, self.kinds, self.messages, self.counts, self.destinations)
 
 
 class _Recorded:

@@ -84,12 +84,10 @@ def _alone(path: str) -> Iterator[bool]:
 def stale_fifos() -> list[tuple[str, str | None]]:
     """Return the FIFOs that peers have left behind, each with its bus, or None where that is gone."""
     directory = _core.default_directory()
-    found = [(entry.name, match) for entry in os.scandir(directory) if (match := FIFO_NAME.fullmatch(entry.name))]
-    if not found:
-        return []
-    owners = _generations()
+    fifos = [(entry.name, match) for entry in os.scandir(directory) if (match := FIFO_NAME.fullmatch(entry.name))]
+    owners = _generations() if fifos else {}
     stale = []
-    for name, match in sorted(found, key=lambda pair: pair[0]):
+    for name, match in sorted(fifos, key=lambda pair: pair[0]):
         owner, peers = owners.get(match[1], (None, {}))
         if _is_stale_fifo(os.path.join(directory, name), peers.get(int(match[2])), int(match[3]), owner):
             stale.append((name, owner))
@@ -98,12 +96,12 @@ def stale_fifos() -> list[tuple[str, str | None]]:
 
 def _generations() -> dict[str, tuple[str | None, dict[int, dict[str, Any]]]]:
     """The buses that can be opened, by what their FIFOs are named after."""
-    found: dict[str, tuple[str | None, dict[int, dict[str, Any]]]] = {}
+    buses: dict[str, tuple[str | None, dict[int, dict[str, Any]]]] = {}
     for name in bus_names():
         with contextlib.suppress(OSError, busq.BusqError, ValueError), busq.Bus.open(name) as bus:
             number = int.from_bytes(bus._generation()[:8], "little")
-            found[f"{number:016x}"] = (name, {peer["slot"]: peer for peer in bus.stats()["peers"]})
-    return found
+            buses[f"{number:016x}"] = (name, {peer["slot"]: peer for peer in bus.stats()["peers"]})
+    return buses
 
 
 def _is_stale_fifo(path: str, peer: dict[str, Any] | None, incarnation: int, owner: str | None) -> bool:
@@ -169,14 +167,7 @@ class Cleaning:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as what JSON knows."""
-        removed = [asdict(one) for one in self.removed]
-        return {
-            "ok": self.ok,
-            "dry_run": self.dry_run,
-            "removed": removed,
-            "left": self.left,
-            "failed": self.failed,
-        }
+        return {"ok": self.ok, **asdict(self)}
 
 
 def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = False) -> Cleaning:
@@ -224,12 +215,12 @@ def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:
 
 def _remove_traces(cleaning: Cleaning) -> None:
     """Remove the rings of recordings whose bus is gone."""
-    found = [entry.name for entry in os.scandir(_core.default_directory()) if TRACE_NAME.fullmatch(entry.name)]
-    owners = _generations() if found else {}
-    for name in sorted(found):
-        match = TRACE_NAME.fullmatch(name)
+    directory = _core.default_directory()
+    rings = [(entry.name, match) for entry in os.scandir(directory) if (match := TRACE_NAME.fullmatch(entry.name))]
+    owners = _generations() if rings else {}
+    for name, match in sorted(rings, key=lambda pair: pair[0]):
         path = path_of(name)
-        if match is None or match[1] in owners or not stat.S_ISREG(os.lstat(path).st_mode):
+        if match[1] in owners or not stat.S_ISREG(os.lstat(path).st_mode):
             continue
         with contextlib.suppress(FileNotFoundError), _alone(path) as is_alone:
             if not is_alone:

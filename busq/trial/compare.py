@@ -24,16 +24,8 @@ from busq.trial.replay import Outcome
 __all__ = ["Comparison", "Standing", "known", "run"]
 
 FIGURES = (
-    "seconds",
-    "messages_per_s",
-    "deliveries_per_s",
-    "latency_us_p50",
-    "latency_us_p99",
-    "latency_us_max",
-    "packets_per_message",
-    "bytes_per_message",
-    "wakeups_per_message",
-    "cpu_us_per_message",
+    *("seconds", "messages_per_s", "deliveries_per_s", "latency_us_p50", "latency_us_p99", "latency_us_max"),
+    *("packets_per_message", "bytes_per_message", "wakeups_per_message", "cpu_us_per_message"),
 )
 
 Progress = Callable[[int, int, str], None]
@@ -68,18 +60,18 @@ class Standing:
 
     def verdict(self, name: str) -> Verdict:
         """Return the first verdict that found a fault, or the first one."""
-        found = [outcome.verdicts[name] for outcome in self.outcomes]
-        return next((verdict for verdict in found if not verdict.ok), found[0])
+        verdicts = [outcome.verdicts[name] for outcome in self.outcomes]
+        return next((verdict for verdict in verdicts if not verdict.ok), verdicts[0])
 
     def repeats(self, figure: str) -> list[float]:
         """Return a figure of every repeat in which it could be measured."""
-        found = [outcome.figures()[figure] for outcome in self.outcomes]
-        return [value for value in found if value is not None]
+        values = (outcome.figures()[figure] for outcome in self.outcomes)
+        return [value for value in values if value is not None]
 
     def median(self, figure: str) -> float | None:
         """Return the median of a figure over the repeats."""
-        found = self.repeats(figure)
-        return statistics.median(found) if found else None
+        values = self.repeats(figure)
+        return statistics.median(values) if values else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the standing as one object, units in the keys."""

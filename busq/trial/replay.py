@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import busq
 from busq import orders
 from busq._processes import end, how_ended, shared_words, start, uninterrupted
+from busq.lab.examples import verdicts
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule
 from busq.trial.host import COUNTERS, NATIVE, Cost, Counter, HostReport, Journal, Log, Part
@@ -101,7 +102,7 @@ class Outcome:
     @property
     def broken(self) -> list[str]:
         """The properties that the order promises and did not keep."""
-        return [name for name, verdict in self.verdicts.items() if name in self.claims and not verdict.ok]
+        return verdicts.broken(self.order, self.verdicts)
 
     @property
     def ok(self) -> bool:
@@ -112,13 +113,9 @@ class Outcome:
         """Return the outcome as one object, units in the keys."""
         return {
             "ok": self.ok,
-            "order": self.order,
-            "participants": self.participants,
-            "processes": self.processes,
+            **{name: getattr(self, name) for name in ("order", "participants", "processes")},
             "folded": self.is_folded,
-            "capacity": self.capacity,
-            "arena_bytes": self.arena_bytes,
-            "pace": self.pace,
+            **{name: getattr(self, name) for name in ("capacity", "arena_bytes", "pace")},
             "scheduled_messages": len(self.schedule),
             "scheduled_deliveries": self.schedule.copies,
             "messages": self.messages,
@@ -129,15 +126,7 @@ class Outcome:
             "sends_without_room": self.full,
             "damaged": self.damaged,
             "faults": list(self.faults),
-            "verdicts": {
-                name: {
-                    "ok": verdict.ok,
-                    "count": verdict.count,
-                    "claimed": name in self.claims,
-                    "text": verdict.text,
-                }
-                for name, verdict in self.verdicts.items()
-            },
+            "verdicts": verdicts.as_json(self.order, self.verdicts),
         }
 
     def figures(self) -> dict[str, float | None]:
@@ -320,14 +309,14 @@ def _judge(
     participant may look at its queue later: so whether it was one is asked about what the order did.
     """
     whole = _history(schedule, logs)
-    found = whole.judge()
+    judged = whole.judge()
     if order.point_to_point:
         copies = _history_of_copies(schedule, logs)
-        found |= copies.judge([name for name in PROPERTIES if name not in OF_MULTICASTS])
+        judged |= copies.judge([name for name in PROPERTIES if name not in OF_MULTICASTS])
     if "synchronous" in order.claims:
         entries = {process: journal for each in journals for process, journal in each.items()}
-        found |= _history_of_journals(len(schedule.participants), entries).judge(["synchronous"])
-    return {name: found[name] for name in PROPERTIES}
+        judged |= _history_of_journals(len(schedule.participants), entries).judge(["synchronous"])
+    return {name: judged[name] for name in PROPERTIES}
 
 
 def _history_of_journals(processes: int, journals: dict[int, Journal]) -> History:
@@ -508,17 +497,17 @@ class _Crew:
     def watch(self, schedule: Schedule, patience_s: float, progress: Progress | None) -> str | None:
         """Wait until all processes have finished; return what stands still if nothing moves for too long."""
         finished: set[int] = set()
-        seen, seen_s = (0, 0), time.monotonic()
+        before, moved_s = (0, 0), time.monotonic()
         while len(finished) < len(self._processes):
             finished.update(process.number for process, _ in self._hear(self._processes, TICK_S))
-            found = self.total(Counter.SENT), self.total(Counter.DELIVERED)
+            counts = self.total(Counter.SENT), self.total(Counter.DELIVERED)
             if progress is not None:
-                progress(*found)
+                progress(*counts)
             now_s = time.monotonic()
-            if found != seen:
-                seen, seen_s = found, now_s
-            elif now_s - seen_s > patience_s and (found[0] == len(schedule) or self.total(Counter.WAITING)):
-                sent, received = (f"{count:,}" for count in found)
+            if counts != before:
+                before, moved_s = counts, now_s
+            elif now_s - moved_s > patience_s and (counts[0] == len(schedule) or self.total(Counter.WAITING)):
+                sent, received = (f"{count:,}" for count in counts)
                 return (
                     f"nothing moved for {patience_s:g} s: {sent} of {len(schedule):,} messages were sent and "
                     f"{received} of {schedule.copies:,} copies received"

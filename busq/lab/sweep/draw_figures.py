@@ -43,10 +43,6 @@ def draw(found: Measured[Any], path: str | os.PathLike[str]) -> None:
         kinds[found.figure.name](pyplot, found).savefig(path, dpi=150)
 
 
-def _orders(points: Iterable[Any]) -> list[str]:
-    return list(dict.fromkeys(point.order for point in points))
-
-
 def _style(order: str, among: Sequence[str]) -> dict[str, Any]:
     return {"color": colour(order), "marker": marker(among.index(order))}
 
@@ -76,11 +72,10 @@ def _level(axis: Any, points: Iterable[Any]) -> None:
 
 def _scaling(pyplot: Any, found: Measured[ScalingPoint]) -> Any:
     """For each reading the figure of the paper, and beside it the example of its text."""
-    orders = _orders(found.points)
+    orders = found.orders
     if len(orders) > ORDERS_MAX:
         return _scaling_panels(pyplot, found, orders)
-    seen = found.by(COMMUNICATION)
-    readings = seen.readings()
+    readings = found.by(COMMUNICATION).readings()
     has_example = any(examples(one, CYKAS) for one in readings.values())
     figure, axes = pyplot.subplots(
         len(readings),
@@ -168,8 +163,7 @@ def _scaling_panels(pyplot: Any, found: Measured[ScalingPoint], orders: Sequence
     readings = found.by(COMMUNICATION).readings()
     figure, rows = _panels(pyplot, len(bandwidths), len(readings))
     places = [(reading, bandwidth) for reading in readings for bandwidth in bandwidths]
-    axes = list(rows.flat)
-    for axis, (reading, bandwidth) in zip(axes, places, strict=True):
+    for axis, (reading, bandwidth) in zip(rows.flat, places, strict=True):
         points = [point for point in readings[reading].points if point.bandwidth_kB_per_s == bandwidth]
         for order in orders:
             row = sorted((point for point in points if point.order == order), key=lambda point: point.processes)
@@ -183,10 +177,8 @@ def _scaling_panels(pyplot: Any, found: Measured[ScalingPoint], orders: Sequence
         plain(axis.yaxis, "{:,g}")
         axis.set_xlabel("processes", color=INK)
         clean(axis)
-    for first in rows:
-        first[0].set_ylabel("execution time, seconds", color=INK)
-    _legend(figure, axes[0])
-    figure.suptitle("Figure 4 with other orders: execution time by processes and bandwidth", fontsize=12, color=INK)
+    title = "Figure 4 with other orders: execution time by processes and bandwidth"
+    _entitle(figure, rows, title, "execution time, seconds")
     _footer(figure, found, f"a message every {found.figure.settings.interval_s * 1e3:g} ms", has_bars=False)
     return figure
 
@@ -199,9 +191,12 @@ def _panels(pyplot: Any, count: int, rows: int = 1) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _legend(figure: Any, axis: Any) -> None:
-    """Beside the panels."""
-    handles, labels = axis.get_legend_handles_labels()
+def _entitle(figure: Any, rows: Any, title: str, label: str) -> None:
+    """Write a title above the panels, a label on the left of each row, and a legend beside all of them."""
+    figure.suptitle(title, fontsize=12, color=INK)
+    for row in rows:
+        row[0].set_ylabel(label, color=INK)
+    handles, labels = rows.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
 
 
@@ -255,11 +250,10 @@ def _jobs(pyplot: Any, found: Measured[JobsPoint]) -> Any:
     intervals = sorted({point.interval_ms for point in found.points})
     readings = found.readings()
     figure, rows = _panels(pyplot, len(intervals), len(readings))
-    orders = _orders(found.points)
+    orders = found.orders
     lengths = sorted({point.job_ms for point in found.points})
     places = [(reading, interval_ms) for reading in readings for interval_ms in intervals]
-    axes = list(rows.flat)
-    for axis, (reading, interval_ms) in zip(axes, places, strict=True):
+    for axis, (reading, interval_ms) in zip(rows.flat, places, strict=True):
         points = [point for point in readings[reading].points if point.interval_ms == interval_ms]
         for order in orders:
             row = sorted((point for point in points if point.order == order), key=lambda point: point.job_ms)
@@ -269,10 +263,7 @@ def _jobs(pyplot: Any, found: Measured[JobsPoint]) -> Any:
         axis.set_xticks(range(len(lengths)), [f"{length:g}" for length in lengths])
         axis.set_xlabel("job length, ms", color=INK)
         clean(axis, "y")
-    for first in rows:
-        first[0].set_ylabel(_speedup_label(orders), color=INK)
-    _legend(figure, axes[0])
-    figure.suptitle(found.figure.title, fontsize=12, color=INK)
+    _entitle(figure, rows, found.figure.title, _speedup_label(orders))
     shape: Any = found.figure
     until = "" if len(orders) == 1 else "until the last packet; "
     shares = f"{shape.job_share:.0%} of messages start jobs"
@@ -299,7 +290,7 @@ def _jobs_rows(axis: Any, row: Sequence[JobsPoint], order: str, orders: Sequence
 
 def _hotspots(pyplot: Any, found: Measured[HotspotsPoint]) -> Any:
     """One order: a panel for each reading.  More: a row of them, and a panel without jobs and one with them."""
-    orders = _orders(found.points)
+    orders = found.orders
     shape: Any = found.figure
     with_jobs = f"with jobs of about {shape.job_ms:g} ms"
     readings = found.readings()
@@ -317,16 +308,13 @@ def _hotspots(pyplot: Any, found: Measured[HotspotsPoint]) -> Any:
                 row = [point.communication_speedup for point in _hotspots_of(readings[reading], order, jobs)]
                 _bars(axis, range(len(row)), row, label=order, **_style(order, orders))
             axis.set_title(f"{reading}; {with_jobs}" if jobs else "without jobs", fontsize=9, color=INK)
-    _legend(figure, rows.flat[0])
     shares = sorted({point.hotspot_share for point in found.points})
     for axis in rows.flat:
         _level(axis, found.points)
         axis.set_xticks(range(len(shares)), [percent(share) for share in shares])
         axis.set_xlabel("share of hotspots", color=INK)
         clean(axis, "y")
-    for first in rows:
-        first[0].set_ylabel(_speedup_label(orders), color=INK)
-    figure.suptitle(found.figure.title, fontsize=12, color=INK)
+    _entitle(figure, rows, found.figure.title, _speedup_label(orders))
     until = "" if len(orders) == 1 else "until the last packet; "
     _footer(
         figure,

@@ -136,6 +136,11 @@ class Measured(Generic[Point]):
     examples: tuple[Point, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
+    @property
+    def orders(self) -> list[str]:
+        """The orders that have points, each once."""
+        return list(dict.fromkeys(point.order for point in self.points))
+
     def readings(self) -> dict[str, Measured[Point]]:
         """Return the figure in each reading, in the order of the points."""
         return {

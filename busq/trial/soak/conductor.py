@@ -106,11 +106,7 @@ class Outcome:
         return {
             "ok": self.ok,
             **{name: getattr(self.found, name) for name in COUNTS},
-            "seed": self.seed,
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "kills": self.kills,
-            "stops": self.stops,
+            **{name: getattr(self, name) for name in ("seed", "seconds", "rounds", "kills", "stops")},
             "workers": dict(zip(self.names, self.modes, strict=True)),
             "kill_rate_per_s": self.kills_per_s,
             "stop_rate_per_s": self.stops_per_s,
@@ -120,10 +116,8 @@ class Outcome:
             "longest_send_ms": self.found.sends_ns_max / 1e6,
             "longest_join_ms": self.found.joins_ns_max / 1e6,
             "longest_without_processor_ms": self.found.starved_ns_max / 1e6,
-            "arena_baseline_bytes": self.arena_baseline_bytes,
-            "arena_after_bytes": self.arena_after_bytes,
-            "descriptors_baseline": self.descriptors_baseline,
-            "descriptors_after": self.descriptors_after,
+            **{name: getattr(self, name) for name in ("arena_baseline_bytes", "arena_after_bytes")},
+            **{name: getattr(self, name) for name in ("descriptors_baseline", "descriptors_after")},
             "leftovers": list(self.leftovers),
             "ledgers": self.ledgers,
             "verdicts": {
@@ -382,25 +376,29 @@ class _Crew:
         """Have workers live and die for that long."""
         self.words[COMMAND] = Command.RUN
         self._say((kills, time.monotonic() + seconds))
-        end_s = time.monotonic() + seconds + ANSWER_S
-        while self._hear(TICK_S) != "ran":
+        self._answer(seconds + ANSWER_S, tell)
+
+    def _answer(self, timeout_s: float, tell: Callable[[], None]) -> Any:
+        end_s = time.monotonic() + timeout_s
+        while (answer := self._hear(TICK_S)) is None:
             tell()
             if time.monotonic() > end_s:
                 raise SoakError(f"the killer (pid {self._popen.pid}) has not answered for {ANSWER_S:.0f} s")
+        return answer
 
     def drain(self, bus: busq.Bus) -> list[str]:
         """Have the workers receive what is there; return what stays."""
         self.words[COMMAND] = Command.DRAIN
         end_s = time.monotonic() + DRAIN_S
-        seen, seen_s = -1, time.monotonic()
+        before, moved_s = -1, time.monotonic()
         while True:
             own = [self.words[WORDS * (1 + index) :][:WORDS] for index in range(len(self._plan.names))]
             delivered = sum(words[Word.DELIVERED] for words in own)
             now_s = time.monotonic()
-            if delivered != seen or any(words[Word.SEEN] != Command.DRAIN for words in own):
-                seen, seen_s = delivered, now_s
+            if delivered != before or any(words[Word.SEEN] != Command.DRAIN for words in own):
+                before, moved_s = delivered, now_s
             depths = {facts["name"]: facts["depth"] for facts in bus.stats()["peers"] if facts["alive"]}
-            if self.words[FAULTS] or (now_s - seen_s > QUIET_S and not any(depths.values())):
+            if self.words[FAULTS] or (now_s - moved_s > QUIET_S and not any(depths.values())):
                 return []
             if now_s > end_s:
                 stuck = ", ".join(f"{name} ({depth})" for name, depth in depths.items() if depth)
@@ -410,14 +408,8 @@ class _Crew:
     def leave(self) -> list[str]:
         """Have all workers leave; return what the killer has to report."""
         self.words[COMMAND] = Command.LEAVE
-        end_s = time.monotonic() + ANSWER_S
-        while True:
-            answer = self._hear(TICK_S)
-            if answer is not None:
-                faults: list[str] = answer[1]
-                return faults
-            if time.monotonic() > end_s:
-                raise SoakError(f"the killer (pid {self._popen.pid}) has not answered for {ANSWER_S:.0f} s")
+        faults: list[str] = self._answer(ANSWER_S, lambda: None)[1]
+        return faults
 
     def end(self) -> None:
         """Let the killer go, and with it all workers."""

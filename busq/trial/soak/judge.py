@@ -39,6 +39,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from busq.lab.execution import Log
 from busq.lab.observers import History, Verdict, tell
 from busq.trial.soak.ledger import Kind, Phase, Row, number_of, sender_of
 from busq.trial.soak.worker import ACKNOWLEDGING, Mode
@@ -175,24 +176,15 @@ class Findings:
         """Add those of another round; its verdicts are the ones that count."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("sends_ns_max", "joins_ns_max", "starved_ns_max"):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
         self.waits.add(other.waits)
-        self.sends_ns_max = max(self.sends_ns_max, other.sends_ns_max)
-        self.joins_ns_max = max(self.joins_ns_max, other.joins_ns_max)
-        self.starved_ns_max = max(self.starved_ns_max, other.starved_ns_max)
         self.verdicts.update(other.verdicts)
 
 
 COUNTS = (
-    "messages",
-    "deliveries",
-    "lives",
-    "resumes",
-    "redelivered",
-    "completed",
-    "undone",
-    "refused",
-    "taken_at_kill",
-    "dropped_with_receiver",
+    *("messages", "deliveries", "lives", "resumes", "redelivered"),
+    *("completed", "undone", "refused", "taken_at_kill", "dropped_with_receiver"),
 )
 
 
@@ -258,13 +250,13 @@ def _read_life(worker: Worker, kind: int, *row: int) -> None:
 
 def _took_ns(worker: Worker, begin_ns: int, end_ns: int) -> int:
     """How long that took, without the time when the worker was stopped or given no processor."""
-    found_ns = end_ns - begin_ns
+    took_ns = end_ns - begin_ns
     for at in range(bisect_left(worker.idle_ns, begin_ns, key=_end_of), len(worker.idle_ns)):
         stopped_ns, continued_ns = worker.idle_ns[at]
         if stopped_ns >= end_ns:
             break
-        found_ns -= min(continued_ns, end_ns) - max(stopped_ns, begin_ns)
-    return max(0, found_ns)
+        took_ns -= min(continued_ns, end_ns) - max(stopped_ns, begin_ns)
+    return max(0, took_ns)
 
 
 def _end_of(idle_ns: tuple[int, int]) -> int:
@@ -360,9 +352,10 @@ class _Case:
 
     def _went_down_with(self, receiver: Worker, send: Send) -> bool:
         low, high = self._bounds(receiver, send, with_others=False)
+        first = bisect_left(receiver.lives, send.intent_ns - NOTICE_NS, key=lambda life: life.died_ns or NEVER_NS)
         return any(
             life.died_ns and life.born_ns <= send.known_ns and low <= life.place <= high
-            for life in _lives_from(receiver, send.intent_ns - NOTICE_NS)
+            for life in receiver.lives[first:]
         )
 
     def _match_to_deaths(self, receiver: Worker, sends: list[Send]) -> list[Send]:
@@ -428,15 +421,15 @@ class _Case:
             self.findings.deliveries += len(worker.deliveries)
 
     def _judge_repetitions(self, worker: Worker) -> None:
-        seen: dict[int, int] = {}  # message: life that delivered it last
+        lives: dict[int, int] = {}  # message: life that delivered it last
         takes = [life for life in worker.lives if life.died_ns and life.phase == Phase.RECEIVING]
         highest, in_life = -1, -1
         for number, (message, life, time_ns, _, is_marked) in enumerate(worker.deliveries):
             if life != in_life:
                 highest, in_life = -1, life
-            if message in seen:
+            if message in lives:
                 self.findings.redelivered += 1
-                fault = _repetition_fault(worker, number, message, bool(is_marked), seen[message] == life)
+                fault = _repetition_fault(worker, number, message, bool(is_marked), lives[message] == life)
                 if fault:
                     self.fault("duplicated", f"{worker.name} (life {life}) delivered {self.tell(message)} {fault}")
             elif is_marked:
@@ -445,7 +438,7 @@ class _Case:
                 if not any(begun_ns <= dead.died_ns <= time_ns for dead in takes):
                     text = f"{worker.name} (life {life}) delivered {self.tell(message)}"
                     self.fault("redelivery", f"{text} marked as redelivered, and it was not")
-            seen[message] = life
+            lives[message] = life
             place = worker.first[message]
             if place < highest and worker.mode in ACKNOWLEDGING:
                 text = f"{worker.name} (life {life}) delivered {self.tell(message)}"
@@ -515,7 +508,7 @@ class _Case:
         names = [worker.name for worker in self.workers]
         history = History(names + [f"the interrupted send of {self.tell(message)}" for message in apart])
         for worker in self.workers:
-            log = _Columns()
+            log = Log()
             for is_send, what in worker.log:
                 if not is_send:
                     log.deliver(what)
@@ -541,7 +534,7 @@ class _Case:
                 names.append(f"{worker.name} in life {life.number}")
         history = History(names)
         for worker in self.workers:
-            log = _Columns()
+            log = Log()
             for send in worker.sends:
                 if self._happened(send):
                     log.send(send.message, _bits(send.to))
@@ -549,29 +542,6 @@ class _Case:
         for process, messages in parts:
             history.deliver_many(process, array("Q", messages))
         return history
-
-
-class _Columns:
-    """A log in the form that `History.extend` takes."""
-
-    def __init__(self) -> None:
-        self._kinds = bytearray()
-        self._messages = array("Q")
-        self._counts = array("I")
-        self._destinations = array("I")
-
-    def send(self, message: int, to: Sequence[int]) -> None:
-        self._kinds.append(1)
-        self._messages.append(message)
-        self._counts.append(len(to))
-        self._destinations.extend(to)
-
-    def deliver(self, message: int) -> None:
-        self._kinds.append(0)
-        self._messages.append(message)
-
-    def add_to(self, history: History, process: int) -> None:
-        history.extend(process, self._kinds, self._messages, self._counts, self._destinations)
 
 
 def _repetition_fault(worker: Worker, number: int, message: int, is_marked: bool, is_same_life: bool) -> str | None:
@@ -587,11 +557,6 @@ def _repetition_fault(worker: Worker, number: int, message: int, is_marked: bool
 
 def _bits(bits: int) -> list[int]:
     return [index for index in range(bits.bit_length()) if bits >> index & 1]
-
-
-def _lives_from(receiver: Worker, time_ns: int) -> list[Life]:
-    """Those that had not ended by then."""
-    return receiver.lives[bisect_left(receiver.lives, time_ns, key=lambda life: life.died_ns or NEVER_NS) :]
 
 
 def _neighbours(receiver: Worker, order: Sequence[int], place: int) -> tuple[int, int]:
