@@ -37,16 +37,10 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
     found = follow_directory(
         paths[0],
         report=_as_json if options["as_json"] else _as_line(),
-        order=asked["order"],
-        allow=asked["allow"],
-        ask=asked["ask"],
-        checkpoint=options["checkpoint"],
         delay_s=options["delay"],
-        seconds=options["seconds"],
-        once=options["once"],
         stop=None if options["once"] else lambda: not is_read(),
-        master=options["master"],
-        memory=options["memory"],
+        **asked,
+        **{name: options[name] for name in ("checkpoint", "seconds", "once", "master", "memory")},
     )
     if options["as_json"]:
         print_json({"type": "summary"} | found.as_json())

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from busq._words import amount, duration, short, size
-from busq.lab.observers import PROPERTIES
+from busq.lab.observers import PROPERTIES, Verdict
 from busq.ops.doctor import Finding, Report, waits_of
 from busq.ops.leftovers import Cleaning
 from busq.trial.compare import Comparison, Standing
@@ -110,16 +110,15 @@ def _rate(count: int, seconds: float) -> str:
 
 def verdicts(found: Outcome) -> Table:
     """Return the verdicts of the observers, a row per property."""
-    table = new_table(
-        "Verdicts of the observers",
-        "property",
-        "holds",
-        "faults",
-        "what was found",
-        left=["property", "what was found"],
-    )
-    for name, verdict in found.verdicts.items():
-        is_claimed = name in found.claims
+    return verdict_table("Verdicts of the observers", found.verdicts, found.claims)
+
+
+def verdict_table(title: str, verdicts: Mapping[str, Verdict], claims: Set[str] | None = None) -> Table:
+    """Return a row per property; what is not among the claims is not promised."""
+    columns = ("property", "holds", "faults", "what was found")
+    table = new_table(title, *columns, left=[columns[0], columns[3]])
+    for name, verdict in verdicts.items():
+        is_claimed = claims is None or name in claims
         holds = yes(verdict.ok) if is_claimed else Text("not promised")
         faults = f"{verdict.count:,}" if is_claimed else f"({verdict.count:,})"
         table.add_row(name, holds, faults, verdict.text, style=None if is_claimed else "dim")

@@ -37,7 +37,7 @@ def headline(found: Outcome) -> str:
 
 def outcome(found: Outcome) -> None:
     """Print a soak: figures, verdicts, and what it comes to."""
-    show.to_stdout(headline(found), _figures(found), _verdicts(found), _conclusion(found))
+    show.to_stdout(headline(found), _figures(found), show.verdict_table("Verdicts", found.verdicts), _conclusion(found))
 
 
 def _figures(found: Outcome) -> Table:
@@ -68,14 +68,6 @@ def _figures(found: Outcome) -> Table:
 
 def _time(time_ns: int | None) -> str:
     return "-" if time_ns is None else duration(time_ns / 1e9)
-
-
-def _verdicts(found: Outcome) -> Table:
-    columns = ("property", "holds", "faults", "what was found")
-    table = show.new_table("Verdicts", *columns, left=[columns[0], columns[3]])
-    for name, verdict in found.verdicts.items():
-        table.add_row(name, show.yes(verdict.ok), f"{verdict.count:,}", verdict.text)
-    return table
 
 
 def _conclusion(found: Outcome) -> Text:

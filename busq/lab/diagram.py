@@ -59,27 +59,15 @@ INDENT = 0.14  # of the second and further lines of a sentence
 
 FONT, SMALL = 8.0, 6.5
 SENDERS = ("#1f5f99", "#24845f", "#7d52b5", "#9a6d05", "#007f8c", "#b0478f", "#55636e", "#5d7f1c")
-INK, LINE, CONTROL, CONTROL_TEXT, WAITING, HELD, JOB = (
-    "#222222",
-    "#444444",
-    "#9a9a9a",
-    "#707070",
-    "#e9b949",
-    "#ffffff",
-    "#7fb685",
-)
+INK, LINE, CONTROL, CONTROL_TEXT = "#222222", "#444444", "#9a9a9a", "#707070"
+WAITING, HELD, JOB = "#e9b949", "#ffffff", "#7fb685"
 RED, PAST, SECRET, GREY = "#d1231c", "#e27b36", "#f3ecdc", "#555555"
 DASHES = ((3.2, 1.8), (1.2, 1.4), (6.0, 1.6, 1.2, 1.6), (5.0, 3.0), (1.2, 3.0), (9.0, 2.0))
 
 KIND_PLACES = (0.36, 0.3, 0.42, 0.24, 0.6, 0.66, 0.72, 0.5)  # along an arrow, for the kind of its packet
 
 # Text stays text in an SVG, and the same execution gives the same file.  Hinting would make words wider than measured.
-STYLE = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "busq",
-    "font.family": "DejaVu Sans",
-    "text.hinting": "none",
-}
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "busq", "font.family": "DejaVu Sans", "text.hinting": "none"}
 
 Width = Callable[..., float]  # of a text in a size and, if it is not "normal", a weight
 
@@ -138,10 +126,11 @@ def _verdicts(violations: Mapping[str, Verdict] | Iterable[tuple[str, Verdict]])
     """Return what was found broken, by property, however it is given."""
     pair = "a pair of a property and its Verdict"
     items = violations.items() if isinstance(violations, Mapping) else violations
-    for place, item in enumerate(found := _arguments.each_typed("violations", items, tuple, pair)):
+    given = _arguments.each_typed("violations", items, tuple, pair)
+    for place, item in enumerate(given):
         if [type(one) for one in item] != [str, Verdict]:
             raise TypeError(f"violations[{place}] is {item!r}: expected {pair}")
-    return {name: verdict for name, verdict in found if not verdict.ok}
+    return {name: verdict for name, verdict in given if not verdict.ok}
 
 
 def _payload_kinds(order: str) -> tuple[str, ...]:
@@ -424,8 +413,8 @@ class _Layout:
         there, what has nothing to do with each other may stand in any order.
         """
         events = self.execution.events
-        seen = sum(any(self.is_visible(events[index]) for index in range(step.first, step.end)) for step in steps)
-        is_small = seen <= SMALL_STEPS
+        n_seen = sum(any(self.is_visible(events[index]) for index in range(step.first, step.end)) for step in steps)
+        is_small = n_seen <= SMALL_STEPS
         now = PITCH
         free: dict[int, float] = {}  # by process
         labels_free: dict[tuple[int, bool], float] = {}
@@ -485,13 +474,13 @@ class _Layout:
         """One label for what has the same place and name, as near to its line as it has room."""
         taken: dict[tuple[int, bool], list[tuple[float, float, float]]] = {}  # left, right, distance
         for step in steps:
-            said: dict[tuple[bool, float], list[str]] = {}
+            texts: dict[tuple[bool, float], list[str]] = {}
             for index in range(step.first, step.end):
                 label, x = self._label_at(index), self.x[index]
-                if label is None or label[1] in said.get((label[0], x), ()):
+                if label is None or label[1] in texts.get((label[0], x), ()):
                     continue
                 is_below, text = label
-                said.setdefault((is_below, x), []).append(text)
+                texts.setdefault((is_below, x), []).append(text)
                 reach = self._reach(is_below, text)
                 left, right = x - reach[0], x + reach[1]
                 others = taken.setdefault((step.process, is_below), [])
@@ -512,18 +501,20 @@ class _Layout:
         for index, event in enumerate(events):
             if event.kind != begin:
                 continue
-            found = ends.get((event.process, event.message), [])
-            place = bisect_right(found, index)
-            last = self.x[found[place]] if place < len(found) else None
-            if last is None or (last > self.x[index] and events[found[place]].time_s != event.time_s):
+            later = [at for at in ends.get((event.process, event.message), []) if at > index]
+            last = self.x[later[0]] if later else None
+            if last is None or (last > self.x[index] and events[later[0]].time_s != event.time_s):
                 yield event.process, event.message, self.x[index], last
 
     def _held_intervals(self) -> Iterator[tuple[int, int, float, float | None]]:
         """From the arrival (of one's own messages, from the send) to the delivery."""
         events = self.execution.events
         arrived: dict[tuple[int, int], int] = {}
+        delivered: set[tuple[int, int]] = set()
         for index, event in enumerate(events):
             key = event.process, event.message
+            if event.kind == "deliver":
+                delivered.add(key)
             brings = event.kind == "receive" and self.is_payload(event)
             if event.kind == "sent" or (brings and event.process in self._receivers(event.message)):
                 arrived.setdefault(key, index)
@@ -532,17 +523,11 @@ class _Layout:
                 if events[begin].time_s != event.time_s:
                     yield (*key, self.x[begin], self.x[index])
         for (process, message), begin in arrived.items():
-            if process in self._receivers(message) and not self._was_delivered(process, message):
+            if process in self._receivers(message) and (process, message) not in delivered:
                 yield process, message, self.x[begin], None
 
     def _receivers(self, message: int) -> tuple[int, ...]:
         return tuple(self.execution.destinations.get(message, ()))
-
-    def _was_delivered(self, process: int, message: int) -> bool:
-        return any(
-            event.kind == "deliver" and event.process == process and event.message == message
-            for event in self.execution.events
-        )
 
     def _states(self, begin: str, end: str) -> Iterator[tuple[int, int, float, float | None]]:
         """From one event of a process to the next of the other kind."""

@@ -371,9 +371,7 @@ class Result:
         }
         return {
             **plain,
-            "order": self.config.order,
-            "processes": self.config.processes,
-            "seed": self.config.seed,
+            **{name: getattr(self.config, name) for name in ("order", "processes", "seed")},
             "packets": dict(self.packets),
             "bytes": dict(self.bytes),
             "verdicts": {

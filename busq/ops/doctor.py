@@ -147,8 +147,7 @@ def _has_open(pid: int, file: os.stat_result | None) -> bool | None:
         return None
     for entry in entries:
         with contextlib.suppress(OSError):
-            found = os.stat(f"/proc/{pid}/fd/{entry}")
-            if (found.st_dev, found.st_ino) == (file.st_dev, file.st_ino):
+            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{entry}"), file):
                 return True
     return False
 
@@ -273,23 +272,23 @@ class _Patient:
     def _find(self, level: str, kind: str, text: str, remedy: str = "", **more: Any) -> None:
         self.report.findings.append(Finding(level, kind, text, remedy, **more))
 
-    def _seen(self, slot: int) -> list[dict[str, Any]]:
+    def _looks_at(self, slot: int) -> list[dict[str, Any]]:
         """All looks at the peer that has a slot now."""
         joined_s = self._peers[slot]["joined_s"]
         return [look[slot] for look in self._looks if slot in look and look[slot]["joined_s"] == joined_s]
 
     def _waits(self, slot: int) -> tuple[str, int | None, float] | None:
         """Return what a peer has waited for in most looks, for whom, and for how long at least."""
-        seen = [(peer["waits"], peer["waits_for_slot"], peer["waited_s"]) for peer in self._seen(slot)]
-        for kind, whom in {(kind, whom) for kind, whom, _ in seen if kind is not None}:
-            times_s = [waited_s for *what, waited_s in seen if what == [kind, whom]]
-            if 2 * len(times_s) > len(seen):
+        looks = [(peer["waits"], peer["waits_for_slot"], peer["waited_s"]) for peer in self._looks_at(slot)]
+        for kind, whom in {(kind, whom) for kind, whom, _ in looks if kind is not None}:
+            times_s = [waited_s for *what, waited_s in looks if what == [kind, whom]]
+            if 2 * len(times_s) > len(looks):
                 return kind, whom, max(times_s)
         return None
 
     def _is_moving(self, slot: int) -> bool:
         """It has received something while we looked."""
-        return len({peer["received"] for peer in self._seen(slot)}) > 1
+        return len({peer["received"] for peer in self._looks_at(slot)}) > 1
 
     def _room_edges(self) -> dict[int, tuple[int, float]]:
         """Return which peers have waited for room in whose queue, and for how long."""
@@ -451,9 +450,12 @@ class _Patient:
         """Whether each slot is given once: only bus1 can give one to somebody else."""
         return str(self._stats["order"]) != "bus1"
 
+    def _waited_for(self) -> set[str]:
+        return {finding.peers[-1] for finding in self.report.findings if finding.kind == "waiting for room"}
+
     def _find_queues(self) -> None:
         capacity = self._stats["capacity"]
-        waited_for = {finding.peers[-1] for finding in self.report.findings if finding.kind == "waiting for room"}
+        waited_for = self._waited_for()
         waited_for |= {name for finding in self.report.findings if finding.kind == "cycle" for name in finding.peers}
         for slot, peer in self._peers.items():
             is_full = peer["depth"] >= capacity
@@ -477,7 +479,7 @@ class _Patient:
 
     def _find_halted(self) -> None:
         """Stopped processes that nobody waits for yet."""
-        waited_for = {finding.peers[-1] for finding in self.report.findings if finding.kind == "waiting for room"}
+        waited_for = self._waited_for()
         for slot, peer in self._peers.items():
             process = self._processes[slot]
             if not peer["alive"] or not process.is_halted or peer["name"] in waited_for:
@@ -524,11 +526,10 @@ class _Patient:
         peers = []
         for slot, peer in self._peers.items():
             waits = self._waits(slot) if peer["alive"] else None
-            told = {**peer, "waits": None, "waits_for_slot": None, "waited_s": 0.0}
-            if waits:
-                told |= dict(zip(("waits", "waits_for_slot", "waited_s"), waits, strict=True))
-            told["waits_for"] = names.get(told["waits_for_slot"]) if told["waits_for_slot"] is not None else None
-            peers.append({**told, "process": asdict(self._processes[slot])})
+            kind, whom, seconds = waits or (None, None, 0.0)
+            facts = {**peer, "waits": kind, "waits_for_slot": whom, "waited_s": seconds}
+            facts["waits_for"] = names.get(whom) if whom is not None else None
+            peers.append({**facts, "process": asdict(self._processes[slot])})
         gone = sum(peer["memory_bytes"] for peer in peers if peer["state"] in leftovers.GONE)
         keys = ("order", "capacity", "peer_slots", "segment_bytes", "created_s", "creator_pid", "shut_down")
         used = self._stats["arena_used_bytes"]

@@ -29,6 +29,7 @@ from typing import Any
 import busq
 from busq._core import Deadline
 from busq._processes import open_words
+from busq.lab import execution
 from busq.lab.workload import Schedule
 from busq.ordered import OrderedPeer
 from busq.orders import parse
@@ -87,15 +88,12 @@ class Part:
     shuffle: str | None  # how packets are made to overtake each other: "seed:milliseconds"
 
 
-@dataclass
-class Log:
-    """The log of one participant, in the columns that `busq.spec.History.extend` takes, and latencies."""
+class Log(execution.Log):
+    """The log of one participant, and latencies."""
 
-    kinds: bytearray = field(default_factory=bytearray)
-    messages: array[int] = field(default_factory=lambda: array("Q"))
-    destination_counts: array[int] = field(default_factory=lambda: array("I"))
-    destinations: array[int] = field(default_factory=lambda: array("I"))
-    latencies_ns: array[int] = field(default_factory=lambda: array("Q"))
+    def __init__(self) -> None:
+        super().__init__()
+        self.latencies_ns = array("Q")
 
 
 @dataclass(frozen=True)
@@ -336,7 +334,7 @@ class _Host:
         if self._order.name == NATIVE:
             self._packets += len(to)
             self._bytes += len(self._payload)
-        log.destination_counts.append(len(to))
+        log.counts.append(len(to))
         log.destinations.extend(to)
         self._payload = None
         self._next += 1

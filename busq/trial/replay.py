@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import busq
 from busq import orders
 from busq._processes import end, how_ended, shared_words, start, uninterrupted
+from busq.lab import execution
 from busq.lab.examples import verdicts
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule
@@ -332,7 +333,7 @@ def _history_of_journals(processes: int, journals: dict[int, Journal]) -> Histor
 def _history(schedule: Schedule, logs: dict[int, Log]) -> History:
     history = History(schedule.participants)
     for index, log in logs.items():
-        history.extend(index, log.kinds, log.messages, log.destination_counts, log.destinations)
+        log.add_to(history, index)
     return history
 
 
@@ -344,17 +345,14 @@ def _history_of_copies(schedule: Schedule, logs: dict[int, Log]) -> History:
         for copy, receiver in enumerate(schedule.to(message), schedule.starts[message]):
             names[receiver][message] = copy
     for index, log in logs.items():
-        kinds, copies, destinations = bytearray(), array("Q"), array("I")
+        copies = execution.Log()
         for kind, message in zip(log.kinds, log.messages, strict=True):
             if kind:
-                to = schedule.to(message)
-                kinds.extend(b"\x01" * len(to))
-                copies.extend(range(schedule.starts[message], schedule.starts[message + 1]))
-                destinations.extend(to)
+                for copy, receiver in enumerate(schedule.to(message), schedule.starts[message]):
+                    copies.send(copy, (receiver,))
             else:
-                kinds.append(0)
-                copies.append(names[index].get(message, schedule.copies + message))  # nobody sent it here
-        history.extend(index, kinds, copies, array("I", [1]) * len(destinations), destinations)
+                copies.deliver(names[index].get(message, schedule.copies + message))  # nobody sent it here
+        copies.add_to(history, index)
     return history
 
 

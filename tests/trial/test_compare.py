@@ -204,7 +204,7 @@ def logs_of(schedule: Schedule, delivered: Sequence[Sequence[int]]) -> dict[int,
         log = logs[sender]
         log.kinds.append(1)
         log.messages.append(message)
-        log.destination_counts.append(len(schedule.to(message)))
+        log.counts.append(len(schedule.to(message)))
         log.destinations.extend(schedule.to(message))
     for person, messages in enumerate(delivered):
         logs[person].kinds.extend(bytes(len(messages)))

@@ -253,7 +253,7 @@ def test_what_a_process_writes_down_is_its_program_order(buses: Path) -> None:
         sent = [message for kind, message in zip(log.kinds, log.messages, strict=True) if kind]
         assert sent == [i for i, sender in enumerate(schedule.senders) if sender == person]
         assert len(log.kinds) - len(sent) == list(schedule.recipients).count(person)
-        assert list(log.destination_counts) == [len(schedule.to(message)) for message in sent]
+        assert list(log.counts) == [len(schedule.to(message)) for message in sent]
         assert log.destinations == sum((schedule.to(message) for message in sent), array("I"))
 
 

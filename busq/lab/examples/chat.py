@@ -79,10 +79,10 @@ def parse_line(line: str) -> tuple[tuple[str, ...], str]:
     >>> parse_line("hello")
     ((), 'hello')
     """
-    found = _ADDRESSED.fullmatch(line)
-    if found is None:
+    match = _ADDRESSED.fullmatch(line)
+    if match is None:
         return (), line
-    return tuple(name for name in found[1].split(",") if name), found[2]
+    return tuple(name for name in match[1].split(",") if name), match[2]
 
 
 class Member:
@@ -313,8 +313,8 @@ def demonstrate(order: str) -> Anomaly:
                         break
         finally:
             busq.Bus.unlink(name)
-    found = judge(lambda whole: history, False, PROPERTIES, ANOMALY.__getitem__)
-    return Anomaly(order, {person: tuple(saw) for person, saw in seen.items()}, found)
+    judged = judge(lambda whole: history, False, PROPERTIES, ANOMALY.__getitem__)
+    return Anomaly(order, {person: tuple(saw) for person, saw in seen.items()}, judged)
 
 
 def speaker(link: Link, room: str, name: str) -> None:

@@ -183,39 +183,27 @@ _OVERTAKING = (
     Line("Alice", "m2", ("Bob",), at_s=0.004),
     Line("Bob", "m3", ("Carol",), after="m2"),
 )
-_WITH_JOB = (*_OVERTAKING[:2], Line("Bob", "m3", ("Carol",), after="m2", job_s=0.045))
 _SLOW = {("Alice", "Carol"): 0.050}
+
+
+def _with_job(job_s: float) -> tuple[Line, ...]:
+    return (*_OVERTAKING[:2], replace(_OVERTAKING[2], job_s=job_s))
+
+
+def _cykas(part: str, title: str, order: str, lines: tuple[Line, ...]) -> Play:
+    """A part of a figure of the Cykas paper."""
+    return Play(f"figure-{part}", f"Cykas paper, figure {part[0]}, {title}", order, _PEOPLE, lines, _SLOW)
+
 
 PLAYS: dict[str, Play] = {
     play.name: play
     for play in (
-        Play("figure-1", "Cykas paper, figure 1, left: nobody enforces anything", "none", _PEOPLE, _OVERTAKING, _SLOW),
-        Play(
-            "figure-1-receiver",
-            "Cykas paper, figure 1, center: the receiver holds back",
-            "causal-matrix",
-            _PEOPLE,
-            _OVERTAKING,
-            _SLOW,
-        ),
-        Play("figure-1-sender", "Cykas paper, figure 1, right: the sender waits", "mfss", _PEOPLE, _OVERTAKING, _SLOW),
-        Play("figure-2-mfss", "Cykas paper, figure 2, left: Bob's job starts late", "mfss", _PEOPLE, _WITH_JOB, _SLOW),
-        Play(
-            "figure-2-none",
-            "Cykas paper, figure 2, center: a head start without a protocol",
-            "none",
-            _PEOPLE,
-            (*_OVERTAKING[:2], Line("Bob", "m3", ("Carol",), after="m2", job_s=0.015)),
-            _SLOW,
-        ),
-        Play(
-            "figure-2-cykas",
-            "Cykas paper, figure 2, right: Bob's job starts early, in secret",
-            "cykas",
-            _PEOPLE,
-            _WITH_JOB,
-            _SLOW,
-        ),
+        _cykas("1", "left: nobody enforces anything", "none", _OVERTAKING),
+        _cykas("1-receiver", "center: the receiver holds back", "causal-matrix", _OVERTAKING),
+        _cykas("1-sender", "right: the sender waits", "mfss", _OVERTAKING),
+        _cykas("2-mfss", "left: Bob's job starts late", "mfss", _with_job(0.045)),
+        _cykas("2-none", "center: a head start without a protocol", "none", _with_job(0.015)),
+        _cykas("2-cykas", "right: Bob's job starts early, in secret", "cykas", _with_job(0.045)),
         Play(
             "figure-3",
             "Cykas paper, figure 3: telling a secret back",

@@ -190,13 +190,10 @@ class Candidate:
             "packets_per_message": self.packets,
             "bytes_per_message": self.bytes,
             "uplink_share": self.uplink_share,
-            "uplink_busiest_share": self.uplink_busiest_share,
-            "downlink_busiest_share": self.downlink_busiest_share,
+            **{name: getattr(self, name) for name in ("uplink_busiest_share", "downlink_busiest_share")},
             "coordinator": self.coordinator,
             "coordinator_elsewhere": [place.as_json() for place in self.elsewhere],
-            "waiting_max": self.waiting_max,
-            "held_max": self.held_max,
-            "secret_share": self.secret_share,
+            **{name: getattr(self, name) for name in ("waiting_max", "held_max", "secret_share")},
         }
 
 
