@@ -51,7 +51,7 @@ class Output(io.FileIO):
     """A standard stream that cannot stop a command: it does what else it was asked for, and writes all its files.
 
     A reader who has seen enough, as in `busq audit ... | head -1`, is no fault: the exit code is that of the verdict.
-    What cannot be written for another reason, as on a full disk, is told at the end.
+    A failure for another reason, as on a full disk, is reported at the end.
     """
 
     fault: OSError | None = None

@@ -236,28 +236,28 @@ def _figure(make: Callable[..., Figure[Any]], settings: Settings, **options: Any
     orders = options.pop("orders")
     figure = make(settings=settings, **options, **({"orders": tuple(orders)} if orders else {}))
     begin = time.monotonic()
-    found, so_far = _measured(figure.name, figure.measure, jobs=workers)
-    findings = [] if so_far else judge(found)
-    otherwise = [] if so_far else judge(found, EXECUTION)
+    measured, so_far = _measured(figure.name, figure.measure, jobs=workers)
+    findings = [] if so_far else judge(measured)
+    otherwise = [] if so_far else judge(measured, EXECUTION)
     if not so_far:
-        _draw(found, plot)
+        _draw(measured, plot)
     if as_json:
         print_json(
             {
                 "figure": figure.name,
                 "settings": dataclasses.asdict(settings),
-                "points": [point.as_json() for point in found.points],
-                "examples": [point.as_json() for point in found.examples],
+                "points": [point.as_json() for point in measured.points],
+                "examples": [point.as_json() for point in measured.examples],
                 "claims": [finding.as_json() for finding in findings],
                 "claims_by_execution_time": [finding.as_json() for finding in otherwise],
-                "left_out": [dataclasses.asdict(gap) for gap in found.left_out],
+                "left_out": [dataclasses.asdict(gap) for gap in measured.left_out],
                 "seconds": time.monotonic() - begin,
                 "complete": not so_far,
             }
         )
     else:
-        if found.points or not so_far:
-            tables.figure(found)
+        if measured.points or not so_far:
+            tables.figure(measured)
         if not so_far:
             tables.findings(findings)
             tables.changes(findings, otherwise)
@@ -271,14 +271,14 @@ def _end_if_stopped(so_far: str) -> None:
         click.get_current_context().exit(130)
 
 
-def _draw(found: Any, paths: Sequence[str]) -> None:
+def _draw(measured: Any, paths: Sequence[str]) -> None:
     if not paths:
         return
     from busq.lab.sweep.draw_figures import draw
 
     for path in paths:
         with plain_errors():
-            draw(found, path)
+            draw(measured, path)
         wrote(path)
 
 
@@ -509,14 +509,14 @@ def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **
     config = _config(options, names[0], judge=not no_judge, record=wants_events)
     with _progress("sim") as progress:
         results = run_all([dataclasses.replace(config, order=name) for name in names], jobs=workers, progress=progress)
-    found = dict(zip(names, results, strict=True))
+    runs = dict(zip(names, results, strict=True))
     if as_json:
-        print_json(outcomes.as_json(found))
+        print_json(outcomes.as_json(runs))
     else:
-        outcomes.show_runs(config, found)
+        outcomes.show_runs(config, runs)
     if record is not None:
         write_text(record, _events(results[0]).as_json())
-    for name, result in found.items() if traces is not None else ():
+    for name, result in runs.items() if traces is not None else ():
         _write_trace(traces, name, result)
     return 0 if all(result.ok for result in results) else 1
 
@@ -575,5 +575,5 @@ def advise(guarantees: list[str], workers: int | None, as_json: bool, **options:
     chosen = {name: options.pop(name) for name in ("by", "seeds", "packets_max")}
     config = _config(options, "none")
     with _progress("advise") as progress:
-        found = advice.advise(config, guarantees, jobs=workers, progress=progress, **chosen)
-    return finish(found, as_json, functools.partial(outcomes.show_advice, config))
+        ranking = advice.advise(config, guarantees, jobs=workers, progress=progress, **chosen)
+    return finish(ranking, as_json, functools.partial(outcomes.show_advice, config))

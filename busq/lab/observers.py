@@ -261,7 +261,7 @@ class History:
     def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:
         """Judge the history: the verdict for each property asked for, in the order of PROPERTIES, REMARKS, CONDITIONS.
 
-        What was sent and not delivered so far counts as lost.  Raises ValueError for an unknown property, NoSpace.
+        A message that is not delivered so far counts as lost.  Raises ValueError for an unknown property, NoSpace.
         O(events + deliveries x processes): 0.04 us per delivery of broadcasts among 10 processes, 0.2 us where every
         message has one receiver (0.7 us if all is in disorder), 50 ns without the last four.  causal takes 4 bytes x
         processes squared while it runs, synchronous up to 34 per event and 46 per message.

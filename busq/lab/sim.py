@@ -49,7 +49,7 @@ _BYTES_MAX = 2**30
 class Partition:
     """From `begin_s` until `end_s` (seconds) no packet sets out from the processes of `side` to the others, or back.
 
-    What left before arrives; what would have left meanwhile leaves at the end: the network repeats what was lost.
+    Packets that left before arrive; those that would have left meanwhile leave at the end: the network repeats them.
 
     >>> Partition(begin_s=1, end_s=2, side=[0, 1]).side
     (0, 1)
@@ -578,7 +578,7 @@ _PLAIN = (
     *("payload_bytes", "header_bytes", "control_bytes", "clock_entry_bytes", "fan_out", "job_blocks_sends"),
     *("hotspot_share", "hotspot_draw", "job_share", "seed"),
 )
-# What the core knows of a result: times, by their fields, and counts.
+# The part of a result that the core knows: times, by their fields, and counts.
 _TIMES = {"execution_time_s": "execution_ns"} | {
     f"{name}_s": f"{name}_ns"
     for name in (

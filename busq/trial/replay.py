@@ -7,7 +7,7 @@ once, watches them, and collects what each wrote down for itself.  It is no part
 through it.
 
 Nothing is left behind: the bus is removed when `run` ends, however it ends; if the conductor is killed, its processes
-notice and remove it.  What dies, stands still or reports damage is named.
+notice and remove it.  A process that dies, stands still or reports damage is named.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check is asked for: the bound, the network, the properties and the limits, checked and with their defaults."""
+"""The plan of a check: its bound, its network, its properties and its limits, checked and with their defaults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LOSSY = "fifo:on_gap=skip"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a check is to do; `destinations` and `judged` are as the arguments of `busq.check.run` say."""
+    """The plan of a check, made of the arguments of `busq.check.run`."""
 
     order: orders.Order
     protocol: str
@@ -156,7 +156,7 @@ def _destinations(
         _arguments.each_typed(f"destinations[{process}]", some, Iterable, "a set of processes, by their indices")
     if len(given) != processes or any(len(one) != messages for one in given):
         raise ValueError(f"destinations: expected {messages} sets of processes for each of {processes} processes")
-    found = []
+    sets = []
     for process, some in enumerate(given):
         for number, to in enumerate(some):
             members = {integer(f"a process of destinations[{process}][{number}]", one) for one in to}
@@ -166,8 +166,8 @@ def _destinations(
                     f"destinations[{process}][{number}] is {sorted(members)}: expected 1 to {fan_out} of the processes "
                     f"{sorted(possible)}"
                 )
-            found.append(sum(1 << one for one in members))
-    return tuple(found)
+            sets.append(sum(1 << one for one in members))
+    return tuple(sets)
 
 
 def _everybody(
@@ -252,11 +252,11 @@ def _cores() -> int:
 def _memory(asked: int | None) -> int:
     import psutil
 
-    found = psutil.virtual_memory()
+    machine = psutil.virtual_memory()
     if asked is None:
-        return int(max(_MEMORY_BYTES_MIN, min(found.available // 2, _MEMORY_BYTES_MAX)))
+        return int(max(_MEMORY_BYTES_MIN, min(machine.available // 2, _MEMORY_BYTES_MAX)))
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < _MEMORY_BYTES_MIN:
         raise ValueError(f"memory is {asked!r}: expected bytes, 1 MiB ({_MEMORY_BYTES_MIN}) at least")
-    if asked > found.total:
-        raise ValueError(f"memory is {asked:,} bytes: the machine has {found.total:,}")
+    if asked > machine.total:
+        raise ValueError(f"memory is {asked:,} bytes: the machine has {machine.total:,}")
     return asked

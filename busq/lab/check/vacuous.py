@@ -32,12 +32,12 @@ class Sends:
     def _possible(self) -> list[tuple[int, int]]:
         """For each message its sender, and all that it may go to."""
         everybody = (1 << self.processes) - 1
-        found = []
+        possible = []
         for number in range(self.processes * self.messages):
             sender = number // self.messages
             most = everybody if self.to_self else everybody & ~(1 << sender)
-            found.append((sender, self.given[number] if self.given else most))
-        return found
+            possible.append((sender, self.given[number] if self.given else most))
+        return possible
 
     def _to(self, *receivers: int) -> list[int]:
         """The messages that may go to all of these at once, by number."""
@@ -66,18 +66,18 @@ class Sends:
 
     def _effects(self, cause: int) -> set[int]:
         """The messages that may be sent by who sent this one, or by who got it, and what may follow from these."""
-        found: set[int] = set()
+        effects: set[int] = set()
         following = [cause]
         while following:
             sender, to = self._possible[following.pop()]
             new = {
                 number
                 for number, (of, _) in enumerate(self._possible)
-                if number not in found and number != cause and (1 << of) & (to | 1 << sender)
+                if number not in effects and number != cause and (1 << of) & (to | 1 << sender)
             }
-            found |= new
+            effects |= new
             following += new
-        return found
+        return effects
 
     def may_disagree(self) -> bool:
         """Whether two receivers may have two messages in common (consistent)."""

@@ -262,7 +262,7 @@ class Counterexample:
             if data["format"] != FORMAT:
                 raise ValueError(f"its format is {data['format']!r}")
             seed = data["seed"]
-            found = cls(
+            example = cls(
                 order=str(data["order"]),
                 processes=int(data["processes"]),
                 messages=int(data["messages"]),
@@ -274,12 +274,12 @@ class Counterexample:
                 doubled=int(data["doubled"]),
                 seed=None if seed is None else int(seed),
             )
-            found._check()
+            example._check()
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(
                 f"not a counterexample: expected {FORMAT!r} as `busq check` writes it ({error})"
             ) from error
-        return found
+        return example
 
     def _check(self) -> None:
         orders.parse(self.order)
@@ -403,7 +403,7 @@ def _strangers(stage: Stage) -> Iterator[str]:
 def _overtaken_by_effects(execution: Execution) -> str:
     """The first delivery that comes after one of its effects, side channels counted, in a sentence; or nothing.
 
-    Whoever submits a message knows all that was delivered anywhere by then, and what led to that.
+    The sender of a message knows all that was delivered anywhere by then, and what led to that.
     """
     known: set[int] = set()  # delivered somewhere, or in the past of something that was
     pasts: dict[int, set[int]] = {}  # of each message: what its submit knows, and what causes it in the order itself

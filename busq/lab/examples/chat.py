@@ -45,7 +45,7 @@ class Room:
 def open_room(name: str, order: str | None, members: int | None) -> Room:
     """Open a room, or make it if there is none: then the order and the number of members count.
 
-    What a chat has left behind that nobody takes part in any more is removed first.
+    The remains of a chat that nobody takes part in any more are removed first.
 
     Errors: ValueError where there is a room with another order or number; as Bus.create.
     """
@@ -151,7 +151,7 @@ class Member:
         time.sleep(LOOK_S)  # under an order without FIFO a goodbye may come before what was said earlier
 
     def close(self) -> None:
-        """Leave.  Whoever leaves last removes the room."""
+        """Leave.  The last one to leave removes the room."""
         self._say_goodbye()
         self._stop.set()
         if self._thread.is_alive():

@@ -29,7 +29,7 @@ BUSY = 0.8  # of the time
 
 @dataclass(frozen=True)
 class Place:
-    """What becomes of an order with its coordinator at another process: means over seeds."""
+    """An order with its coordinator at another process: means over seeds."""
 
     process: int
     what: str  # a client, a server, ...
@@ -121,7 +121,7 @@ class Candidate:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """What it claims and did not keep; "unsent" where it got stuck."""
+        """The claims that it did not keep; "unsent" where it got stuck."""
         claims = orders.parse(self.order)[0].claims
         verdicts = [one for result in self.results for one in result.verdicts.items()]
         broken = [name for name, verdict in verdicts if name in claims and not verdict.ok]
@@ -249,7 +249,7 @@ def _where(one: Candidate) -> list[str]:
 
 
 def _load(one: Candidate) -> list[str]:
-    """What the best one costs."""
+    """The cost of the best one."""
     said = [f"uplinks {one.uplink_share:.0%} busy, the busiest {one.uplink_busiest_share:.0%}"]
     if one.secret_share > 0.01:
         said.append(f"processes {one.secret_share:.0%} of the time in secret mode")
@@ -257,7 +257,7 @@ def _load(one: Candidate) -> list[str]:
 
 
 def _waits(one: Candidate, waiting: float, held: float) -> list[str]:
-    """What waits at a process, where that is more than so many messages."""
+    """The messages that wait at a process, where they are more than so many."""
     waits = [f"up to {one.waiting_max:,} messages wait to be sent"] if one.waiting_max > waiting else []
     return [*waits, *([f"up to {one.held_max:,} are held back"] if one.held_max > held else [])]
 

@@ -76,7 +76,7 @@ class Task:
 def simulator() -> str:
     """Return what the simulator is: the version of busq, and a hash of what it gives on small runs of every order.
 
-    What was measured by another simulator is measured again.  Cost: milliseconds, once.
+    A cell that was measured by another simulator is measured again.  Cost: milliseconds, once.
 
     >>> simulator().startswith(busq.__version__)
     True

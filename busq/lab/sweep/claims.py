@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Cykas paper says about its Figures 4 to 6, each held against measured points.
+"""The claims of the Cykas paper about its Figures 4 to 6, each held against measured points.
 
 A verdict is "holds", "fails", or "depends": true in a part of the figure, or true in kind and not in amount. "open"
 means that the grid lacks the points to tell. Every claim says what was measured, whatever the verdict.
@@ -442,7 +442,7 @@ def _ahead_with_jobs(found: Measured[HotspotsPoint]) -> Found:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, and how points are asked whether it is so."""
+    """A claim of the paper, and how points are asked whether it is so."""
 
     key: str
     text: str

@@ -70,7 +70,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the paper leaves open, and how often each point is repeated, with the seeds `seed`, `seed` + 1, ...
+    """Sizes that the paper leaves open, and how often each point is repeated, with the seeds `seed`, `seed` + 1, ...
 
     `interval_s` is the time between two sends of a process where the figure does not set it (Figure 4).
     `job_blocks_sends`: None measures both readings.
@@ -168,7 +168,7 @@ class Incomplete(KeyboardInterrupt):
 
 
 class Figure(Generic[Point]):
-    """What the three figures have in common."""
+    """The common part of the three figures."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -422,7 +422,7 @@ class Scaling(Figure[ScalingPoint]):
 
 @dataclass(frozen=True)
 class _Speedups:
-    """What the points of Figures 5 and 6 have in common."""
+    """The common part of the points of Figures 5 and 6."""
 
     order: str
     over: str
@@ -561,7 +561,7 @@ class Jobs(Figure[JobsPoint]):
 
 
 def _against(base: Sequence[Result], results: Sequence[Result], order: str, blocks: bool) -> dict[str, Any]:
-    """What points say of an order compared with MFSS."""
+    """The comparison of an order with MFSS."""
     return {
         "order": order,
         "over": BASELINE,

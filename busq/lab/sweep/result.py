@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sweep comes to: points, comparisons, winners, pictures, and how it went."""
+"""The result of a sweep: points, comparisons, winners, pictures, and how it went."""
 
 from __future__ import annotations
 

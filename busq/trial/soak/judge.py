@@ -22,8 +22,8 @@ it was free to receive, nor who sends or joins.  The time during which a process
 got none (the kernel counts it), is left out: it is the system that blocked it.
 
 Order is judged by the observers of `busq.spec` on first deliveries.  A repetition has no place of its own in the
-order of the bus: its place was taken when it was delivered first.  What is asked of repetitions is that within a life
-they come in the order of those first places (`redelivery`).  For the causal past, all lives of a worker are one
+order of the bus: its place was taken when it was delivered first.  Within a life, repetitions have to come in the order
+of those first places (`redelivery`).  For the causal past, all lives of a worker are one
 process.  For consistent and total, the lives of a plain worker are receivers of their own: their queues have nothing
 in common.  An interrupted send of a plain worker is finished or undone by others when they notice, so it has no order
 with what the next life sends; one that resumes has its predecessor's sends settled before it sends.
