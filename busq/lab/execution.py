@@ -266,7 +266,7 @@ class Log:
     """The log of one process, in the columns that History.extend takes."""
 
     def __init__(self) -> None:
-        self.kinds = array("B")
+        self.kinds = bytearray()
         self.messages = array("Q")
         self.counts = array("I")
         self.destinations = array("I")
