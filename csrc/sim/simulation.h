@@ -80,7 +80,7 @@ struct busq_sim {
   busq_sim_network network;
   busq_sim_process *processes;
   busq_sim_count *counts; /* while sends are counted, before anything happens */
-  uint32_t n_counted;     /* processes, and what they send: messages, as the order sees them, and deliveries */
+  uint32_t n_counted;     /* processes, and what they send: messages, as the order sees them, answers too, and deliveries */
   uint64_t n_messages;
   uint64_t n_copies;
   uint64_t now_ns;

@@ -77,6 +77,7 @@ static void count_send(busq_sim *sim, uint32_t number, const busq_sim_send *send
       continue;
     receiver->own++;
     counts[number].others++;
+    sim->n_messages++; /* the answer */
   }
   sim->n_messages += sim->is_point_to_point ? send->n_destinations : 1;
   sim->n_copies += send->n_destinations;
@@ -115,7 +116,7 @@ static int init_states(busq_sim *sim)
 {
   const bool is_whole_group = sim->order->traits & BUSQ_ORDER_WHOLE_GROUP;
   const busq_sim_count *counts = sim->counts;
-  const uint32_t all = (uint32_t)(2 * sim->n_messages); /* answers may double them */
+  const uint32_t all = (uint32_t)sim->n_messages;
   const uint32_t times = sim->config.faults.lets_copies_pass ? 2 : 1; /* that a message may come, or be answered */
   for (uint32_t number = 0; number < sim->config.processes; number++) {
     const busq_order_group group = {

@@ -685,6 +685,13 @@ def test_thousands_of_processes_where_metadata_is_bounded() -> None:
         assert (result.deliveries, result.unsent) == (15_000, 0)
 
 
+def test_a_total_order_has_room_for_the_answers_of_several_servers_to_each_request() -> None:
+    result = run(
+        Config(order="lamport", processes=8, workload="client-server", hotspot_share=0.25, fan_out=2, interval_s=0.001)
+    )
+    assert result.deliveries == result.copies == 6 * 2 * 2 * result.config.messages_per_process
+
+
 def test_a_run_can_be_interrupted() -> None:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
