@@ -47,10 +47,10 @@ def typed(argument: str, value: _T, kinds: Any, expected: str) -> _T:
 
 def each_typed(argument: str, values: Any, kinds: Any, expected: str) -> list[Any]:
     """Return what an iterable holds, each of these kinds; an error names the place of what is not."""
-    found = list(typed(argument, values, Iterable, f"an iterable, each item {expected}"))
-    for place, value in enumerate(found):
+    items = list(typed(argument, values, Iterable, f"an iterable, each item {expected}"))
+    for place, value in enumerate(items):
         typed(f"{argument}[{place}]", value, kinds, expected)
-    return found
+    return items
 
 
 def text(argument: str, value: Any) -> str:
@@ -72,8 +72,8 @@ def choice(argument: str, value: Any, known: Iterable[str]) -> str:
 
 def path(argument: str, value: Any) -> str:
     """Return what names a file or a folder, as text."""
-    found = os.fspath(typed(argument, value, (str, os.PathLike), "str or os.PathLike, a path"))
-    return str(typed(argument, found, str, "a path that is text"))
+    text = os.fspath(typed(argument, value, (str, os.PathLike), "str or os.PathLike, a path"))
+    return str(typed(argument, text, str, "a path that is text"))
 
 
 def paths(argument: str, value: Any) -> list[str]:
@@ -125,10 +125,10 @@ def process_names(processes: Any) -> list[str]:
         if not 0 <= number <= _PROCESSES_MAX:
             raise ValueError(f"processes is {number}: expected a number from 0 to {_PROCESSES_MAX}, or names")
         return [f"p{i}" for i in range(number)]
-    found = each_typed("processes", itertools.islice(processes, _PROCESSES_MAX + 1), str, "str, the name of a process")
-    if len(found) > _PROCESSES_MAX:
+    names = each_typed("processes", itertools.islice(processes, _PROCESSES_MAX + 1), str, "str, the name of a process")
+    if len(names) > _PROCESSES_MAX:
         raise ValueError(f"processes has more than {_PROCESSES_MAX} names: expected {_PROCESSES_MAX} at most")
-    return found
+    return names
 
 
 def mapping(argument: str, value: Any, expected: str) -> dict[Any, Any]:

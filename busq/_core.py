@@ -93,11 +93,11 @@ def default_directory() -> str:
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise PermissionError(
                 errno.EACCES,
-                f"{path} has owner {found.st_uid} and mode {found.st_mode:o}: expected a directory of user "
+                f"{path} has owner {status.st_uid} and mode {status.st_mode:o}: expected a directory of user "
                 f"{os.geteuid()} with mode 0700; remove it, or set BUSQ_DIR",
             ) from None
     return path
@@ -392,9 +392,9 @@ class PythonPort:
         known = self._targets.get(name) if isinstance(name, str) else None
         if known is None:
             encoded = encode_receiver(name)
-            found = ffi.new("uint64_t *")
-            check(lib.busq_peer_lookup(self._handle, encoded, len(encoded), found))
-            known = self._targets[name] = int(found[0])
+            target = ffi.new("uint64_t *")
+            check(lib.busq_peer_lookup(self._handle, encoded, len(encoded), target))
+            known = self._targets[name] = int(target[0])
         return known
 
     def _resolve(self, to: Any) -> tuple[list[Any], list[int]]:
@@ -527,14 +527,14 @@ class PythonPort:
                 return int(result)
 
     def _message(self, pin: Any) -> _PythonMessage:
-        found = pin.message
-        size, redelivered = found.size_bytes, bool(found.is_redelivered)
-        sender = self._name_of(found.sender, found.sender_incarnation)
+        message = pin.message
+        size, redelivered = message.size_bytes, bool(message.is_redelivered)
+        sender = self._name_of(message.sender, message.sender_incarnation)
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return _PythonMessage(None, _view_of(end, found.data, size), sender, size, redelivered, pin)
-        data = ffi.unpack(ffi.cast("char *", found.data), size)
+            return _PythonMessage(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+        data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
@@ -578,8 +578,8 @@ _SIGNATURES = {
 
 def _texts() -> dict[str, str]:
     """Return the docstrings of Peer and Message, those of C methods in the form from which Python reads a signature."""
-    found = {name: member.__doc__ or "" for name, member in {**vars(Peer), **vars(Message)}.items()}
-    return found | {name: f"{name}{given}\n--\n\n{found[name]}" for name, given in _SIGNATURES.items()}
+    texts = {name: member.__doc__ or "" for name, member in {**vars(Peer), **vars(Message)}.items()}
+    return texts | {name: f"{name}{given}\n--\n\n{texts[name]}" for name, given in _SIGNATURES.items()}
 
 
 if _fast is not None:

@@ -19,7 +19,7 @@ def list_command(as_json: bool) -> int:
     from busq.bus import bus_names
     from busq.cli import show
 
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     with plain_errors():
         names = bus_names()
     for name in names:
@@ -29,15 +29,15 @@ def list_command(as_json: bool) -> int:
         except FileNotFoundError:
             continue  # removed meanwhile
         except (OSError, busq.BusqError) as error:
-            found.append({"name": name, "error": os_error(error) if isinstance(error, OSError) else str(error)})
+            rows.append({"name": name, "error": os_error(error) if isinstance(error, OSError) else str(error)})
             continue
         facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
-        found.append(facts)
+        rows.append(facts)
     if as_json:
-        print_json({"buses": found})
+        print_json({"buses": rows})
     else:
-        show.buses(found)
-    return 1 if any("error" in facts for facts in found) else 0
+        show.buses(rows)
+    return 1 if any("error" in facts for facts in rows) else 0
 
 
 @click.command(epilog=examples("busq info orders", "busq info orders --interval 2", "busq info orders --json"))

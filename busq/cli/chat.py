@@ -80,30 +80,30 @@ def _show_anomaly(order: str, as_json: bool) -> int:
 
     with plain_errors():
         try:
-            found = rooms.demonstrate(order)
+            anomaly = rooms.demonstrate(order)
         except CrewError as error:
             raise Failure(str(error)) from None
-    return finish(found, as_json, _print_anomaly)
+    return finish(anomaly, as_json, _print_anomaly)
 
 
-def _print_anomaly(found: Anomaly) -> None:
+def _print_anomaly(anomaly: Anomaly) -> None:
     click.echo(
-        f"Order {found.order}: P0 sends a query to P1 and P2, but the way to P2 is slow.  P1 replies to P0 and P2."
+        f"Order {anomaly.order}: P0 sends a query to P1 and P2, but the way to P2 is slow.  P1 replies to P0 and P2."
     )
-    for name, seen in found.seen.items():
-        click.echo(f"  {name} saw: {', '.join(seen)}")
+    for name, texts in anomaly.seen.items():
+        click.echo(f"  {name} saw: {', '.join(texts)}")
     for name in ("fifo", "causal"):
-        click.echo(f"{name}: {found.verdicts[name].text}")
-    click.echo(f"P2 saw the {'reply before the query' if found.is_there else 'query before the reply'}.")
-    if found.broken:
-        click.echo(f"NOT all that {found.order} promises holds: {', '.join(found.broken)}.")
-    elif found.expected is None:
-        click.echo(f"{found.order} does not promise causal order, but what it does promise was enough here.")
-    elif found.expected == found.is_there:
-        claim = "does not promise causal order: this may happen" if found.is_there else "promises causal order"
-        click.echo(f"{found.order} {claim}.")
+        click.echo(f"{name}: {anomaly.verdicts[name].text}")
+    click.echo(f"P2 saw the {'reply before the query' if anomaly.is_there else 'query before the reply'}.")
+    if anomaly.broken:
+        click.echo(f"NOT all that {anomaly.order} promises holds: {', '.join(anomaly.broken)}.")
+    elif anomaly.expected is None:
+        click.echo(f"{anomaly.order} does not promise causal order, but what it does promise was enough here.")
+    elif anomaly.expected == anomaly.is_there:
+        claim = "does not promise causal order: this may happen" if anomaly.is_there else "promises causal order"
+        click.echo(f"{anomaly.order} {claim}.")
     else:
-        click.echo(f"That was not to be expected of {found.order}.")
+        click.echo(f"That was not to be expected of {anomaly.order}.")
 
 
 # ---- talking ----

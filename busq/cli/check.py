@@ -183,10 +183,10 @@ def _check_given(is_replay: bool, is_table: bool) -> None:
 def _paths(options: dict[str, Any]) -> dict[str, str]:
     """The files that are asked for."""
     paths = {name: options.pop(name) for name in _FILES}
-    found = {name: path for name, path in paths.items() if path is not None}
-    if len({os.path.realpath(path) for path in found.values()}) < len(found):
-        raise click.UsageError(f"{' and '.join(_FILES[name] for name in found)}: expected a file of its own for each")
-    return found
+    wanted = {name: path for name, path in paths.items() if path is not None}
+    if len({os.path.realpath(path) for path in wanted.values()}) < len(wanted):
+        raise click.UsageError(f"{' and '.join(_FILES[name] for name in wanted)}: expected a file of its own for each")
+    return wanted
 
 
 def _limits(options: dict[str, Any]) -> dict[str, Any]:
@@ -210,15 +210,15 @@ def _check(order: str, options: dict[str, Any], as_json: bool) -> int:
     code = 0
     try:
         with plain_errors(), no_space_refused(), check_show.progress(order) as progress:
-            found = run(order, progress=progress, **options)
+            result = run(order, progress=progress, **options)
     except MemoryError:
         raise Refusal("out of memory: ask for less with --memory") from None
     except Interrupted as error:
-        found, code = error.result, 130
-    show = check_show.result if not as_json else lambda found: print_json({"points": [found.as_json()]})
-    show(found)
-    is_written = _write(found.counterexample, paths)
-    is_broken = not found.holds or bool(found.doubts)
+        result, code = error.result, 130
+    show = check_show.result if not as_json else lambda item: print_json({"points": [item.as_json()]})
+    show(result)
+    is_written = _write(result.counterexample, paths)
+    is_broken = not result.holds or bool(result.doubts)
     return code or int(is_broken) or (0 if is_written else 2)
 
 
@@ -258,8 +258,8 @@ def _draw(example: Counterexample, path: str) -> None:
     execution = example.execution()
     verdicts = execution.judge()
     marked = {name: verdicts[name] for name in example.faults if name in verdicts and not verdicts[name].ok}
-    told = example.sentences()
-    marked |= {name: Verdict(False, 1, None, told[name]) for name in example.faults if name not in verdicts}
+    sentences = example.sentences()
+    marked |= {name: Verdict(False, 1, None, sentences[name]) for name in example.faults if name not in verdicts}
     shortest = ", the shortest" if example.is_shortest else ""
     title = f"{example.order}: {len(example.steps)} steps to a violation ({', '.join(example.faults)}){shortest}"
     diagram.draw(execution, path, violations=marked, title=title)
@@ -315,32 +315,34 @@ def _replay_example(example: Counterexample, as_json: bool) -> int:
     return code
 
 
-def _replay_scenario(found: Scenario, as_json: bool) -> int:
+def _replay_scenario(scenario: Scenario, as_json: bool) -> int:
     from busq.lab.examples import verdicts as promises
 
-    execution = found.execution
+    execution = scenario.execution
     verdicts = execution.judge()
     arrived = {event.packet for event in execution.events if event.kind == "receive"}
     flying = any(event.kind == "send" and event.packet not in arrived for event in execution.events)
     broken = [name for name in promises.broken(execution.order, verdicts) if not (name == "lost" and flying)]
-    is_broken = bool(broken or found.remains)
+    is_broken = bool(broken or scenario.remains)
     if as_json:
         print_json(
             {
                 "ok": not is_broken,
                 "order": execution.order,
                 "broken": broken,
-                "remains": list(found.remains),
+                "remains": list(scenario.remains),
                 "verdicts": promises.as_json(execution.order, verdicts),
-                "transcript": found.text,
+                "transcript": scenario.text,
             }
         )
         return int(is_broken)
-    click.echo(found.text, nl=False)
+    click.echo(scenario.text, nl=False)
     for name in broken:
-        promised = "promised" if found.has_its_network else "promised where channels keep the order, which they did not"
+        promised = (
+            "promised" if scenario.has_its_network else "promised where channels keep the order, which they did not"
+        )
         click.echo(f"{name} is broken, and {promised}: {verdicts[name].text}")
-    for sentence in found.remains:
+    for sentence in scenario.remains:
         click.echo(f"Nothing can happen any more, but {sentence}.")
     if not is_broken:
         click.echo("What the order promises is kept.")

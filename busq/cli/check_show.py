@@ -21,55 +21,57 @@ from busq.lab.check.search import SAMPLE
 __all__ = ["example", "progress", "result"]
 
 
-def result(found: Result) -> None:
+def result(result: Result) -> None:
     """Print what a check came to: a headline, figures, properties, and the counterexample."""
-    show.print_lines(_headline(found))
-    show.to_stdout(_figures(found), _properties(found))
-    times = sum(one.contradicted for one in found.searches)
+    show.print_lines(_headline(result))
+    show.to_stdout(_figures(result), _properties(result))
+    times = sum(one.contradicted for one in result.searches)
     if times:
         text = f"{times:,} times a reduction was not used: moves that it takes to commute did not."
         show.print_lines([Text(text, style="yellow")])
-    if found.search == "walk":
-        show.to_stdout(_transitions(found), *_coverage(found))
-    if found.counterexample is not None:
-        example(found.counterexample, found.doubts)
+    if result.search == "walk":
+        show.to_stdout(_transitions(result), *_coverage(result))
+    if result.counterexample is not None:
+        example(result.counterexample, result.doubts)
 
 
 # ---- the verdict ----
 
 
-def _headline(found: Result) -> Iterator[Text]:
-    yield Text(_bound(found))
-    if found.doubled and not bears_doubled(found.order):
-        yield Text(f"{found.order} promises nothing where packets are doubled: shown is what that breaks")
-    if not has_its_network(found.order, found.network):
-        yield Text(f"{found.order} promises nothing where channels do not keep the order: shown is what that breaks")
-    if found.application == "side" and not found.verdicts["side"].claimed:
-        yield Text(f"{found.order} does not promise that side channels change nothing (side): shown is whether they do")
-    example = found.counterexample
+def _headline(result: Result) -> Iterator[Text]:
+    yield Text(_bound(result))
+    if result.doubled and not bears_doubled(result.order):
+        yield Text(f"{result.order} promises nothing where packets are doubled: shown is what that breaks")
+    if not has_its_network(result.order, result.network):
+        yield Text(f"{result.order} promises nothing where channels do not keep the order: shown is what that breaks")
+    if result.application == "side" and not result.verdicts["side"].claimed:
+        yield Text(
+            f"{result.order} does not promise that side channels change nothing (side): shown is whether they do"
+        )
+    example = result.counterexample
     if example is not None:
         steps = f"VIOLATION: {', '.join(example.faults)}, after {len(example.steps)} steps"
         yield Text.assemble((steps, "bold red"), _shortest(example))
-        also = [name for name in found.broken if name not in example.faults]
+        also = [name for name in result.broken if name not in example.faults]
         if also:
             yield Text(f"broken in other executions: {', '.join(also)}", style="red")
-    elif found.broken:
-        yield Text(f"VIOLATION: {', '.join(found.broken)}", style="bold red")
-    elif found.search == "walk":
-        asked = f" of {found.walks:,}" if found.walks and found.ends < found.walks else ""
-        why = "" if found.unexplored == SAMPLE else f"; {found.unexplored}"
-        sample = f" in {found.ends:,}{asked} random executions: a sample, not a search of all{why}"
+    elif result.broken:
+        yield Text(f"VIOLATION: {', '.join(result.broken)}", style="bold red")
+    elif result.search == "walk":
+        asked = f" of {result.walks:,}" if result.walks and result.ends < result.walks else ""
+        why = "" if result.unexplored == SAMPLE else f"; {result.unexplored}"
+        sample = f" in {result.ends:,}{asked} random executions: a sample, not a search of all{why}"
         yield Text.assemble(("no violation found", "green"), sample)
-    elif not any(one.judged for one in found.verdicts.values()):
-        much = "every execution was searched" if found.complete else f"searched, but NOT COMPLETE: {found.unexplored}"
-        yield Text(f"{much}; broken in some: {', '.join(found.missed) or 'nothing'}", style="bold")
-    elif found.complete and found.is_vacuous:
-        what = ", ".join(name for name in found.vacuous if found.verdicts[name].judged)
+    elif not any(one.judged for one in result.verdicts.values()):
+        much = "every execution was searched" if result.complete else f"searched, but NOT COMPLETE: {result.unexplored}"
+        yield Text(f"{much}; broken in some: {', '.join(result.missed) or 'nothing'}", style="bold")
+    elif result.complete and result.is_vacuous:
+        what = ", ".join(name for name in result.vacuous if result.verdicts[name].judged)
         yield Text.assemble(("VACUOUS", "bold yellow"), f": within this bound no order could break {what}")
-    elif found.complete:
+    elif result.complete:
         yield Text.assemble(("HOLDS", "bold green"), " in every execution within this bound")
     else:
-        yield Text.assemble(("no violation found, but NOT COMPLETE", "bold yellow"), f": {found.unexplored}")
+        yield Text.assemble(("no violation found, but NOT COMPLETE", "bold yellow"), f": {result.unexplored}")
 
 
 def _shortest(example: Counterexample) -> str:
@@ -78,29 +80,29 @@ def _shortest(example: Counterexample) -> str:
     return " (the shortest)" if example.is_shortest else " (perhaps there is a shorter one)"
 
 
-def _bound(found: Result) -> str:
-    to = "each to one other" if found.fan_out == 1 else f"each to 1 to {found.fan_out} others"
-    to = f"each to 1 to {found.fan_out} processes, perhaps its sender" if found.to_self else to
-    to = "to given destinations" if found.destinations == "given" else to
+def _bound(result: Result) -> str:
+    to = "each to one other" if result.fan_out == 1 else f"each to 1 to {result.fan_out} others"
+    to = f"each to 1 to {result.fan_out} processes, perhaps its sender" if result.to_self else to
+    to = "to given destinations" if result.destinations == "given" else to
     more = {
         "reply": "; processes answer what they get",
         "job": "; process 0 does a job",
         "side": "; all hear of deliveries",
-    }.get(found.application, "")
-    network = "channels keep the order" if found.network == "fifo" else "the network reorders"
+    }.get(result.application, "")
+    network = "channels keep the order" if result.network == "fifo" else "the network reorders"
     faults = [
         f"{verb} {n} packet{'s' if n > 1 else ''}"
-        for verb, n in (("doubles", found.doubled), ("loses", found.lost))
+        for verb, n in (("doubles", result.doubled), ("loses", result.lost))
         if n
     ]
     also = f"; it {' and '.join(faults)}" if faults else ""
-    messages = "1 message" if found.messages == 1 else f"{found.messages} messages"
-    return f"{found.order}: {found.processes} processes with {messages}, {to}; {network}{also}{more}"
+    messages = "1 message" if result.messages == 1 else f"{result.messages} messages"
+    return f"{result.order}: {result.processes} processes with {messages}, {to}; {network}{also}{more}"
 
 
-def _figures(found: Result) -> Table:
-    is_walk = found.search == "walk"
-    table = show.new_table("", "", *(_search_title(one) for one in found.searches), left=[""])
+def _figures(result: Result) -> Table:
+    is_walk = result.search == "walk"
+    table = show.new_table("", "", *(_search_title(one) for one in result.searches), left=[""])
     rows: list[tuple[str, Callable[[Any], str]]] = [
         ("moves" if is_walk else "states", lambda one: f"{one.unique_states:,}"),
         ("executions" if is_walk else "ends", lambda one: f"{one.ends:,}"),
@@ -114,14 +116,14 @@ def _figures(found: Result) -> Table:
         rows.append(("probability that a state was missed", lambda one: probability(one.missed_expected)))
         rows.append(("reductions", lambda one: ",\n".join(one.reductions) or "none"))
     for name, cell in rows:
-        table.add_row(name, *(cell(one) for one in found.searches))
+        table.add_row(name, *(cell(one) for one in result.searches))
     # A message that need not be tried might fill buffers further.
-    more = "" if found.complete and not {"late-submits", "quiet-packets"} & set(found.reductions) else " or more"
-    table.add_row("most messages of one's own unfinished", f"{found.waiting_max}{more}")
-    table.add_row("most messages of others held back", f"{found.held_max}{more}")
-    table.add_row("most packets in flight", f"{found.packets_max}{more}")
+    more = "" if result.complete and not {"late-submits", "quiet-packets"} & set(result.reductions) else " or more"
+    table.add_row("most messages of one's own unfinished", f"{result.waiting_max}{more}")
+    table.add_row("most messages of others held back", f"{result.held_max}{more}")
+    table.add_row("most packets in flight", f"{result.packets_max}{more}")
     if is_walk:
-        table.add_row("seed of the first execution", str(found.seed))
+        table.add_row("seed of the first execution", str(result.seed))
     return table
 
 
@@ -133,51 +135,51 @@ def _search_title(search: Search) -> str:
     return _search_name(search.search) + (",\nwith steps counted" if search.counts_moves else "")
 
 
-def _properties(found: Result) -> Table:
+def _properties(result: Result) -> Table:
     columns = ("property", "promised", "holds", "that is")
     table = show.new_table("", *columns, left=columns)
-    is_fit = not found.doubled or bears_doubled(found.order)
-    is_fit = is_fit and has_its_network(found.order, found.network)
-    for name, one in found.verdicts.items():
+    is_fit = not result.doubled or bears_doubled(result.order)
+    is_fit = is_fit and has_its_network(result.order, result.network)
+    for name, one in result.verdicts.items():
         is_promised = one.claimed or (name in BEYOND and name != "side" and one.judged and is_fit)
         promised = "yes" if is_promised else "asked" if one.judged else ""
         holds = show.yes(one.ok) if one.ok or one.judged or one.claimed else Text("no")
-        holds = Text("so far") if one.ok and not found.complete else holds
-        holds = Text("vacuous", style="yellow") if one.ok and name in found.vacuous else holds
+        holds = Text("so far") if one.ok and not result.complete else holds
+        holds = Text("vacuous", style="yellow") if one.ok and name in result.vacuous else holds
         table.add_row(name, promised, holds, (PROMISED | BEYOND)[name])
     return table
 
 
-def _transitions(found: Result) -> Table:
+def _transitions(result: Result) -> Table:
     columns = ("transition", "what came of it")
     table = show.new_table("Kinds of transitions", *columns, "times", left=columns)
-    for one in found.transitions:
+    for one in result.transitions:
         table.add_row(one.event, one.effects, f"{one.count:,}")
     return table
 
 
-def _coverage(found: Result) -> Iterator[Text]:
-    total = found.covered + len(found.unseen)
+def _coverage(result: Result) -> Iterator[Text]:
+    total = result.covered + len(result.unseen)
     if total:
-        yield Text(f"Of {total} kinds that a search of a small bound meets, {found.covered} were met here.")
-    for one in found.unseen:
+        yield Text(f"Of {total} kinds that a search of a small bound meets, {result.covered} were met here.")
+    for one in result.unseen:
         yield Text(f"  not met: {one.text}", style="yellow")
 
 
 # ---- a counterexample ----
 
 
-def example(found: Counterexample, doubts: Sequence[str], *, broken: Mapping[str, bool] | None = None) -> None:
+def example(example: Counterexample, doubts: Sequence[str], *, broken: Mapping[str, bool] | None = None) -> None:
     """Print a counterexample as a transcript, with what the observers say about it; `broken`: what they still see."""
-    show.to_stdout("", Text(f"The {len(found.steps)} steps", style="bold"))
+    show.to_stdout("", Text(f"The {len(example.steps)} steps", style="bold"))
     show.print_lines(
-        Text(line, style="dim" if line.startswith("  ") else "") for line in found.transcript().splitlines()
+        Text(line, style="dim" if line.startswith("  ") else "") for line in example.transcript().splitlines()
     )
     show.print_lines(
         Text.assemble((name, "bold red"), f" is broken: {sentence}" if sentence else " is broken")
         if broken is None or broken[name]
         else Text(f"{name} is not broken any more")
-        for name, sentence in found.sentences().items()
+        for name, sentence in example.sentences().items()
     )
     show.print_lines(Text(f"BUG IN THE CHECKER: {doubt}", style="bold red") for doubt in doubts)
 

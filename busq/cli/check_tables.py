@@ -37,16 +37,16 @@ def _search(bound: Bound, limits: dict[str, Any], *, reduced: bool, bare: bool =
         )
 
 
-def _is_expected(bound: Bound, found: Result) -> bool:
-    is_open = found.holds and not found.complete
-    return (is_open or found.holds is not bound.breaks) and not found.doubts
+def _is_expected(bound: Bound, result: Result) -> bool:
+    is_open = result.holds and not result.complete
+    return (is_open or result.holds is not bound.breaks) and not result.doubts
 
 
-def _verdict(found: Result) -> str:
-    if found.broken:
-        example = found.counterexample
-        return f"{example.faults[0]} broken in {len(example.steps)} steps" if example else f"{found.broken[0]} broken"
-    return ("vacuous" if found.is_vacuous else "holds") if found.complete else "not complete"
+def _verdict(result: Result) -> str:
+    if result.broken:
+        example = result.counterexample
+        return f"{example.faults[0]} broken in {len(example.steps)} steps" if example else f"{result.broken[0]} broken"
+    return ("vacuous" if result.is_vacuous else "holds") if result.complete else "not complete"
 
 
 def _millions(count: int) -> str:
@@ -75,23 +75,23 @@ def _print(title: str, heads: Row, rows: Sequence[Row], markdown: bool, left: Ro
 
 def table_1(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
     """Measure Table 1 of the Cykas paper, and print it beside the paper's figures."""
-    found: list[tuple[Paper, Result]] = []
+    results: list[tuple[Paper, Result]] = []
     code = 0
     for paper in TABLE_1:
         try:
-            found.append((paper, _search(paper.bound, limits, reduced=reduced)))
+            results.append((paper, _search(paper.bound, limits, reduced=reduced)))
         except Interrupted as error:
-            found.append((paper, error.result))
+            results.append((paper, error.result))
             code = 130
             break
     rate = None if code else _rate(limits)
-    ok = all(_is_expected(paper.bound, result) for paper, result in found)
+    ok = all(_is_expected(paper.bound, result) for paper, result in results)
     if as_json:
-        points = [_point(result) | {"paper": _facts(paper)} for paper, result in found]
+        points = [_point(result) | {"paper": _facts(paper)} for paper, result in results]
         print_json({"points": points, "ok": ok, "complete": not code, "rate": rate})
         return code or int(not ok)
     heads = ("protocol", "by", "states", "moves", "longest way", "time", "verdict")
-    rows = [row for paper, result in found for row in _rows_of_table_1(paper, result)]
+    rows = [row for paper, result in results for row in _rows_of_table_1(paper, result)]
     left = ("protocol", "by", "verdict")
     _print("Table 1 of the Cykas paper: 3 processes with 3 messages each", heads, rows, markdown, left)
     if rate is not None:
@@ -103,17 +103,17 @@ def table_1(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: b
     return code or int(not ok)
 
 
-def _rows_of_table_1(paper: Paper, found: Result) -> tuple[Row, Row]:
+def _rows_of_table_1(paper: Paper, result: Result) -> tuple[Row, Row]:
     here = (
         paper.name,
-        f"{found.threads} threads",
+        f"{result.threads} threads",
         *(
             ("", "", "")  # how much a search has seen when it ends at a violation is chance
-            if found.broken
-            else (_millions(found.unique_states), _millions(found.total_states), str(found.max_depth))
+            if result.broken
+            else (_millions(result.unique_states), _millions(result.total_states), str(result.max_depth))
         ),
-        _seconds(found.seconds),
-        _verdict(found),
+        _seconds(result.seconds),
+        _verdict(result),
     )
     there = (
         "",
@@ -140,13 +140,13 @@ def _facts(paper: Paper) -> dict[str, Any]:
 def _rate(limits: dict[str, Any]) -> dict[str, Any]:
     """States per second of processor time, without reductions."""
     began_s = time.process_time()
-    found = _search(RATE, limits, reduced=False)
-    rate = found.unique_states / (time.process_time() - began_s)
+    result = _search(RATE, limits, reduced=False)
+    rate = result.unique_states / (time.process_time() - began_s)
     return {
         "order": RATE.order,
         "processes": RATE.processes,
         "messages": RATE.messages,
-        "unique_states": found.unique_states,
+        "unique_states": result.unique_states,
         "states_per_s_and_core": rate,
         "paper_states_per_s_and_thread": PAPER_RATE,
         "ratio": rate / PAPER_RATE,
@@ -202,13 +202,13 @@ def _echo_markdown(heads: Row | None, row: Row) -> None:
 
 def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
     cells: list[str] = []
-    for found in pair:
-        is_other = (found.processes, found.messages) != (bound.processes, bound.messages)
-        where = f" ({found.processes} x {found.messages})" if is_other else ""
-        seen = "" if found.complete else "≥ "
+    for result in pair:
+        is_other = (result.processes, result.messages) != (bound.processes, bound.messages)
+        where = f" ({result.processes} x {result.messages})" if is_other else ""
+        at_least = "" if result.complete else "≥ "
         # How much a search has seen when it ends at a violation is chance.
-        count = "" if found.broken else f"{seen}{found.unique_states:,}"
-        cells += [f"{count}{where}".strip(), _seconds(found.seconds)]
+        count = "" if result.broken else f"{at_least}{result.unique_states:,}"
+        cells += [f"{count}{where}".strip(), _seconds(result.seconds)]
     to = "1" if bound.fan_out == 1 else f"1 to {bound.fan_out}"
     verdict = _verdict(pair[0])
     if pair[-1].holds is not pair[0].holds:
@@ -216,9 +216,9 @@ def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
     return (bound.order, f"{bound.processes} x {bound.messages}", to, *cells, verdict)
 
 
-def _point(found: Result) -> dict[str, Any]:
+def _point(result: Result) -> dict[str, Any]:
     """A row of a table: without the long lists."""
-    data = found.as_json()
+    data = result.as_json()
     for name in ("transitions", "unseen"):
         data.pop(name)
     return data

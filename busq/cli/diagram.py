@@ -124,10 +124,10 @@ def _read(source: str, order: str | None) -> tuple[Execution, str]:
     if order is not None:
         raise Refusal(f"{source} is a scenario: it says itself under which order it is played")
     try:
-        found = scenario.play(text, name=source)
+        played = scenario.play(text, name=source)
     except ValueError as error:
         raise Refusal(str(error)) from None
-    return found.execution, found.title or os.path.basename(source)
+    return played.execution, played.title or os.path.basename(source)
 
 
 def _tell(

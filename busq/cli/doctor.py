@@ -23,10 +23,10 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     from busq.ops import doctor as room
 
     with plain_errors():
-        found = room.examine(names, repair=not no_repair)
-    ok = all(report.ok for report in found)
+        reports = room.examine(names, repair=not no_repair)
+    ok = all(report.ok for report in reports)
     if as_json:
-        print_json({"ok": ok, "buses": [report.as_json() for report in found]})
+        print_json({"ok": ok, "buses": [report.as_json() for report in reports]})
     else:
-        show.reports(found)
+        show.reports(reports)
     return 0 if ok else 1

@@ -52,44 +52,45 @@ def replicas(order: str, replicas: int, clients: int, updates: int, kill: int, s
 
     with plain_errors():
         try:
-            found = room.run(order, replicas=replicas, clients=clients, updates=updates, kill=kill, seed=seed)
+            outcome = room.run(order, replicas=replicas, clients=clients, updates=updates, kill=kill, seed=seed)
         except CrewError as error:
             raise Failure(str(error)) from None
-    return finish(found, as_json, _print_replicas)
+    return finish(outcome, as_json, _print_replicas)
 
 
-def _print_replicas(found: Outcome) -> None:
+def _print_replicas(outcome: Outcome) -> None:
     from busq.cli import show
 
     table = show.new_table("", "replica", "executed", "state", left=["replica", "state"])
-    for name, count in found.executed.items():
-        table.add_row(name, f"{count:,}", "crashed" if name in found.killed else found.digests[name])
-    what = f"{found.updates:,} updates in {found.seconds:.2f} s, order {found.order}, seed {found.seed}"
+    for name, count in outcome.executed.items():
+        table.add_row(name, f"{count:,}", "crashed" if name in outcome.killed else outcome.digests[name])
+    what = f"{outcome.updates:,} updates in {outcome.seconds:.2f} s, order {outcome.order}, seed {outcome.seed}"
     show.to_stdout(what, table)
-    difference = found.difference
+    difference = outcome.difference
     if difference is not None:
         (one, other), updates = difference.replicas, difference.updates
         click.echo(
             f"First difference, update {difference.place + 1:,}: {one} executed {updates[0]}, and {other} {updates[1]}."
         )
     for name in ("consistent", "total"):
-        click.echo(f"{name}: {found.verdicts[name].text}")
-    click.echo(_conclusion(found))
+        click.echo(f"{name}: {outcome.verdicts[name].text}")
+    click.echo(_conclusion(outcome))
 
 
-def _conclusion(found: Outcome) -> str:
+def _conclusion(outcome: Outcome) -> str:
     from busq.lab.examples import verdicts
 
-    broken = verdicts.broken(found.order, found.verdicts)
+    broken = verdicts.broken(outcome.order, outcome.verdicts)
     if broken:
-        return f"NOT all that {found.order} promises holds: {', '.join(broken)}."
-    if not found.are_identical:
+        return f"NOT all that {outcome.order} promises holds: {', '.join(broken)}."
+    if not outcome.are_identical:
+        does = "does" if outcome.is_total else "does not"
+        return f"The replicas have diverged: {outcome.order} {does} promise a total order."
+    if outcome.killed:
         return (
-            f"The replicas have diverged: {found.order} does {'' if found.is_total else 'not '}promise a total order."
+            f"{len(outcome.killed)} of {len(outcome.executed)} replicas crashed; who lives has executed every update."
         )
-    if found.killed:
-        return f"{len(found.killed)} of {len(found.executed)} replicas crashed; who lives has executed every update."
-    return f"The replicas are identical{'' if found.is_total else ', which ' + found.order + ' does not promise'}."
+    return f"The replicas are identical{'' if outcome.is_total else ', which ' + outcome.order + ' does not promise'}."
 
 
 @example.command(
@@ -112,10 +113,10 @@ def secret(order: str, plot: str | None, as_json: bool) -> int:
     from busq.lab.examples import secret as room
 
     with plain_errors():
-        found = room.tell(order)
+        secret = room.tell(order)
         if plot:
-            _draw(found, plot, f"Alice, Bob and Carol, under {order}")
-    return finish(found, as_json, _print_secret)
+            _draw(secret, plot, f"Alice, Bob and Carol, under {order}")
+    return finish(secret, as_json, _print_secret)
 
 
 def _draw(found: Secret | Mutex, path: str, title: str) -> None:
@@ -132,18 +133,18 @@ def _print_transcript(found: Secret | Mutex) -> None:
     click.echo(f"causal: {found.verdicts['causal'].text}")
 
 
-def _print_secret(found: Secret) -> None:
+def _print_secret(secret: Secret) -> None:
     from busq.lab.examples import secret as room
 
-    _print_transcript(found)
-    if found.job_start_s is not None:
-        start = f"Under {found.order} Bob's work starts after {found.job_start_s * 1e3:.0f} ms"
-        others = [order for order in ("none", "mfss", "cykas") if order != found.order]
+    _print_transcript(secret)
+    if secret.job_start_s is not None:
+        start = f"Under {secret.order} Bob's work starts after {secret.job_start_s * 1e3:.0f} ms"
+        others = [order for order in ("none", "mfss", "cykas") if order != secret.order]
         starts = ((order, room.tell(order).job_start_s) for order in others)
         compared = ", ".join(f"under {order} after {at * 1e3:.0f} ms" for order, at in starts if at is not None)
         click.echo(f"{start}; {compared}.")
-    if found.broken:
-        click.echo(f"NOT all that {found.order} promises holds: {', '.join(found.broken)}.")
+    if secret.broken:
+        click.echo(f"NOT all that {secret.order} promises holds: {', '.join(secret.broken)}.")
 
 
 @example.command(epilog=examples("busq example copies", "busq example copies --order fifo"))
@@ -162,8 +163,8 @@ def copies(order: str, sites: int, changes: int, executions: int, seed: int, as_
     from busq.lab.examples import copies as room
 
     with plain_errors():
-        found = room.run(order, sites=sites, changes=changes, executions=executions, seed=seed)
-    return finish(found, as_json, _print_copies)
+        outcome = room.run(order, sites=sites, changes=changes, executions=executions, seed=seed)
+    return finish(outcome, as_json, _print_copies)
 
 
 def _print_copies(found: Copies) -> None:
@@ -188,10 +189,10 @@ def mutex(order: str, plot: str | None, as_json: bool) -> int:
     from busq.lab.examples import mutex as room
 
     with plain_errors():
-        found = room.run(order)
+        outcome = room.run(order)
         if plot:
-            _draw(found, plot, f"Two requests for a critical section, under {order}")
-    return finish(found, as_json, _print_mutex)
+            _draw(outcome, plot, f"Two requests for a critical section, under {order}")
+    return finish(outcome, as_json, _print_mutex)
 
 
 def _print_mutex(found: Mutex) -> None:
@@ -213,12 +214,12 @@ def threads(as_json: bool) -> int:
     """
     from busq.lab.examples import threads as room
 
-    told = [room.run(whole=True), room.run(whole=False)]
-    ok = all(one.verdict.ok for one in told)
+    outcomes = [room.run(whole=True), room.run(whole=False)]
+    ok = all(one.verdict.ok for one in outcomes)
     if as_json:
-        print_json({"ok": ok, "stories": [one.as_json() for one in told]})
+        print_json({"ok": ok, "stories": [one.as_json() for one in outcomes]})
         return 0 if ok else 1
-    for one in told:
+    for one in outcomes:
         click.echo(one.text)
         who = "Alice is one process" if one.whole else "Alice's mail and chat are ordered each for itself"
         click.echo(f"{who}: Bob gets {', '.join(one.delivered)}; {' and '.join(one.waited)} had to wait for others.\n")
@@ -242,21 +243,21 @@ def leaders(groups: int, members: int, messages: int, order: str, seed: int, as_
 
     with plain_errors():
         options = {"groups": groups, "members": members, "messages": messages, "seed": seed}
-        found = [room.run(way, order=order, **options) for way in ("flat", "leaders")]
-    ok = all(one.verdicts["causal"].ok for one in found)
+        leaders = [room.run(way, order=order, **options) for way in ("flat", "leaders")]
+    ok = all(one.verdicts["causal"].ok for one in leaders)
     if as_json:
-        print_json({"ok": ok, "order": order, "ways": [one.as_json() for one in found]})
+        print_json({"ok": ok, "order": order, "ways": [one.as_json() for one in leaders]})
     else:
-        _print_leaders(found)
+        _print_leaders(leaders)
     return 0 if ok else 1
 
 
-def _print_leaders(found: list[Leaders]) -> None:
+def _print_leaders(leaders: list[Leaders]) -> None:
     from busq.cli import show
 
     table = show.new_table("", "way", "packets", "numbers in matrices", "per message", "causal", left=["way", "causal"])
-    for one in found:
+    for one in leaders:
         verdict = "yes" if one.verdicts["causal"].ok else one.verdicts["causal"].text
         each = f"{one.clock_entries / one.messages:,.0f}"
         table.add_row(one.way, f"{one.packets:,}", f"{one.clock_entries:,}", each, verdict)
-    show.to_stdout(f"{found[0].messages:,} messages among {found[0].processes} processes", table)
+    show.to_stdout(f"{leaders[0].messages:,} messages among {leaders[0].processes} processes", table)

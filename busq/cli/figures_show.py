@@ -36,13 +36,13 @@ MEASURES_SHORT = {COMMUNICATION: "last packet", EXECUTION: "last job"}
 WINNERS = (("causal", "best causal"), ("total", "best total"))
 
 
-def figure(found: Measured[Any]) -> None:
+def figure(measured: Measured[Any]) -> None:
     """Print a figure as tables, what was left out, and the settings behind it."""
     kinds: dict[str, Any] = {"fig4": _scaling, "fig5": _jobs, "fig6": _hotspots}
-    show.to_stdout(Text(found.figure.title, style="bold"))
-    for reading, one in found.readings().items():
-        show.to_stdout(Text(f"{reading[0].upper()}{reading[1:]}", style="bold"), *kinds[found.figure.name](one))
-    show.to_stdout(*_gaps(found.left_out), Text(settings_text(found.figure.settings), style="dim"))
+    show.to_stdout(Text(measured.figure.title, style="bold"))
+    for reading, one in measured.readings().items():
+        show.to_stdout(Text(f"{reading[0].upper()}{reading[1:]}", style="bold"), *kinds[measured.figure.name](one))
+    show.to_stdout(*_gaps(measured.left_out), Text(settings_text(measured.figure.settings), style="dim"))
 
 
 def settings_text(settings: Settings) -> str:
@@ -76,14 +76,14 @@ def _time_cell(point: ScalingPoint | None) -> str:
     return "-" if point is None else number(point.communication_s.mean, point.communication_s.half_width)
 
 
-def _scaling(found: Measured[ScalingPoint]) -> Iterator[Table]:
-    names = found.orders
-    cells = {(point.processes, point.bandwidth_kB_per_s, point.order): point for point in found.points}
+def _scaling(measured: Measured[ScalingPoint]) -> Iterator[Table]:
+    names = measured.orders
+    cells = {(point.processes, point.bandwidth_kB_per_s, point.order): point for point in measured.points}
     if len(names) <= COLUMNS_MAX:
-        yield _scaling_by_ratio(found, names, cells)
+        yield _scaling_by_ratio(measured, names, cells)
         return
-    numbers = sorted({point.processes for point in found.points})
-    for bandwidth in sorted({point.bandwidth_kB_per_s for point in found.points}):
+    numbers = sorted({point.processes for point in measured.points})
+    for bandwidth in sorted({point.bandwidth_kB_per_s for point in measured.points}):
         title = f"Seconds at {bandwidth:,g} kB/s, by processes"
         table = new_table(title, "order", *map(str, numbers), left=["order"])
         for name in names:
@@ -101,11 +101,11 @@ def _fastest(cells: dict[Any, ScalingPoint], n: int, bandwidth: float, names: Se
     return Text(min(rivals, key=lambda point: point.communication_s.mean).order if rivals else "-", style="bold")
 
 
-def _scaling_by_ratio(found: Measured[ScalingPoint], names: Sequence[str], cells: dict[Any, ScalingPoint]) -> Table:
+def _scaling_by_ratio(measured: Measured[ScalingPoint], names: Sequence[str], cells: dict[Any, ScalingPoint]) -> Table:
     table = new_table(
         "Seconds, by processes (n) per bandwidth", "n", "kB/s", "n/kBps", *names, "fastest", left=["fastest"]
     )
-    places = {(point.processes, point.bandwidth_kB_per_s) for point in found.points}
+    places = {(point.processes, point.bandwidth_kB_per_s) for point in measured.points}
     for n, bandwidth in sorted(places, key=lambda place: (place[0] / place[1], place[0])):
         row = [_time_cell(cells.get((n, bandwidth, name))) for name in names]
         table.add_row(f"{n:,}", f"{bandwidth:,g}", f"{n / bandwidth:.3g}", *row, _fastest(cells, n, bandwidth, names))
@@ -115,17 +115,17 @@ def _scaling_by_ratio(found: Measured[ScalingPoint], names: Sequence[str], cells
 # ---- Figures 5 and 6 ----
 
 
-def _speedup(found: Estimate) -> str:
+def _speedup(estimate: Estimate) -> str:
     """Two decimals, or more where they would say nothing."""
-    return found.text(2 if found.mean >= 0.1 else 4)
+    return estimate.text(2 if estimate.mean >= 0.1 else 4)
 
 
-def _jobs(found: Measured[JobsPoint]) -> Iterator[Table]:
+def _jobs(measured: Measured[JobsPoint]) -> Iterator[Table]:
     """One order: a row per interval.  More: a table per interval, and a row per order."""
-    cells = {(point.order, point.interval_ms, point.job_ms): point for point in found.points}
-    lengths = sorted({point.job_ms for point in found.points})
-    intervals = sorted({point.interval_ms for point in found.points})
-    orders = found.orders
+    cells = {(point.order, point.interval_ms, point.job_ms): point for point in measured.points}
+    lengths = sorted({point.job_ms for point in measured.points})
+    intervals = sorted({point.interval_ms for point in measured.points})
+    orders = measured.orders
     heads = [f"{length:g} ms" for length in lengths]
     for what, name in (*SPEEDUPS, ("in mean job start time", "job_start_speedup")):
         rows = [(order, interval_ms) for interval_ms in intervals for order in orders]
@@ -147,13 +147,13 @@ def _jobs(found: Measured[JobsPoint]) -> Iterator[Table]:
             yield table
 
 
-def _hotspots(found: Measured[HotspotsPoint]) -> Iterator[Table]:
-    cells = {(point.order, point.jobs, point.hotspot_share): point for point in found.points}
-    shares = sorted({point.hotspot_share for point in found.points})
+def _hotspots(measured: Measured[HotspotsPoint]) -> Iterator[Table]:
+    cells = {(point.order, point.jobs, point.hotspot_share): point for point in measured.points}
+    shares = sorted({point.hotspot_share for point in measured.points})
     heads = [percent(share) for share in shares]
     for what, name in SPEEDUPS:
         table = new_table(f"Speedup {what}", "order", "scenario", *heads, left=["order", "scenario"])
-        for order in found.orders:
+        for order in measured.orders:
             for jobs in (False, True):
                 row = [_speedup(getattr(cells[order, jobs, share], name)) for share in shares]
                 table.add_row(order, "with jobs" if jobs else "without jobs", *row)
@@ -163,16 +163,16 @@ def _hotspots(found: Measured[HotspotsPoint]) -> Iterator[Table]:
 # ---- claims ----
 
 
-def findings(found: Sequence[JudgedClaim]) -> None:
+def findings(claims: Sequence[JudgedClaim]) -> None:
     """Print what the paper says about a figure, and what was measured, a table for each reading."""
     columns = ("the paper says", "section", "verdict", "measured")
-    for reading in dict.fromkeys(one.reading for one in found):
+    for reading in dict.fromkeys(one.reading for one in claims):
         title = f"Claims, until the last packet as in the paper: {reading}"
         table = show.new_table(title, *columns, left=columns)
         table.columns[0].ratio, table.columns[3].ratio = 2, 3
         table.columns[2].no_wrap = True
         table.show_lines = True
-        for one in found:
+        for one in claims:
             if one.reading == reading:
                 table.add_row(one.claim, one.section, _verdict(one.verdict), one.measured)
         show.to_stdout(table)
@@ -180,9 +180,9 @@ def findings(found: Sequence[JudgedClaim]) -> None:
 
 def changes(*judged: Sequence[JudgedClaim]) -> None:
     """Print how verdicts change with the reading, and with what ends an execution."""
-    cases = list(dict.fromkeys((one.reading, one.measure) for found in judged for one in found))
-    cells = {(one.key, (one.reading, one.measure)): one for found in judged for one in found}
-    claims = {one.key: one.claim for found in judged for one in found}
+    cases = list(dict.fromkeys((one.reading, one.measure) for row in judged for one in row))
+    cells = {(one.key, (one.reading, one.measure)): one for row in judged for one in row}
+    claims = {one.key: one.claim for row in judged for one in row}
     if not any(cells[key, case].verdict != cells[key, cases[0]].verdict for key in claims for case in cases):
         show.to_stdout(Text(f"Every verdict is the same {_however(cases)}.", style="dim"))
         return
@@ -191,8 +191,8 @@ def changes(*judged: Sequence[JudgedClaim]) -> None:
     table.columns[0].ratio = 2
     table.show_lines = True
     for key, claim in claims.items():
-        found = [cells[key, case] for case in cases]
-        table.add_row(claim, *(Text.assemble(_verdict(one.verdict), "\n", (one.short, "dim")) for one in found))
+        row = [cells[key, case] for case in cases]
+        table.add_row(claim, *(Text.assemble(_verdict(one.verdict), "\n", (one.short, "dim")) for one in row))
     show.to_stdout(table)
 
 

@@ -32,7 +32,7 @@ def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ..
         raise click.UsageError("--remove wants exactly one BUS, and no --unused")
     with plain_errors():
         if peers:
-            found = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
+            removed = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
         else:
-            found = leftovers.collect(names, unused=unused, dry_run=dry_run)
-    return finish(found, as_json, show.cleaning)
+            removed = leftovers.collect(names, unused=unused, dry_run=dry_run)
+    return finish(removed, as_json, show.cleaning)

@@ -26,10 +26,10 @@ BY = {
 }
 
 
-def as_json(found: Mapping[str, Result]) -> dict[str, Any]:
+def as_json(results: Mapping[str, Result]) -> dict[str, Any]:
     """Return all runs, and their sums; a property is judged over the orders that claim it."""
-    runs = [result.as_json() for result in found.values()]
-    return {"ok": all(result.ok for result in found.values()), **together(runs), "points": runs}
+    runs = [result.as_json() for result in results.values()]
+    return {"ok": all(result.ok for result in results.values()), **together(runs), "points": runs}
 
 
 def headline(config: Config) -> str:
@@ -58,12 +58,12 @@ def _special(config: Config) -> str:
     return "".join(said)
 
 
-def show_runs(config: Config, found: Mapping[str, Result]) -> None:
+def show_runs(config: Config, results: Mapping[str, Result]) -> None:
     """Print metrics and verdicts, a row per order."""
-    runs = [Candidate(name, (result,), config) for name, result in found.items()]
+    runs = [Candidate(name, (result,), config) for name, result in results.items()]
     show.to_stdout(headline(config), *_metrics(runs))
-    if any(result.verdicts for result in found.values()):
-        show.to_stdout(_verdicts(found), *_faults(found))
+    if any(result.verdicts for result in results.values()):
+        show.to_stdout(_verdicts(results), *_faults(results))
 
 
 def _metrics(runs: Sequence[Candidate], by: str = "") -> Iterator[Table]:
@@ -103,10 +103,10 @@ def _time(time_s: float) -> str:
     return f"{time_s:.3g} s" if time_s >= 1 else f"{time_s * 1e3:.3g} ms"
 
 
-def _verdicts(found: Mapping[str, Result]) -> Table:
-    names = list(next(iter(found.values())).verdicts)
+def _verdicts(results: Mapping[str, Result]) -> Table:
+    names = list(next(iter(results.values())).verdicts)
     table = show.property_table("Faults that the observers found", "order", "unsent", names=names)
-    for order, result in found.items():
+    for order, result in results.items():
         claims = result.config.claims
         cells = [_count(result.unsent, True)]
         cells += [_count(verdict.count, name in claims) for name, verdict in result.verdicts.items()]
@@ -122,43 +122,43 @@ def _count(count: int, is_claimed: bool) -> Text:
     return Text(f"{count:,}!", style="bold red") if count else Text("0", style="green")
 
 
-def _faults(found: Mapping[str, Result]) -> Iterator[Text]:
-    for order, result in found.items():
+def _faults(results: Mapping[str, Result]) -> Iterator[Text]:
+    for order, result in results.items():
         claims = result.config.claims
         if result.unsent:
             yield Text(f"{order} got stuck: {result.unsent:,} messages were never sent", style="bold red")
         for name, verdict in result.verdicts.items():
             if name in claims and not verdict.ok:
                 yield Text(f"{order} broke its promise, {name}: {verdict.text}", style="bold red")
-    if all(result.ok for result in found.values()):
+    if all(result.ok for result in results.values()):
         yield Text("All that was promised holds.", style="green")
 
 
-def show_advice(config: Config, found: Advice) -> None:
+def show_advice(config: Config, advice: Advice) -> None:
     """Print the ranking, what each candidate pays, and which to take."""
-    demand = " and ".join(found.guarantees)
-    show.to_stdout(f"Orders that promise {demand}: {headline(config)}", *_metrics(found.ranked, found.by))
+    demand = " and ".join(advice.guarantees)
+    show.to_stdout(f"Orders that promise {demand}: {headline(config)}", *_metrics(advice.ranked, advice.by))
     table = Table.grid(padding=(0, 2))
-    for candidate in found.ranked:
-        style = "green" if candidate is found.best else "bold red" if candidate.broken else ""
-        table.add_row(Text(candidate.order, style=style), found.why(candidate))
+    for candidate in advice.ranked:
+        style = "green" if candidate is advice.best else "bold red" if candidate.broken else ""
+        table.add_row(Text(candidate.order, style=style), advice.why(candidate))
     show.to_stdout(table)
-    for gap in found.left_out:
+    for gap in advice.left_out:
         show.to_stdout(Text(f"left out: {gap.order}: {gap.why}", style="yellow"))
-    show.to_stdout("", _take(found))
+    show.to_stdout("", _take(advice))
 
 
-def _take(found: Advice) -> Text:
-    best = found.best
-    demand = " and ".join(found.guarantees)
+def _take(advice: Advice) -> Text:
+    best = advice.best
+    demand = " and ".join(advice.guarantees)
     if best is None:
         return Text(f"No order to take for {demand}.", style="bold red")
-    others = [candidate for candidate in found.ranked if candidate is not best and candidate.is_sound]
+    others = [candidate for candidate in advice.ranked if candidate is not best and candidate.is_sound]
     text = f"Take {best.order} ({orders.parse(best.order)[0].promise})"
     if best.coordinator is not None:
         text += f", with process {best.coordinator} ({place_name(best.config, best.coordinator)}) as the coordinator"
     if others:
-        text += f": {_lead(best, others[0], found.by)}"
+        text += f": {_lead(best, others[0], advice.by)}"
     return Text(f"{text}.", style="bold green")
 
 

@@ -89,16 +89,16 @@ def record(
 
     most = float(limit_of_machine()) if limit is None else limit or None
     with plain_errors(), busq.Bus.open(name) as bus, _endings() as is_over, _shown(name) as progress:
-        found = record_bus(
+        recording = record_bus(
             bus, directory, seconds=seconds, ring_records=ring, limit_per_s=most, stop=is_over, progress=progress
         )
     if as_json:
-        print_json(found.as_json())
+        print_json(recording.as_json())
     else:
-        click.echo(_words(found))
-        if found.dropped and found.limited and most is not None:
+        click.echo(_words(recording))
+        if recording.dropped and recording.limited and most is not None:
             click.echo(f"more than {most:,.0f} events/s were too much; --limit takes more, --limit 0 all", err=True)
-    return 0 if found.ok else 1
+    return 0 if recording.ok else 1
 
 
 @contextlib.contextmanager
@@ -126,16 +126,17 @@ def _shown(name: str) -> Iterator[Callable[[Recording], None] | None]:
     from rich.console import Console
 
     with Console(stderr=True).status(f"recording {name}: nothing so far; Ctrl-C ends it") as status:
-        yield lambda found: status.update(f"recording {name}: {_words(found)}; Ctrl-C ends it")
+        yield lambda item: status.update(f"recording {name}: {_words(item)}; Ctrl-C ends it")
 
 
-def _words(found: Recording) -> str:
+def _words(recording: Recording) -> str:
     """Return what was recorded, in a line."""
     parts = [
-        f"{found.rows:,} events of {found.processes:,} peers in {found.files:,} files ({found.seconds:.1f} s)",
-        f"{found.dropped:,} dropped" if found.dropped else "",
-        f"{found.gaps:,} cut off by deaths" if found.gaps else "",
-        f"{found.lost:,} lost with a killed recorder" if found.lost else "",
-        f"{found.before:,} deliveries of messages whose sends are not there" if found.before else "",
+        f"{recording.rows:,} events of {recording.processes:,} peers in {recording.files:,} files "
+        f"({recording.seconds:.1f} s)",
+        f"{recording.dropped:,} dropped" if recording.dropped else "",
+        f"{recording.gaps:,} cut off by deaths" if recording.gaps else "",
+        f"{recording.lost:,} lost with a killed recorder" if recording.lost else "",
+        f"{recording.before:,} deliveries of messages whose sends are not there" if recording.before else "",
     ]
     return "; ".join(part for part in parts if part)

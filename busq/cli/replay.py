@@ -78,12 +78,12 @@ class Shuffle(ParamType[tuple[int, float]]):
 
         seed, _, depth_ms = value.partition(":")
         try:
-            found = int(seed), float(depth_ms) if depth_ms else SHUFFLE_MS
+            shuffle = int(seed), float(depth_ms) if depth_ms else SHUFFLE_MS
         except ValueError:
-            found = -1, 0.0
-        if found[0] < 0 or not 0 < found[1] < math.inf:
+            shuffle = -1, 0.0
+        if shuffle[0] < 0 or not 0 < shuffle[1] < math.inf:
             self.fail(f"{value!r}: expected a seed, 0 or more, or a seed and milliseconds, as in 7:20", param, ctx)
-        return found
+        return shuffle
 
 
 def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Outcome:
@@ -205,8 +205,8 @@ def _compare(
     from busq.trial import compare
 
     with plain_errors(), show.steps() as progress:
-        found = compare.run(schedule, names, repeats=repeats, folded=folded, progress=progress, **options)
-    return finish(found, as_json, show.comparison)
+        comparison = compare.run(schedule, names, repeats=repeats, folded=folded, progress=progress, **options)
+    return finish(comparison, as_json, show.comparison)
 
 
 def _plot(outcome: Outcome, path: str) -> None:

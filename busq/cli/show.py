@@ -56,18 +56,18 @@ def yes(ok: bool) -> Text:
 # ---- judged executions ----
 
 
-def headline(found: Outcome) -> str:
+def headline(outcome: Outcome) -> str:
     """Return what a replay was, in a line."""
-    return f"{_what(found)}, order {found.order}, {_pace(found.pace)}"
+    return f"{_what(outcome)}, order {outcome.order}, {_pace(outcome.pace)}"
 
 
-def _what(found: Outcome | Comparison) -> str:
-    peers = len(found.schedule.participants)
-    processes = found.processes if isinstance(found, Outcome) else peers
-    folded = ", folded: one peer per process" if found.is_folded else ""
+def _what(outcome: Outcome | Comparison) -> str:
+    peers = len(outcome.schedule.participants)
+    processes = outcome.processes if isinstance(outcome, Outcome) else peers
+    folded = ", folded: one peer per process" if outcome.is_folded else ""
     return (
-        f"{len(found.schedule):,} messages to {found.schedule.copies:,} receivers, "
-        f"{found.participants} participants in {processes} processes{folded}"
+        f"{len(outcome.schedule):,} messages to {outcome.schedule.copies:,} receivers, "
+        f"{outcome.participants} participants in {processes} processes{folded}"
     )
 
 
@@ -75,31 +75,31 @@ def _pace(pace: float | None) -> str:
     return "as fast as it goes" if pace is None else f"at {pace:,.6g} times its speed"
 
 
-def outcome(found: Outcome) -> None:
+def outcome(outcome: Outcome) -> None:
     """Print a replay: figures, verdicts, and what it comes to."""
-    to_stdout(headline(found), figures([found]), verdicts(found), *_conclusion([found]))
+    to_stdout(headline(outcome), figures([outcome]), verdicts(outcome), *_conclusion([outcome]))
 
 
-def figures(found: Sequence[Outcome]) -> Table:
+def figures(outcomes: Sequence[Outcome]) -> Table:
     """Throughput and latency, a column per execution."""
-    speeds = ["full speed" if one.pace is None else f"{one.pace:.6g} times its speed" for one in found]
+    speeds = ["full speed" if one.pace is None else f"{one.pace:.6g} times its speed" for one in outcomes]
     table = new_table("Throughput and latency", "", *speeds, left=[""])
-    table.add_row("seconds", *(f"{one.seconds:.3f}" for one in found))
-    table.add_row("messages per second", *(_rate(one.messages, one.seconds) for one in found))
-    table.add_row("deliveries per second", *(_rate(one.deliveries, one.seconds) for one in found))
+    table.add_row("seconds", *(f"{one.seconds:.3f}" for one in outcomes))
+    table.add_row("messages per second", *(_rate(one.messages, one.seconds) for one in outcomes))
+    table.add_row("deliveries per second", *(_rate(one.deliveries, one.seconds) for one in outcomes))
     for name, share in PERCENTILES.items():
         row = f"latency {name.replace('p999', 'p99.9')}"
         table.add_row(
-            row, *(duration(percentile(one.latencies_ns, share) / 1e9) if one.latencies_ns else "-" for one in found)
+            row, *(duration(percentile(one.latencies_ns, share) / 1e9) if one.latencies_ns else "-" for one in outcomes)
         )
     for key, name in _COSTS.items():
-        table.add_row(f"{name} per message", *(_amount(one.figures()[key]) for one in found))
-    table.add_row("sends that had to wait for room", *(f"{one.full:,}" for one in found))
-    table.add_row("multicasts that got a second timestamp", *(f"{one.late:,}" for one in found))
-    if any(one.pace is not None for one in found):
+        table.add_row(f"{name} per message", *(_amount(one.figures()[key]) for one in outcomes))
+    table.add_row("sends that had to wait for room", *(f"{one.full:,}" for one in outcomes))
+    table.add_row("multicasts that got a second timestamp", *(f"{one.late:,}" for one in outcomes))
+    if any(one.pace is not None for one in outcomes):
         table.add_row(
             "behind the pace at most",
-            *("" if one.pace is None else duration(one.behind_s_max) for one in found),
+            *("" if one.pace is None else duration(one.behind_s_max) for one in outcomes),
         )
     return table
 
@@ -108,9 +108,9 @@ def _rate(count: int, seconds: float) -> str:
     return f"{count / seconds:,.0f}" if seconds else "-"
 
 
-def verdicts(found: Outcome) -> Table:
+def verdicts(outcome: Outcome) -> Table:
     """Return the verdicts of the observers, a row per property."""
-    return verdict_table("Verdicts of the observers", found.verdicts, found.claims)
+    return verdict_table("Verdicts of the observers", outcome.verdicts, outcome.claims)
 
 
 def verdict_table(title: str, verdicts: Mapping[str, Verdict], claims: Set[str] | None = None) -> Table:
@@ -125,15 +125,15 @@ def verdict_table(title: str, verdicts: Mapping[str, Verdict], claims: Set[str] 
     return table
 
 
-def _conclusion(found: Sequence[Outcome]) -> Iterator[Text]:
-    for one in found:
+def _conclusion(outcomes: Sequence[Outcome]) -> Iterator[Text]:
+    for one in outcomes:
         for fault in one.faults:
             yield Text(f"FAULT: {fault}", style="bold red")
-    order = found[0].order
-    if all(one.ok for one in found):
+    order = outcomes[0].order
+    if all(one.ok for one in outcomes):
         yield Text(f"All that {order} promises holds.", style="green")
         return
-    broken = sorted({name for one in found for name in one.broken})
+    broken = sorted({name for one in outcomes for name in one.broken})
     yield Text(f"NOT all that {order} promises holds{': ' if broken else ''}{', '.join(broken)}.", style="bold red")
 
 
@@ -160,23 +160,23 @@ def _amount(value: float | None) -> str:
 # ---- orders side by side ----
 
 
-def comparison(found: Comparison) -> None:
+def comparison(comparison: Comparison) -> None:
     """Print what several orders kept and cost: two tables, and what they come to."""
-    shuffled = "" if found.shuffle is None else f"; packets overtake each other (seed {found.shuffle})"
-    to_stdout(f"{_what(found)}, {_pace(found.pace)}{shuffled}")
-    if found.is_folded:
+    shuffled = "" if comparison.shuffle is None else f"; packets overtake each other (seed {comparison.shuffle})"
+    to_stdout(f"{_what(comparison)}, {_pace(comparison.pace)}{shuffled}")
+    if comparison.is_folded:
         to_stdout("A message goes once to each process that hosts a recipient of it, perhaps to its sender itself.")
-    to_stdout(_speeds(found), _promises(found), *_compared(found))
+    to_stdout(_speeds(comparison), _promises(comparison), *_compared(comparison))
 
 
-def _speeds(found: Comparison) -> Table:
-    repeats = max(len(standing.outcomes) for standing in found.standings)
+def _speeds(comparison: Comparison) -> Table:
+    repeats = max(len(standing.outcomes) for standing in comparison.standings)
     medians = f" (medians of {repeats} repeats)" if repeats > 1 else ""
     title = f"Speed per second, latency, and what a message costs{medians}"
     heads = ("mes-\nsages", "deliv-\neries", "latency\np50", "\np99", "\nmax")
     costs = ("\npackets", "\nbytes", "wake-\nups", "cpu\nus")
     table = new_table(title, "order", *heads, *costs, left=["order"])
-    for standing in found.standings:
+    for standing in comparison.standings:
         rates = [standing.median(f"{what}_per_s") for what in ("messages", "deliveries")]
         times_us = [standing.median(f"latency_us_{name}") for name in ("p50", "p99", "max")]
         table.add_row(
@@ -202,9 +202,9 @@ def property_table(title: str, *columns: str, names: Iterable[str]) -> Table:
     return table
 
 
-def _promises(found: Comparison) -> Table:
+def _promises(comparison: Comparison) -> Table:
     table = property_table("Promises", "order", names=PROPERTIES)
-    for standing in found.standings:
+    for standing in comparison.standings:
         table.add_row(standing.order, *(_promise(standing, name) for name in PROPERTIES))
     return table
 
@@ -218,22 +218,22 @@ def _promise(standing: Standing, name: str) -> Text:
     return Text(f"({short(count)})" if count else "(kept)")
 
 
-def _compared(found: Comparison) -> Iterator[Text]:
+def _compared(comparison: Comparison) -> Iterator[Text]:
     yield Text("kept: promised and kept; (kept): not promised, but kept; (12): not promised, and 12 faults were seen")
-    fastest = found.fastest_total()
+    fastest = comparison.fastest_total()
     if len(fastest) > 1:
-        yield Text(_fastest(fastest[0], fastest[1], found.pace))
-    for standing in found.standings:
+        yield Text(_fastest(fastest[0], fastest[1], comparison.pace))
+    for standing in comparison.standings:
         for fault in standing.faults:
             yield Text(f"FAULT: {standing.order}: {fault}", style="bold red")
         for name in PROPERTIES:
             if standing.outcomes and name in standing.claims and standing.count(name):
                 text = f"BROKEN: {standing.order}: {name}: {standing.verdict(name).text}"
                 yield Text(text, style="bold red")
-    if found.ok:
+    if comparison.ok:
         yield Text("Every order keeps what it promises.", style="green")
     else:
-        bad = ", ".join(standing.order for standing in found.standings if not standing.ok)
+        bad = ", ".join(standing.order for standing in comparison.standings if not standing.ok)
         yield Text(f"NOT every order keeps what it promises: {bad}.", style="bold red")
 
 
@@ -254,36 +254,36 @@ def _fastest(first: Standing, second: Standing, pace: float | None) -> str:
     return f"{what}. A message takes {first.order} {costs(first)}; {second.order} {costs(second)}."
 
 
-def demo(found: Sequence[Outcome]) -> None:
+def demo(outcomes: Sequence[Outcome]) -> None:
     """Print the demonstration: what was done, how fast, what each saw, what the observers say."""
-    first = found[0]
+    first = outcomes[0]
     people = ", ".join(first.schedule.participants)
     to_stdout(
         f"{first.processes} processes, {people}, joined a bus in shared memory and sent {len(first.schedule):,} "
         f"messages to {first.schedule.copies:,} receivers, twice. There was no broker and no lock.",
-        figures(found),
+        figures(outcomes),
         common(first),
     )
-    for one in found if not all(one.ok for one in found) else found[:1]:
+    for one in outcomes if not all(one.ok for one in outcomes) else outcomes[:1]:
         to_stdout(verdicts(one))
-    to_stdout(*_conclusion(found))
+    to_stdout(*_conclusion(outcomes))
 
 
-def common(found: Outcome) -> Table:
+def common(outcome: Outcome) -> Table:
     """Messages that went to everybody, from the middle of the run, as each participant noted them for itself."""
-    names = found.schedule.participants
+    names = outcome.schedule.participants
     table = new_table("Messages to all, from the middle, as each process noted them for itself", "place", *names)
-    seen = [_to_all(found, found.logs[index]) for index in range(len(names))]
-    first = max(0, max(len(places) for places in seen) // 2 - COMMON_ROWS // 2)
+    logs = [_to_all(outcome, outcome.logs[index]) for index in range(len(names))]
+    first = max(0, max(len(places) for places in logs) // 2 - COMMON_ROWS // 2)
     for place in range(first, first + COMMON_ROWS):
-        cells = [_message_name(found, places[place]) if place < len(places) else "" for places in seen]
+        cells = [_message_name(outcome, places[place]) if place < len(places) else "" for places in logs]
         if any(cells):
             table.add_row(f"{place + 1:,}", *cells)
     return table
 
 
-def _to_all(found: Outcome, log: Log) -> list[int]:
-    everybody, starts = len(found.schedule.participants), found.schedule.starts
+def _to_all(outcome: Outcome, log: Log) -> list[int]:
+    everybody, starts = len(outcome.schedule.participants), outcome.schedule.starts
     return [
         message
         for kind, message in zip(log.kinds, log.messages, strict=True)
@@ -291,27 +291,27 @@ def _to_all(found: Outcome, log: Log) -> list[int]:
     ]
 
 
-def _message_name(found: Outcome, message: int) -> str:
-    return f"{found.schedule.participants[found.schedule.senders[message]]} #{message}"
+def _message_name(outcome: Outcome, message: int) -> str:
+    return f"{outcome.schedule.participants[outcome.schedule.senders[message]]} #{message}"
 
 
 # ---- buses ----
 
 
-def buses(found: Sequence[dict[str, Any]]) -> None:
+def buses(buses: Sequence[dict[str, Any]]) -> None:
     """Print the list of buses."""
     table = new_table("", "name", "peers", "order", "memory", "in use", "created", left=["name", "order", "created"])
-    for facts in found:
+    for facts in buses:
         if "error" not in facts:
             peers = f"{facts['peers_alive']} of {facts['peer_slots']}"
             memory = [size(facts["segment_bytes"]), size(facts["arena_used_bytes"])]
             table.add_row(facts["name"], peers, facts["order"], *memory, _date(facts["created_s"]))
     if table.row_count:
         to_stdout(table)
-    for facts in found:
+    for facts in buses:
         if "error" in facts:
             to_stdout(Text(f"{facts['name']}: {facts['error']}", style="red"))
-    if not found:
+    if not buses:
         to_stdout("no buses")
 
 
@@ -372,9 +372,9 @@ def print_lines(lines: Iterable[Text]) -> None:
         out.print(line, soft_wrap=not out.is_terminal)
 
 
-def reports(found: Sequence[Report]) -> None:
+def reports(reports: Sequence[Report]) -> None:
     """Print what the doctor found: a table of peers and a line per finding for each bus, and what it comes to."""
-    for report in found:
+    for report in reports:
         if report.opened and report.name is not None:
             _patient(report)
         elif report.name is not None:
@@ -383,9 +383,9 @@ def reports(found: Sequence[Report]) -> None:
         if report.ok and report.opened:
             print_lines([Text("all is well", style="green")])
         print_lines([Text("")])
-    wrong = sum(finding.level == "wrong" for report in found for finding in report.findings)
-    buses = sum(report.name is not None for report in found)
-    if not found:
+    wrong = sum(finding.level == "wrong" for report in reports for finding in report.findings)
+    buses = sum(report.name is not None for report in reports)
+    if not reports:
         to_stdout("no buses")
     elif wrong:
         print_lines(
@@ -422,11 +422,11 @@ def _patient(report: Report) -> None:
         to_stdout(table)
 
 
-def cleaning(found: Cleaning) -> None:
+def cleaning(cleaning: Cleaning) -> None:
     """Print what was removed, or would be, a line each."""
-    would = "would remove" if found.dry_run else "removed"
+    would = "would remove" if cleaning.dry_run else "removed"
     lines = []
-    for one in found.removed:
+    for one in cleaning.removed:
         what = f"{one.kind} {one.name}"
         if one.kind == "messages":
             freed = f" ({size(one.size_bytes)} freed)" if one.size_bytes else ""
@@ -436,8 +436,8 @@ def cleaning(found: Cleaning) -> None:
         elif one.kind == "bus":
             what = f"bus {one.name} ({size(one.size_bytes)})"
         lines.append(Text(f"{would} {what}: {one.why}"))
-    lines += [Text(f"left alone {left['bus']}: {left['why']}", style="yellow") for left in found.left]
-    lines += [Text(f"FAILED  {failed['bus']}: {failed['why']}", style="bold red") for failed in found.failed]
+    lines += [Text(f"left alone {left['bus']}: {left['why']}", style="yellow") for left in cleaning.left]
+    lines += [Text(f"FAILED  {failed['bus']}: {failed['why']}", style="bold red") for failed in cleaning.failed]
     print_lines(lines or [Text("nothing to remove")])
 
 

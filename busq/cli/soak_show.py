@@ -24,24 +24,26 @@ from busq.trial.soak.judge import upper_ns
 __all__ = ["draw", "headline", "outcome", "progress"]
 
 
-def headline(found: Outcome) -> str:
+def headline(outcome: Outcome) -> str:
     """Return what a soak was, in a line."""
-    modes = ", ".join(f"{count} {mode}" for mode, count in Counter(found.modes).items())
-    stops = f" and {found.stops:,} stops" if found.stops_per_s else ""
-    rounds = f"{found.rounds:,} round{'s' * (found.rounds != 1)}"
+    modes = ", ".join(f"{count} {mode}" for mode, count in Counter(outcome.modes).items())
+    stops = f" and {outcome.stops:,} stops" if outcome.stops_per_s else ""
+    rounds = f"{outcome.rounds:,} round{'s' * (outcome.rounds != 1)}"
     return (
-        f"Seed {found.seed}: {found.kills:,} kills{stops} in {found.seconds:,.0f} s, {rounds}, "
-        f"{len(found.names)} workers ({modes})"
+        f"Seed {outcome.seed}: {outcome.kills:,} kills{stops} in {outcome.seconds:,.0f} s, {rounds}, "
+        f"{len(outcome.names)} workers ({modes})"
     )
 
 
-def outcome(found: Outcome) -> None:
+def outcome(outcome: Outcome) -> None:
     """Print a soak: figures, verdicts, and what it comes to."""
-    show.to_stdout(headline(found), _figures(found), show.verdict_table("Verdicts", found.verdicts), _conclusion(found))
+    show.to_stdout(
+        headline(outcome), _figures(outcome), show.verdict_table("Verdicts", outcome.verdicts), _conclusion(outcome)
+    )
 
 
-def _figures(found: Outcome) -> Table:
-    ledgers = found.found
+def _figures(outcome: Outcome) -> Table:
+    ledgers = outcome.found
     table = show.new_table("What happened", "", "count", left=[""])
     for label, count in (
         ("messages sent", ledgers.messages),
@@ -61,8 +63,8 @@ def _figures(found: Outcome) -> Table:
     table.add_row("longest send", _time(ledgers.sends_ns_max))
     table.add_row("longest join", _time(ledgers.joins_ns_max))
     table.add_row("longest that the system gave somebody no processor", _time(ledgers.starved_ns_max))
-    table.add_row("memory in use before, after", f"{found.arena_baseline_bytes:,} B, {found.arena_after_bytes:,} B")
-    table.add_row("descriptors before, after", f"{found.descriptors_baseline}, {found.descriptors_after}")
+    table.add_row("memory in use before, after", f"{outcome.arena_baseline_bytes:,} B, {outcome.arena_after_bytes:,} B")
+    table.add_row("descriptors before, after", f"{outcome.descriptors_baseline}, {outcome.descriptors_after}")
     return table
 
 
@@ -70,12 +72,12 @@ def _time(time_ns: int | None) -> str:
     return "-" if time_ns is None else duration(time_ns / 1e9)
 
 
-def _conclusion(found: Outcome) -> Text:
-    if found.ok:
+def _conclusion(outcome: Outcome) -> Text:
+    if outcome.ok:
         return Text("All that is promised holds.", style="green")
-    broken = ", ".join(name for name, verdict in found.verdicts.items() if not verdict.ok)
+    broken = ", ".join(name for name, verdict in outcome.verdicts.items() if not verdict.ok)
     return Text(
-        f"NOT all that is promised holds: {broken}.  The ledgers of the last round are in {found.ledgers}.",
+        f"NOT all that is promised holds: {broken}.  The ledgers of the last round are in {outcome.ledgers}.",
         style="bold red",
     )
 
@@ -92,12 +94,12 @@ def progress(seconds: float | None, kills: int | None) -> Iterator[Callable[[int
         )
 
 
-def draw(found: Outcome, path: str | os.PathLike[str]) -> None:
+def draw(outcome: Outcome, path: str | os.PathLike[str]) -> None:
     """Write a histogram of how long receivers waited for what was there, as PNG, SVG or PDF.
 
     Errors: ValueError where nothing was delivered; ImportError without matplotlib, OSError.  Cost: about a second.
     """
-    waits = found.found.waits
+    waits = outcome.found.waits
     if not waits.counts:
         raise ValueError("nothing was delivered, so there is no waiting to draw")
     importlib.import_module("matplotlib").use("Agg")
@@ -116,7 +118,7 @@ def draw(found: Outcome, path: str | os.PathLike[str]) -> None:
     axis.set(xscale="log", yscale="log", xlim=(1e-3, 2000))
     axis.set_xlabel("ms that a receiver waited for a message that was there (shortest: up to 1 µs)", color=picture.INK)
     axis.set_ylabel("deliveries", color=picture.INK)
-    axis.set_title(headline(found), fontsize=9, color=picture.INK)
+    axis.set_title(headline(outcome), fontsize=9, color=picture.INK)
     axis.grid(axis="y", color=picture.GRID, zorder=0)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

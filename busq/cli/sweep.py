@@ -104,10 +104,10 @@ def _run(source: str, as_json: bool, options: dict[str, Any]) -> int:
         else:
             tables.dry_run(grid, todo)
         return 0
-    found = _measure(grid, out, options)
-    tables.notes(found.notes)
-    found = _show(found, options)
-    return finish(found, as_json, tables.result)
+    result = _measure(grid, out, options)
+    tables.notes(result.notes)
+    result = _show(result, options)
+    return finish(result, as_json, tables.result)
 
 
 def _check(grid: Grid, options: dict[str, Any]) -> None:
@@ -158,11 +158,11 @@ def _engine(options: dict[str, Any]) -> Iterator[Engine]:
         yield OnSpark(spark)
 
 
-def _show(found: SweepResult, options: dict[str, Any]) -> SweepResult:
+def _show(result: SweepResult, options: dict[str, Any]) -> SweepResult:
     """Draw the pictures, write the page, and return the result with its pictures."""
     plot, report = options["plot"], options["report"]
     if plot:
-        _draw(found, plot)
+        _draw(result, plot)
     if report:
         import importlib.util
 
@@ -170,20 +170,20 @@ def _show(found: SweepResult, options: dict[str, Any]) -> SweepResult:
         from busq.lab.sweep.draw_grid import pictures
 
         if importlib.util.find_spec("matplotlib"):
-            found = dataclasses.replace(found, pictures=pictures(found))
-        write_sweep(found, report)
+            result = dataclasses.replace(result, pictures=pictures(result))
+        write_sweep(result, report)
         wrote(report)
-    return found
+    return result
 
 
-def _draw(found: SweepResult, plot: str) -> None:
+def _draw(result: SweepResult, plot: str) -> None:
     """The first picture under the name that was given, every other one beside it."""
     from busq.lab.sweep.draw_grid import picture
 
     stem, suffix = os.path.splitext(plot)
-    for number, one in enumerate(found.grid.pictures):
+    for number, one in enumerate(result.grid.pictures):
         path = f"{stem}-{one.name}{suffix}" if number else plot
-        data = picture(found, one, suffix[1:].lower())
+        data = picture(result, one, suffix[1:].lower())
         if data:
             with open(path, "wb") as file:
                 file.write(data)

@@ -38,9 +38,9 @@ def list_grids() -> None:
     show.to_stdout(table)
 
 
-def dry_run(grid: Grid, found: Plan) -> None:
+def dry_run(grid: Grid, plan: Plan) -> None:
     """Print what a sweep would do."""
-    facts = found.as_json()
+    facts = plan.as_json()
     show.to_stdout(Text(grid.title, style="bold"), *([grid.about] if grid.about else []), "")
     table = show.new_table("", "parameter", "values", left=["parameter", "values"])
     for axis in grid.axes:
@@ -56,12 +56,12 @@ def dry_run(grid: Grid, found: Plan) -> None:
         f"{done:,} are measured, {facts['missing']:,} are to be: {facts['tasks']:,} tasks, "
         f"about {duration(facts['seconds_expected'])} on {facts['cores']} cores",
     )
-    notes(found.notes)
+    notes(plan.notes)
 
 
-def notes(found: Sequence[str]) -> None:
+def notes(notes: Sequence[str]) -> None:
     """Say on stderr what was left out."""
-    for note in found:
+    for note in notes:
         Console(stderr=True, highlight=False, emoji=False, markup=False).print(f"busq: {note}", soft_wrap=True)
 
 
@@ -84,25 +84,25 @@ def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
 # ---- after ----
 
 
-def result(found: SweepResult) -> None:
+def result(result: SweepResult) -> None:
     """Print what a sweep came to: who won where, the comparisons, or else the points; at most some rows of each."""
-    show.to_stdout(Text(found.grid.title, style="bold"))
-    for contest in found.grid.winners:
-        table = _wins(found, contest)
+    show.to_stdout(Text(result.grid.title, style="bold"))
+    for contest in result.grid.winners:
+        table = _wins(result, contest)
         if table is not None:
             show.to_stdout(table)
-    for comparison in found.grid.comparisons:
-        _print(_comparison(found, comparison), found.directory, "comparisons")
-    if not found.grid.winners and not found.grid.comparisons:
-        _print(_points(found), found.directory, "points")
-    show.to_stdout(*found.summary())
-    errors = sorted({row["error"] for row in found.points if row.get("error")})
+    for comparison in result.grid.comparisons:
+        _print(_comparison(result, comparison), result.directory, "comparisons")
+    if not result.grid.winners and not result.grid.comparisons:
+        _print(_points(result), result.directory, "points")
+    show.to_stdout(*result.summary())
+    errors = sorted({row["error"] for row in result.points if row.get("error")})
     for error in errors[:3]:
         show.to_stdout(Text(f"no result: {error}", style="red"))
 
 
-def _print(found: tuple[Table, int], directory: str, name: str) -> None:
-    table, more = found
+def _print(table_and_count: tuple[Table, int], directory: str, name: str) -> None:
+    table, more = table_and_count
     title, table.title = table.title, None  # a narrow table would fold it
     if table.row_count:
         show.to_stdout(
@@ -113,20 +113,20 @@ def _print(found: tuple[Table, int], directory: str, name: str) -> None:
 CHANGED = "changed"
 
 
-def _axes(found: SweepResult) -> list[str]:
+def _axes(result: SweepResult) -> list[str]:
     """The columns that say where a row stands: axes of the first table, and what other tables change."""
-    first = found.grid.tables[0].axes
-    rest = [name for name in found.grid.axes if name not in first]
+    first = result.grid.tables[0].axes
+    rest = [name for name in result.grid.axes if name not in first]
     return [*([CHANGED] if rest else []), *(name for name in first if name != "order")]
 
 
-def _where(found: SweepResult, row: Mapping[str, Any], head: str) -> str:
+def _where(result: SweepResult, row: Mapping[str, Any], head: str) -> str:
     """A cell of such a column."""
     if head != CHANGED:
         return said(head, row[head])
-    first = found.grid.tables[0]
+    first = result.grid.tables[0]
     usual = first.point(0)
-    changed = [name for name in found.grid.axes if name not in first.axes and name in row and row[name] != usual[name]]
+    changed = [name for name in result.grid.axes if name not in first.axes and name in row and row[name] != usual[name]]
     return phrase(changed, [row[name] for name in changed]) or "-"
 
 
@@ -139,15 +139,15 @@ def _new(title: str, heads: Sequence[str], *more: str) -> Table:
 def _head(name: str) -> str:
     """A name of a column that may be folded."""
     short = {"bandwidth_bytes_per_s": "bandwidth", "propagation_delay_s": "delay", "messages_per_process": "messages"}
-    found = short.get(name, name)
+    head = short.get(name, name)
     for unit in ("_bytes", "_s"):
-        found = found.removesuffix(unit)
-    return found.replace("_", " ")
+        head = head.removesuffix(unit)
+    return head.replace("_", " ")
 
 
-def _wins(found: SweepResult, contest: Winner) -> Table | None:
+def _wins(result: SweepResult, contest: Winner) -> Table | None:
     """How often each order wins."""
-    rows = [row for row in found.winners if row["winner"] == contest.name]
+    rows = [row for row in result.winners if row["winner"] == contest.name]
     if not rows:
         return None
     table = show.new_table(
@@ -182,25 +182,25 @@ def number(mean: float | None, half: float | None) -> str:
 
 
 def _rows(
-    found: SweepResult, table: Table, rows: Sequence[Mapping[str, Any]], heads: Sequence[str], names: Sequence[str]
+    result: SweepResult, table: Table, rows: Sequence[Mapping[str, Any]], heads: Sequence[str], names: Sequence[str]
 ) -> None:
     for row in rows[:ROWS_MAX]:
-        cells = [_where(found, row, head) for head in heads]
+        cells = [_where(result, row, head) for head in heads]
         table.add_row(*cells, *(number(row[name], row[f"{name}_ci95"]) for name in names))
 
 
-def _comparison(found: SweepResult, one: Comparison) -> tuple[Table, int]:
-    rows = [row for row in found.comparisons if row["comparison"] == one.name]
-    heads = [*_axes(found), *(["order"] if len(one.orders) > 1 else [])]
+def _comparison(result: SweepResult, one: Comparison) -> tuple[Table, int]:
+    rows = [row for row in result.comparisons if row["comparison"] == one.name]
+    heads = [*_axes(result), *(["order"] if len(one.orders) > 1 else [])]
     who = "" if len(one.orders) > 1 else f"{one.orders[0]} "
     table = _new(f"{one.name}: {one.value} of {one.over} over that of {who}".strip(), heads, one.name)
-    _rows(found, table, rows, heads, ["ratio"])
+    _rows(result, table, rows, heads, ["ratio"])
     return table, max(0, len(rows) - ROWS_MAX)
 
 
-def _points(found: SweepResult) -> tuple[Table, int]:
-    heads = [*_axes(found), "order"]
-    names = list(found.grid.keep[:2])
+def _points(result: SweepResult) -> tuple[Table, int]:
+    heads = [*_axes(result), "order"]
+    names = list(result.grid.keep[:2])
     table = _new("Points", heads, *names)
-    _rows(found, table, found.points, heads, names)
-    return table, max(0, len(found.points) - ROWS_MAX)
+    _rows(result, table, result.points, heads, names)
+    return table, max(0, len(result.points) - ROWS_MAX)

@@ -218,9 +218,9 @@ class Player:
 
     def _stuck(self, match: re.Match[str]) -> Iterator[str]:
         names = self._stage.processes
-        found = self._stage.stuck
-        yield from (f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in found)
-        if not found:
+        stuck = self._stage.stuck
+        yield from (f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in stuck)
+        if not stuck:
             yield from list(remains(self._stage)) or ["nothing"]
 
     def _verdict(self, match: re.Match[str]) -> Iterator[str]:

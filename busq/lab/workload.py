@@ -119,22 +119,22 @@ class Builder:
         self._sizes_bytes.append(size_bytes)
         self._afters.append(after_messages)
 
-    def _time(self, where: str, found: Any) -> float:
+    def _time(self, where: str, value: Any) -> float:
         try:
-            time_s = float(found)
+            time_s = float(value)
         except (TypeError, ValueError, OverflowError):
             time_s = math.nan
         if not math.isfinite(time_s):
-            raise self.fail(where, f"time {found!r}: expected a number of seconds")
+            raise self.fail(where, f"time {value!r}: expected a number of seconds")
         return time_s
 
-    def _whole(self, where: str, what: str, found: Any, most: int, unit: str) -> int:
+    def _whole(self, where: str, what: str, value: Any, most: int, unit: str) -> int:
         try:
-            number = int(found)
+            number = int(value)
         except (TypeError, ValueError, OverflowError):
             number = -1
-        if not 0 <= number <= most or (isinstance(found, float) and found != number):
-            raise self.fail(where, f"{what} {found!r}: expected a whole number{unit}, 0 to {most}")
+        if not 0 <= number <= most or (isinstance(value, float) and value != number):
+            raise self.fail(where, f"{what} {value!r}: expected a whole number{unit}, 0 to {most}")
         return number
 
     def _participant(self, where: str, what: str, name: Any) -> int:
@@ -264,8 +264,8 @@ class _Lines:
                 line = self._raw.readline()
                 text = line.decode("utf-8-sig" if self.number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                found = f"the byte 0x{error.object[error.start]:02x}"
-                raise self.fail(f"found {found} at column {error.start + 1}; expected UTF-8") from None
+                what = f"the byte 0x{error.object[error.start]:02x}"
+                raise self.fail(f"found {what} at column {error.start + 1}; expected UTF-8") from None
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise self.fail(f"the gzip data is damaged or cut short ({error})") from None
             if not text:
@@ -303,8 +303,8 @@ def _places(builder: Builder, header: Sequence[str]) -> Mapping[str, int]:
     """Where each column stands; all others are ignored."""
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        found = ",".join(header)
-        raise builder.fail("line 1", f"no column {', '.join(missing)} in {found[:120]!r}; {EXPECTED}")
+        columns = ",".join(header)
+        raise builder.fail("line 1", f"no column {', '.join(missing)} in {columns[:120]!r}; {EXPECTED}")
     twice = [name for name in (*COLUMNS, *OPTIONAL) if header.count(name) > 1]
     if twice:
         raise builder.fail("line 1", f"the column {twice[0]} is there twice; {EXPECTED}")

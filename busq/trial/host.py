@@ -363,27 +363,27 @@ class _Host:
         now_ns = time.monotonic_ns()
         self.report.last_ns = now_ns
         with message.view() as payload:
-            found = read_payload(payload)
+            read = read_payload(payload)
             size_bytes = payload.nbytes
         self._delivered += 1
         self._counters[Counter.DELIVERED] = self._delivered
-        fault = self._fault(found, size_bytes, message.sender)
-        if fault or found is None:
+        fault = self._fault(read, size_bytes, message.sender)
+        if fault or read is None:
             self.report.damaged += 1
             if len(self.report.damage) < 3:
                 self.report.damage.append(f"{member.peer.name} received {fault}")
             return True
         log = member.log
         log.kinds.append(0)
-        log.messages.append(found[0])
-        log.latencies_ns.append(max(0, now_ns - found[1]))
+        log.messages.append(read[0])
+        log.latencies_ns.append(max(0, now_ns - read[1]))
         return True
 
-    def _fault(self, found: tuple[int, int] | None, size_bytes: int, sender: str) -> str | None:
+    def _fault(self, fault: tuple[int, int] | None, size_bytes: int, sender: str) -> str | None:
         """Return the fault of a payload, compared with the schedule."""
-        if found is None:
+        if fault is None:
             return f"{size_bytes} bytes from {sender} with a wrong checksum"
-        schedule, message = self._schedule, found[0]
+        schedule, message = self._schedule, fault[0]
         if message >= len(schedule):
             return f"message {message} from {sender}; there are {len(schedule)}"
         expected_bytes = max(PAYLOAD_BYTES_MIN, schedule.sizes_bytes[message])

@@ -294,7 +294,7 @@ def demonstrate(order: str) -> Anomaly:
     orders.parse(order)
     name = f"chat-anomaly-{os.getpid()}-{time.monotonic_ns()}"
     history = History(PEOPLE)
-    seen: dict[str, list[str]] = {person: [] for person in PEOPLE}
+    texts: dict[str, list[str]] = {person: [] for person in PEOPLE}
     wanted = {"P0": 1, "P1": 1, "P2": 2}
     with busq.Bus.create(name, order=order, peers=len(PEOPLE)):
         try:
@@ -308,13 +308,13 @@ def demonstrate(order: str) -> Anomaly:
                         history.send(person, word["sends"], word["to"])
                     elif "delivers" in word:
                         history.deliver(person, word["delivers"])
-                        seen[person].append(ANOMALY[word["delivers"]])
-                    if all(len(seen[one]) >= count for one, count in wanted.items()):
+                        texts[person].append(ANOMALY[word["delivers"]])
+                    if all(len(texts[one]) >= count for one, count in wanted.items()):
                         break
         finally:
             busq.Bus.unlink(name)
     judged = judge(lambda whole: history, False, PROPERTIES, ANOMALY.__getitem__)
-    return Anomaly(order, {person: tuple(saw) for person, saw in seen.items()}, judged)
+    return Anomaly(order, {person: tuple(saw) for person, saw in texts.items()}, judged)
 
 
 def speaker(link: Link, room: str, name: str) -> None:

@@ -117,13 +117,13 @@ class Crew:
     def gather(self, key: str, timeout_s: float, *, without_mortals: bool = False) -> dict[str, Any]:
         """Wait until all have said a word with this key, the mortal perhaps not; return what each has said."""
         awaited = set(self._processes) - (self._mortal if without_mortals else set())
-        found: dict[str, Any] = {}
+        answers: dict[str, Any] = {}
         heard = self.hear(timeout_s)
-        while awaited - set(found):
+        while awaited - set(answers):
             name, word = next(heard)
             if key in word:
-                found[name] = word[key]
-        return found
+                answers[name] = word[key]
+        return answers
 
     def _read(self, name: str) -> Iterator[Word]:
         process = self._processes[name]

@@ -96,8 +96,8 @@ class _Run:
                 self._let_one_arrive()
         while any(stage.packets for stage in self._stages):
             self._let_one_arrive()
-        found = judge(lambda whole: self._history, False, ("lost", "duplicated", "fifo", "causal"), str)
-        return Leaders(self._way, self._n, self._n_messages, self._packets, self._entries, found)
+        verdicts = judge(lambda whole: self._history, False, ("lost", "duplicated", "fifo", "causal"), str)
+        return Leaders(self._way, self._n, self._n_messages, self._packets, self._entries, verdicts)
 
     @property
     def _n(self) -> int:

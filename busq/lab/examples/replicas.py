@@ -52,8 +52,8 @@ class Store:
 
     def apply(self, update: dict[str, Any]) -> None:
         """Execute one update.  Whoever executes two on the same key in another order remembers it for ever."""
-        key, found = update["key"], self.values.get(update["key"], 0)
-        self.values[key] = (found * 2 if update["do"] == "double" else found + update["value"]) % MODULUS
+        key, entry = update["key"], self.values.get(update["key"], 0)
+        self.values[key] = (entry * 2 if update["do"] == "double" else entry + update["value"]) % MODULUS
 
     def digest(self) -> str:
         """Return the state in a few letters: equal where the states are equal."""
@@ -253,7 +253,7 @@ def first_difference(logs: dict[str, list[str]], killed: Sequence[str] = ()) -> 
     >>> first_difference({"r0": ["a", "b"], "r1": ["a"]}, killed=["r1"]) is None
     True
     """
-    found: list[Difference] = []
+    differences: list[Difference] = []
     names = [name for name in logs if name not in killed]
     for name in logs:
         if name == names[0]:
@@ -263,9 +263,9 @@ def first_difference(logs: dict[str, list[str]], killed: Sequence[str] = ()) -> 
         for place in range(length):
             updates = tuple(logs[one][place] if place < len(logs[one]) else "nothing" for one in pair)
             if updates[0] != updates[1]:
-                found.append(Difference(place, pair, (updates[0], updates[1])))
+                differences.append(Difference(place, pair, (updates[0], updates[1])))
                 break
-    return min(found, key=lambda one: one.place, default=None)
+    return min(differences, key=lambda one: one.place, default=None)
 
 
 # ---- in processes of their own ----

@@ -350,9 +350,9 @@ def advise(
     for plan, mine in zip(moved, runs[len(plans) :], strict=True):
         place = Place(plan.coordinator, place_name(config, plan.coordinator), mine)
         elsewhere.setdefault(plan.order, []).append(place)
-    found = [
+    advised = [
         Candidate(plan.order, mine, config, tuple(elsewhere.get(plan.order, ())))
         for plan, mine in zip(plans, runs, strict=False)
     ]
-    found.sort(key=lambda candidate: (not candidate.is_sound, candidate.rank(by)))
-    return Advice(tuple(guarantees), by, tuple(found), tuple(gaps))
+    advised.sort(key=lambda candidate: (not candidate.is_sound, candidate.rank(by)))
+    return Advice(tuple(guarantees), by, tuple(advised), tuple(gaps))

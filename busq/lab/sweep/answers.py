@@ -23,27 +23,27 @@ Row = dict[str, Any]
 
 def answers(grid: Grid, files: Sequence[Path], chosen: Sequence[Cell]) -> Answers:
     """Make points, comparisons and winners of what the files have of the chosen cells."""
-    found = _rows(files, chosen)
+    rows = _rows(files, chosen)
     return Answers(
-        list(_points(grid, found)),
-        [row for one in grid.comparisons for row in _comparisons(grid, one, found)],
-        [row for one in grid.winners for row in _winners(grid, one, found)],
+        list(_points(grid, rows)),
+        [row for one in grid.comparisons for row in _comparisons(grid, one, rows)],
+        [row for one in grid.winners for row in _winners(grid, one, rows)],
     )
 
 
 def _rows(files: Sequence[Path], chosen: Sequence[Cell]) -> list[Row]:
     """A row per chosen cell, with its place in the grid."""
     parquet = importlib.import_module("pyarrow.parquet")
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for path in files:
         for row in parquet.read_table(path).to_pylist():
-            known = found.get(row["cell"])
+            known = rows.get(row["cell"])
             if row["simulator"] == simulator() and (known is None or known["error"] is not None):
-                found[row["cell"]] = row
+                rows[row["cell"]] = row
     return [
-        {**found[cell.identity], "number": cell.number, "situation": cell.situation, "grid": cell.table}
+        {**rows[cell.identity], "number": cell.number, "situation": cell.situation, "grid": cell.table}
         for cell in chosen
-        if cell.identity in found
+        if cell.identity in rows
     ]
 
 
@@ -63,12 +63,12 @@ def _estimate(values: Iterable[float | None]) -> Estimate | None:
     return estimate(clean) if clean else None
 
 
-def _both(name: str, found: Estimate | None) -> Row:
-    return {name: found and found.mean, f"{name}_ci95": found and found.half_width}
+def _both(name: str, estimate: Estimate | None) -> Row:
+    return {name: estimate and estimate.mean, f"{name}_ci95": estimate and estimate.half_width}
 
 
-def _points(grid: Grid, found: Sequence[Row]) -> Iterable[Row]:
-    for rows in _grouped(found, lambda row: row["number"]).values():
+def _points(grid: Grid, cells: Sequence[Row]) -> Iterable[Row]:
+    for rows in _grouped(cells, lambda row: row["number"]).values():
         good = sorted((row for row in rows if row["error"] is None), key=lambda row: row["seed"])
         errors = [row["error"] for row in rows if row["error"] is not None]
         first = rows[0]
@@ -90,8 +90,8 @@ def _ratios(above: Sequence[Row], below: Sequence[Row], value: str) -> Estimate 
     return _estimate(row[value] / lower[row["seed"]] for row in above if lower.get(row["seed"]))
 
 
-def _comparisons(grid: Grid, one: Comparison, found: Sequence[Row]) -> Iterable[Row]:
-    good = [row for row in found if row["error"] is None]
+def _comparisons(grid: Grid, one: Comparison, cells: Sequence[Row]) -> Iterable[Row]:
+    good = [row for row in cells if row["error"] is None]
     for rows in _grouped(good, lambda row: row["situation"]).values():
         by_order = _grouped(rows, lambda row: row["order"])
         for order in sorted(set(by_order) & set(one.orders), key=lambda order: int(by_order[order][0]["number"])):
@@ -108,8 +108,8 @@ def _comparisons(grid: Grid, one: Comparison, found: Sequence[Row]) -> Iterable[
                 }
 
 
-def _winners(grid: Grid, contest: Winner, found: Sequence[Row]) -> Iterable[Row]:
-    mine = [row for row in found if row["order"] in contest.orders]
+def _winners(grid: Grid, contest: Winner, cells: Sequence[Row]) -> Iterable[Row]:
+    mine = [row for row in cells if row["order"] in contest.orders]
     for rows in _grouped(mine, lambda row: row["situation"]).values():
         good = _grouped((row for row in rows if row["error"] is None), lambda row: row["order"])
         means = {order: _estimate(row[contest.value] for row in some) for order, some in good.items()}

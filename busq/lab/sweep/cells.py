@@ -101,25 +101,25 @@ def cells(grid: Grid, limit: int | None = None, *, memory: float = CELL_MEMORY_B
     >>> len(few), len({cell.identity for cell in few}), len({cell.situation for cell in few})
     (4, 4, 1)
     """
-    found: list[Cell] = []
+    cells: list[Cell] = []
     impossible: list[str] = []
     for number, (table, point, seeds) in enumerate(_points(grid)):
-        if limit is not None and len(found) >= limit:
+        if limit is not None and len(cells) >= limit:
             break
         try:
             first = config(point, seeds[0])
         except ValueError as error:
             impossible.append(str(error))
             continue
-        found += _of_point(grid, number, table, point, seeds, first, memory)
+        cells += _of_point(grid, number, table, point, seeds, first, memory)
     if impossible and not grid.skips:
         raise GridError(
             f"{grid.name}: {len(impossible):,} of {grid.n_points:,} combinations are "
             f'impossible, the first as {impossible[0]}; change the axes, or write impossible = "skip" at the top'
         )
-    if not found:
+    if not cells:
         raise GridError(f"{grid.name}: nothing to simulate: all combinations are impossible")
-    return found[:limit]
+    return cells[:limit]
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Value], tuple[int, ...]]]:
@@ -170,12 +170,12 @@ def _refused(one: Config, packets: float, packets_max: float, memory: float) -> 
     return ""
 
 
-def seconds_expected(found: Collection[Cell]) -> float:
+def seconds_expected(cells: Collection[Cell]) -> float:
     """Return about how long cells take on one core; within a factor of two or three."""
-    return sum(cell.seconds for cell in found)
+    return sum(cell.seconds for cell in cells)
 
 
-def tasks(found: Sequence[Cell], cores: int) -> list[Task]:
+def tasks(cells: Sequence[Cell], cores: int) -> list[Task]:
     """Deal cells out to tasks of about the same length, two seconds, or less where there is little to do.
 
     Every identity is in one task, once.  Long cells have a task of their own.
@@ -185,7 +185,7 @@ def tasks(found: Sequence[Cell], cores: int) -> list[Task]:
     >>> [len(task.cells) for task in tasks(few, cores=2)]
     [6]
     """
-    different = list({cell.identity: cell for cell in found}.values())
+    different = list({cell.identity: cell for cell in cells}.values())
     total = seconds_expected(different)
     length = max(TASK_MIN_S, min(TASK_S, total / (TASKS_PER_CORE * cores)))
     count = max(1, min(len(different), int(total / length)))

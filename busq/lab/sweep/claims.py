@@ -137,25 +137,25 @@ def crossovers(points: Iterable[ScalingPoint]) -> dict[int, float]:
     rows: dict[int, list[tuple[float, float]]] = {}
     for (n, bandwidth), times in _times(points).items():
         rows.setdefault(n, []).append((n / bandwidth, behind(times)))
-    found = {}
+    crossovers = {}
     for n, row in sorted(rows.items()):
         for (low, before), (high, after) in itertools.pairwise(sorted(row)):
             if before <= 1 + EVEN < after:
                 part = -math.log(min(before, 1.0)) / (math.log(after) - math.log(min(before, 1.0)))
-                found[n] = low * (high / low) ** part
+                crossovers[n] = low * (high / low) ** part
                 break
-    return found
+    return crossovers
 
 
-def _where_matrix_falls_behind(found: Measured[ScalingPoint]) -> Found:
-    cells = _times(found.points).values()
+def _where_matrix_falls_behind(measured: Measured[ScalingPoint]) -> Found:
+    cells = _times(measured.points).values()
     if not cells:
         return OPEN
     low, high = CROSSOVER
     middles: dict[str, float] = {}
     said, figures = [], {}
     for name, rivals in (("both", (CYKAS, MFSS)), *((rival, (rival,)) for rival in (CYKAS, MFSS))):
-        place = crossover(found.points, rivals)
+        place = crossover(measured.points, rivals)
         if place is None:
             side = "always" if all(behind(times, rivals) > 1 + EVEN for times in cells) else "not throughout"
             said.append(f"behind {name} {side}")
@@ -176,17 +176,17 @@ def _is_right(n: int, factor: float) -> bool:
     return (factor <= 1 + EVEN) == (n < EXAMPLE_PROCESSES)
 
 
-def examples(found: Measured[ScalingPoint], rival: str) -> dict[int, float]:
+def examples(measured: Measured[ScalingPoint], rival: str) -> dict[int, float]:
     """Return how many times the matrix order takes as long as a rival at the paper's 5000 kB/s, by processes."""
     return {
         n: behind(times, (rival,))
-        for (n, bandwidth), times in sorted(_times([*found.points, *found.examples]).items())
+        for (n, bandwidth), times in sorted(_times([*measured.points, *measured.examples]).items())
         if bandwidth == EXAMPLE_KB_PER_S
     }
 
 
-def _example(found: Measured[ScalingPoint]) -> Found:
-    rows = {rival: examples(found, rival) for rival in (CYKAS, MFSS)}
+def _example(measured: Measured[ScalingPoint]) -> Found:
+    rows = {rival: examples(measured, rival) for rival in (CYKAS, MFSS)}
     numbers = list(rows[CYKAS])
     if not any(n < EXAMPLE_PROCESSES for n in numbers) or not any(n >= EXAMPLE_PROCESSES for n in numbers):
         return OPEN
@@ -206,8 +206,8 @@ def _example(found: Measured[ScalingPoint]) -> Found:
     return Found(verdict, text, short, figures)
 
 
-def _ratio_alone(found: Measured[ScalingPoint]) -> Found:
-    each = crossovers([*found.points, *found.examples])
+def _ratio_alone(measured: Measured[ScalingPoint]) -> Found:
+    each = crossovers([*measured.points, *measured.examples])
     if len(each) < 2:
         return OPEN
     spread = max(each.values()) / min(each.values())
@@ -238,9 +238,9 @@ def _along_processes(points: Iterable[ScalingPoint], order: str) -> dict[float, 
     return _slopes(points, order, lambda point: point.processes, lambda point: point.bandwidth_kB_per_s)
 
 
-def _matrix_quadratic(found: Measured[ScalingPoint]) -> Found:
-    by_processes = _along_processes(found.points, MATRIX)
-    by_bandwidth = _slopes(found.points, MATRIX, lambda point: point.ratio, lambda point: point.processes)
+def _matrix_quadratic(measured: Measured[ScalingPoint]) -> Found:
+    by_processes = _along_processes(measured.points, MATRIX)
+    by_bandwidth = _slopes(measured.points, MATRIX, lambda point: point.ratio, lambda point: point.processes)
     if not by_processes:
         return OPEN
     tightest = min(by_processes)
@@ -255,8 +255,8 @@ def _matrix_quadratic(found: Measured[ScalingPoint]) -> Found:
     return Found(_verdict(good, by_processes[tightest] > 1.2), text, f"n^{by_processes[tightest]:.2f}", figures)
 
 
-def _sender_side_scales(found: Measured[ScalingPoint]) -> Found:
-    slopes = {order: _along_processes(found.points, order) for order in (CYKAS, MFSS)}
+def _sender_side_scales(measured: Measured[ScalingPoint]) -> Found:
+    slopes = {order: _along_processes(measured.points, order) for order in (CYKAS, MFSS)}
     if not all(slopes.values()):
         return OPEN
     worst = {order: max(values.values(), key=abs) for order, values in slopes.items()}
@@ -288,8 +288,8 @@ def _by_panel(panels: Mapping[float, Sequence[JobsPoint]], text: Callable[[Seque
     return "; ".join(f"{interval_ms:g} ms: {text(panel)}" for interval_ms, panel in panels.items())
 
 
-def _nearly_always_faster(found: Measured[JobsPoint]) -> Found:
-    panels = _panels(found.points)
+def _nearly_always_faster(measured: Measured[JobsPoint]) -> Found:
+    panels = _panels(measured.points)
     speedups = [point.speedup.mean for panel in panels.values() for point in panel]
     if not speedups:
         return OPEN
@@ -312,12 +312,12 @@ def _differs(panel: Sequence[JobsPoint], at: int, other: int) -> bool:
     difference = [
         up - down for up, down in zip(panel[at].speedups, panel[other].speedups, strict=True)
     ]  # both places see the same seeds
-    found = estimate(difference)
-    return found.low > 0 and found.mean > EVEN / 5
+    estimated = estimate(difference)
+    return estimated.low > 0 and estimated.mean > EVEN / 5
 
 
-def _rises_then_falls(found: Measured[JobsPoint]) -> Found:
-    panels = {key: panel for key, panel in _panels(found.points).items() if len(panel) > 2}
+def _rises_then_falls(measured: Measured[JobsPoint]) -> Found:
+    panels = {key: panel for key, panel in _panels(measured.points).items() if len(panel) > 2}
     if not panels:
         return OPEN
     shapes = {}
@@ -336,10 +336,10 @@ def _rises_then_falls(found: Measured[JobsPoint]) -> Found:
     return Found(_verdict(good == len(shapes), good > 0), text, f"{good} of {len(shapes)}", figures)
 
 
-def _frequent_is_best(found: Measured[JobsPoint]) -> Found:
+def _frequent_is_best(measured: Measured[JobsPoint]) -> Found:
     means = {
         interval_ms: statistics.fmean(point.speedup.mean for point in panel)
-        for interval_ms, panel in _panels(found.points).items()
+        for interval_ms, panel in _panels(measured.points).items()
     }
     if len(means) < 2:
         return OPEN
@@ -351,8 +351,8 @@ def _frequent_is_best(found: Measured[JobsPoint]) -> Found:
     return Found(_verdict(falls and ahead, ahead), text, f"{values[0]:.2f}..{values[-1]:.2f}", figures)
 
 
-def _job_starts_follow(found: Measured[JobsPoint]) -> Found:
-    points = [point for point in _of_cykas(found.points) if math.isfinite(point.job_start_speedup.mean)]
+def _job_starts_follow(measured: Measured[JobsPoint]) -> Found:
+    points = [point for point in _of_cykas(measured.points) if math.isfinite(point.job_start_speedup.mean)]
     speedups = [point.speedup.mean for point in points]
     starts = [point.job_start_speedup.mean for point in points]
     if len(points) < 3 or max(speedups) - min(speedups) <= EVEN or max(starts) - min(starts) <= EVEN:
@@ -389,8 +389,8 @@ def _row_text(row: Sequence[HotspotsPoint]) -> str:
     return ", ".join(f"{percent(point.hotspot_share)}: {point.speedup.text(2)}" for point in row)
 
 
-def _uniform_gains_30_percent(found: Measured[HotspotsPoint]) -> Found:
-    uniform = {jobs: row[0].speedup for jobs, row in _rows(found.points).items() if row[0].hotspot_share == 0}
+def _uniform_gains_30_percent(measured: Measured[HotspotsPoint]) -> Found:
+    uniform = {jobs: row[0].speedup for jobs, row in _rows(measured.points).items() if row[0].hotspot_share == 0}
     if len(uniform) < 2:
         return OPEN
     off = max(abs(one.mean - UNIFORM) for one in uniform.values())
@@ -400,8 +400,8 @@ def _uniform_gains_30_percent(found: Measured[HotspotsPoint]) -> Found:
     return Found(verdict, text, ", ".join(f"{one.mean:.2f}" for one in uniform.values()), figures)
 
 
-def _hotspots_cost(found: Measured[HotspotsPoint]) -> Found:
-    rows = {jobs: row for jobs, row in _rows(found.points).items() if len(row) > 2 and row[0].hotspot_share == 0}
+def _hotspots_cost(measured: Measured[HotspotsPoint]) -> Found:
+    rows = {jobs: row for jobs, row in _rows(measured.points).items() if len(row) > 2 and row[0].hotspot_share == 0}
     if len(rows) < 2:
         return OPEN
     lower = all(point.speedup.mean < row[0].speedup.mean for row in rows.values() for point in row[1:])
@@ -417,8 +417,8 @@ def _hotspots_cost(found: Measured[HotspotsPoint]) -> Found:
     return Found(_verdict(lower and falling, lower), text, short, {"lower": lower, "falling": falling})
 
 
-def _behind_without_jobs(found: Measured[HotspotsPoint]) -> Found:
-    hot = [point for point in _rows(found.points).get(False, []) if point.hotspot_share > 0]
+def _behind_without_jobs(measured: Measured[HotspotsPoint]) -> Found:
+    hot = [point for point in _rows(measured.points).get(False, []) if point.hotspot_share > 0]
     if not hot:
         return OPEN
     below = sum(point.speedup.mean < 1 for point in hot)
@@ -426,8 +426,8 @@ def _behind_without_jobs(found: Measured[HotspotsPoint]) -> Found:
     return Found(_verdict(below == len(hot), below > 0), _row_text(hot), _span(_means(hot), ".."), figures)
 
 
-def _ahead_with_jobs(found: Measured[HotspotsPoint]) -> Found:
-    row = _rows(found.points).get(True, [])
+def _ahead_with_jobs(measured: Measured[HotspotsPoint]) -> Found:
+    row = _rows(measured.points).get(True, [])
     hot = [point for point in row if point.hotspot_share > 0]
     if not hot or len(hot) == len(row):
         return OPEN
@@ -486,14 +486,14 @@ CLAIMS: Mapping[str, tuple[Claim, ...]] = {
 }
 
 
-def judge(found: Measured[Any], measure: str = COMMUNICATION) -> list[JudgedClaim]:
+def judge(measured: Measured[Any], measure: str = COMMUNICATION) -> list[JudgedClaim]:
     """Hold every claim of the paper about this figure against its points, reading by reading.
 
     `measure`: when an execution ends, one of `MEASURES`; the paper's is the default.
     """
-    name, section = found.figure.name, found.figure.section
+    name, section = measured.figure.name, measured.figure.section
     return [
         JudgedClaim(f"{name}-{claim.key}", section, claim.text, *claim.ask(one), reading=reading, measure=measure)
-        for reading, one in found.by(measure).readings().items()
+        for reading, one in measured.by(measure).readings().items()
         for claim in CLAIMS[name]
     ]

@@ -31,28 +31,28 @@ APART = 0.06
 ORDERS_MAX = 4  # in the paper's arrangement of Figure 4
 
 
-def draw(found: Measured[Any], path: str | os.PathLike[str]) -> None:
+def draw(measured: Measured[Any], path: str | os.PathLike[str]) -> None:
     """Write the picture of a figure as PNG, SVG or PDF, by the suffix of `path`.
 
     Errors: ImportError without matplotlib, OSError; ValueError for a figure without points.  Cost: about two seconds.
     """
-    if not found.points:
+    if not measured.points:
         raise ValueError("no points, so there is nothing to draw")
     with sheet(**{"font.size": 10}) as pyplot:
         kinds: dict[str, Any] = {"fig4": _scaling, "fig5": _jobs, "fig6": _hotspots}
-        kinds[found.figure.name](pyplot, found).savefig(path, dpi=150)
+        kinds[measured.figure.name](pyplot, measured).savefig(path, dpi=150)
 
 
 def _style(order: str, among: Sequence[str]) -> dict[str, Any]:
     return {"color": colour(order), "marker": marker(among.index(order))}
 
 
-def _bars(axis: Any, xs: Sequence[float], found: Sequence[Estimate], **style: Any) -> None:
-    bars(axis, xs, [one.mean for one in found], [one.half_width for one in found], **style)
+def _bars(axis: Any, xs: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:
+    bars(axis, xs, [one.mean for one in estimates], [one.half_width for one in estimates], **style)
 
 
-def _footer(figure: Any, found: Measured[Any], extra: str, *, has_bars: bool = True) -> None:
-    settings = found.figure.settings
+def _footer(figure: Any, measured: Measured[Any], extra: str, *, has_bars: bool = True) -> None:
+    settings = measured.figure.settings
     seeds = f"means of {settings.seeds} seeds" if settings.seeds > 1 else "one seed"
     bars = "; bars: 95 % confidence" if settings.seeds > 1 and has_bars else ""
     text = (
@@ -70,12 +70,12 @@ def _level(axis: Any, points: Iterable[Any]) -> None:
 # ---- Figure 4 ----
 
 
-def _scaling(pyplot: Any, found: Measured[ScalingPoint]) -> Any:
+def _scaling(pyplot: Any, measured: Measured[ScalingPoint]) -> Any:
     """For each reading the figure of the paper, and beside it the example of its text."""
-    orders = found.orders
+    orders = measured.orders
     if len(orders) > ORDERS_MAX:
-        return _scaling_panels(pyplot, found, orders)
-    readings = found.by(COMMUNICATION).readings()
+        return _scaling_panels(pyplot, measured, orders)
+    readings = measured.by(COMMUNICATION).readings()
     has_example = any(examples(one, CYKAS) for one in readings.values())
     figure, axes = pyplot.subplots(
         len(readings),
@@ -90,35 +90,36 @@ def _scaling(pyplot: Any, found: Measured[ScalingPoint]) -> Any:
         row[0].set_title(reading, fontsize=10, color=INK)
         if has_example:
             _scaling_example(row[1], one)
-    figure.suptitle(f"{found.figure.title}, by order", fontsize=12, color=INK)
-    numbers = sorted({point.processes for point in found.points})
-    bandwidths = ", ".join(f"{value:g}" for value in sorted({point.bandwidth_kB_per_s for point in found.points}))
+    figure.suptitle(f"{measured.figure.title}, by order", fontsize=12, color=INK)
+    numbers = sorted({point.processes for point in measured.points})
+    bandwidths = ", ".join(f"{value:g}" for value in sorted({point.bandwidth_kB_per_s for point in measured.points}))
     extra = (
         f"a line for each number of processes n = {', '.join(map(str, numbers))} (larger marks: more) over "
-        f"{bandwidths} kB/s; time until the last packet; a message every {found.figure.settings.interval_s * 1e3:g} ms"
+        f"{bandwidths} kB/s; time until the last packet; "
+        f"a message every {measured.figure.settings.interval_s * 1e3:g} ms"
     )
-    shape: Any = found.figure
+    shape: Any = measured.figure
     if "dependent programs" in readings:
         extra += (
             f"; in dependent programs {shape.dependent_share:.0%} of them wait for all that was sent in earlier rounds"
         )
-    _footer(figure, found, extra, has_bars=False)
+    _footer(figure, measured, extra, has_bars=False)
     return figure
 
 
-def _scaling_figure(pyplot: Any, axis: Any, found: Measured[ScalingPoint], orders: Sequence[str]) -> None:
-    numbers = sorted({point.processes for point in found.points})
+def _scaling_figure(pyplot: Any, axis: Any, measured: Measured[ScalingPoint], orders: Sequence[str]) -> None:
+    numbers = sorted({point.processes for point in measured.points})
     for order in orders:
         style = _style(order, orders)
         for n in numbers:
             row = sorted(
-                (point for point in found.points if (point.order, point.processes) == (order, n)),
+                (point for point in measured.points if (point.order, point.processes) == (order, n)),
                 key=lambda point: point.ratio,
             )
             if row:
                 _scaling_row(axis, order, row, style, 4 + 5 * numbers.index(n) / max(1, len(numbers) - 1), orders)
     axis.set(xscale="log", yscale="log")
-    _mark_crossover(axis, found)
+    _mark_crossover(axis, measured)
     plain(axis.xaxis)
     plain(axis.yaxis, "{:,g}")
     axis.set_xlabel("processes per kB/s (processes / kBps)", color=INK)
@@ -128,10 +129,10 @@ def _scaling_figure(pyplot: Any, axis: Any, found: Measured[ScalingPoint], order
     clean(axis)
 
 
-def _scaling_example(axis: Any, found: Measured[ScalingPoint]) -> None:
+def _scaling_example(axis: Any, measured: Measured[ScalingPoint]) -> None:
     """Is the matrix order the better choice below 100 processes, and only there?  Held against each rival."""
     for rival in (CYKAS, MFSS):
-        row = examples(found, rival)
+        row = examples(measured, rival)
         style = _style(rival, [CYKAS, MFSS])
         axis.plot(list(row), list(row.values()), linewidth=1.6, label=f"matrix over {rival}", zorder=3, **style)
         for n, factor in row.items():
@@ -156,11 +157,11 @@ def _scaling_example(axis: Any, found: Measured[ScalingPoint]) -> None:
     clean(axis)
 
 
-def _scaling_panels(pyplot: Any, found: Measured[ScalingPoint], orders: Sequence[str]) -> Any:
+def _scaling_panels(pyplot: Any, measured: Measured[ScalingPoint], orders: Sequence[str]) -> Any:
     """Many orders: a panel per bandwidth, over the number of processes, and a row of them for each reading."""
-    bandwidths = sorted({point.bandwidth_kB_per_s for point in found.points})
-    numbers = sorted({point.processes for point in found.points})
-    readings = found.by(COMMUNICATION).readings()
+    bandwidths = sorted({point.bandwidth_kB_per_s for point in measured.points})
+    numbers = sorted({point.processes for point in measured.points})
+    readings = measured.by(COMMUNICATION).readings()
     figure, rows = _panels(pyplot, len(bandwidths), len(readings))
     places = [(reading, bandwidth) for reading in readings for bandwidth in bandwidths]
     for axis, (reading, bandwidth) in zip(rows.flat, places, strict=True):
@@ -179,7 +180,7 @@ def _scaling_panels(pyplot: Any, found: Measured[ScalingPoint], orders: Sequence
         clean(axis)
     title = "Figure 4 with other orders: execution time by processes and bandwidth"
     _entitle(figure, rows, title, "execution time, seconds")
-    _footer(figure, found, f"a message every {found.figure.settings.interval_s * 1e3:g} ms", has_bars=False)
+    _footer(figure, measured, f"a message every {measured.figure.settings.interval_s * 1e3:g} ms", has_bars=False)
     return figure
 
 
@@ -217,8 +218,8 @@ def _scaling_row(
         )
 
 
-def _mark_crossover(axis: Any, found: Measured[ScalingPoint]) -> None:
-    place, alone = crossover(found.points), crossover(found.points, (CYKAS,))
+def _mark_crossover(axis: Any, measured: Measured[ScalingPoint]) -> None:
+    place, alone = crossover(measured.points), crossover(measured.points, (CYKAS,))
     if place is None:
         return
     axis.set_ylim(bottom=axis.get_ylim()[0] / 2.5)  # room for the words
@@ -246,28 +247,28 @@ def _speedup_label(orders: Sequence[str]) -> str:
     return f"speedup, {of}\n(above 1: faster)"
 
 
-def _jobs(pyplot: Any, found: Measured[JobsPoint]) -> Any:
-    intervals = sorted({point.interval_ms for point in found.points})
-    readings = found.readings()
+def _jobs(pyplot: Any, measured: Measured[JobsPoint]) -> Any:
+    intervals = sorted({point.interval_ms for point in measured.points})
+    readings = measured.readings()
     figure, rows = _panels(pyplot, len(intervals), len(readings))
-    orders = found.orders
-    lengths = sorted({point.job_ms for point in found.points})
+    orders = measured.orders
+    lengths = sorted({point.job_ms for point in measured.points})
     places = [(reading, interval_ms) for reading in readings for interval_ms in intervals]
     for axis, (reading, interval_ms) in zip(rows.flat, places, strict=True):
         points = [point for point in readings[reading].points if point.interval_ms == interval_ms]
         for order in orders:
             row = sorted((point for point in points if point.order == order), key=lambda point: point.job_ms)
             _jobs_rows(axis, row, order, orders)
-        _level(axis, found.points)
+        _level(axis, measured.points)
         axis.set_title(f"{reading}, a message every {interval_ms:g} ms", fontsize=9, color=INK)
         axis.set_xticks(range(len(lengths)), [f"{length:g}" for length in lengths])
         axis.set_xlabel("job length, ms", color=INK)
         clean(axis, "y")
-    _entitle(figure, rows, found.figure.title, _speedup_label(orders))
-    shape: Any = found.figure
+    _entitle(figure, rows, measured.figure.title, _speedup_label(orders))
+    shape: Any = measured.figure
     until = "" if len(orders) == 1 else "until the last packet; "
     shares = f"{shape.job_share:.0%} of messages start jobs"
-    _footer(figure, found, f"{until}{shape.processes} processes, {shape.bandwidth_kB_per_s:g} kB/s, {shares}")
+    _footer(figure, measured, f"{until}{shape.processes} processes, {shape.bandwidth_kB_per_s:g} kB/s, {shares}")
     return figure
 
 
@@ -288,12 +289,12 @@ def _jobs_rows(axis: Any, row: Sequence[JobsPoint], order: str, orders: Sequence
         _bars(axis, xs, [point.communication_speedup for point in row], label=order, **_style(order, orders))
 
 
-def _hotspots(pyplot: Any, found: Measured[HotspotsPoint]) -> Any:
+def _hotspots(pyplot: Any, measured: Measured[HotspotsPoint]) -> Any:
     """One order: a panel for each reading.  More: a row of them, and a panel without jobs and one with them."""
-    orders = found.orders
-    shape: Any = found.figure
+    orders = measured.orders
+    shape: Any = measured.figure
     with_jobs = f"with jobs of about {shape.job_ms:g} ms"
-    readings = found.readings()
+    readings = measured.readings()
     if len(orders) == 1:
         figure, rows = _panels(pyplot, len(readings))
         for axis, (reading, one) in zip(rows.flat, readings.items(), strict=True):
@@ -308,26 +309,26 @@ def _hotspots(pyplot: Any, found: Measured[HotspotsPoint]) -> Any:
                 row = [point.communication_speedup for point in _hotspots_of(readings[reading], order, jobs)]
                 _bars(axis, range(len(row)), row, label=order, **_style(order, orders))
             axis.set_title(f"{reading}; {with_jobs}" if jobs else "without jobs", fontsize=9, color=INK)
-    shares = sorted({point.hotspot_share for point in found.points})
+    shares = sorted({point.hotspot_share for point in measured.points})
     for axis in rows.flat:
-        _level(axis, found.points)
+        _level(axis, measured.points)
         axis.set_xticks(range(len(shares)), [percent(share) for share in shares])
         axis.set_xlabel("share of hotspots", color=INK)
         clean(axis, "y")
-    _entitle(figure, rows, found.figure.title, _speedup_label(orders))
+    _entitle(figure, rows, measured.figure.title, _speedup_label(orders))
     until = "" if len(orders) == 1 else "until the last packet; "
     _footer(
         figure,
-        found,
+        measured,
         f"{until}{shape.processes} processes, {shape.bandwidth_kB_per_s:g} kB/s, a message every "
         f"{shape.interval_ms:g} ms; hotspots draw {shape.hotspot_draw:.0%} of the messages",
     )
     return figure
 
 
-def _hotspots_of(found: Measured[HotspotsPoint], order: str, jobs: bool) -> list[HotspotsPoint]:
+def _hotspots_of(measured: Measured[HotspotsPoint], order: str, jobs: bool) -> list[HotspotsPoint]:
     return sorted(
-        (point for point in found.points if (point.jobs, point.order) == (jobs, order)),
+        (point for point in measured.points if (point.jobs, point.order) == (jobs, order)),
         key=lambda point: point.hotspot_share,
     )
 

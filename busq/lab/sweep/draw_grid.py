@@ -51,20 +51,20 @@ _NAMES: dict[str, tuple[str, float, str]] = {
 }
 
 
-def pictures(found: SweepResult) -> dict[str, bytes]:
+def pictures(result: SweepResult) -> dict[str, bytes]:
     """Return all pictures of the grid as PNG files, by name; those that have something to show.
 
     Errors: ImportError without matplotlib.  Cost: a second or two each.
     """
-    drawn = {one.name: picture(found, one) for one in found.grid.pictures}
+    drawn = {one.name: picture(result, one) for one in result.grid.pictures}
     return {name: data for name, data in drawn.items() if data}
 
 
-def picture(found: SweepResult, what: Picture, format: str = "png") -> bytes:
+def picture(result: SweepResult, what: Picture, format: str = "png") -> bytes:
     """Return a picture as PNG, SVG or PDF; nothing where there is nothing to show."""
     written = io.BytesIO()
     with sheet(**{"font.size": 9, "hatch.linewidth": 0.7}) as pyplot:
-        figure = _map(pyplot, found, what) if what.kind == "map" else _lines(pyplot, found, what)
+        figure = _map(pyplot, result, what) if what.kind == "map" else _lines(pyplot, result, what)
         if figure is not None:
             figure.savefig(written, dpi=150, format=format)
     return written.getvalue()
@@ -102,44 +102,44 @@ def phrase(names: Sequence[str], values: Sequence[Value]) -> str:
     >>> phrase(["fan_out", "propagation_delay_s"], [3, 0.005])
     '3 receivers, delay 5 ms'
     """
-    told = []
+    words = []
     for name, value in zip(names, values, strict=True):
         if name in ("order", "grid"):
-            told.append(str(value))
+            words.append(str(value))
         elif name == "hotspot_share" and not value:
-            told.append("no hotspots")
+            words.append("no hotspots")
         elif name == "fan_out":
-            told.append(f"{value} receiver{'s' if value != 1 else ''}")
+            words.append(f"{value} receiver{'s' if value != 1 else ''}")
         else:
-            told.append(f"{_called(name).partition(',')[0]} {said(name, value)}")
-    return ", ".join(told)
+            words.append(f"{_called(name).partition(',')[0]} {said(name, value)}")
+    return ", ".join(words)
 
 
-def _of(row: Mapping[str, Any], name: str, found: SweepResult) -> Any:
+def _of(row: Mapping[str, Any], name: str, result: SweepResult) -> Any:
     """A parameter of a row; what does not vary is in no row."""
     if name == "processes_per_kB_per_s":
-        return _of(row, "processes", found) / (_of(row, "bandwidth_bytes_per_s", found) / 1e3)
-    return row[name] if name in row else found.constants[name]
+        return _of(row, "processes", result) / (_of(row, "bandwidth_bytes_per_s", result) / 1e3)
+    return row[name] if name in row else result.constants[name]
 
 
-def _key(row: Mapping[str, Any], names: Sequence[str], found: SweepResult) -> tuple[Any, ...]:
-    return tuple(_of(row, name, found) for name in names)
+def _key(row: Mapping[str, Any], names: Sequence[str], result: SweepResult) -> tuple[Any, ...]:
+    return tuple(_of(row, name, result) for name in names)
 
 
-def _values(rows: Iterable[Mapping[str, Any]], names: Sequence[str], found: SweepResult) -> list[tuple[Any, ...]]:
-    keys = dict.fromkeys(_key(row, names, found) for row in rows)
+def _values(rows: Iterable[Mapping[str, Any]], names: Sequence[str], result: SweepResult) -> list[tuple[Any, ...]]:
+    keys = dict.fromkeys(_key(row, names, result) for row in rows)
     if names and all(name == "grid" for name in names):
         return list(keys)  # in the order of the file
     return sorted(keys)
 
 
-def _footer(figure: Any, found: SweepResult, more: str = "") -> None:
+def _footer(figure: Any, result: SweepResult, more: str = "") -> None:
     """What does not vary, and how many seeds."""
-    constants = found.constants
-    told = ["messages_per_process", "interval_s", "processes", "bandwidth_bytes_per_s", "propagation_delay_s"]
-    told += ["payload_bytes", "header_bytes", "control_bytes"]
-    named = [f"{_called(name).partition(',')[0]} {said(name, constants[name])}" for name in told if name in constants]
-    seeds = max(len(table.seeds) for table in found.grid.tables)
+    constants = result.constants
+    names = ["messages_per_process", "interval_s", "processes", "bandwidth_bytes_per_s", "propagation_delay_s"]
+    names += ["payload_bytes", "header_bytes", "control_bytes"]
+    named = [f"{_called(name).partition(',')[0]} {said(name, constants[name])}" for name in names if name in constants]
+    seeds = max(len(table.seeds) for table in result.grid.tables)
     text = "; ".join([*([more] if more else []), ", ".join(named), f"{seeds} seed{'s' if seeds > 1 else ''} per point"])
     caption(figure, text)
 
@@ -147,14 +147,14 @@ def _footer(figure: Any, found: SweepResult, more: str = "") -> None:
 # ---- maps ----
 
 
-def _map(pyplot: Any, found: SweepResult, what: Picture) -> Any:
-    rows = [row for row in found.winners if row["winner"] == what.of]
+def _map(pyplot: Any, result: SweepResult, what: Picture) -> Any:
+    rows = [row for row in result.winners if row["winner"] == what.of]
     if not rows:
         return None
-    downs, acrosses = _values(rows, what.rows, found), _values(rows, what.columns, found)
-    xs, ys = _values(rows, [what.x], found), _values(rows, [what.y], found)
-    seen = {order: sum(row["order"] == order for row in rows) for order in {row["order"] for row in rows}}
-    orders = sorted(seen, key=lambda order: -seen[order])
+    downs, acrosses = _values(rows, what.rows, result), _values(rows, what.columns, result)
+    xs, ys = _values(rows, [what.x], result), _values(rows, [what.y], result)
+    counts = {order: sum(row["order"] == order for row in rows) for order in {row["order"] for row in rows}}
+    orders = sorted(counts, key=lambda order: -counts[order])
     width = max(7.0, 1.6 + len(acrosses) * (0.42 + 0.17 * len(xs)))
     height = 1.9 + len(downs) * (0.45 + 0.17 * len(ys))
     figure, axes = pyplot.subplots(
@@ -168,16 +168,18 @@ def _map(pyplot: Any, found: SweepResult, what: Picture) -> Any:
     )
     for (place, down), (across, right) in itertools.product(enumerate(downs), enumerate(acrosses)):
         axis = axes[place][across]
-        panel = [row for row in rows if (_key(row, what.rows, found), _key(row, what.columns, found)) == (down, right)]
-        _panel(pyplot, axis, panel, found, what, xs, ys)
+        panel = [
+            row for row in rows if (_key(row, what.rows, result), _key(row, what.columns, result)) == (down, right)
+        ]
+        _panel(pyplot, axis, panel, result, what, xs, ys)
         if place == 0:
             axis.set_title(phrase(what.columns, right).replace(", ", "\n"), fontsize=8.5, color=INK)
         if across == 0:
             axis.set_ylabel(phrase(what.rows, down), fontsize=9, color=INK)
-    _map_legend(pyplot, figure, orders, seen, rows)
-    figure.suptitle(what.title or found.grid.title, fontsize=13, color=INK)
+    _map_legend(pyplot, figure, orders, counts, rows)
+    figure.suptitle(what.title or result.grid.title, fontsize=13, color=INK)
     spread = f"in each panel {_called(what.x)} to the right, {_called(what.y)} upwards"
-    _footer(figure, found, spread)
+    _footer(figure, result, spread)
     return figure
 
 
@@ -185,7 +187,7 @@ def _panel(
     pyplot: Any,
     axis: Any,
     panel: Sequence[Mapping[str, Any]],
-    found: SweepResult,
+    result: SweepResult,
     what: Picture,
     xs: Sequence[tuple[Any, ...]],
     ys: Sequence[tuple[Any, ...]],
@@ -193,7 +195,7 @@ def _panel(
     """A square for each situation."""
     axis.set_facecolor(PAPER)
     for row in panel:
-        x, y = xs.index(_key(row, [what.x], found)), ys.index(_key(row, [what.y], found))
+        x, y = xs.index(_key(row, [what.x], result)), ys.index(_key(row, [what.y], result))
         colour = _solid(row["order"])
         strength = PALE + (1 - PALE) * min(1.0, max(0.0, ((row["margin"] or CLOSE) - 1) / (CLOSE - 1)))
         square = {"xy": (x - 0.5, y - 0.5), "width": 1, "height": 1}
@@ -214,7 +216,7 @@ def _short(name: str, value: Value) -> str:
 
 
 def _map_legend(
-    pyplot: Any, figure: Any, orders: Sequence[str], seen: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
+    pyplot: Any, figure: Any, orders: Sequence[str], counts: Mapping[str, int], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     handles = []
     for order in orders:
@@ -241,12 +243,12 @@ def _solid(order: str) -> str:
 # ---- lines ----
 
 
-def _lines(pyplot: Any, found: SweepResult, what: Picture) -> Any:
-    rows, name = _of_lines(found, what)
+def _lines(pyplot: Any, result: SweepResult, what: Picture) -> Any:
+    rows, name = _of_lines(result, what)
     rows = [row for row in rows if row[name] is not None and math.isfinite(row[name])]
     if not rows:
         return None
-    downs, acrosses = _values(rows, what.rows, found), _values(rows, what.columns, found)
+    downs, acrosses = _values(rows, what.rows, result), _values(rows, what.columns, result)
     is_single = len(downs) * len(acrosses) == 1
     size = (8.6, 5.2) if is_single else (1.8 + 2.7 * len(acrosses), 1.6 + 2.3 * len(downs))
     figure, axes = pyplot.subplots(
@@ -256,9 +258,11 @@ def _lines(pyplot: Any, found: SweepResult, what: Picture) -> Any:
     marks: dict[Any, int] = {}
     for (place, down), (across, right) in itertools.product(enumerate(downs), enumerate(acrosses)):
         axis = axes[place][across]
-        panel = [row for row in rows if (_key(row, what.rows, found), _key(row, what.columns, found)) == (down, right)]
-        series = _series(panel, found, what)
-        _draw_lines(axis, panel, found, what, name, series, styles, marks)
+        panel = [
+            row for row in rows if (_key(row, what.rows, result), _key(row, what.columns, result)) == (down, right)
+        ]
+        series = _series(panel, result, what)
+        _draw_lines(axis, panel, result, what, name, series, styles, marks)
         if place == 0:
             axis.set_title(phrase(what.columns, right), fontsize=9, color=INK)
         if across == 0:
@@ -272,49 +276,49 @@ def _lines(pyplot: Any, found: SweepResult, what: Picture) -> Any:
     if "axes" not in what.series and len(styles) > 1:
         by_label = {style["label"]: pyplot.Line2D([], [], **style) for style in styles.values()}
         figure.legend(handles=list(by_label.values()), loc="outside right center", frameon=False, fontsize=8)
-    figure.suptitle(what.title or found.grid.title, fontsize=12, color=INK)
-    _footer(figure, found, "bars: 95 % confidence" if max(len(t.seeds) for t in found.grid.tables) > 1 else "")
+    figure.suptitle(what.title or result.grid.title, fontsize=12, color=INK)
+    _footer(figure, result, "bars: 95 % confidence" if max(len(t.seeds) for t in result.grid.tables) > 1 else "")
     return figure
 
 
-def _of_lines(found: SweepResult, what: Picture) -> tuple[list[Mapping[str, Any]], str]:
+def _of_lines(result: SweepResult, what: Picture) -> tuple[list[Mapping[str, Any]], str]:
     """The rows of a picture, and which column it shows."""
-    if what.of in found.grid.keep:
-        return list(found.points), what.of
-    return [row for row in found.comparisons if row["comparison"] == what.of], "ratio"
+    if what.of in result.grid.keep:
+        return list(result.points), what.of
+    return [row for row in result.comparisons if row["comparison"] == what.of], "ratio"
 
 
-def _series(panel: Sequence[Mapping[str, Any]], found: SweepResult, what: Picture) -> tuple[str, ...]:
+def _series(panel: Sequence[Mapping[str, Any]], result: SweepResult, what: Picture) -> tuple[str, ...]:
     """By what lines differ: what the picture says, or what varies in the panel ("axes")."""
     if "axes" not in what.series:
         return what.series
     taken = {what.x, *what.rows, *what.columns, "order"}
-    varying = [name for name in found.grid.axes if name not in taken and len({row.get(name) for row in panel}) > 1]
+    varying = [name for name in result.grid.axes if name not in taken and len({row.get(name) for row in panel}) > 1]
     return tuple(varying)
 
 
 def _draw_lines(
     axis: Any,
     panel: Sequence[Mapping[str, Any]],
-    found: SweepResult,
+    result: SweepResult,
     what: Picture,
     name: str,
     series: Sequence[str],
     styles: dict[tuple[Any, ...], dict[str, Any]],
     marks: dict[Any, int],
 ) -> None:
-    xs = _values(panel, [what.x], found)
+    xs = _values(panel, [what.x], result)
     is_logarithmic = "x" in what.logarithmic
     times = _NAMES.get(what.x, ("", 1, ""))[1]
-    for place, key in enumerate(_values(panel, series, found)[:LINES_MAX]):
+    for place, key in enumerate(_values(panel, series, result)[:LINES_MAX]):
         line = sorted(
-            (row for row in panel if _key(row, series, found) == key), key=lambda row: _of(row, what.x, found)
+            (row for row in panel if _key(row, series, result) == key), key=lambda row: _of(row, what.x, result)
         )
         full = (*series, key)
         if full not in styles:
             styles[full] = _style(series, key, place if "axes" in what.series else len(styles), marks)
         style = styles[full]
-        places = [_of(row, what.x, found) for row in line]
+        places = [_of(row, what.x, result) for row in line]
         at = [place * times if is_logarithmic else xs.index((place,)) for place in places]
         bars(axis, at, [row[name] for row in line], [row[f"{name}_ci95"] for row in line], capsize=2, **style)
     if is_logarithmic:
@@ -330,12 +334,12 @@ def _draw_lines(
     clean(axis)
 
 
-def _style(series: Sequence[str], key: Sequence[Any], place: int, seen: dict[Any, int]) -> dict[str, Any]:
+def _style(series: Sequence[str], key: Sequence[Any], place: int, styles: dict[Any, int]) -> dict[str, Any]:
     """An order has its colour, and whatever else lines differ by has a mark."""
     if "order" in series:
         order = str(key[list(series).index("order")])
         rest = tuple(value for name, value in zip(series, key, strict=True) if name != "order")
-        chosen, mark = colour(order), seen.setdefault(rest, len(seen))
+        chosen, mark = colour(order), styles.setdefault(rest, len(styles))
     else:
         chosen, mark = LINES[place % len(LINES)], place
     look = {"color": chosen, "marker": marker(mark), "linewidth": 1.4, "markersize": 4.5}

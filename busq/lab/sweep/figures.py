@@ -189,7 +189,7 @@ class Figure(Generic[Point]):
         """Return to which points of the figure a combination of parameters belongs: one in each reading it is in."""
         raise NotImplementedError
 
-    def points(self, found: Mapping[Key, Sequence[Result]]) -> Measured[Point]:
+    def points(self, results: Mapping[Key, Sequence[Result]]) -> Measured[Point]:
         """Make points of the results."""
         raise NotImplementedError
 
@@ -226,16 +226,16 @@ class Figure(Generic[Point]):
 
     def left_out(self) -> tuple[LeftOut, ...]:
         """Return what would take too long: all runs of an order together, in one reading, or a single one."""
-        found = []
+        keys = []
         counts = Counter((str(one["order"]), int(one["processes"])) for _, one, _ in self._combinations())
         for (order, processes), points in counts.items():
             one = packets_expected(order, processes, processes * self.settings.messages)
             together = points / self.n_readings * self.settings.seeds * one
             if together > self.packets_max:
-                found.append(LeftOut(order, processes, too_many(together, self.packets_max)))
+                keys.append(LeftOut(order, processes, too_many(together, self.packets_max)))
             elif one > self.packets_max / RUNS_MIN:
-                found.append(LeftOut(order, processes, too_many(one, self.packets_max / RUNS_MIN) + " in one run"))
-        return tuple(found)
+                keys.append(LeftOut(order, processes, too_many(one, self.packets_max / RUNS_MIN) + " in one run"))
+        return tuple(keys)
 
     def tasks(self) -> list[Simulation]:
         """Return every simulation of the figure."""
@@ -258,26 +258,26 @@ class Figure(Generic[Point]):
         try:
             results = run_all(configs, jobs=jobs, weights=list(weights.values()), progress=progress)
         except Stopped as stopped:
-            found = {configs[place]: result for place, result in stopped.results.items()}
-            raise Incomplete(self._points_so_far(tasks, found), len(found), len(configs)) from None
-        found = dict(zip(configs, results, strict=True))
-        return self.points(grouped(tasks, [found[task.config] for task in tasks]))
+            partial = {configs[place]: result for place, result in stopped.results.items()}
+            raise Incomplete(self._points_so_far(tasks, partial), len(partial), len(configs)) from None
+        partial = dict(zip(configs, results, strict=True))
+        return self.points(grouped(tasks, [partial[task.config] for task in tasks]))
 
-    def _points_so_far(self, tasks: Sequence[Simulation], found: Mapping[Config, Result]) -> Measured[Point]:
+    def _points_so_far(self, tasks: Sequence[Simulation], results: Mapping[Config, Result]) -> Measured[Point]:
         """The points all of whose simulations are there, and those of what they are compared with."""
-        missing = {task.key for task in tasks if task.config not in found}
+        missing = {task.key for task in tasks if task.config not in results}
         if self.name != Scaling.name:
             missing |= {task.key for task in tasks if (*task.key[:-1], BASELINE) in missing}
         whole = [task for task in tasks if task.key not in missing]
-        return self.points(grouped(whole, [found[task.config] for task in whole]))
+        return self.points(grouped(whole, [results[task.config] for task in whole]))
 
 
 def grouped(tasks: Sequence[Simulation], results: Sequence[Result]) -> dict[Key, list[Result]]:
     """Return the results of every point, in the order of their seeds."""
-    found: dict[Key, list[Result]] = {}
+    groups: dict[Key, list[Result]] = {}
     for task, result in zip(tasks, results, strict=True):
-        found.setdefault(task.key, []).append(result)
-    return found
+        groups.setdefault(task.key, []).append(result)
+    return groups
 
 
 # ---- Figure 4 ----
@@ -399,7 +399,7 @@ class Scaling(Figure[ScalingPoint]):
         """In how many readings it is measured."""
         return len(self.programs)
 
-    def points(self, found: Mapping[Key, Sequence[Result]]) -> Measured[ScalingPoint]:
+    def points(self, results_by_key: Mapping[Key, Sequence[Result]]) -> Measured[ScalingPoint]:
         """Make points of the results."""
         points = [
             ScalingPoint(
@@ -410,7 +410,7 @@ class Scaling(Figure[ScalingPoint]):
                 tuple(result.communication_s for result in results),
                 program,
             )
-            for (program, n, bandwidth, order), results in found.items()
+            for (program, n, bandwidth, order), results in results_by_key.items()
         ]
         grid = [point for point in points if point.bandwidth_kB_per_s in self.bandwidths_kB_per_s]
         rest = [point for point in points if point.bandwidth_kB_per_s not in self.bandwidths_kB_per_s]
@@ -544,17 +544,19 @@ class Jobs(Figure[JobsPoint]):
         job_ms = next(one for one in self.jobs_ms if one / 1e3 == point["job_mean_s"])
         yield point["job_blocks_sends"], interval_ms, job_ms
 
-    def points(self, found: Mapping[Key, Sequence[Result]]) -> Measured[JobsPoint]:
+    def points(self, results_by_key: Mapping[Key, Sequence[Result]]) -> Measured[JobsPoint]:
         """Make points of the results: every order against MFSS."""
         points = [
             JobsPoint(
-                **_against(found[blocks, interval_ms, job_ms, BASELINE], results, order, blocks),
+                **_against(results_by_key[blocks, interval_ms, job_ms, BASELINE], results, order, blocks),
                 interval_ms=interval_ms,
                 job_ms=job_ms,
-                job_start_speedups=_ratios(found[blocks, interval_ms, job_ms, BASELINE], results, JOB_START),
+                job_start_speedups=_ratios(results_by_key[blocks, interval_ms, job_ms, BASELINE], results, JOB_START),
                 eager_share=statistics.fmean(result.packets.get("eager", 0) / result.messages for result in results),
             )
-            for (blocks, interval_ms, job_ms, order), results in sorted(found.items(), key=lambda one: one[0][0])
+            for (blocks, interval_ms, job_ms, order), results in sorted(
+                results_by_key.items(), key=lambda one: one[0][0]
+            )
             if order != BASELINE
         ]
         return Measured(self, tuple(points), left_out=self.left_out())
@@ -662,13 +664,13 @@ class Hotspots(Figure[HotspotsPoint]):
         for blocks in [point["job_blocks_sends"]] if jobs else self.settings.job_readings:
             yield blocks, point["hotspot_share"], jobs
 
-    def points(self, found: Mapping[Key, Sequence[Result]]) -> Measured[HotspotsPoint]:
+    def points(self, results_by_key: Mapping[Key, Sequence[Result]]) -> Measured[HotspotsPoint]:
         """Make points of the results: every order against MFSS."""
         shares = self.hotspot_shares
-        in_order = sorted(found.items(), key=lambda one: (one[0][0], shares.index(one[0][1]), one[0][2]))
+        in_order = sorted(results_by_key.items(), key=lambda one: (one[0][0], shares.index(one[0][1]), one[0][2]))
         points = [
             HotspotsPoint(
-                **_against(found[blocks, share, jobs, BASELINE], results, order, blocks),
+                **_against(results_by_key[blocks, share, jobs, BASELINE], results, order, blocks),
                 hotspot_share=share,
                 jobs=jobs,
                 secret_shares=tuple(one.secret_s / (one.communication_s * self.processes) for one in results),

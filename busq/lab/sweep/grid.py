@@ -100,13 +100,13 @@ class Table:
 
     def point(self, number: int) -> dict[str, Value]:
         """Return the parameters of a combination; the last axis changes fastest."""
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         for name in reversed(list(self.values)):
             number, place = divmod(number, len(self.values[name]))
-            found[name] = self.values[name][place]
+            values[name] = self.values[name][place]
         if self.derives_workload:
-            found["workload"] = "hotspot" if found["hotspot_share"] else "random"
-        return {name: found[name] for name in self.values}
+            values["workload"] = "hotspot" if values["hotspot_share"] else "random"
+        return {name: values[name] for name in self.values}
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,12 @@ class Grid:
     @property
     def axes(self) -> tuple[str, ...]:
         """Parameters with several values, within a table or between tables, in the order of the file."""
-        seen: dict[str, set[Value]] = {}
+        axes: dict[str, set[Value]] = {}
         for table in self.tables:
             for name, values in table.values.items():
-                seen.setdefault(name, set()).update(values)
+                axes.setdefault(name, set()).update(values)
         named = dict.fromkeys(name for table in self.tables for name in table.axes)
-        return tuple(dict.fromkeys((*named, *(name for name, values in seen.items() if len(values) > 1))))
+        return tuple(dict.fromkeys((*named, *(name for name, values in axes.items() if len(values) > 1))))
 
 
 def config(parameters: Mapping[str, Value], seed: int) -> Config:

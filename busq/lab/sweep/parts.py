@@ -109,11 +109,11 @@ def measure(identity: str, parameters: Mapping[str, Value], seed: int, refused: 
     begin = time.process_time()
     try:
         if not refused:
-            found = run(config(parameters, seed))
-            row |= {name: getattr(found, name) for name in RESULTS if name not in ("packets", "bytes")}
-            row |= {"packets": sum(found.packets.values()), "bytes": sum(found.bytes.values()), "ok": found.ok}
-            row["packets_by_kind"] = " ".join(f"{name}={count}" for name, count in found.packets.items())
-            refused = f"got stuck: {found.unsent:,} of {found.copies:,} were never sent" if found.unsent else ""
+            result = run(config(parameters, seed))
+            row |= {name: getattr(result, name) for name in RESULTS if name not in ("packets", "bytes")}
+            row |= {"packets": sum(result.packets.values()), "bytes": sum(result.bytes.values()), "ok": result.ok}
+            row["packets_by_kind"] = " ".join(f"{name}={count}" for name, count in result.packets.items())
+            refused = f"got stuck: {result.unsent:,} of {result.copies:,} were never sent" if result.unsent else ""
     except (BusqError, ValueError, MemoryError, OSError) as error:
         refused = f"{type(error).__name__}: {error}"
     row |= {"error": refused or None, "seconds": time.process_time() - begin}
@@ -145,13 +145,13 @@ def write(rows: Sequence[dict[str, Any]], directory: str | os.PathLike[str]) -> 
 
 def listed(directory: str | os.PathLike[str]) -> dict[str, int]:
     """Return the names of the files of a sweep, and how many cells each name speaks of."""
-    found = {}
+    listed = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(place_of(directory)):
             if entry.name.startswith("part-") and entry.name.endswith(".parquet"):
                 number = entry.name[: -len(".parquet")].rpartition("-")[2]
-                found[entry.name] = int(number) if number.isdigit() else 0
-    return found
+                listed[entry.name] = int(number) if number.isdigit() else 0
+    return listed
 
 
 def finished(directory: str | os.PathLike[str], wanted: Collection[str] = ()) -> Done:

@@ -79,12 +79,12 @@ def run_all(
     jobs = min(jobs or cores(), len(configs))
     weights = [1.0] * len(configs) if weights is None else weights
     order = sorted(range(len(configs)), key=lambda place: -weights[place])
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
 
     def tell(place: int, result: Result) -> None:
-        found[place] = result
+        results[place] = result
         if progress is not None:
-            progress(len(found), len(configs))
+            progress(len(results), len(configs))
 
     try:
         if jobs > 1:
@@ -93,8 +93,8 @@ def run_all(
             for place in order:
                 tell(place, run(configs[place]))
     except KeyboardInterrupt:
-        raise Stopped(found) from None
-    return [found[place] for place in range(len(configs))]
+        raise Stopped(results) from None
+    return [results[place] for place in range(len(configs))]
 
 
 def _run_pool(configs: Sequence[Config], order: Sequence[int], jobs: int, tell: Callable[[int, Result], None]) -> None:
@@ -139,15 +139,15 @@ def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
 def _fitting(configs: Sequence[Config], waiting: Sequence[int], running: Sequence[int], most: int) -> list[int]:
     """Which to begin: not more at a time than the workers take up soon, nor than there is memory for; one at least."""
     room = MEMORY_MAX_BYTES - sum(memory_bytes(configs[place]) for place in running)
-    found: list[int] = []
+    fitting: list[int] = []
     for place in waiting:
-        if len(running) + len(found) >= most:
+        if len(running) + len(fitting) >= most:
             break
         need = memory_bytes(configs[place])
-        if need <= room or not (running or found):
-            found.append(place)
+        if need <= room or not (running or fitting):
+            fitting.append(place)
             room -= need
-    return found
+    return fitting
 
 
 def _begin(lifeline: Connection) -> None:

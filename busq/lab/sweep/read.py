@@ -120,40 +120,40 @@ def _toml(text: str) -> dict[str, Any]:
         raise GridError("reading a grid needs Python 3.11 or later")
     tomllib: Any = importlib.import_module("tomllib")
     try:
-        found: dict[str, Any] = tomllib.loads(text)
-        return found
+        document: dict[str, Any] = tomllib.loads(text)
+        return document
     except tomllib.TOMLDecodeError as error:
         raise GridError(f"no TOML: {error}") from None
 
 
 def _near(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
-    found = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f" (nearest: {found[0]})" if found else ""
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f" (nearest: {near[0]})" if near else ""
 
 
 class _Reader:
     """Turns what the TOML parser found into a Grid."""
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        self._found = found
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._found = document
 
     def grid(self, name: str, text: str) -> Grid:
-        found = self._found
-        self._known("the top of the file", found, _TOP, "parameters stand in [all] or [[grid]]")
+        document = self._found
+        self._known("the top of the file", document, _TOP, "parameters stand in [all] or [[grid]]")
         tables = self._tables()
         chosen = tuple(dict.fromkeys(order for table in tables for order in table.values["order"]))
         orders_known = tuple(map(str, chosen))
         return Grid(
             name=name,
-            title=self._text(found, "title", name),
-            about=" ".join(self._text(found, "about", "").split()),
+            title=self._text(document, "title", name),
+            about=" ".join(self._text(document, "about", "").split()),
             tables=tables,
             keep=self._keep(),
             comparisons=tuple(self._comparisons(orders_known)),
             winners=tuple(self._winners(orders_known)),
             pictures=tuple(self._pictures()),
             packets_max=self._packets_max(),
-            skips=self._choice(found, "impossible", ("refuse", "skip"), "refuse") == "skip",
+            skips=self._choice(document, "impossible", ("refuse", "skip"), "refuse") == "skip",
             text=text,
         )
 
@@ -221,14 +221,14 @@ class _Reader:
         if not isinstance(shared, Mapping):
             raise GridError(f"all is {shared!r}: expected a table [all]")
         general = self._parameters("[all]", shared)
-        found = [self._table(where, table, general) for where, table in self._list("grid")]
-        if not found:
-            found = [self._table("[all]", {}, general)]
-        names = [table.name for table in found]
+        tables = [self._table(where, table, general) for where, table in self._list("grid")]
+        if not tables:
+            tables = [self._table("[all]", {}, general)]
+        names = [table.name for table in tables]
         for name in names:
             if names.count(name) > 1:
                 raise GridError(f"two [[grid]] are named {name!r}: expected different names")
-        return tuple(found)
+        return tuple(tables)
 
     def _table(self, where: str, table: Mapping[str, Any], general: Mapping[str, tuple[Value, ...]]) -> Table:
         plain = {key: value for key, value in table.items() if key not in ("name", "seeds")}
@@ -250,7 +250,7 @@ class _Reader:
         return tuple(dict.fromkeys(seeds))
 
     def _parameters(self, where: str, table: Mapping[str, Any]) -> dict[str, tuple[Value, ...]]:
-        found: dict[str, tuple[Value, ...]] = {}
+        parameters: dict[str, tuple[Value, ...]] = {}
         for key, raw in table.items():
             option = key.replace("-", "_")
             name, times, over = _OPTIONS.get(option, (option, 1, 1))
@@ -262,10 +262,10 @@ class _Reader:
                 raise GridError(
                     f"{where}: unknown parameter {key!r}{_near(option, known)}: expected one of busq.sim.Config"
                 )
-            if name in found:
+            if name in parameters:
                 raise GridError(f"{where}: {name} is given twice, as {key} too")
-            found[name] = self._values(where, key, name, raw, times, over)
-        return found
+            parameters[name] = self._values(where, key, name, raw, times, over)
+        return parameters
 
     def _values(self, where: str, key: str, name: str, raw: Any, times: float, over: float) -> tuple[Value, ...]:
         if isinstance(raw, Mapping):
@@ -364,11 +364,11 @@ def _spread(where: str, table: Mapping[str, Any], is_whole: bool) -> list[Any]:
     if not isinstance(steps, int) or not 2 <= steps <= CELLS_MAX:
         raise GridError(f"{where}: count is {steps!r}: expected 2 or more")
     if scale == "log":
-        found = [low * (high / low) ** (number / (steps - 1)) for number in range(steps)]
+        values = [low * (high / low) ** (number / (steps - 1)) for number in range(steps)]
     else:
-        found = [low + (high - low) * number / (steps - 1) for number in range(steps)]
-    found[-1] = high
-    return [round(one) if is_whole else float(f"{one:.12g}") for one in found]
+        values = [low + (high - low) * number / (steps - 1) for number in range(steps)]
+    values[-1] = high
+    return [round(one) if is_whole else float(f"{one:.12g}") for one in values]
 
 
 _KINDS_OF_VALUES: dict[type, tuple[tuple[type[Any], ...], str]] = {

@@ -70,10 +70,10 @@ class SweepResult:
             clear = [row["order"] for row in rows if row["clear"]]
             if rows:
                 counts = sorted({order: clear.count(order) for order in clear}.items(), key=lambda one: -one[1])
-                told = ", ".join(f"{order} {count:,}" for order, count in counts)
+                counted = ", ".join(f"{order} {count:,}" for order, count in counts)
                 level = len(rows) - len(clear)
                 yield (
-                    f"{contest.name} ({contest.value}): of {len(rows):,} situations {told or 'none'}; "
+                    f"{contest.name} ({contest.value}): of {len(rows):,} situations {counted or 'none'}; "
                     f"no clear winner in {level:,}"
                 )
 

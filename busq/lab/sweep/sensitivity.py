@@ -78,24 +78,26 @@ def grid(
     tasks = [figure.tasks() for _, _, figure in cases]
     configs = list(dict.fromkeys(task.config for some in tasks for task in some))
     try:  # case by case, so that there are whole ones when it is stopped
-        found = dict(zip(configs, run_all(configs, jobs=jobs, progress=progress), strict=True))
+        results = dict(zip(configs, run_all(configs, jobs=jobs, progress=progress), strict=True))
     except Stopped as stopped:
-        found = {configs[place]: result for place, result in stopped.results.items()}
-        whole = [place for place, some in enumerate(tasks) if all(task.config in found for task in some)]
-        judged = _judged([cases[place] for place in whole], [tasks[place] for place in whole], found)
-        raise Incomplete(judged, len(found), len(configs)) from None
-    return _judged(cases, tasks, found)
+        results = {configs[place]: result for place, result in stopped.results.items()}
+        whole = [place for place, some in enumerate(tasks) if all(task.config in results for task in some)]
+        judged = _judged([cases[place] for place in whole], [tasks[place] for place in whole], results)
+        raise Incomplete(judged, len(results), len(configs)) from None
+    return _judged(cases, tasks, results)
 
 
 def _judged(
-    cases: Sequence[tuple[str, str, Figure[Any]]], tasks: Sequence[Sequence[Simulation]], found: Mapping[Config, Result]
+    cases: Sequence[tuple[str, str, Figure[Any]]],
+    tasks: Sequence[Sequence[Simulation]],
+    results: Mapping[Config, Result],
 ) -> list[Case]:
     return [
         Case(
             figure.name,
             parameter,
             value,
-            tuple(judge(figure.points(grouped(some, [found[task.config] for task in some])))),
+            tuple(judge(figure.points(grouped(some, [results[task.config] for task in some])))),
         )
         for (parameter, value, figure), some in zip(cases, tasks, strict=True)
     ]

@@ -313,18 +313,18 @@ class _Case:
     # ---- loss ----
 
     def judge_loss(self) -> None:
-        found = self.findings
+        findings = self.findings
         missing: dict[int, list[Send]] = {}
         for worker in self.workers:
             for send in worker.sends:
                 if send.fate == Fate.FAILED:
-                    found.refused += 1
+                    findings.refused += 1
                     continue
                 if send.fate == Fate.OPEN and not send.got:
-                    found.undone += 1
+                    findings.undone += 1
                     continue
-                found.messages += 1
-                found.completed += send.is_interrupted
+                findings.messages += 1
+                findings.completed += send.is_interrupted
                 left = send.to & ~send.got
                 for receiver in self.workers if left else ():
                     if left >> receiver.index & 1:
@@ -459,11 +459,11 @@ class _Case:
     # ---- time ----
 
     def judge_time(self) -> None:
-        found = self.findings
+        findings = self.findings
         for worker in self.workers:
-            found.lives += len(worker.lives)
-            found.resumes += worker.resumes
-            found.starved_ns_max = max(found.starved_ns_max, worker.starved_ns_max)
+            findings.lives += len(worker.lives)
+            findings.resumes += worker.resumes
+            findings.starved_ns_max = max(findings.starved_ns_max, worker.starved_ns_max)
             worker.idle_ns.sort(key=_end_of)
             for message, _, time_ns, since_ns, is_marked in worker.deliveries:
                 send = self.by_message.get(message)
@@ -471,11 +471,11 @@ class _Case:
                     continue
                 begin_ns = max(since_ns, send.known_ns)
                 blocked_ns = _took_ns(worker, begin_ns, time_ns) if begin_ns < time_ns else 0
-                found.waits.note(blocked_ns)
+                findings.waits.note(blocked_ns)
                 if blocked_ns > BLOCKED_NS_MAX:
                     self.fault("blocked", f"{worker.name} got {self.tell(message)} {blocked_ns / 1e9:.2f} s late")
-            found.sends_ns_max = max(found.sends_ns_max, self._longest(worker, "a send", worker.sent_ns))
-            found.joins_ns_max = max(found.joins_ns_max, self._longest(worker, "a join", worker.joined_ns))
+            findings.sends_ns_max = max(findings.sends_ns_max, self._longest(worker, "a send", worker.sent_ns))
+            findings.joins_ns_max = max(findings.joins_ns_max, self._longest(worker, "a join", worker.joined_ns))
 
     def _longest(self, worker: Worker, what: str, calls_ns: Sequence[tuple[int, int]]) -> int:
         longest_ns = 0
@@ -606,9 +606,9 @@ def judge(workers: Sequence[Worker]) -> Findings:
     case.judge_deliveries()
     case.judge_acknowledgements()
     case.judge_time()
-    found = case.findings
+    findings = case.findings
     for name, holds in _HOLDS.items():
         faults = case.faults.get(name, [])
-        found.verdicts[name] = Verdict(not faults, len(faults), None, faults[0] if faults else holds)
-    found.verdicts.update(case.judge_order())
-    return found
+        findings.verdicts[name] = Verdict(not faults, len(faults), None, faults[0] if faults else holds)
+    findings.verdicts.update(case.judge_order())
+    return findings

@@ -301,10 +301,10 @@ class _Worker:
     def _delivered(self, message: Any, now_ns: int) -> Row:
         """The record of a delivery; whoever reads a damaged payload has something to tell."""
         with message.view() as payload:
-            found = read_payload(payload)
-        if found is None:
+            parsed = read_payload(payload)
+        if parsed is None:
             raise AssertionError(f"{message!r} has a damaged payload")
-        name = found[0]
+        name = parsed[0]
         if sender_of(name) >= len(self._plan.names) or message.sender != self._plan.names[sender_of(name)]:
             raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
         if self._acks:
