@@ -47,6 +47,7 @@ def audit(
     *,
     format: str | None = None,
     options: Mapping[str, str] | None = None,
+    runs_by: str | None = None,
     order: str | None = None,
     allow: Iterable[str] = (),
     ask: Iterable[str] = (),
@@ -55,7 +56,7 @@ def audit(
 ) -> Audit:
     """Find all runs under some paths and judge them: what `busq audit` does, without Spark.
 
-    Parameters: `paths`, `format` and `options` as in `busq.trace.find`; `order`, `allow`, `ask` and `checks` as in
+    Parameters: `paths`, `format`, `options` and `runs_by` as in `busq.trace.find`; `order`, `allow`, `ask` and `checks` as in
     `busq.audit.native.audit`; `progress(number, total, name)` is called before each run.
     Errors: TraceError if there are no runs, OSError, ValueError for an unknown order or check, NoSpace.  A run that
     cannot be read has no checks, and a finding "unreadable".
@@ -71,7 +72,7 @@ def audit(
     """
     began_s = time.monotonic()
     claims(order or "", allow=allow, ask=ask)  # what cannot be is refused before anything is read
-    found = find(paths, format=format, options=options)
+    found = find(paths, format=format, options=options, runs_by=runs_by)
     kept = {"order": order, "allow": tuple(allow), "ask": tuple(ask), "checks": tuple(checks)}
     runs = audit_sources(found.sources, progress=progress, **kept)
     return Audit(runs, "c", time.monotonic() - began_s, found.findings)

@@ -10,15 +10,20 @@ from typing import Any
 from busq._core import check as check_result
 from busq._native import ffi, lib
 from busq._words import amount, listed
-from busq.audit.result import INVALID, UNKNOWN, Check
+from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import History
+from busq.lab.observers import PROPERTIES, History
 from busq.trace.finding import Finding
+from busq.trace.guesses import NO_DELIVERIES, ORDER_UNKNOWN, RECEIVERS_DERIVED
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["NOTHING", "incomplete", "tell_absent", "tell_guess", "tell_order"]
+__all__ = ["idle", "incomplete", "tell_absent", "tell_guess", "tell_order"]
 
+_ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side"})
+_BY_CLOCKS = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
+
+UNDELIVERED = Finding("no-deliveries", "nobody delivered anything: no order could be broken", is_error=False)
 NOTHING = Finding("no-messages", "nobody sent or delivered anything: nothing was judged", is_error=False)
 
 # Findings that say that events of a log are missing.
@@ -97,9 +102,41 @@ def tell_guess(check: Check, run: Run) -> Check:
     return replace(check, verdict=UNKNOWN, text=text)
 
 
+def idle(messages: int, deliveries: int) -> list[Finding]:
+    """Return what is to be said of a run in which nothing could go wrong, as nothing came to pass."""
+    if not messages and not deliveries:
+        return [NOTHING]
+    return [] if deliveries else [UNDELIVERED]
+
+
+def tell_idle(check: Check, run: Run) -> Check:
+    """Return a verdict, "unknown" where nothing could have failed, or where the order of events is a guess."""
+    kinds = {finding.kind: finding for finding in run.findings}
+    if NO_DELIVERIES in kinds and check.name in PROPERTIES:
+        text = "deliveries stand in no log, so nothing can be said about them"
+        return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
+    doubts = [finding for kind, finding in kinds.items() if kind in ORDER_UNKNOWN]
+    if doubts and check.name in _ORDERS:
+        text = f"{check.text}; but {doubts[0].text}" if check.count else doubts[0].text
+        return replace(check, verdict=UNKNOWN, text=text)
+    if check.verdict != VALID:
+        return check
+    why = ""
+    if NOTHING.kind in kinds and check.name in PROPERTIES:
+        why = NOTHING.text
+    elif UNDELIVERED.kind in kinds and check.name in PROPERTIES and check.name != "lost":
+        why = UNDELIVERED.text
+    elif run.is_derived and check.name in _BY_CLOCKS:
+        why = "by construction: messages are taken from the clocks, where none can be lost, doubled, invented or late"
+    elif RECEIVERS_DERIVED in kinds and check.name == "lost":
+        why = "by construction: no send tells its destinations, and those who delivered are taken as such"
+    return replace(check, verdict=UNKNOWN, text=why) if why else check
+
+
 def tell_order(check: Check, run: Run, holes: Sequence[bool]) -> Check:
-    """Return a verdict about order: what was not found may stand in a part that is missing."""
-    if check.count or not any(holes):
+    """Return a verdict about order: what was not found may stand in a part that is missing, or could not be there."""
+    check = tell_idle(check, run)
+    if check.verdict == UNKNOWN or check.count or not any(holes):
         return check
     names = [name for name, is_torn in zip(run.processes, holes, strict=True) if is_torn]
     text = f"nothing was found, but {_why(run, [run.processes.index(name) for name in names], holes)}"

@@ -113,28 +113,25 @@ class _Case:
             for name in names
         }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
-        self._nothing()
+        self.findings += missing.idle(self.messages, self.deliveries)
+        run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
-            told = missing.tell_absent(*absent, self.run, self.history, self.holes, self.words)
+            told = missing.tell_absent(*absent, run, self.history, self.holes, self.words)
             checks |= {check.name: check for check in told}
         for check in checks.values():
-            yield missing.tell_guess(missing.tell_order(check, self.run, self.holes), self.run)
+            yield missing.tell_guess(missing.tell_order(check, run, self.holes), run)
         self._remark(verdicts)
         pace = times.Pace(self.history, self.rows)
         self.findings += pace.findings(self.words)
         if "side" in judged:
-            yield missing.tell_order(pace.side(self.words), self.run, self.holes)
+            yield missing.tell_order(pace.side(self.words), run, self.holes)
         if "clock" in judged:
             check = clock_check.judge(self.history, self.rows, self.holes, self.words)
-            yield missing.tell_order(check, self.run, self.holes)
+            yield missing.tell_order(check, run, self.holes)
         self.figures = dict(pace.figures(self.run.processes))
         if waits := times.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
-
-    def _nothing(self) -> None:
-        if not self.messages and not self.deliveries:
-            self.findings.append(missing.NOTHING)
 
     def _check(self, name: str, verdict: Verdict) -> Check:
         if verdict.witness is None:

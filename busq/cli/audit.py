@@ -41,7 +41,12 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option("--delimiter", metavar="REGEX", help="ShiViz: what stands between executions.")
 @click.option("--send", metavar="REGEX", help="Events whose text matches this send a message.")
 @click.option("--deliver", metavar="REGEX", help="Events whose text matches this deliver one.")
-@click.option("--field", "fields", metavar="NAME=COLUMN", multiple=True, help="CSV, NDJSON: what a column is called.")
+@click.option(
+    "--field", "fields", metavar="NAME=COLUMN", multiple=True, help="What a column is called, or an expression."
+)
+@click.option(
+    "--runs-by", metavar="COLUMN|file|folder|none", help="What makes a run of tables.  [default: what they say]"
+)
 @click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
 @click.option("--ask", metavar="CHECKS", callback=split, help="Expect these as well.")
 @click.option("--allow", metavar="CHECKS", callback=split, help="Do not expect these.")
@@ -143,7 +148,8 @@ class _Command:
     def _find(self) -> tuple[list[Source], Sequence[Finding]]:
         from busq.trace import find
 
-        found = find(self.paths, format=self.options["format_name"], options=self._format_options())
+        asked = self.options
+        found = find(self.paths, format=asked["format_name"], options=self._format_options(), runs_by=asked["runs_by"])
         if self.options["strict"]:
             _stop_at_error(found.findings)
         chosen = self.options["chosen"]

@@ -42,6 +42,10 @@ class Log:
         for name, column in self._columns.items():
             column.append(event.get(name))
 
+    def kinds(self) -> list[int]:
+        """Return the kinds of its events, in their order."""
+        return self._columns["kind"]
+
     def table(self, run: str, process: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the log with the columns of the schema, or those of them that are wanted."""
         rows = len(self)

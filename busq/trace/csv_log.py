@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from busq.trace.fields import Bad, Fields, Parsed, build, record_of
+from busq.trace.dataset import hive_keys
+from busq.trace.fields import Bad, Fields, Parsed, build, records_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 
 __all__ = ["is_log", "read", "records_in", "runs_in"]
 
 
-def is_log(head: bytes, options: Mapping[str, str]) -> bool:
-    """Return whether a text may be such a log: its first line names a process, and a kind or a message.
+def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) -> bool:
+    """Return whether a text may be such a log: its first line names a process, and a kind or a message; or a sender
+    and destinations of messages.  `keys` are columns that the folders of the file have.
 
-    >>> is_log(b"process,kind,message,to\\n", {}), is_log(b"time,sender,recipients\\n", {})
-    (True, False)
+    >>> is_log(b"process,kind,message,to\\n", {}), is_log(b"time,sender,recipients\\n", {}), is_log(b"a,b\\n", {})
+    (True, True, False)
     """
     first = decoded(head).lstrip("\n").partition("\n")[0]
-    known = Fields(options).known_in(_heading(first))
-    return "process" in known and bool(known & {"kind", "message", "clock"})
+    fields = Fields(options)
+    known = fields.known_in([*_heading(first), *keys])
+    return ("process" in known and bool(known & {"kind", "message", "clock"})) or fields.are_messages(known)
 
 
 def _delimiter(first: str) -> str:
@@ -35,7 +38,7 @@ def _delimiter(first: str) -> str:
 
 def _heading(first: str) -> list[str]:
     row = next(csv.reader([first], delimiter=_delimiter(first)), [])
-    return [name.strip().lower() for name in row]
+    return [name.strip() for name in row]
 
 
 def records_in(path: str, options: Mapping[str, str]) -> Parsed:
@@ -45,7 +48,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     blank = decoded(data).count("\n") - text.count("\n")  # lines before the heading
     first = text.partition("\n")[0]
     heading = _heading(first)
-    fields = Fields({name: value.lower() for name, value in options.items()})
+    fields, keys = Fields(options), hive_keys(path)
     parsed = Parsed(path, f"{len(heading)} values, of {', '.join(heading)}")
     parsed.cut = blank + text.count("\n") + 1 if not text.endswith("\n") else 0
     parsed.findings += [cut] if cut else []
@@ -59,8 +62,8 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
         try:
             if len(row) != len(heading):
                 raise Bad(f"{len(row)} values")
-            raw = dict(zip(heading, (value.strip() for value in row), strict=True))
-            parsed.records.append(record_of(raw, fields, path, line))
+            raw = keys | dict(zip(heading, (value.strip() for value in row), strict=True))
+            parsed.records += records_of(raw, fields, path, line)
         except Bad as error:
             parsed.bad.append(BadLine(line, ",".join(row), str(error)))
     if line - begin > 1 and text.count('"') % 2:

@@ -7,7 +7,7 @@ field          also called
 process        host, proc, node, pid, peer
 kind           event, type, op, event_type: "send", "deliver" (receive, recv, ...), "local", or a text: a local event
 message        msg, id, message_id, msg_id, seq: any text or number; of one sender if `sender` is told as well
-destinations   to, dest, dst, recipients, receivers: of sends
+destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
 sender         from, src, origin: of deliveries
 clock          vc, vclock, vector_clock: numbers by process, or a list
 time_ns        t_ns (nanoseconds); time, timestamp, ts (seconds if they have a fraction, else by their size; ISO 8601)
@@ -15,7 +15,12 @@ stamp          lamport
 label          text, description
 run            trace, execution
 position       pos, idx
+sent           sent_at, sent_ns, sent_time, published_at, produced_at: of a row that is a message, when it was sent
+received       received_at, received_ns, received_time, delivered_at, consumed_at: and when it was received
 =============  ==================================================================================================
+
+A row with a sender and destinations, and neither a process nor a kind, is a message: it was sent, and, if it says when
+it was received, delivered to each of its destinations.  Events of such rows are in the order of their times.
 
 Capitals, and what joins words, make no difference: MsgID and msg-id are msg_id.  Destinations such as "*" or "all" mean
 everybody, unless there is a process of that name.
@@ -31,25 +36,45 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+
 from busq.trace.builder import Log, as_list, by_nature
+from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
+from busq.trace.expressions import Expression, parsed
 from busq.trace.finding import Finding
+from busq.trace.guesses import derived, sends_alone, tied, unordered
 from busq.trace.named import Names
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind, number_of, sender_of
 from busq.trace.tables import kinds
-from busq.trace.text import BadLine, BadLines, by_host
+from busq.trace.text import BadLine, BadLines, by_host, stem
 from busq.trace.vector_clocks import Event, inspect, messages
 
-__all__ = ["FIELDS", "Bad", "Fields", "Parsed", "Record", "build", "name_of", "record_of"]
+__all__ = [
+    "EVERYBODY",
+    "FIELDS",
+    "Bad",
+    "Fields",
+    "Parsed",
+    "Record",
+    "build",
+    "name_of",
+    "nanoseconds",
+    "records_of",
+    "sample",
+]
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "process": ("process", "host", "proc", "node", "pid", "peer"),
     "kind": ("kind", "event", "type", "op", "event_type"),
     "message": ("message", "msg", "id", "message_id", "msg_id", "seq"),
-    "destinations": ("destinations", "to", "dest", "dst", "recipients", "receivers"),
+    "destinations": (
+        *("destinations", "to", "dest", "dst", "recipients", "receivers", "receiver", "recipient", "destination"),
+    ),
     "sender": ("sender", "from", "src", "origin"),
     "clock": ("clock", "vc", "vclock", "vector_clock"),
     "time_ns": ("time_ns", "t_ns", "time", "timestamp", "ts"),
@@ -59,11 +84,13 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "label": ("label", "text", "description"),
     "run": ("run", "trace", "execution"),
     "position": ("position", "pos", "idx"),
+    "sent": ("sent_at", "sent_ns", "sent_time", "published_at", "produced_at"),
+    "received": ("received_at", "received_ns", "received_time", "delivered_at", "consumed_at"),
 }
 
 _OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _SEPARATORS = re.compile(r"[\s,;|]+")
-_EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
+EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 _NUMBER = re.compile(r"-?\d{1,19}")
 _MESSAGE_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
@@ -78,11 +105,15 @@ class Fields:
     """Which field of a record is which, as the names of its fields and the options say."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Take options as `field.process`, which name some."""
+        """Take options: `field.process` and the like name fields or are expressions, `kind.WORD` says what one means,
+        `shape` is "events" or "messages", if that should not be guessed."""
         self.names = {
             name: (options[f"field.{name}"],) if f"field.{name}" in options else names for name, names in FIELDS.items()
         }
-        self._paths = {name: names[0] for name, names in self.names.items() if "." in names[0]}
+        chosen = {name: parsed(names[0]) for name, names in self.names.items() if f"field.{name}" in options}
+        self._expressions = {name: expression for name, expression in chosen.items() if not expression.is_plain}
+        self._words = {key[5:].strip().lower(): value for key, value in options.items() if key.startswith("kind.")}
+        self.shape = options.get("shape", "")
         self._plans: dict[tuple[str, ...], dict[str, str]] = {}
         self._kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -94,19 +125,28 @@ class Fields:
         """
         shape = tuple(record)
         if shape not in self._plans:
-            found = {name: next(_spelled(keys, shape), "") for name, keys in self.names.items()}
+            found = {
+                name: next(_spelled(keys, shape), "")
+                for name, keys in self.names.items()
+                if name not in self._expressions
+            }
             self._plans[shape] = {name: key for name, key in found.items() if key}
         return self._plans[shape]
 
     def kinds(self, record: Mapping[str, Any]) -> Iterator[Any]:
         """Give the values of all fields that may tell the kind."""
+        if "kind" in self._expressions:
+            yield self._expressions["kind"].value(record)
+            return
         shape = tuple(record)
         if shape not in self._kinds:
             self._kinds[shape] = tuple(_spelled(self.names["kind"], shape))
         for key in self._kinds[shape]:
             yield record[key]
-        if "kind" in self._paths:
-            yield _inside(record, self._paths["kind"])
+
+    def kind_of(self, word: str) -> Kind | None:
+        """Return what a word for a kind means, None if nobody knows."""
+        return kinds(self._words.get(word.strip().lower(), word))
 
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the fields that are there; some may stand in records inside of the record.
@@ -115,8 +155,7 @@ class Fields:
         {'process': 1, 'clock': [1]}
         """
         found = {name: record[key] for name, key in self.plan(record).items()}
-        if self._paths:
-            found |= {name: _inside(record, path) for name, path in self._paths.items()}
+        found |= {name: expression.value(record) for name, expression in self._expressions.items()}
         for value in record.values():
             if isinstance(value, dict):
                 for name, key in self.plan(value).items():
@@ -124,13 +163,25 @@ class Fields:
                         found[name] = value[key]
         return found
 
+    def expressions(self, names: Sequence[str]) -> dict[str, Expression]:
+        """Return where the fields of a table stand that has columns of these names."""
+        found = {name: Expression(key, (key,), "path") for name, key in self.plan(dict.fromkeys(names)).items()}
+        return found | {name: each for name, each in self._expressions.items() if each.is_in(names)}
+
     def known_in(self, names: Iterable[str]) -> set[str]:
         """Return which fields stand in a record or a heading.
 
         >>> sorted(Fields({}).known_in(["host", "event", "colour"]))
         ['kind', 'process']
         """
-        return set(self.plan(dict.fromkeys(names)))
+        return set(self.expressions(list(names)))
+
+    def are_messages(self, known: Iterable[str]) -> bool:
+        """Return whether rows with these fields are messages, and not events."""
+        if self.shape:
+            return self.shape == "messages"
+        there = set(known)
+        return {"sender", "destinations"} <= there and there.isdisjoint({"process", "kind", "clock"})
 
 
 def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:
@@ -150,13 +201,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).lower() or name
 
 
-def _inside(record: Mapping[str, Any], path: str) -> Any:
-    value: Any = record
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 @dataclass
 class Record:
     """An event as it was read; processes and messages are called as the log calls them."""
@@ -173,27 +217,70 @@ class Record:
     run: str = ""
     others: dict[str, Any] = field(default_factory=dict)
     unknown: str = ""  # the word that should tell the kind, if it does not
+    nameless: str = ""  # what it is called, if that is a send or a delivery, and it names no message
+    is_row: bool = False  # it comes from a row that is a whole message: its place in the log follows from its time
 
 
-def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
+def records_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> list[Record]:
+    """Return the events that a record tells of; Bad if it tells none."""
+    values = fields.values(raw)
+    told = {name for name, value in values.items() if value is not None}
+    return (
+        _of_message(values, fields, raw, path, line) if fields.are_messages(told) else [_event(raw, fields, path, line)]
+    )
+
+
+def _of_message(
+    values: Mapping[str, Any], fields: Fields, raw: Mapping[str, Any], path: str, line: int
+) -> list[Record]:
+    """Return the send that a row tells of, and the deliveries, if it says when they were."""
+    sender = name_of(values.get("sender")) or name_of(values.get("process"))
+    to = _destinations(values.get("destinations"))
+    if not sender or not to:
+        raise Bad("no sender" if not sender else "no destinations")
+    message = name_of(values.get("message")) or f"{stem(path)}:{line}"
+    run = name_of(values.get("run"))
+    when = "sent" if values.get("sent") not in (None, "") else "time_ns"
+    sent = nanoseconds(values.get(when), fields.plan(raw).get(when, ""))
+    times = {} if sent is None else {"time_ns": sent}
+    records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
+    received = values.get("received")
+    each = received if isinstance(received, list) and len(received) == len(to) else [received] * len(to)
+    for receiver, time in zip(to, each, strict=True):
+        if time not in (None, ""):
+            there = {"time_ns": nanoseconds(time, fields.plan(raw).get("received", ""))}
+            records.append(
+                Record(path, line, receiver, Kind.DELIVER, message, None, sender, None, None, run, there, is_row=True)
+            )
+    return records
+
+
+def nanoseconds(value: Any, called: str) -> int | None:
+    """Return a time; a field whose name ends in ns holds nanoseconds."""
+    return _integer(value, "time") if _plain(called).endswith("ns") else _time(value)
+
+
+def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
     """Return the event that a record tells of; Bad if it tells none."""
     values = fields.values(raw)
+    kind, text = _kind(raw, fields)
     process = name_of(values.get("process"))
+    if not process and kind in _OF_MESSAGES:  # then who did it is who sent it, or who got it
+        process = name_of(values.get("sender" if kind == Kind.SEND else "destinations"))
     if not process:
         raise Bad("no process")
-    kind, text = _kind(raw, fields)
     clock = _clock(values.get("clock"))
+    nameless = ""
     message = name_of(values.get("message"))
     if clock is not None and isinstance(values.get("message"), (dict, list)):
         message = ""  # that is what it carries, not what it is called; the clocks know better
     if kind in _OF_MESSAGES and not message:
         if clock is None:
             raise Bad(f"a {kind.name.lower()} without a message")
-        kind = Kind.LOCAL
-    is_ns = _plain(fields.plan(raw).get("time_ns", "")).endswith("ns")
+        nameless, kind = text or kind.name.lower(), Kind.LOCAL
     label = values.get("label")
     others = {
-        "time_ns": _integer(values.get("time_ns"), "time") if is_ns else _time(values.get("time_ns")),
+        "time_ns": nanoseconds(values.get("time_ns"), fields.plan(raw).get("time_ns", "")),
         "commit_ns": _integer(values.get("commit_ns"), "commit_ns"),
         "end_ns": _integer(values.get("end_ns"), "end_ns"),
         "stamp": _integer(values.get("stamp"), "stamp"),
@@ -211,7 +298,8 @@ def record_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> R
         _integer(values.get("position"), "position"),
         name_of(values.get("run")),
         {name: value for name, value in others.items() if value is not None},
-        text if kind == Kind.LOCAL and clock is None and kinds(text) is None else "",
+        text if kind == Kind.LOCAL and clock is None and fields.kind_of(text) is None else "",
+        nameless=nameless,
     )
 
 
@@ -225,7 +313,7 @@ def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
             if 0 <= int(value) <= max(Kind):
                 return Kind(int(value)), ""
             raise Bad(f"kind {value}: expected a name, or 0 to {int(max(Kind))}")
-        kind = kinds(str(value))
+        kind = fields.kind_of(str(value))
         if kind is not None:
             return kind, str(value)
         texts.append(str(value))
@@ -340,7 +428,8 @@ class Parsed:
 
 def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | None) -> Run:
     """Make a run of what stands in its files; TraceError if there is no event."""
-    records = [r for each in parsed for r in each.records if r.run == source.trace]
+    records = [r for each in parsed for r in each.records if not source.tells_runs or r.run == source.trace]
+    records = _rows_together(records)
     found = [*source.findings, *(finding for each in parsed for finding in each.findings)]
     found += [*_to_everybody(records), *_unknown(records)]
     names, labels = _processes(records)
@@ -357,24 +446,76 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     for record in records:
         logs[indices[record.process]].append(record)
     _sort_by_position(logs, labels, found)
+    _sort_by_time(logs, labels, found)
     events, found_clocks = _clocked(logs, indices, labels)
     found += found_clocks
-    if not any(record.kind in (Kind.SEND, Kind.DELIVER) for record in records) and events:
+    is_derived = bool(events) and not any(record.kind in (Kind.SEND, Kind.DELIVER) for record in records)
+    if is_derived:
         tables = messages(events)
+        found += _derived(records, tables)
     else:
+        found += _sends_alone(source, records)
         tables = _with_messages(logs, indices, labels, events, found)
     return Run(
         source,
         tuple(labels),
         tuple(log.table(source.name, index, columns) for index, log in enumerate(tables)),
         findings=tuple(found),
+        is_derived=is_derived,
     )
+
+
+def _rows_together(records: list[Record]) -> list[Record]:
+    """Return the events with one send for each message: rows for its destinations tell of the same one."""
+    sends: dict[tuple[str, str], Record] = {}
+    found = []
+    for record in records:
+        if record.is_row and record.kind == Kind.SEND:
+            first = sends.setdefault((record.process, record.message), record)
+            if first is not record:
+                first.destinations = tuple(dict.fromkeys((*(first.destinations or ()), *(record.destinations or ()))))
+                times = [one.others["time_ns"] for one in (first, record) if "time_ns" in one.others]
+                first.others |= {"time_ns": min(times)} if times else {}
+                continue
+        found.append(record)
+    return found
+
+
+def sample(parsed: Parsed) -> Sample | None:
+    """Return a sample of the events of a file: by position, by their own clocks, or else by what was sent."""
+    its: Sequence[Record] = parsed.records
+    if its and all(record.position is not None for record in its):
+        keys = [str(record.position) for record in its]
+    elif its and all(isinstance(record.clock, dict) for record in its):
+        keys = [str(record.clock.get(record.process, 0)) for record in its if isinstance(record.clock, dict)]
+    else:
+        its = [record for record in its if record.kind == Kind.SEND]
+        keys = [record.message for record in its]
+    if not its:
+        return None
+    return sample_of(pa.array([record.process for record in its]), pa.array(keys), rows=len(its))
+
+
+def _derived(records: Sequence[Record], logs: Sequence[Log]) -> Iterator[Finding]:
+    """Tell which events that were called sends and deliveries have no message in the clocks."""
+    called: dict[str, int] = {}
+    for record in records:
+        if record.nameless:
+            called[record.nameless] = called.get(record.nameless, 0) + 1
+    return derived(logs, called)
+
+
+def _sends_alone(source: Source, records: Sequence[Record]) -> Iterator[Finding]:
+    """Tell that a log has sends, and nobody's deliveries."""
+    kinds_there = {record.kind for record in records}
+    if Kind.SEND in kinds_there and kinds_there.isdisjoint({Kind.DELIVER, Kind.REDELIVER}):
+        yield sends_alone(source, sum(record.kind == Kind.SEND for record in records))
 
 
 def _to_everybody(records: Sequence[Record]) -> Iterator[Finding]:
     """Put names for destinations that mean everybody."""
     logging = {record.process for record in records}
-    words = _EVERYBODY.difference(logging)
+    words = EVERYBODY.difference(logging)
     chosen = [record for record in records if words.intersection(map(str.lower, record.destinations or ()))]
     if not chosen:
         return
@@ -456,6 +597,30 @@ def _sort_by_position(logs: Sequence[list[Record]], labels: Sequence[str], found
         if missing:
             text = f"{mine[0].path}: {missing} events of {label} are missing, as its positions say"
             found.append(Finding("gap", text, missing, mine[0].path, 0, label))
+
+
+def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], found: list[Finding]) -> None:
+    """Put events in the order of their times where that is all there is: rows of messages, and logs in several files."""
+    ties: list[Record] = []
+    guessed: list[tuple[Record, str]] = []
+    for mine, label in zip(logs, labels, strict=True):
+        paths = {record.path for record in mine}
+        rows = any(record.is_row for record in mine)
+        if len(mine) < 2 or not (rows or len(paths) > 1):
+            continue
+        if all(record.position is not None for record in mine) or any(record.clock is not None for record in mine):
+            continue
+        times = [record.others.get("time_ns") for record in mine]
+        if any(time is None for time in times):
+            guessed.append((mine[0], label))
+            continue
+        mine.sort(key=lambda record: record.others["time_ns"])
+        same = [two for one, two in pairwise(mine) if one.others["time_ns"] == two.others["time_ns"]]
+        ties += same if rows else [two for two in same if len(paths) > 1]
+    if ties:
+        found.append(tied(ties[0].path, ties[0].line, len(ties)))
+    if guessed:
+        found.append(unordered(guessed[0][0].path, [label for _, label in guessed]))
 
 
 def _clocked(
@@ -568,7 +733,7 @@ def _to_whom(logs: Sequence[list[Record]], known: Names, indices: Mapping[str, i
         found.append(Finding("no-destinations", text, len(sends), path, is_error=False))
         return lambda process, record: [index for index in range(len(logs)) if own or index != process]
     text = f"{path}: no send tells its destinations: those who delivered are taken as such, so no loss can be told"
-    found.append(Finding("no-destinations", text, len(sends), path, is_error=False))
+    found.append(Finding("derived-destinations", text, len(sends), path, is_error=False))
     return lambda process, record: sorted(receivers.get(known.sent(process, record.message), ()))
 
 

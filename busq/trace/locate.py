@@ -10,18 +10,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
 
 from busq import _arguments
 from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
+from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
 from busq.trace.errors import TraceError
-from busq.trace.fields import FIELDS
+from busq.trace.expressions import parsed
+from busq.trace.fields import FIELDS, sample
 from busq.trace.finding import Finding
 from busq.trace.run import Source
+from busq.trace.tables import kinds
 from busq.trace.text import beginning, is_binary, stem
 
 __all__ = ["FORMATS", "Found", "find"]
 
 FORMATS = ("busq", "epfl", "shiviz", "ndjson", "csv")
+
+SHAPES = ("events", "messages")
 
 _LOG_SUFFIXES = (".output", ".out")
 _NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
@@ -56,12 +63,16 @@ def find(
     *,
     format: str | None = None,
     options: Mapping[str, str] | None = None,
+    runs_by: str | None = None,
 ) -> Found:
     """Find the runs under paths.
 
     Parameters: `paths`, files and folders, which are searched with all that is in them (not what is hidden); `format`,
     one of FORMATS, if it is known; `options`, for formats that need some: "parser", "delimiter", "send" and "deliver"
-    for "shiviz" (regular expressions), "field.process" and the like for "csv" and "ndjson" (what a field is called).
+    for "shiviz" (regular expressions), "field.process" and the like for tables (which field is which: a name or an
+    expression, `busq.trace.expressions`), "kind.WORD" (what a word for a kind means), "shape" ("events" or "messages");
+    `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
+    `busq.trace.dataset` says.
     Errors: TraceError if a path does not exist, or nothing under it is a log; OSError.
     Cost: what it takes to read the beginning of each file, and the end of those in Parquet.
 
@@ -79,7 +90,10 @@ def find(
     given = _arguments.paths("paths", paths)
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
-    its = _arguments.mapping("options", {} if options is None else options, "a mapping of names to str")
+    its = dict(_arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
+    if runs_by is not None:
+        its[RUNS_BY] = _arguments.text("runs_by", runs_by)
+        its |= {} if runs_by in WAYS else {"field.run": runs_by}
     _check_options(its)
     findings: list[Finding] = []
     files = [file for root in given for file in _logs(root, format, its)]
@@ -92,11 +106,17 @@ def find(
 
 
 def _check_options(options: Mapping[str, str]) -> None:
-    known = (*shiviz.OPTIONS, *(f"field.{name}" for name in FIELDS))
+    known = (*shiviz.OPTIONS, "shape", RUNS_BY, "kind.WORD", *(f"field.{name}" for name in FIELDS))
     for name, value in options.items():
-        if name not in known:
+        if name not in known and not name.startswith("kind."):
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
         _arguments.text(f"options[{name!r}]", value)
+        if name.startswith("field."):
+            parsed(value)
+        if name.startswith("kind.") and kinds(value) is None:
+            raise TraceError(f"{name} is {value!r}: expected send, deliver, local or the like")
+    if options.get("shape", "events") not in SHAPES:
+        raise TraceError(f"shape {options['shape']!r}: expected {' or '.join(SHAPES)}")
 
 
 # ---- files ----
@@ -163,11 +183,11 @@ def _looks_like_epfl(path: str, head: bytes, options: Mapping[str, str]) -> bool
 
 
 def _looks_like_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and ndjson.is_log(head, options)
+    return not is_binary(head) and ndjson.is_log(head, options, hive_keys(path))
 
 
 def _looks_like_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and csv_log.is_log(head, options)
+    return not is_binary(head) and csv_log.is_log(head, options, hive_keys(path))
 
 
 def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bool:
@@ -230,25 +250,40 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
 
 
 def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    """Make a run of all files in a folder that say the same run."""
-    heads: dict[tuple[str, str], list[parquet.Head]] = {}
-    roots: dict[str, str] = {}
+    """Make a run of busq's own files in a folder that say the same run; of others, as `busq.trace.dataset` finds out."""
+    own: dict[tuple[str, str], list[str]] = {}
+    others: list[tuple[_File, parquet.Head]] = []
     broken: dict[str, list[tuple[str, Finding]]] = {}
+    roots = {file.folder: file.root for file in files}
     for file in files:
-        roots[file.folder] = file.root
-        found = parquet.head(file.path)
+        found = parquet.head(file.path, options)
         if isinstance(found, Finding):
-            broken.setdefault(file.folder, []).append((file.path, found))
-            continue
-        for run in parquet.runs_of(found):
-            heads.setdefault((file.folder, run), []).append(found)
+            broken.setdefault(dataset_of(file.folder), []).append((file.path, found))
+        elif found.is_ours or found.run:
+            for run in parquet.runs_of(found, options):
+                own.setdefault((file.folder, run), []).append(file.path)
+        else:
+            others.append((file, found))
+    if own and RUNS_BY in options:
+        path = next(iter(own.values()))[0]
+        raise TraceError(f"{path}: a recording of busq says itself which run it is: leave --runs-by out")
+    groups: list[tuple[str, str, str, list[str], Sequence[Finding]]] = []
+    for (folder, run), paths in own.items():
+        name = _name(folder, roots[folder]) if os.path.isdir(roots[folder]) else stem(paths[0])
+        groups.append((run or name, run, dataset_of(folder), paths, ()))
+    rows = max((head.rows for _, head in others), default=0)
+    parts = [
+        Part(file.path, file.root, parquet.runs_of(head, options), partial(parquet.sample, head, options, rows))
+        for file, head in others
+    ]
+    for group in _grouped(parts, options, findings):
+        paths = [part.path for part in group.parts]
+        groups.append((group.name, group.run, dataset_of(os.path.dirname(paths[0])), paths, group.findings))
     sources = []
-    for (folder, run), parts in heads.items():
-        lost = broken.get(folder, []) if sum(1 for other, _ in heads if other == folder) == 1 else []
-        broken = {name: them for name, them in broken.items() if not (lost and name == folder)}
-        for name, members in _told_apart(folder, run, parts, roots[folder]):
-            paths = [part.path for part in members] + [path for path, _ in lost]
-            sources.append(_source(name, "busq", paths, options, trace=run))
+    for name, run, folder, paths, about in groups:
+        lost = broken.pop(folder, []) if sum(1 for _, _, other, _, _ in groups if other == folder) == 1 else []
+        its = [*paths, *(path for path, _ in lost)]
+        sources.append(_source(name, "busq", its, options, trace=run, findings=about))
     for them in broken.values():
         findings += [finding for _, finding in them]
     if not sources:
@@ -256,31 +291,13 @@ def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: l
     return sources
 
 
-def _told_apart(
-    folder: str, run: str, parts: Sequence[parquet.Head], root: str
-) -> Iterator[tuple[str, Sequence[parquet.Head]]]:
-    """Give names and files of runs: files that name no run, and hold the same events, are a run each."""
-    if run:
-        yield run, parts
-    elif len(parts) > 1 and _overlap(parts):
-        for part in parts:
-            yield stem(part.path), [part]
-    elif len(parts) == 1 and not os.path.isdir(root):
-        yield stem(parts[0].path), parts
-    else:
-        yield _name(folder, root), parts
-
-
-def _overlap(parts: Sequence[parquet.Head]) -> bool:
-    """Return whether two files hold events of a process at the same positions."""
-    boxes = sorted(box for part in parts if not part.is_ours and (box := parquet.box(part.path)))
-    for index, (_, last, first, end) in enumerate(boxes):
-        for process, _, begin, stop in boxes[index + 1 : index + 65]:
-            if process > last:
-                break
-            if begin <= end and first <= stop:
-                return True
-    return False
+def _grouped(parts: Sequence[Part], options: Mapping[str, str], findings: list[Finding]) -> list[Group]:
+    """Return the runs that files of tables make."""
+    runs_by = options.get(RUNS_BY, "")
+    given = Parts(parts, runs_by, options.get("field.run", "run"))
+    groups = list(grouped(given)) if parts else []
+    findings += given.findings
+    return groups
 
 
 def _gather_shiviz(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
@@ -289,13 +306,36 @@ def _gather_shiviz(files: Sequence[_File], options: dict[str, str], findings: li
 
 
 def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    parts = [ndjson.runs_in(file.path, options) or _NO_RUN for file in files]
-    return _gather_text("ndjson", files, options, parts)
+    return _gather_records("ndjson", ndjson, files, options, findings)
 
 
 def _gather_csv(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    parts = [csv_log.runs_in(file.path, options) or _NO_RUN for file in files]
-    return _gather_text("csv", files, options, parts)
+    return _gather_records("csv", csv_log, files, options, findings)
+
+
+def _gather_records(
+    format_name: str, reader: ModuleType, files: Sequence[_File], options: dict[str, str], findings: list[Finding]
+) -> list[Source]:
+    """Make the runs of files of records, as `busq.trace.dataset` finds out."""
+    parts = []
+    for file in files:
+        its: list[tuple[str, set[str]]] = reader.runs_in(file.path, options) or _NO_RUN
+        processes = frozenset().union(*(processes for _, processes in its))
+        sampled = partial(_sample, reader, file.path, options)
+        parts.append(Part(file.path, file.root, [run for run, _ in its], sampled, processes))
+    sources = []
+    for group in _grouped(parts, options, findings):
+        first = group.parts[0]
+        name = group.name
+        if len(group.parts) == 1:  # a file is called as it is called
+            name = f"{stem(first.path)}/{group.run}" if group.run and len(first.runs) > 1 else stem(first.path)
+        paths = [part.path for part in group.parts]
+        sources.append(_source(name, format_name, paths, options, group.run, group.findings))
+    return sources
+
+
+def _sample(reader: ModuleType, path: str, options: Mapping[str, str]) -> Sample | None:
+    return sample(reader.records_in(path, options))
 
 
 def _gather_text(
@@ -333,9 +373,16 @@ _GATHER: dict[str, Callable[[Sequence[_File], dict[str, str], list[Finding]], li
 }
 
 
-def _source(name: str, format_name: str, paths: Sequence[str], options: Mapping[str, str], trace: str = "") -> Source:
+def _source(
+    name: str,
+    format_name: str,
+    paths: Sequence[str],
+    options: Mapping[str, str],
+    trace: str = "",
+    findings: Sequence[Finding] = (),
+) -> Source:
     size = sum(os.path.getsize(path) for path in paths)
-    return Source(name, format_name, tuple(paths), size, dict(options), trace)
+    return Source(name, format_name, tuple(paths), size, dict(options), trace, tuple(findings))
 
 
 def _name(folder: str, root: str) -> str:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from busq.trace.fields import Bad, Fields, Parsed, build, name_of, record_of
+from busq.trace.dataset import hive_keys
+from busq.trace.fields import Bad, Fields, Parsed, build, name_of, records_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 
@@ -19,8 +20,9 @@ _KEY = re.compile(r'[{,]\s*"([^"\\]{1,40})"\s*:')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, perhaps
 
 
-def is_log(head: bytes, options: Mapping[str, str]) -> bool:
-    """Return whether a text may be such a log: one of its first lines is an object that names a process.
+def is_log(head: bytes, options: Mapping[str, str], keys: Mapping[str, str] | None = None) -> bool:
+    """Return whether a text may be such a log: one of its first lines is an object that names a process, or is a
+    message.  `keys` are fields that the folders of the file have.
 
     >>> is_log(b'{"host": "a", "event": "send"}\\n', {}), is_log(b"b 1\\n", {})
     (True, False)
@@ -30,8 +32,10 @@ def is_log(head: bytes, options: Mapping[str, str]) -> bool:
     for line in lines:
         if line.lstrip().startswith("{"):
             raw = _parsed(line)
-            known = fields.values(raw) if isinstance(raw, dict) else {}
+            known = fields.values({**(keys or {}), **raw}) if isinstance(raw, dict) else {}
             if known.get("process") is not None and len(known) > 1:
+                return True
+            if fields.are_messages(name for name, value in known.items() if value is not None):
                 return True
     if len(lines) != 1 or not lines[0].startswith("{"):
         return False
@@ -50,7 +54,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     """Return what stands in a file; OSError."""
     data, cut = content(path)
     text = decoded(data)
-    fields = Fields(options)
+    fields, keys = Fields(options), hive_keys(path)
     lines = text.split("\n")
     parsed = Parsed(path, "an object with a process, a kind and a message")
     parsed.cut = len(lines) if lines[-1] else 0
@@ -63,7 +67,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
             if _HALF.search(line):
                 json.dumps(raw, ensure_ascii=False).encode()
             if number > 1 or fields.values(raw):  # a heading says something else
-                parsed.records.append(record_of(raw, fields, path, number))
+                parsed.records += records_of(keys | raw, fields, path, number)
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))
         except UnicodeEncodeError:
@@ -75,13 +79,14 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
 
 def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
     """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
-    fields = Fields(options)
+    fields, keys = Fields(options), hive_keys(path)
     runs: dict[str, set[str]] = {}
     for _, line in _numbered(decoded(content(path)[0]).split("\n")):
         raw = _parsed(line)
-        values = fields.values(raw) if isinstance(raw, dict) else {}
-        if values.get("process") is not None:
-            runs.setdefault(name_of(values.get("run")), set()).add(name_of(values["process"]))
+        values = fields.values(keys | raw) if isinstance(raw, dict) else {}
+        process = values.get("process") if values.get("process") is not None else values.get("sender")
+        if process is not None:
+            runs.setdefault(name_of(values.get("run")), set()).add(name_of(process))
     return list(runs.items())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,17 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from busq.trace import foreign
+from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
-__all__ = ["Head", "box", "head", "read", "runs_of"]
+__all__ = ["Head", "head", "read", "runs_of", "sample"]
 
 _Used = TypeVar("_Used")
 
-PROCESSES_MAX = 65536
+PROCESSES_DENSE = 4096  # beyond, processes are called by numbers that are no indices
 _ROWS_ALONE = 1 << 19  # files up to this size are read by one thread: many are read at a time
 _OPTIONAL = frozenset(SCHEMA.names) - {*REQUIRED, "run", "destinations"}
 _LAST_KIND = max(Kind)
@@ -46,6 +48,7 @@ class Head:
     order: str = ""
     process: int = -1
     segment: int = -1
+    is_plain: bool = True  # its columns are called, and have types, as in the schema: no names to be mapped
 
     @property
     def is_ours(self) -> bool:
@@ -53,12 +56,13 @@ class Head:
         return self.process >= 0 and self.segment >= 0
 
 
-def head(path: str) -> Head | Finding:
+def head(path: str, options: Mapping[str, str] | None = None) -> Head | Finding:
     """Return what the end of a file says, or, for one that was cut off or is empty, a finding.
 
+    Parameters: `options`, of the source, which may say what its columns are called.
     Errors: TraceError for a file of another version, or one whose columns cannot be those of a trace; OSError.
     """
-    return _with_file(path, lambda file: _head_of(path, file))
+    return _with_file(path, lambda file: _head_of(path, file, options or {}))
 
 
 def _with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Finding:
@@ -83,12 +87,13 @@ def _truncated(path: str, error: Exception) -> Finding:
     return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
 
 
-def _head_of(path: str, file: pq.ParquetFile) -> Head:
+def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Head:
     schema = file.schema_arrow
     facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _metadata(schema)}
     _check_version(path, facts.get(METADATA))
     missing = [name for name in REQUIRED if name not in schema.names]
-    if missing:
+    known = foreign.known_in(path, schema.names, options)
+    if missing and (METADATA in facts or not foreign.are_enough(known, options)):
         raise TraceError(
             f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
             f" and destinations, found {', '.join(schema.names) or 'none'}"
@@ -102,29 +107,32 @@ def _head_of(path: str, file: pq.ParquetFile) -> Head:
         facts.get("busq.order", ""),
         _number(facts.get("busq.process")),
         _number(facts.get("busq.segment")),
+        METADATA in facts or (not missing and _is_plain(schema, options)),
     )
 
 
-def box(path: str) -> tuple[int, int, int, int] | None:
-    """Return the least and greatest process, then position, of a file; None where they are no numbers.
+def _is_plain(schema: pa.Schema, options: Mapping[str, str]) -> bool:
+    """Return whether nothing has to be mapped: all is called as in the schema, and holds numbers."""
+    if any(name.startswith(("field.", "kind.", "shape")) and name != "field.run" for name in options):
+        return False
+    columns = [schema.field(name).type for name in ("process", "message")]
+    if "destinations" in schema.names:
+        columns.append(schema.field("destinations").type)
+    return "sender" not in schema.names and not any(map(_is_text, columns))
 
-    They are read: of what a damaged file says about its columns PyArrow may abort the process.
-    """
-    found = _with_file(path, _box)
-    return None if isinstance(found, Finding) else found
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_text(kind.value_field.type)
+    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
 
 
-def _box(file: pq.ParquetFile) -> tuple[int, int, int, int] | None:
-    columns = ["process", "position"]
-    if not all(pa.types.is_integer(file.schema_arrow.field(name).type) for name in columns):
-        return None
-    parts = [[pc.min_max(batch[name]).as_py() for name in columns] for batch in file.iter_batches(columns=columns)]
-    known = [part for part in parts if all(one["min"] is not None for one in part)]
-    if not known:
-        return None
-    low = [min(part[i]["min"] for part in known) for i in (0, 1)]
-    high = [max(part[i]["max"] for part in known) for i in (0, 1)]
-    return low[0], high[0], low[1], high[1]
+def sample(found: Head, options: Mapping[str, str], rows: int) -> Sample | None:
+    """Return a sample of the events of a file, None if it can't be read; `rows`, of the largest that is compared."""
+    its = _with_file(found.path, lambda file: foreign.sample(found.path, file, options, rows))
+    return its if isinstance(its, Sample) else None
 
 
 def _metadata(schema: pa.Schema) -> Iterable[tuple[bytes, bytes]]:
@@ -150,12 +158,13 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() else -1
 
 
-def runs_of(found: Head) -> list[str]:
+def runs_of(found: Head, options: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
-    if found.is_ours or "run" not in found.columns or not found.rows:
+    column = (options or {}).get("field.run", "run")
+    if found.is_ours or column not in found.columns or not found.rows:
         return [found.run]
-    column = pq.read_table(found.path, columns=["run"], partitioning=None)["run"]
-    names = pc.unique(column.cast(pa.string()) if not pa.types.is_string(column.type) else column).to_pylist()
+    values = pq.read_table(found.path, columns=[column], partitioning=None)[column]
+    names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
     return sorted({name or found.run for name in names})
 
 
@@ -190,6 +199,14 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     Errors: TraceError if no file of it can be read, or one has columns that cannot be understood; OSError.
     Cost: 10 to 50 ns per event and column.
     """
+    try:
+        return _read_plain(source, columns)
+    except foreign.NeedsNames:
+        return foreign.read(source, columns)
+
+
+def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
+    """Read a run whose columns are those of the schema."""
     findings = list(source.findings)
     names: tuple[str, ...] = ()
     order = ""
@@ -197,7 +214,7 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     remarks: list[_Remark] = []
     readable, greatest = 0, -1
     for path in source.paths:
-        found = _with_file(path, lambda file: _read_file(path, file, source.trace, columns))  # noqa: B023
+        found = _with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
         if isinstance(found, Finding):
             findings.append(found)
             continue
@@ -213,36 +230,49 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 
 
 def _read_file(
-    path: str, file: pq.ParquetFile, run: str, columns: Sequence[str] | None
+    path: str, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None
 ) -> tuple[Head, list[_Segment], list[_Remark], int]:
     """Read a file: its rows by process, checked and cast, and the greatest process that it names."""
-    found = _head_of(path, file)
+    found = _head_of(path, file, source.options)
+    if not found.is_plain:
+        raise foreign.NeedsNames
     remarks: list[_Remark] = []
-    table = _without_bad_rows(_table(found, file, run, columns), found, remarks)
+    table = _without_bad_rows(_table(found, file, source, columns), found, remarks)
     segments = []
     for process, rows in _by_process(table):
         first = rows["position"][0].as_py() if rows.num_rows else 0
         segments.append(_Segment(process, rows, path, (found.segment if found.is_ours else 0, first)))
-    return found, segments, remarks, _greatest_process(path, table)
+    return found, segments, remarks, _greatest_process(table)
 
 
-def _table(found: Head, file: pq.ParquetFile, run: str, columns: Sequence[str] | None) -> pa.Table:
+def _table(found: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
     wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
     chosen = [name for name in SCHEMA.names if name in wanted and name in found.columns]
-    several = "run" in found.columns and len(runs_of(found)) > 1
-    table = file.read(columns=[*chosen, *(["run"] if several else [])], use_threads=found.rows > _ROWS_ALONE)
+    run = source.options.get("field.run", "run")
+    several = source.tells_runs and run in found.columns and len(runs_of(found, source.options)) > 1
+    table = file.read(
+        columns=[*chosen, *([run] if several and run not in chosen else [])], use_threads=found.rows > _ROWS_ALONE
+    )
     if several:
-        text = table["run"].cast(pa.string())
-        table = table.filter(pc.equal(pc.fill_null(text, found.run), run))
+        text = table[run].cast(pa.string())
+        table = table.filter(pc.equal(pc.fill_null(text, found.run), source.trace))
     arrays = {}
     for name in chosen:
         wanted_field = SCHEMA.field(name).with_nullable(True)  # nulls are told row by row, below
         try:
             arrays[name] = cast(table[name], wanted_field, table.num_rows)
         except TraceError as error:
+            if name in ("process", "message", "destinations") and _are_whole(table[name].type):
+                raise foreign.NeedsNames from None  # numbers of other sizes
             raise TraceError(f"{found.path}: {error}") from None
     return pa.table(arrays)
+
+
+def _are_whole(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _are_whole(kind.value_field.type)
+    return bool(pa.types.is_integer(kind))
 
 
 def _without_bad_rows(table: pa.Table, found: Head, remarks: list[_Remark]) -> pa.Table:
@@ -349,17 +379,15 @@ def _run(
     return Run(source, processes, tuple(logs), order, tuple(findings))
 
 
-def _greatest_process(path: str, table: pa.Table) -> int:
-    """Return the greatest process that the rows of a file name; TraceError for one below 0."""
+def _greatest_process(table: pa.Table) -> int:
+    """Return the greatest process that the rows of a file name; NeedsNames if they are no indices."""
     named = [table["process"]]
     if "destinations" in table.column_names:
         named.append(pc.list_flatten(table["destinations"]))
     ends = [end for column in named if (end := pc.min_max(column).as_py())["max"] is not None]
     least, greatest = min((end["min"] for end in ends), default=0), max((end["max"] for end in ends), default=-1)
-    if least < 0:
-        raise TraceError(f"{path}: process {least}: expected an index from 0 on")
-    if greatest >= PROCESSES_MAX:
-        raise TraceError(f"{path}: process {greatest}: expected processes from 0 to {PROCESSES_MAX - 1}")
+    if least < 0 or greatest >= PROCESSES_DENSE:
+        raise foreign.NeedsNames
     return int(greatest)
 
 

@@ -29,6 +29,11 @@ class Source:
     trace: str = ""
     findings: Sequence[Finding] = ()
 
+    @property
+    def tells_runs(self) -> bool:
+        """Its files may hold other runs: only events of `trace` are its own."""
+        return self.options.get("runs-by", "") not in ("file", "folder", "none")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -39,3 +44,4 @@ class Run:
     logs: tuple[pa.Table, ...]
     order: str = ""  # whose promises it was made under, if it says so
     findings: Sequence[Finding] = ()
+    is_derived: bool = False  # its messages are those that its clocks tell of

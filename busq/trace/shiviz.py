@@ -307,9 +307,10 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     if not any(events):
         raise TraceError(f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}")
     findings += inspect(events, names)
-    logs = _application(events, names, source.options) or messages(events)
+    spoken = _application(events, names, source.options)
+    logs = spoken or messages(events)
     tables = [log.table(source.name, index, columns) for index, log in enumerate(logs)]
-    return Run(source, tuple(names), tuple(tables), findings=tuple(findings))
+    return Run(source, tuple(names), tuple(tables), findings=tuple(findings), is_derived=not spoken)
 
 
 # ---- messages that the texts of events speak of ----

@@ -269,7 +269,9 @@ def test_without_names_of_messages_they_are_what_the_clocks_tell_of(tmp_path: Pa
         {"event": event, "node": node, "pkt": {"snd": 0, "msg": carried, "vc": clock}} for event, node, clock in events
     ]
     run = read(tmp_path, "a.ndjson", ndjson([{"N": 3}, *records]))
-    assert run.findings == ()
+    assert [(finding.kind, finding.is_error) for finding in run.findings] == [("derived-messages", False)]
+    what = "of 2 called '<', 2 called '>' and 1 called 'd', the clocks tell of 2 messages and 2 deliveries"
+    assert what in run.findings[0].text
     assert stories(run) == [[">", "p0.1 -> p1", "d", ">", "p0.2 -> p2"], ["<- p0.1", "<"], ["<- p0.2", "<"]]
     for record in records:
         record["event"] = {">": "send", "<": "recv"}.get(str(record["event"]), record["event"])
@@ -425,7 +427,10 @@ def test_half_a_character_makes_a_bad_line(tmp_path: Path) -> None:
 
 def test_a_quotation_mark_that_is_not_closed_is_told(tmp_path: Path) -> None:
     text = 'process,kind,message,destinations,label\na,send,1,b,x\na,send,2,b,"two\nb,deliver,1,,x\nb,deliver,2,,x\n'
-    assert told(read(tmp_path, "a.csv", text)) == [("bad-line", 1, 3, "a")]
+    assert told(read(tmp_path, "a.csv", text)) == [
+        ("bad-line", 1, 3, "a"),
+        ("sends-alone", 2, 0, ""),
+    ]
 
 
 def test_control_characters_in_names_are_shown_and_not_obeyed(tmp_path: Path) -> None:

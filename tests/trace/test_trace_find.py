@@ -89,17 +89,12 @@ def put_empty(path: Path) -> None:
     path.touch()
 
 
-def put_schedule(path: Path) -> None:
-    path.write_text("time,sender,recipients\n0,ann,bob\n")
-
-
 REFUSED = {
     "nothing": (None, "no such file or folder"),
     "empty folder": (put_nothing, "found nothing that is a log: expected one of the formats busq, epfl"),
     "configuration": (put_configuration, "found 2 files, none of which is a log"),
     "binary": (put_binary, "found a binary file that is no log"),
     "empty": (put_empty, "found an empty file that is no log"),
-    "a schedule": (put_schedule, "found a file that is no log"),
 }
 
 

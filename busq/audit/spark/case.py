@@ -18,11 +18,14 @@ from busq.audit.spark import checks
 from busq.audit.spark.load import Loaded
 from busq.audit.words import Words
 from busq.lab.observers import Witness, tell
+from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 
 __all__ = ["Case"]
+
+PROCESSES_MAX = 65536
 
 
 def _profile(events: DataFrame) -> DataFrame:
@@ -74,10 +77,16 @@ class Case:
         self.source = source
         self.logs = loaded.logs
         self.findings = list(loaded.findings)
+        self.is_derived = loaded.is_derived
         self.events = loaded.events
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
         self.rows = self.total("rows")
         count = 1 + max((max(p, row["farthest"] or 0) for p, row in self.profile.items()), default=-1)
+        if count > PROCESSES_MAX or min(self.profile, default=0) < 0:
+            raise TraceError(
+                f"{source.name}: processes are called by numbers up to {count - 1:,}: Spark expects indices from 0 on,"
+                " or text; --engine c maps them"
+            )
         self.names = (*loaded.names, *(f"p{index}" for index in range(len(loaded.names), count)))
         self.is_renamed = False
         self._settle()
@@ -195,7 +204,7 @@ class Case:
                 "label": pa.array([row["label"] for row in rows] + padding, pa.string()),
             }
             logs.append(pa.table(columns))
-        return Run(self.source, self.names, tuple(logs), findings=self.findings)
+        return Run(self.source, self.names, tuple(logs), findings=self.findings, is_derived=self.is_derived)
 
 
 def _collect(events: DataFrame) -> dict[int, Row]:

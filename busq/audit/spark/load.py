@@ -53,6 +53,7 @@ class Loaded:
     findings: Sequence[Finding] = ()
     rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
+    is_derived: bool = False  # its messages are those that its clocks tell of
 
 
 def load(spark: SparkSession, source: Source) -> Loaded:
@@ -64,11 +65,17 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     if source.format != "busq":
         return _load_read(spark, source)
     heads, findings = _heads(source)
+    if not all(head.is_plain for head in heads):
+        return _load_read(spark, source)
+    tells = source.options.get("field.run", "run") if source.tells_runs else ""
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
     for head in heads:
-        schema = _spark_schema(head.path)
+        schema = _spark_schema(head.path, tells)
         parts.setdefault(schema.simpleString(), (schema, []))[1].append(head.path)
-    frames = [conformed(spark.read.schema(schema).parquet(*paths), source.trace) for schema, paths in parts.values()]
+    frames = [
+        conformed(_of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace))
+        for schema, paths in parts.values()
+    ]
     ours = all(head.is_ours and len(parquet.runs_of(head)) == 1 for head in heads)
     logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
     return Loaded(
@@ -81,10 +88,17 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     )
 
 
+def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
+    """Return the rows of a run, where a column tells of several."""
+    if not column or column not in frame.columns:
+        return frame
+    return frame.where(F.coalesce(F.col(column).cast("string"), F.lit("")) == run)
+
+
 def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
     heads, findings = [], []
     for path in source.paths:
-        found = parquet.head(path)
+        found = parquet.head(path, source.options)
         if isinstance(found, Finding):
             findings.append(found)
         else:
@@ -94,12 +108,12 @@ def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
     return heads, findings
 
 
-def _spark_schema(path: str) -> T.StructType:
-    wanted = {*EVENTS.names, "label"}
+def _spark_schema(path: str, tells_runs: str) -> T.StructType:
+    wanted = {*EVENTS.names, "label"} - {"run"} | {tells_runs}
     schema = pq.read_schema(path)
     fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
     for column in fields:
-        if column.name not in _WORDS and "string" in column.dataType.simpleString():
+        if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
             raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
     return T.StructType(fields)
 
@@ -154,4 +168,4 @@ def _load_read(spark: SparkSession, source: Source) -> Loaded:
         events = conformed(spark.createDataFrame(table))
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
-    return Loaded(events, run.processes, run.order, run.findings, table.num_rows)
+    return Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was taken for what where logs do not say it, and what nobody can therefore know: findings for all formats.
+
+An audit holds its verdicts against these (`busq.audit.missing`): it says "unknown" where the logs cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from busq._words import amount, listed
+from busq.trace.builder import Log
+from busq.trace.finding import Finding
+from busq.trace.run import Source
+from busq.trace.schema import Kind
+from busq.trace.tables import kinds as kind_of
+
+__all__ = [
+    "DERIVED",
+    "NO_DELIVERIES",
+    "ORDER_UNKNOWN",
+    "RECEIVERS_DERIVED",
+    "derived",
+    "sends_alone",
+    "tied",
+    "unordered",
+]
+
+DERIVED = "derived-messages"  # from clocks
+RECEIVERS_DERIVED = "derived-destinations"  # from deliveries
+NO_DELIVERIES = "sends-alone"
+ORDER_UNKNOWN = frozenset({"ties", "order-guessed"})
+
+
+def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]:
+    """Tell which events the messages that come from clocks leave out.
+
+    Parameters: `logs`, as they became; `called`, how many events without a message the log calls sends and deliveries,
+    by the words for them.
+    """
+    if not called:
+        return
+    kinds = [log.kinds() for log in logs]
+    found = [sum(its.count(kind) for its in kinds) for kind in (int(Kind.SEND), int(Kind.DELIVER))]
+    asked = [
+        sum(count for word, count in called.items() if kind_of(word) == kind) for kind in (Kind.SEND, Kind.DELIVER)
+    ]
+    words = listed([f"{count:,} called {word!r}" for word, count in called.items()])
+    became = f"{amount(found[0], 'message')} and {amount(found[1], 'delivery', 'deliveries')}"
+    text = f"no event names its message: of {words}, the clocks tell of {became}; the others stay local events"
+    left_out = sum(max(0, before - after) for before, after in zip(asked, found, strict=True))
+    if asked != found:
+        yield Finding(DERIVED, text, max(1, left_out), is_error=False)
+
+
+def sends_alone(source: Source, sends: int) -> Finding:
+    """Tell that nobody's deliveries stand in a log."""
+    path = source.paths[0] if source.paths else source.name
+    text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; `busq replay` sends such messages over a bus"
+    return Finding(NO_DELIVERIES, text, sends, path, is_error=False)
+
+
+def tied(path: str, line: int, count: int) -> Finding:
+    """Tell that events have equal times, and nothing else says which came first."""
+    text = f"{path}:{line}: {amount(count, 'event')} of a process at the same time as another one: their order is not known"
+    return Finding("ties", text, count, path, line, is_error=False)
+
+
+def unordered(path: str, processes: Sequence[str]) -> Finding:
+    """Tell that the events of processes stand in several files, and nothing says in which order."""
+    text = (
+        f"{path}: neither positions nor times say in which order the events of {listed(list(processes[:3]))} were:"
+        " they are taken as they stand in the files"
+    )
+    return Finding("order-guessed", text, len(processes), path, is_error=False)
