@@ -48,6 +48,7 @@ def audit(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     runs_by: str | None = None,
+    fields: str | os.PathLike[str] | None = None,
     order: str | None = None,
     allow: Iterable[str] = (),
     ask: Iterable[str] = (),
@@ -56,8 +57,8 @@ def audit(
 ) -> Audit:
     """Find all runs under some paths and judge them: what `busq audit` does, without Spark.
 
-    Parameters: `paths`, `format`, `options` and `runs_by` as in `busq.trace.find`; `order`, `allow`, `ask` and `checks` as in
-    `busq.audit.native.audit`; `progress(number, total, name)` is called before each run.
+    Parameters: `paths`, `format`, `options`, `runs_by` and `fields` as in `busq.trace.find`; `order`, `allow`, `ask`
+    and `checks` as in `busq.audit.native.audit`; `progress(number, total, name)` is called before each run.
     Errors: TraceError if there are no runs, OSError, ValueError for an unknown order or check, NoSpace.  A run that
     cannot be read has no checks, and a finding "unreadable".
     Cost: about 0.3 us per event of Parquet files on one core.
@@ -72,7 +73,7 @@ def audit(
     """
     began_s = time.monotonic()
     claims(order or "", allow=allow, ask=ask)  # what cannot be is refused before anything is read
-    found = find(paths, format=format, options=options, runs_by=runs_by)
+    found = find(paths, format=format, options=options, runs_by=runs_by, fields=fields)
     kept = {"order": order, "allow": tuple(allow), "ask": tuple(ask), "checks": tuple(checks)}
     runs = audit_sources(found.sources, progress=progress, **kept)
     return Audit(runs, "c", time.monotonic() - began_s, found.findings)

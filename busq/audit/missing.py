@@ -21,6 +21,7 @@ from busq.trace.schema import Kind
 __all__ = ["idle", "incomplete", "tell_absent", "tell_guess", "tell_order"]
 
 _ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side"})
+_OF_MESSAGES = frozenset(PROPERTIES) | {"side"}
 _BY_CLOCKS = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
 
 UNDELIVERED = Finding("no-deliveries", "nobody delivered anything: no order could be broken", is_error=False)
@@ -112,7 +113,7 @@ def idle(messages: int, deliveries: int) -> list[Finding]:
 def tell_idle(check: Check, run: Run) -> Check:
     """Return a verdict, "unknown" where nothing could have failed, or where the order of events is a guess."""
     kinds = {finding.kind: finding for finding in run.findings}
-    if NO_DELIVERIES in kinds and check.name in PROPERTIES:
+    if NO_DELIVERIES in kinds and check.name in _OF_MESSAGES:
         text = "deliveries stand in no log, so nothing can be said about them"
         return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
     doubts = [finding for kind, finding in kinds.items() if kind in ORDER_UNKNOWN]
@@ -122,9 +123,9 @@ def tell_idle(check: Check, run: Run) -> Check:
     if check.verdict != VALID:
         return check
     why = ""
-    if NOTHING.kind in kinds and check.name in PROPERTIES:
+    if NOTHING.kind in kinds and check.name in _OF_MESSAGES:
         why = NOTHING.text
-    elif UNDELIVERED.kind in kinds and check.name in PROPERTIES and check.name != "lost":
+    elif UNDELIVERED.kind in kinds and check.name in _OF_MESSAGES and check.name != "lost":
         why = UNDELIVERED.text
     elif run.is_derived and check.name in _BY_CLOCKS:
         why = "by construction: messages are taken from the clocks, where none can be lost, doubled, invented or late"

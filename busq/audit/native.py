@@ -20,6 +20,7 @@ from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
 from busq.trace.finding import Finding
+from busq.trace.guesses import NO_DELIVERIES
 from busq.trace.run import Run
 
 __all__ = ["audit"]
@@ -130,6 +131,8 @@ class _Case:
             check = clock_check.judge(self.history, self.rows, self.holes, self.words)
             yield missing.tell_order(check, run, self.holes)
         self.figures = dict(pace.figures(self.run.processes))
+        if any(finding.kind == NO_DELIVERIES for finding in run.findings):
+            self.figures["sent"] = times.sent(self.run)
         if waits := times.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
 

@@ -21,7 +21,7 @@ from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["Pace", "blocked"]
+__all__ = ["Pace", "blocked", "sent"]
 
 _HOLDS = "no message was delivered before one that was known to be sent when it was called"
 _WHAT = {"latency_us": lib.BUSQ_LATENCY, "queueing_us": lib.BUSQ_QUEUEING}
@@ -110,6 +110,21 @@ def _tell_side(side: Any, words: Words) -> str:
     how = f"{names[3]} had delivered {late}" if side.was_delivered else f"the send of {late} by {names[1]} had returned"
     after_us = (side.called_ns - side.known_ns) / 1e3
     return f"{names[0]} delivered {other} before {late}, but {names[2]} sent {other} {after_us:,.3f} us after {how}"
+
+
+def sent(run: Run) -> list[dict[str, Any]]:
+    """Return what each process sent: messages, copies of them, receivers of one at most, and for how long."""
+    found = []
+    for name, log in zip(run.processes, run.logs, strict=True):
+        sends = log.filter(pc.equal(log["kind"], int(Kind.SEND)))
+        if not sends.num_rows:
+            continue
+        widths = pc.fill_null(pc.list_value_length(sends["destinations"]), 0)
+        row = {"messages": sends.num_rows, "copies": pc.sum(widths).as_py(), "widest": pc.max(widths).as_py()}
+        times = pc.min_max(sends["time_ns"]).as_py() if "time_ns" in sends.column_names else {"min": None}
+        lasted = None if times["min"] is None else round((times["max"] - times["min"]) / 1e9, 6)
+        found.append({"process": name, **row, "seconds": lasted})
+    return found
 
 
 def blocked(run: Run, counts: Sequence[Sequence[int]]) -> list[dict[str, Any]]:

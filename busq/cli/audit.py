@@ -31,6 +31,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
         "busq audit traces/monday",
         "busq audit traces --order bus1 --report monday.html",
         "busq audit runs/*.parquet --allow lost --ask total",
+        "busq audit s3://logs/orders --field process=node --runs-by day",
         "busq audit chord.log --parser '(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)'",
         "busq audit huge --engine spark --memory 8g",
     ),
@@ -44,9 +45,8 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option(
     "--field", "fields", metavar="NAME=COLUMN", multiple=True, help="What a column is called, or an expression."
 )
-@click.option(
-    "--runs-by", metavar="COLUMN|file|folder|none", help="What makes a run of tables.  [default: what they say]"
-)
+@click.option("--fields", "fields_file", metavar="FILE", help="A file that says so.  [default: busq.toml beside them]")
+@click.option("--runs-by", metavar="COLUMN", help="What makes a run of tables: file, folder, none, or a column.")
 @click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
 @click.option("--ask", metavar="CHECKS", callback=split, help="Expect these as well.")
 @click.option("--allow", metavar="CHECKS", callback=split, help="Do not expect these.")
@@ -68,9 +68,9 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 def audit(paths: tuple[str, ...], **options: Any) -> int:
     """Judge the traces under PATHS: what was lost, doubled, or delivered out of order?
 
-    A trace is a folder of `busq record`, logs of another system (ShiViz, NDJSON with vector clocks, CSV, the EPFL
-    course's), or a folder of many of them.  Without --order, and where the trace names none, it is expected that
-    nothing is lost, doubled or invented, and that FIFO and causal order hold.
+    A trace is a folder of `busq record`, logs of another system (tables in Parquet, CSV or NDJSON, ShiViz, the EPFL
+    course's), or a folder of many of them; PATHS may be URIs, as s3://bucket/logs.  Without --order, and where the
+    trace names none, it is expected that nothing is lost, doubled or invented, and that FIFO and causal order hold.
 
     CHECKS are names separated by commas: lost, duplicated, phantom, fifo, causal, consistent, total, synchronous,
     side, clock.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used.
@@ -149,7 +149,13 @@ class _Command:
         from busq.trace import find
 
         asked = self.options
-        found = find(self.paths, format=asked["format_name"], options=self._format_options(), runs_by=asked["runs_by"])
+        found = find(
+            self.paths,
+            format=asked["format_name"],
+            options=self._format_options(),
+            runs_by=asked["runs_by"],
+            fields=asked["fields_file"],
+        )
         if self.options["strict"]:
             _stop_at_error(found.findings)
         chosen = self.options["chosen"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from busq.audit.spark.watch import Violation
 
 # Asked for by other options of the command; a trace that is not complete cannot give it.
-_NOT_NOW = ("report", "shiviz", "diagram", "checks", "chosen", "strict", "format_name")
+_NOT_NOW = ("report", "shiviz", "diagram", "checks", "chosen", "strict", "format_name", "runs_by", "fields_file")
 
 
 def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]) -> int:

@@ -81,6 +81,7 @@ def _witnesses(run: RunAudit) -> Iterator[Text]:
 
 
 _TITLES = {
+    "sent": "What was sent",
     "latency_us": "From the call of a send to the delivery, in us",
     "queueing_us": "From the commit to the delivery, in us",
     "blocked_ms": "Waits, in ms",
@@ -95,7 +96,7 @@ def _figures(run: RunAudit) -> Iterator[Any]:
         columns = list(rows[0])
         table = show.new_table("", *columns, left=["process", "to"])
         if len(rows) > PROCESSES_MAX:
-            rows = sorted(rows, key=lambda row: row.get("p99", row.get("total", 0)), reverse=True)
+            rows = sorted(rows, key=lambda row: row.get("p99", row.get("total", row.get("messages", 0))), reverse=True)
             title = f"{title}, the longest"
         for row in rows[:PROCESSES_MAX]:
             table.add_row(*(_number(row[column]) for column in columns))
@@ -111,6 +112,8 @@ def _number(value: Any) -> str:
     >>> _number("p0"), _number(1234), _number(12345.678), _number(1.2345)
     ('p0', '1,234', '12,346', '1.23')
     """
+    if value is None:
+        return ""
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq.trace import places
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.text import stem
@@ -59,6 +60,7 @@ class Part:
 
     @property
     def folder(self) -> str:
+        """Where it stands."""
         return os.path.dirname(self.path)
 
 
@@ -195,7 +197,7 @@ def _guessed(unnamed: Mapping[str, list[Part]], given: Parts) -> Iterator[Group]
 def _one_of_many(datasets: Sequence[Sequence[Part]]) -> str | None:
     """Return the folder of all datasets if they seem to be parts of one: the same processes, no event twice."""
     roots = {part.root for parts in datasets for part in parts}
-    if len(roots) != 1 or not os.path.isdir(root := roots.pop()):
+    if len(roots) != 1 or not places.is_folder(root := roots.pop()):
         return None
     are_the_same, is_sure = _compared([parts[:1] for parts in datasets])
     return root if not are_the_same and is_sure else None
@@ -204,7 +206,7 @@ def _one_of_many(datasets: Sequence[Sequence[Part]]) -> str | None:
 def _of_dataset(folder: str, parts: Sequence[Part], given: Parts) -> Iterator[Group]:
     """Give the runs of one dataset that does not tell any: one, unless its files hold the same events."""
     if len(parts) == 1:
-        name = _name(folder, parts) if os.path.isdir(parts[0].root) else stem(parts[0].path)
+        name = _name(folder, parts) if places.is_folder(parts[0].root) else stem(parts[0].path)
         yield Group(name, "", parts)
         return
     if all(len(part.processes) == 1 for part in parts) and len(set().union(*(p.processes for p in parts))) == len(
@@ -277,7 +279,7 @@ def _by(parts: Sequence[Part], key: Callable[[Part], str]) -> dict[str, list[Par
 def _name(folder: str, parts: Sequence[Part]) -> str:
     """Return what a run is called that stands in a folder: where it is below the path that was given."""
     root = parts[0].root
-    below = os.path.relpath(folder, root) if root and os.path.isdir(root) else "."
+    below = os.path.relpath(folder, root) if root and places.is_folder(root) else "."
     if below in (".", "") or below.startswith(".."):
-        return os.path.basename(os.path.realpath(folder)) or "run"
+        return os.path.basename(places.real(folder)) or "run"
     return below

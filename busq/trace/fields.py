@@ -148,6 +148,10 @@ class Fields:
         """Return what a word for a kind means, None if nobody knows."""
         return kinds(self._words.get(word.strip().lower(), word))
 
+    def words(self) -> dict[str, int]:
+        """Return what words for kinds mean, of those that the options name, in small letters."""
+        return {word: int(kind) for word, means in self._words.items() if (kind := kinds(means)) is not None}
+
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the fields that are there; some may stand in records inside of the record.
 
@@ -600,7 +604,7 @@ def _sort_by_position(logs: Sequence[list[Record]], labels: Sequence[str], found
 
 
 def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], found: list[Finding]) -> None:
-    """Put events in the order of their times where that is all there is: rows of messages, and logs in several files."""
+    """Put events in the order of their times where that is all there is: of messages, and of logs in several files."""
     ties: list[Record] = []
     guessed: list[tuple[Record, str]] = []
     for mine, label in zip(logs, labels, strict=True):

@@ -9,8 +9,10 @@ passes through Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from busq.trace import places
 from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
@@ -29,7 +32,7 @@ from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
 
-__all__ = ["NeedsNames", "are_enough", "known_in", "read", "sample"]
+__all__ = ["NeedsNames", "are_enough", "known_in", "parquet_file", "read", "sample"]
 
 PROCESSES_MAX = 65536
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
@@ -41,6 +44,17 @@ _SEPARATORS = r"[\s,;|]+"
 
 class NeedsNames(Exception):
     """Processes or messages are no numbers as busq has them: they have to be mapped."""
+
+
+@contextmanager
+def parquet_file(path: str) -> Iterator[pq.ParquetFile]:
+    """Open a file; OSError, ArrowException."""
+    is_far = places.is_remote(path)
+    with (
+        places.opened(path) if is_far else nullcontext(path) as where,
+        pq.ParquetFile(where, pre_buffer=is_far) as file,
+    ):
+        yield file
 
 
 def known_in(path: str, names: Sequence[str], options: Mapping[str, str]) -> set[str]:
@@ -108,7 +122,7 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
     shapes = set()
     for number, path in enumerate(source.paths):
         try:
-            with pq.ParquetFile(path, pre_buffer=False) as file:
+            with parquet_file(path) as file:
                 table, its_lines, are_messages = _of_file(path, file, fields, source)
         except TraceError:
             raise
@@ -132,7 +146,7 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Return tables whose names of processes and messages are text everywhere, if they are so anywhere."""
-    found = []
+    found: list[pa.Table] = []
     for name in ("process", "message", "sender", "destinations"):
         kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
         kinds = {kind for kind in kinds if not pa.types.is_null(kind)}
@@ -573,7 +587,8 @@ class _Mapped:
         messages, counts = np.unique(receivers[0], return_counts=True)
         sends = int(self.is_send.sum())
         if (counts > 1).any():
-            text = f"{path}: no send tells its destinations: they are taken as broadcasts, as messages have several receivers"
+            why = "they are taken as broadcasts, as messages have several receivers"
+            text = f"{path}: no send tells its destinations: {why}"
             self.findings.append(Finding("no-destinations", text, sends, path, is_error=False))
             self.lengths = np.where(self.is_send, n if own else n - 1, 0)
             everybody = np.tile(np.arange(n), sends)
@@ -644,13 +659,13 @@ class _Mapped:
             pc.cast(given[f.name], f.type) if given.get(f.name) is not None else pa.nulls(count, f.type) for f in wanted
         ]
         table = pa.Table.from_arrays(arrays, schema=pa.schema(wanted))
-        logs = [table.slice(begin, end - begin) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+        logs = [table.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist())]
         return Run(self.source, tuple(self.names), tuple(logs), findings=tuple(self.findings))
 
     def _gaps(self, position: Any, bounds: Any) -> None:
         """Tell of positions that are missing, or stand twice."""
         path = self.source.paths[0]
-        for index, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
+        for index, (begin, end) in enumerate(pairwise(bounds.tolist())):
             if begin == end:
                 continue
             mine, name = position[begin:end], self.names[index]

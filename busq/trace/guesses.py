@@ -56,13 +56,15 @@ def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]
 def sends_alone(source: Source, sends: int) -> Finding:
     """Tell that nobody's deliveries stand in a log."""
     path = source.paths[0] if source.paths else source.name
-    text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; `busq replay` sends such messages over a bus"
+    offer = f"`busq replay {path}` sends such messages over a bus"
+    text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; {offer}"
     return Finding(NO_DELIVERIES, text, sends, path, is_error=False)
 
 
 def tied(path: str, line: int, count: int) -> Finding:
     """Tell that events have equal times, and nothing else says which came first."""
-    text = f"{path}:{line}: {amount(count, 'event')} of a process at the same time as another one: their order is not known"
+    what = f"{amount(count, 'event')} of a process at the same time as another one"
+    text = f"{path}:{line}: {what}: their order is not known"
     return Finding("ties", text, count, path, line, is_error=False)
 
 

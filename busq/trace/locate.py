@@ -14,8 +14,9 @@ from functools import partial
 from types import ModuleType
 
 from busq import _arguments
-from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
+from busq.trace import csv_log, epfl, ndjson, parquet, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
+from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
 from busq.trace.fields import FIELDS, sample
@@ -64,15 +65,18 @@ def find(
     format: str | None = None,
     options: Mapping[str, str] | None = None,
     runs_by: str | None = None,
+    fields: str | os.PathLike[str] | None = None,
 ) -> Found:
     """Find the runs under paths.
 
-    Parameters: `paths`, files and folders, which are searched with all that is in them (not what is hidden); `format`,
-    one of FORMATS, if it is known; `options`, for formats that need some: "parser", "delimiter", "send" and "deliver"
-    for "shiviz" (regular expressions), "field.process" and the like for tables (which field is which: a name or an
-    expression, `busq.trace.expressions`), "kind.WORD" (what a word for a kind means), "shape" ("events" or "messages");
+    Parameters: `paths`, files and folders, or URIs of them (`busq.trace.places`), which are searched with all that is
+    in them (not what is hidden); `format`, one of FORMATS, if it is known; `options`, for formats that need some:
+    "parser", "delimiter", "send" and "deliver" for "shiviz" (regular expressions), "field.process" and the like for
+    tables (which field is which: a name or an expression, `busq.trace.expressions`), "kind.WORD" (what a word for a
+    kind means), "shape" ("events" or "messages");
     `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
-    `busq.trace.dataset` says.
+    `busq.trace.dataset` says; `fields`, a file that says such things (`busq.trace.described`; without it, `busq.toml`
+    beside tables).  Options go before it.
     Errors: TraceError if a path does not exist, or nothing under it is a log; OSError.
     Cost: what it takes to read the beginning of each file, and the end of those in Parquet.
 
@@ -87,10 +91,12 @@ def find(
     _arguments.typed("format", format, str | None, "str, or None to find out")
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
-    given = _arguments.paths("paths", paths)
+    given = [places.plain(path) for path in _arguments.paths("paths", paths)]
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
     its = dict(_arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
+    described = places.plain(_arguments.path("fields", fields)) if fields is not None else beside(given)
+    its = (options_in(described) if described else {}) | its
     if runs_by is not None:
         its[RUNS_BY] = _arguments.text("runs_by", runs_by)
         its |= {} if runs_by in WAYS else {"field.run": runs_by}
@@ -99,7 +105,7 @@ def find(
     files = [file for root in given for file in _logs(root, format, its)]
     sources: list[Source] = []
     for name, gather in _GATHER.items():
-        mine = list({os.path.realpath(file.path): file for file in files if file.format == name}.values())
+        mine = list({places.real(file.path): file for file in files if file.format == name}.values())
         if mine:
             sources += gather(mine, its, findings)
     return Found(_named_apart(sources), findings)
@@ -124,11 +130,11 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 def _logs(root: str, wanted: str | None, options: Mapping[str, str]) -> list[_File]:
     """Return the logs under a path; TraceError if there are none."""
-    if not os.path.exists(root):
+    if not places.exists(root):
         raise TraceError(f"{root}: no such file or folder")
-    if not os.path.isdir(root):
+    if not places.is_folder(root):
         return [_given(root, wanted, options)]
-    files = [_recognised(path, root, wanted, options) for path in _walk(root)]
+    files = [_recognised(path, root, wanted, options) for path in places.walk(root)]
     logs = [file for file in files if file.format]
     empty = [file for file in files if file.is_empty and not file.format]
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
@@ -140,15 +146,6 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str]) -> list[_Fi
 
 def _expected(wanted: str | None) -> str:
     return f"the format {wanted}" if wanted else f"one of the formats {', '.join(FORMATS)}"
-
-
-def _walk(root: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            if not name.startswith((".", "_")) and os.path.isfile(path):
-                yield path
 
 
 def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> _File:
@@ -225,7 +222,7 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
             text = f"{file.path}: expected the number of the process in the name of its log, as in proc01.output"
             left_out.append(Finding("unnamed-log", f"{text}: left out", path=file.path))
             continue
-        families.setdefault((file.root if os.path.isdir(file.root) else "", found[0]), []).append(file)
+        families.setdefault((file.root if places.is_folder(file.root) else "", found[0]), []).append(file)
     findings += left_out
     if not families:
         raise TraceError(left_out[0].text.removesuffix(": left out"))
@@ -250,7 +247,7 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
 
 
 def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    """Make a run of busq's own files in a folder that say the same run; of others, as `busq.trace.dataset` finds out."""
+    """Make a run of busq's own files in a folder that say the same run; of others, as `dataset` finds out."""
     own: dict[tuple[str, str], list[str]] = {}
     others: list[tuple[_File, parquet.Head]] = []
     broken: dict[str, list[tuple[str, Finding]]] = {}
@@ -269,7 +266,7 @@ def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: l
         raise TraceError(f"{path}: a recording of busq says itself which run it is: leave --runs-by out")
     groups: list[tuple[str, str, str, list[str], Sequence[Finding]]] = []
     for (folder, run), paths in own.items():
-        name = _name(folder, roots[folder]) if os.path.isdir(roots[folder]) else stem(paths[0])
+        name = _name(folder, roots[folder]) if places.is_folder(roots[folder]) else stem(paths[0])
         groups.append((run or name, run, dataset_of(folder), paths, ()))
     rows = max((head.rows for _, head in others), default=0)
     parts = [
@@ -344,7 +341,7 @@ def _gather_text(
     """Make the runs of text files, of which we know the runs in each, and their processes."""
     folders: dict[tuple[str, str], list[tuple[_File, list[tuple[str, set[str]]]]]] = {}
     for file, its in zip(files, parts, strict=True):
-        folders.setdefault((file.folder, file.root if os.path.isdir(file.root) else ""), []).append((file, its))
+        folders.setdefault((file.folder, file.root if places.is_folder(file.root) else ""), []).append((file, its))
     sources = []
     for (folder, root), members in folders.items():
         traces = {trace for _, its in members for trace, _ in its}
@@ -381,15 +378,15 @@ def _source(
     trace: str = "",
     findings: Sequence[Finding] = (),
 ) -> Source:
-    size = sum(os.path.getsize(path) for path in paths)
+    size = sum(places.size_of(path) for path in paths)
     return Source(name, format_name, tuple(paths), size, dict(options), trace, tuple(findings))
 
 
 def _name(folder: str, root: str) -> str:
     """Return what a run is called that stands in a folder: where it is below the path that was given."""
-    below = os.path.relpath(folder, root) if root and os.path.isdir(root) else "."
+    below = os.path.relpath(folder, root) if root and places.is_folder(root) else "."
     if below == ".":
-        return os.path.basename(os.path.realpath(folder)) or "run"
+        return os.path.basename(places.real(folder)) or "run"
     return below
 
 
@@ -403,7 +400,7 @@ def _named_apart(sources: Sequence[Source]) -> list[Source]:
     for source in sources:
         name = source.name
         if counts[name] > 1:
-            folder = os.path.basename(os.path.dirname(os.path.realpath(source.paths[0])))
+            folder = os.path.basename(os.path.dirname(places.real(source.paths[0])))
             name = f"{folder}/{name}"
         taken[name] = taken.get(name, 0) + 1
         name = f"{name} ({taken[name]})" if taken[name] > 1 else name

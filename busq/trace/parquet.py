@@ -9,7 +9,6 @@ of another version, cannot be used at all.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,15 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from busq.trace import foreign
+from busq.trace import foreign, places
 from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
+from busq.trace.foreign import PROCESSES_MAX, parquet_file
 from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
-__all__ = ["Head", "head", "read", "runs_of", "sample"]
+__all__ = ["PROCESSES_MAX", "Head", "head", "read", "runs_of", "sample"]
 
 _Used = TypeVar("_Used")
 
@@ -67,10 +67,10 @@ def head(path: str, options: Mapping[str, str] | None = None) -> Head | Finding:
 
 def _with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Finding:
     """Return what `use` makes of an open file, or a finding if the file is empty, damaged or cut off."""
-    if not os.path.getsize(path):
+    if not places.size_of(path):
         return Finding("empty-log", f"{path}: the file is empty", path=path)
     try:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
+        with parquet_file(path) as file:
             return use(file)
     except TraceError:
         raise
@@ -79,7 +79,7 @@ def _with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Fin
 
 
 def _truncated(path: str, error: Exception) -> Finding:
-    with open(path, "rb") as file:
+    with places.opened(path) as file:
         begins_well = file.read(4) == b"PAR1"
     if not begins_well:
         raise TraceError(f"{path}: no Parquet file: it does not begin with PAR1") from None
@@ -163,7 +163,8 @@ def runs_of(found: Head, options: Mapping[str, str] | None = None) -> list[str]:
     column = (options or {}).get("field.run", "run")
     if found.is_ours or column not in found.columns or not found.rows:
         return [found.run]
-    values = pq.read_table(found.path, columns=[column], partitioning=None)[column]
+    with parquet_file(found.path) as file:
+        values = file.read(columns=[column])[column]
     names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
     return sorted({name or found.run for name in names})
 

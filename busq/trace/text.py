@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from busq.trace import places
 from busq.trace.finding import Finding
 
 __all__ = ["BadLine", "BadLines", "beginning", "by_host", "content", "decoded", "is_binary", "printable", "stem"]
@@ -26,8 +27,8 @@ def content(path: str | os.PathLike[str]) -> tuple[bytes, Finding | None]:
 
     Errors: OSError.
     """
-    with open(path, "rb") as file:
-        data = file.read()
+    with places.opened(os.fspath(path)) as file:
+        data = bytes(file.read())
     if not data.startswith(_GZIP):
         return data, None
     return _unpacked(data, os.fspath(path))
@@ -55,8 +56,8 @@ def _what_can_be_unpacked(data: bytes) -> bytes:
 
 def beginning(path: str | os.PathLike[str], length: int = 1 << 16) -> bytes:
     """Return the first bytes of a file, unpacked if it is gzip; OSError."""
-    with open(path, "rb") as file:
-        data = file.read(length)
+    with places.opened(os.fspath(path)) as file:
+        data = bytes(file.read(length))
     if not data.startswith(_GZIP):
         return data
     try:

@@ -19,7 +19,7 @@ from samples import course
 from busq.audit.native import audit
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, RunAudit
 from busq.spec import PROPERTIES
-from busq.trace import Run, find, read, write
+from busq.trace import Kind, Run, find, read, write
 
 IN_MEMORY = 2000
 THROUGH_FILES = 300
@@ -28,12 +28,15 @@ THROUGH_FILES = 300
 def verdicts(oracle: AuditOracle) -> dict[str, str]:
     """What has to be said about each check: the log may have been unable to tell."""
     is_torn = any(oracle.is_incomplete(process) for process in range(len(oracle.rows)))
+    kinds = {row["kind"] for log in oracle.rows for row in log if row["message"] is not None}
+    is_idle = Kind.DELIVER not in kinds
     said = {}
     for name, count in oracle.counts.items():
         if count:
             said[name] = UNKNOWN if oracle.open.get(name) == count else INVALID
         else:
-            said[name] = UNKNOWN if is_torn else VALID
+            could_fail = not is_idle or (name == "lost" and Kind.SEND in kinds)
+            said[name] = VALID if could_fail and not is_torn else UNKNOWN
     return said
 
 

@@ -13,6 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.audit.many import fits
+from busq.audit.spark import names
 from busq.audit.spark.checks import EVENTS
 from busq.trace import TraceError, parquet, read
 from busq.trace.finding import Finding
@@ -66,7 +68,8 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         return _load_read(spark, source)
     heads, findings = _heads(source)
     if not all(head.is_plain for head in heads):
-        return _load_read(spark, source)
+        mapped = names.load(spark, source, heads)
+        return _load_read(spark, source) if mapped is None else _of_names(mapped, source, heads, findings)
     tells = source.options.get("field.run", "run") if source.tells_runs else ""
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
     for head in heads:
@@ -160,8 +163,23 @@ def _column(frame: DataFrame, wanted: T.StructField) -> Column:
     return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
 
 
+def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
+    """A run whose names became numbers where it stands."""
+    return Loaded(
+        conformed(mapped.events),
+        mapped.processes,
+        findings=(*source.findings, *findings, *mapped.findings),
+        rows=sum(head.rows for head in heads),
+    )
+
+
 def _load_read(spark: SparkSession, source: Source) -> Loaded:
     """A run in a format that only `busq.trace` reads goes through memory."""
+    if not fits(source):
+        raise TraceError(
+            f"{source.name}: such tables have to be read into memory, and there is too little of it: Spark reads tables"
+            " of events with process, position, kind, message and destinations where they stand"
+        )
     run = read(source)
     table = pa.concat_tables(run.logs).drop_columns(["run"])
     try:

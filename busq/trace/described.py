@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq.toml`: a file beside tables that says what their columns are called, so that nobody has to say it again.
+
+runs-by = "none"                # a column, "file", "folder" or "none"
+shape = "events"                # a row is an event; or "messages": a row is a message
+
+[fields]                        # fields of `busq.trace.fields`: columns, or expressions
+process = "node"
+message = "{topic}/{partition}/{offset}"
+destinations = "recipients[].name"
+
+[kinds]                         # what words for the kind of an event mean
+OrderPlaced = "send"
+OrderTaken = "deliver"
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from busq.trace import places
+from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
+from busq.trace.errors import TraceError
+
+__all__ = ["NAME", "beside", "options_in"]
+
+NAME = "busq.toml"
+
+
+def beside(roots: Sequence[str]) -> str:
+    """Return the file that stands beside tables, "" if there is none; TraceError if there are several; OSError."""
+    folders = {dataset_of(root if places.is_folder(root) else os.path.dirname(root)) for root in roots}
+    there = sorted(path for folder in folders if places.exists(path := os.path.join(folder, NAME)))
+    if len(there) > 1:
+        both = f"{there[0]} and {there[1]}"
+        raise TraceError(f"{both} may say different things: audit one dataset at a time, or name one of them")
+    return there[0] if there else ""
+
+
+def options_in(path: str) -> dict[str, str]:
+    """Return what a file says, as options of `busq.trace.find`; TraceError for what is not known; OSError.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = pathlib.Path(directory, NAME)
+    ...     _ = path.write_text("runs-by = 'day'\\n[fields]\\nprocess = 'node'\\n")
+    ...     options_in(str(path))
+    {'field.process': 'node', 'runs-by': 'day', 'field.run': 'day'}
+    """
+    found = _parsed(path)
+    options: dict[str, str] = {}
+    for table, prefix in (("fields", "field."), ("kinds", "kind.")):
+        told = found.pop(table, {})
+        if not isinstance(told, dict):
+            raise TraceError(f"{path}: {table} is {told!r}: expected a table, as [{table}]")
+        options |= {f"{prefix}{name}": value for name, value in told.items()}
+    for name in (RUNS_BY, "shape"):
+        if name in found:
+            options[name] = found.pop(name)
+    if found:
+        raise TraceError(f"{path}: unknown {next(iter(found))!r}: expected runs-by, shape, [fields] and [kinds]")
+    for name, value in options.items():
+        if not isinstance(value, str):
+            raise TraceError(f"{path}: {name} is {value!r}: expected text in quotation marks")
+    runs_by = options.get(RUNS_BY, "")
+    return options | ({"field.run": runs_by} if runs_by and runs_by not in WAYS else {})
+
+
+def _parsed(path: str) -> dict[str, Any]:
+    if sys.version_info < (3, 11):
+        raise TraceError(f"{path}: reading it needs Python 3.11 or later; --field says the same")
+    tomllib: Any = importlib.import_module("tomllib")
+    with places.opened(path) as file:
+        data = bytes(file.read())
+    try:
+        found: dict[str, Any] = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: no TOML: {error}") from None
+    return found

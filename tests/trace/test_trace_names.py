@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes and messages of any names, columns of any names, rows that are events or messages, files anywhere."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+
+import busq  # noqa: E402
+from busq import trace  # noqa: E402
+from busq.trace import TraceError, places  # noqa: E402
+
+NAMES = {
+    "text": (lambda p: ["ann", "bob", "cleo"][p], lambda n: f"orders-7/{n}"),
+    "UUIDs": (lambda p: str(uuid.UUID(int=p + 9)), lambda n: str(uuid.UUID(int=n))),
+    "bytes": (lambda p: f"p{p}", lambda n: uuid.UUID(int=n).bytes),
+    "far numbers": (lambda p: 70_000 + p, lambda n: 1 << 62 | n),
+    "negative": (lambda p: -1 - p, lambda n: -n),
+    "beyond 63 bits": (lambda p: p, lambda n: (1 << 64) - n),
+}
+
+
+def events(process: Any, message: Any) -> list[dict[str, Any]]:
+    """0 sends 1, 2, 3, 4 to 1 and 2; 1 gets 2 before 1 and 4 twice; 2 never gets 3, and gets 9, which nobody sent."""
+    rows = [(0, n, "send", n + 1, [1, 2]) for n in range(4)]
+    rows += [(1, at, "deliver", n, None) for at, n in enumerate([2, 1, 3, 4, 4])]
+    rows += [(2, at, "deliver", n, None) for at, n in enumerate([1, 2, 9, 4])]
+    return [
+        {
+            "process": process(p),
+            "position": at,
+            "kind": kind,
+            "message": message(n),
+            "destinations": None if to is None else [process(q) for q in to],
+        }
+        for p, at, kind, n, to in rows
+    ]
+
+
+FAULTS = {"lost": 1, "duplicated": 1, "phantom": 1, "fifo": 1, "causal": 1, "consistent": 1, "total": 2}
+
+
+def table(rows: list[dict[str, Any]]) -> Any:
+    large = any(isinstance(row["message"], int) and row["message"] >= 1 << 63 for row in rows)
+    found = pa.Table.from_pylist([{k: v for k, v in row.items() if k != "message"} for row in rows])
+    return found.append_column("message", pa.array([row["message"] for row in rows], pa.uint64() if large else None))
+
+
+def faults(path: Path | str, **options: Any) -> dict[str, int]:
+    (run,) = busq.audit.audit(path, **options).runs
+    return {name: check.count for name, check in run.checks.items() if check.count and name in FAULTS}
+
+
+@pytest.mark.parametrize(("process", "message"), NAMES.values(), ids=NAMES)
+def test_names_may_be_anything(tmp_path: Path, process: Any, message: Any) -> None:
+    rows = events(process, message)
+    random.Random(1).shuffle(rows)
+    pq.write_table(table(rows), tmp_path / "a.parquet")
+    assert faults(tmp_path) == FAULTS
+    for number in range(3):
+        (tmp_path / "several").mkdir(exist_ok=True)
+        pq.write_table(table(rows[number::3]), tmp_path / "several" / f"part-{number}.parquet")
+    assert faults(tmp_path / "several") == FAULTS
+
+
+def test_witnesses_have_the_names_of_the_log(tmp_path: Path) -> None:
+    pq.write_table(table(events(*NAMES["text"])), tmp_path / "a.parquet")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert run.processes == ("ann", "bob", "cleo")
+    assert run.checks["fifo"].text.startswith("bob delivered orders-7/2 before orders-7/1")
+
+
+def test_one_name_of_two_senders_is_two_messages_if_deliveries_tell_the_sender(tmp_path: Path) -> None:
+    rows = [
+        ("a", "send", "1", None, ["c"]),
+        ("b", "send", "1", None, ["c"]),
+        ("c", "deliver", "1", "b", None),
+        ("c", "deliver", "1", "a", None),
+    ]
+    names = ("node", "event", "seq", "from", "to")
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    assert faults(tmp_path) == {}
+    pq.write_table(pa.table(columns).drop_columns(["from"]), tmp_path / "a.parquet")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert [finding.kind for finding in run.findings] == ["ambiguous"]
+    assert run.checks["duplicated"].verdict == "unknown"
+
+
+def test_columns_and_parts_of_them_are_named_by_the_user(tmp_path: Path) -> None:
+    rows = [
+        {
+            "meta": {"node": row["process"]},
+            "n": row["position"],
+            "what": {"send": "OrderPlaced", "deliver": "OrderTaken"}[row["kind"]],
+            "topic": "orders",
+            "offset": row["message"],
+            "to": [{"name": name} for name in row["destinations"] or ()],
+        }
+        for row in events(NAMES["text"][0], lambda n: n)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    options = {
+        "field.process": "meta.node",
+        "field.position": "n",
+        "field.kind": "what",
+        "field.message": "{topic}/{offset}",
+        "field.destinations": "to[].name",
+        "kind.OrderPlaced": "send",
+        "kind.OrderTaken": "deliver",
+    }
+    assert faults(tmp_path, options=options) == FAULTS
+    with pytest.raises(TraceError, match=r"kind.OrderPlaced is 'put': expected send, deliver"):
+        trace.find(tmp_path, options={"kind.OrderPlaced": "put"})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reading TOML needs Python 3.11")
+def test_a_file_beside_the_tables_says_it_once_and_for_all(tmp_path: Path) -> None:
+    rows = [{**row, "node": row.pop("process")} for row in events(*NAMES["text"])]
+    folder = tmp_path / "day=1"
+    folder.mkdir()
+    pq.write_table(table(rows).rename_columns({"node": "wer"}), folder / "a.parquet")
+    (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n')
+    assert faults(tmp_path) == faults(folder / "a.parquet") == FAULTS
+    (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n[colours]\n')
+    with pytest.raises(TraceError, match=r"busq\.toml: unknown 'colours': expected runs-by, shape"):
+        trace.find(tmp_path)
+    (tmp_path / "busq.toml").write_text("[fields\n")
+    with pytest.raises(TraceError, match=r"busq\.toml: no TOML"):
+        trace.find(tmp_path)
+
+
+# ---- rows that are messages ----
+
+TIME = datetime.datetime(2026, 1, 5, 12, tzinfo=datetime.timezone.utc)
+
+
+def at(second: int | None) -> datetime.datetime | None:
+    return None if second is None else TIME + datetime.timedelta(seconds=second)
+
+
+# (id, sender, receiver, sent, received): ann's second one overtakes her first one; the third one is lost.
+SENT = [
+    ("m1", "ann", "bob", 0, 5),
+    ("m2", "ann", "bob", 1, 4),
+    ("m3", "ann", "bob", 2, None),
+    ("m4", "bob", "cleo", 6, 7),
+]
+HEADING = ("id", "sender", "receiver", "sent_at", "received_at")
+
+
+def put_messages(path: Path, rows: list[tuple[Any, ...]]) -> None:
+    if path.suffix == ".csv":
+        lines = [",".join("" if v is None else str(v) for v in row) for row in rows]
+        path.write_text("\n".join([",".join(HEADING), *lines, ""]))
+        return
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(HEADING)}
+    columns |= {name: [at(second) for second in columns[name]] for name in HEADING[3:]}
+    pq.write_table(pa.table(columns), path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_row_may_be_a_message(tmp_path: Path, name: str) -> None:
+    shuffled = [SENT[place] for place in (3, 1, 0, 2)]
+    put_messages(tmp_path / name, shuffled)
+    assert faults(tmp_path / name) == {"lost": 1, "fifo": 1, "causal": 1}
+    run = trace.read(trace.find(tmp_path / name).sources[0])
+    assert run.processes == ("ann", "bob", "cleo")
+    assert [log["kind"].to_pylist() for log in run.logs] == [[1, 1, 1], [0, 0, 1], [0]]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_rows_for_the_receivers_of_a_message_are_one(tmp_path: Path, name: str) -> None:
+    rows = [("m1", "ann", "bob", 0, 1), ("m1", "ann", "cleo", 0, 2), ("m2", "ann", "cleo", 3, 4)]
+    put_messages(tmp_path / name, rows)
+    (run,) = busq.audit.audit(tmp_path / name).runs
+    assert (run.messages, run.deliveries, run.ok) == (2, 3, True)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_equal_times_say_nothing_about_order(tmp_path: Path, name: str) -> None:
+    put_messages(tmp_path / name, [("m1", "ann", "bob", 0, 5), ("m2", "ann", "bob", 1, 5)])
+    (run,) = busq.audit.audit(tmp_path / name).runs
+    assert {name: run.checks[name].verdict for name in ("lost", "fifo", "causal")} == {
+        "lost": "valid",
+        "fifo": "unknown",
+        "causal": "unknown",
+    }
+    assert "1 event of a process at the same time as another one: their order is not known" in run.checks["fifo"].text
+
+
+# ---- sends alone ----
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_messages_without_deliveries_are_not_refused_and_nothing_is_said_of_them(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = [(0, "ann", "bob cleo"), (1, "bob", "ann"), (1, "ann", "bob")]
+    if name == "a.csv":
+        path.write_text("time,sender,recipients\n" + "".join(f"{t},{s},{r}\n" for t, s, r in rows))
+    else:
+        columns = {n: [row[place] for row in rows] for place, n in enumerate(("time", "sender", "recipients"))}
+        pq.write_table(pa.table(columns), path)
+    found = busq.audit.audit(path)
+    (run,) = found.runs
+    assert (run.messages, run.deliveries, found.ok) == (3, 0, True)
+    assert {check.verdict for check in run.checks.values()} == {"unknown"}
+    (finding,) = run.findings
+    assert finding.kind == "sends-alone"
+    assert f"3 sends and no delivery: nothing can be judged; `busq replay {path}` sends such messages" in finding.text
+    ann, bob = run.figures["sent"]
+    assert (ann["process"], ann["messages"], ann["copies"], ann["widest"]) == ("ann", 2, 3, 2)
+    assert (bob["process"], bob["messages"], bob["copies"], bob["widest"]) == ("bob", 1, 1, 1)
+
+
+# ---- places ----
+
+
+def test_paths_may_be_uris(tmp_path: Path) -> None:
+    pq.write_table(table(events(*NAMES["text"])), tmp_path / "a b.parquet")
+    assert faults((tmp_path / "a b.parquet").as_uri()) == FAULTS
+    assert faults(tmp_path.as_uri()) == FAULTS
+
+
+def test_files_may_stand_in_any_file_system_that_pyarrow_has() -> None:
+    places.plain("mock:///logs")
+    system = places._system("mock:///logs")
+    rows = events(*NAMES["text"])
+    for number in range(2):
+        system.create_dir(f"logs/day={number}")
+        with system.open_output_stream(f"logs/day={number}/part.parquet") as file:
+            pq.write_table(table(rows[number::2]), file)
+    assert faults("mock:///logs") == FAULTS
+    assert faults(["mock:///logs/day=0/part.parquet", "mock:///logs/day=1/part.parquet"]) == FAULTS
+    with pytest.raises(TraceError, match="mock:///nothing: no such file or folder"):
+        trace.find("mock:///nothing")
+    with pytest.raises(TraceError, match="x-y://a"):
+        trace.find("x-y://a/b")
+
+
+def test_the_folders_of_hive_may_tell_the_process(tmp_path: Path) -> None:
+    for name in ("ann", "bob", "cleo"):
+        mine = [row for row in events(*NAMES["text"]) if row["process"] == name]
+        (tmp_path / f"process={name}").mkdir()
+        rows = [{k: v for k, v in row.items() if k != "process"} for row in mine]
+        pq.write_table(table(rows), tmp_path / f"process={name}" / "part-0.parquet")
+    assert faults(tmp_path) == FAULTS
