@@ -103,8 +103,10 @@ def tell_guess(check: Check, run: Run) -> Check:
     return replace(check, verdict=UNKNOWN, text=text)
 
 
-def idle(messages: int, deliveries: int) -> list[Finding]:
+def idle(run: Run, messages: int, deliveries: int) -> list[Finding]:
     """Return what is to be said of a run in which nothing could go wrong, as nothing came to pass."""
+    if any(finding.kind == NO_DELIVERIES for finding in run.findings):
+        return []
     if not messages and not deliveries:
         return [NOTHING]
     return [] if deliveries else [UNDELIVERED]

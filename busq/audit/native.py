@@ -114,7 +114,7 @@ class _Case:
             for name in names
         }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
-        self.findings += missing.idle(self.messages, self.deliveries)
+        self.findings += missing.idle(self.run, self.messages, self.deliveries)
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")

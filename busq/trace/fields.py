@@ -57,6 +57,7 @@ from busq.trace.vector_clocks import Event, inspect, messages
 __all__ = [
     "EVERYBODY",
     "FIELDS",
+    "SECOND",
     "Bad",
     "Fields",
     "Parsed",
@@ -94,6 +95,7 @@ EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 _NUMBER = re.compile(r"-?\d{1,19}")
 _MESSAGE_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
+SECOND = 10**9  # what small times of rows that are messages count, as `busq replay` takes them
 _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
 
 
@@ -245,23 +247,23 @@ def _of_message(
     message = name_of(values.get("message")) or f"{stem(path)}:{line}"
     run = name_of(values.get("run"))
     when = "sent" if values.get("sent") not in (None, "") else "time_ns"
-    sent = nanoseconds(values.get(when), fields.plan(raw).get(when, ""))
+    sent = nanoseconds(values.get(when), fields.plan(raw).get(when, ""), SECOND)
     times = {} if sent is None else {"time_ns": sent}
     records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
     received = values.get("received")
     each = received if isinstance(received, list) and len(received) == len(to) else [received] * len(to)
     for receiver, time in zip(to, each, strict=True):
         if time not in (None, ""):
-            there = {"time_ns": nanoseconds(time, fields.plan(raw).get("received", ""))}
+            there = {"time_ns": nanoseconds(time, fields.plan(raw).get("received", ""), SECOND)}
             records.append(
                 Record(path, line, receiver, Kind.DELIVER, message, None, sender, None, None, run, there, is_row=True)
             )
     return records
 
 
-def nanoseconds(value: Any, called: str) -> int | None:
-    """Return a time; a field whose name ends in ns holds nanoseconds."""
-    return _integer(value, "time") if _plain(called).endswith("ns") else _time(value)
+def nanoseconds(value: Any, called: str, small: int = 1) -> int | None:
+    """Return a time; a field whose name ends in ns holds nanoseconds, and a `small` number counts so many of them."""
+    return _integer(value, "time") if _plain(called).endswith("ns") else _time(value, small)
 
 
 def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
@@ -350,8 +352,8 @@ def _integer(value: Any, name: str) -> int | None:
     return int(text)
 
 
-def _time(value: Any) -> int | None:
-    """Return a time in nanoseconds."""
+def _time(value: Any, small: int = 1) -> int | None:
+    """Return a time in nanoseconds; `small` is the unit of a number that is too small for a time since 1970."""
     if value in (None, ""):
         return None
     try:
@@ -362,7 +364,7 @@ def _time(value: Any) -> int | None:
         raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
     if _NUMBER.fullmatch(str(value)):
         size = abs(int(value))
-        return int(value) * next((factor for least, factor in _UNITS if size >= least), 1)
+        return int(value) * next((factor for least, factor in _UNITS if size >= least), small)
     return round(number * 1e9)
 
 
@@ -621,7 +623,7 @@ def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], found: li
         mine.sort(key=lambda record: record.others["time_ns"])
         same = [two for one, two in pairwise(mine) if one.others["time_ns"] == two.others["time_ns"]]
         ties += same if rows else [two for two in same if len(paths) > 1]
-    if ties:
+    if ties and any(record.kind == Kind.DELIVER for mine in logs for record in mine):
         found.append(tied(ties[0].path, ties[0].line, len(ties)))
     if guessed:
         found.append(unordered(guessed[0][0].path, [label for _, label in guessed]))

@@ -25,7 +25,7 @@ from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
-from busq.trace.fields import EVERYBODY, Fields, nanoseconds
+from busq.trace.fields import EVERYBODY, SECOND, Fields, nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import RECEIVERS_DERIVED, sends_alone, tied, unordered
 from busq.trace.run import Run, Source
@@ -174,8 +174,10 @@ def _of_file(path: str, file: pq.ParquetFile, fields: Fields, source: Source) ->
         text = _text(there["run"].column(table))
         mine = pc.equal(pc.fill_null(text, ""), source.trace)
         table, line = table.filter(mine), line.filter(mine)
-    found = {name: _typed(name, each, table, fields, path) for name, each in there.items() if name in _READ}
-    return pa.table(found), line, fields.are_messages(there)
+    are_messages = fields.are_messages(there)
+    small = SECOND if are_messages else 1
+    found = {name: _typed(name, each, table, fields, path, small) for name, each in there.items() if name in _READ}
+    return pa.table(found), line, are_messages
 
 
 _READ = frozenset({"process", "kind", "message", "destinations", "sender", "label", "clock", *_TIMES, *_WHOLE})
@@ -189,7 +191,7 @@ def _with_keys(table: pa.Table, path: str) -> pa.Table:
     return table
 
 
-def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str) -> Any:
+def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, small: int) -> Any:
     try:
         column = each.column(table)
         if isinstance(column, pa.ChunkedArray):
@@ -199,7 +201,7 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
         if name == "kind":
             return _kinds(column, fields)
         if name in _TIMES:
-            return _times(column, each.text)
+            return _times(column, each.text, small)
         if name in _WHOLE:
             return pc.cast(_plain(column), pa.int64())
         if name == "label":
@@ -274,8 +276,11 @@ def _kinds(column: Any, fields: Fields) -> Any:
     return table.take(encoded.indices)
 
 
-def _times(column: Any, called: str) -> Any:
-    """Return times in nanoseconds: whole numbers by their size, unless their name says that; fractions are seconds."""
+def _times(column: Any, called: str, small: int) -> Any:
+    """Return times in nanoseconds: whole numbers by their size, unless their name says that; fractions are seconds.
+
+    `small` is the unit of numbers that are too small for times since 1970.
+    """
     found = _plain(column)
     kind = found.type
     if pa.types.is_timestamp(kind):
@@ -285,14 +290,14 @@ def _times(column: Any, called: str) -> Any:
         if re.sub(r"[\s_-]+", "", called).lower().endswith("ns"):
             return whole
         size = abs(pc.max(pc.abs(whole)).as_py() or 0)
-        factor = next((factor for least, factor in _UNITS if size >= least), 1)
+        factor = next((factor for least, factor in _UNITS if size >= least), small)
         return pc.multiply_checked(whole, factor)
     if pa.types.is_floating(kind):
         return pc.cast(pc.round(pc.multiply(found, 1e9)), pa.int64())
     if pa.types.is_decimal(kind):
-        return _times(pc.cast(found, pa.float64()), called)
+        return _times(pc.cast(found, pa.float64()), called, small)
     text = pc.dictionary_encode(_text(found))
-    times = [nanoseconds(word, called) for word in text.dictionary.to_pylist()]
+    times = [nanoseconds(word, called, small) for word in text.dictionary.to_pylist()]
     return pa.array(times, pa.int64()).take(text.indices)
 
 
@@ -499,7 +504,7 @@ class _Mapped:
             tied_ = same & (by[order][1:] == by[order][:-1])
             if not events.are_rows and _is_sorted(by, self.process, file, line):
                 tied_ &= several
-            if tied_.any():
+            if tied_.any() and (its["kind"].to_numpy() == int(Kind.DELIVER)).any():
                 first = int(order[1:][tied_][0])
                 self.findings.append(tied(self.source.paths[file[first]], int(line[first]), int(tied_.sum())))
         starts = np.cumsum(self.lengths) - self.lengths

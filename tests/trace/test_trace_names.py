@@ -218,7 +218,7 @@ def test_messages_without_deliveries_are_not_refused_and_nothing_is_said_of_them
     assert finding.kind == "sends-alone"
     assert f"3 sends and no delivery: nothing can be judged; `busq replay {path}` sends such messages" in finding.text
     ann, bob = run.figures["sent"]
-    assert (ann["process"], ann["messages"], ann["copies"], ann["widest"]) == ("ann", 2, 3, 2)
+    assert (ann["process"], ann["messages"], ann["copies"], ann["widest"], ann["seconds"]) == ("ann", 2, 3, 2, 1.0)
     assert (bob["process"], bob["messages"], bob["copies"], bob["widest"]) == ("bob", 1, 1, 1)
 
 

@@ -87,7 +87,7 @@ def audit(
     budget = int(MEMORY_SHARE * psutil.virtual_memory().total) if memory_bytes is None else memory_bytes
     with _laid_out(spark, loaded, may_move=isinstance(source, Source)) as (loaded, summary):
         case = Case(loaded, about, summary.profile if summary else None)
-        case.findings += missing.idle(case.total("sends"), case.total("deliveries"))
+        case.findings += missing.idle(case.run, case.total("sends"), case.total("deliveries"))
         claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
         judge = _Judge(spark, case, budget, summary)
         found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
