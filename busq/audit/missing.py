@@ -14,13 +14,14 @@ from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, History
 from busq.trace.finding import Finding
-from busq.trace.guesses import NO_DELIVERIES, ORDER_UNKNOWN, RECEIVERS_DERIVED
+from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN, RECEIVERS_DERIVED
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
 __all__ = ["idle", "incomplete", "tell_absent", "tell_guess", "tell_order"]
 
 _ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side"})
+_OF_SENDS = frozenset({"lost", "phantom", "fifo", "causal", "synchronous", "side"})
 _OF_MESSAGES = frozenset(PROPERTIES) | {"side"}
 _BY_CLOCKS = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
 
@@ -117,6 +118,9 @@ def tell_idle(check: Check, run: Run) -> Check:
     kinds = {finding.kind: finding for finding in run.findings}
     if NO_DELIVERIES in kinds and check.name in _OF_MESSAGES:
         text = "deliveries stand in no log, so nothing can be said about them"
+        return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
+    if NO_SENDS in kinds and check.name in _OF_SENDS:
+        text = "sends stand in no log, so nothing can be said about them"
         return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
     doubts = [finding for kind, finding in kinds.items() if kind in ORDER_UNKNOWN]
     if doubts and check.name in _ORDERS:

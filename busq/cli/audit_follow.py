@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # Asked for by other options of the command; a trace that is not complete cannot give it.
 _NOT_NOW = ("report", "shiviz", "diagram", "checks", "chosen", "strict", "format_name", "runs_by", "fields_file")
 
+_OPTIONS = {"chosen": "run", "format_name": "format", "runs_by": "runs-by", "fields_file": "fields"}
+
 
 def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
     """Follow one directory until Ctrl-C; returns the exit code."""
@@ -28,7 +30,7 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
     for name in _NOT_NOW:
         if options[name]:
             raise Refusal(
-                f"--follow judges what comes as it comes: leave --{name.split('_')[0]} to an audit afterwards"
+                f"--follow judges what comes as it comes: leave --{_OPTIONS.get(name, name)} to an audit afterwards"
             )
     from busq.audit.spark.follow import follow as follow_directory
 

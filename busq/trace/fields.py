@@ -46,7 +46,7 @@ from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, parsed
 from busq.trace.finding import Finding
-from busq.trace.guesses import derived, sends_alone, tied, unordered
+from busq.trace.guesses import derived, one_sided, tied, unordered
 from busq.trace.named import Names
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind, number_of, sender_of
@@ -460,7 +460,9 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
         tables = messages(events)
         found += _derived(records, tables)
     else:
-        found += _sends_alone(source, records)
+        kinds_there = [record.kind for record in records]
+        deliveries = kinds_there.count(Kind.DELIVER) + kinds_there.count(Kind.REDELIVER)
+        found += one_sided(source, kinds_there.count(Kind.SEND), deliveries)
         tables = _with_messages(logs, indices, labels, events, found)
     return Run(
         source,
@@ -509,13 +511,6 @@ def _derived(records: Sequence[Record], logs: Sequence[Log]) -> Iterator[Finding
         if record.nameless:
             called[record.nameless] = called.get(record.nameless, 0) + 1
     return derived(logs, called)
-
-
-def _sends_alone(source: Source, records: Sequence[Record]) -> Iterator[Finding]:
-    """Tell that a log has sends, and nobody's deliveries."""
-    kinds_there = {record.kind for record in records}
-    if Kind.SEND in kinds_there and kinds_there.isdisjoint({Kind.DELIVER, Kind.REDELIVER}):
-        yield sends_alone(source, sum(record.kind == Kind.SEND for record in records))
 
 
 def _to_everybody(records: Sequence[Record]) -> Iterator[Finding]:

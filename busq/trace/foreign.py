@@ -27,7 +27,7 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
 from busq.trace.fields import EVERYBODY, SECOND, Fields, nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.guesses import RECEIVERS_DERIVED, sends_alone, tied, unordered
+from busq.trace.guesses import RECEIVERS_DERIVED, one_sided, tied, unordered
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
@@ -461,8 +461,7 @@ class _Mapped:
         self.is_delivery = (self.kind == int(Kind.DELIVER)) | (self.kind == int(Kind.REDELIVER))
         self._map_messages(its["message"])
         self._settle_destinations()
-        if self.is_send.any() and not self.is_delivery.any():
-            findings.append(sends_alone(source, int(self.is_send.sum())))
+        findings += one_sided(source, int(self.is_send.sum()), int(self.is_delivery.sum()))
 
     def _map_processes(self, its: dict[str, Any]) -> None:
         lists = its.get("destinations")

@@ -18,10 +18,11 @@ from busq.trace.tables import kinds as kind_of
 __all__ = [
     "DERIVED",
     "NO_DELIVERIES",
+    "NO_SENDS",
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
     "derived",
-    "sends_alone",
+    "one_sided",
     "tied",
     "unordered",
 ]
@@ -29,6 +30,7 @@ __all__ = [
 DERIVED = "derived-messages"  # from clocks
 RECEIVERS_DERIVED = "derived-destinations"  # from deliveries
 NO_DELIVERIES = "sends-alone"
+NO_SENDS = "deliveries-alone"
 ORDER_UNKNOWN = frozenset({"ties", "order-guessed"})
 
 
@@ -53,12 +55,16 @@ def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]
         yield Finding(DERIVED, text, max(1, left_out), is_error=False)
 
 
-def sends_alone(source: Source, sends: int) -> Finding:
-    """Tell that nobody's deliveries stand in a log."""
+def one_sided(source: Source, sends: int, deliveries: int) -> Iterator[Finding]:
+    """Tell that a log of strangers has sends, and nobody's deliveries, or deliveries of what nobody sent."""
     path = source.paths[0] if source.paths else source.name
-    offer = f"`busq replay {path}` sends such messages over a bus"
-    text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; {offer}"
-    return Finding(NO_DELIVERIES, text, sends, path, is_error=False)
+    if sends and not deliveries:
+        offer = f"`busq replay {path}` sends such messages over a bus"
+        text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; {offer}"
+        yield Finding(NO_DELIVERIES, text, sends, path, is_error=False)
+    elif deliveries and not sends:
+        text = f"{path}: {amount(deliveries, 'delivery', 'deliveries')} and no send: who sent what is not known"
+        yield Finding(NO_SENDS, text, deliveries, path, is_error=False)
 
 
 def tied(path: str, line: int, count: int) -> Finding:

@@ -22,6 +22,7 @@ from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.foreign import PROCESSES_MAX, parquet_file
+from busq.trace.guesses import one_sided
 from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
@@ -49,6 +50,7 @@ class Head:
     process: int = -1
     segment: int = -1
     is_plain: bool = True  # its columns are called, and have types, as in the schema: no names to be mapped
+    is_recorded: bool = False  # busq wrote it
 
     @property
     def is_ours(self) -> bool:
@@ -108,6 +110,7 @@ def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Hea
         _number(facts.get("busq.process")),
         _number(facts.get("busq.segment")),
         METADATA in facts or (not missing and _is_plain(schema, options)),
+        METADATA in facts,
     )
 
 
@@ -213,7 +216,7 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     order = ""
     segments: list[_Segment] = []
     remarks: list[_Remark] = []
-    readable, greatest = 0, -1
+    readable, greatest, is_ours = 0, -1, False
     for path in source.paths:
         found = _with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
         if isinstance(found, Finding):
@@ -225,9 +228,23 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
         segments += its
         remarks += about
         readable += 1
+        is_ours |= head_.is_recorded
     if not readable:
         raise TraceError("; ".join(f.text for f in findings) or f"{source.name}: no files")
+    if not is_ours:
+        findings += _one_sided(source, segments)
     return _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
+
+
+def _one_sided(source: Source, segments: Sequence[_Segment]) -> Iterator[Finding]:
+    counts = {"sends": 0, "deliveries": 0}
+    for segment in segments:
+        for entry in pc.value_counts(segment.rows["kind"]).to_pylist():
+            if entry["values"] == Kind.SEND:
+                counts["sends"] += entry["counts"]
+            elif entry["values"] in (Kind.DELIVER, Kind.REDELIVER):
+                counts["deliveries"] += entry["counts"]
+    yield from one_sided(source, counts["sends"], counts["deliveries"])
 
 
 def _read_file(

@@ -213,7 +213,7 @@ def test_a_truncated_file_is_reported_and_the_others_are_read(tmp_path: Path) ->
     whole = put(tmp_path / "b.parquet", picked([0, 1]))
     whole.write_bytes(whole.read_bytes()[:-40])
     run = trace.read(tmp_path)
-    assert kinds_of_findings(run) == {"truncated": 1}
+    assert kinds_of_findings(run) == {"truncated": 1, "deliveries-alone": 2}
     assert run.findings[0].path == str(whole)
     assert messages(run)[0] == DELIVERED[0]
 
@@ -226,7 +226,7 @@ def test_a_damaged_page_is_reported_and_the_others_are_read(tmp_path: Path) -> N
     data[4:400] = bytes(396)
     broken.write_bytes(data)
     run = trace.read(tmp_path)
-    assert kinds_of_findings(run) == {"runs-guessed": 2, "truncated": 1}
+    assert kinds_of_findings(run) == {"runs-guessed": 2, "truncated": 1, "deliveries-alone": 2}
     assert messages(run)[0] == DELIVERED[0]
 
 

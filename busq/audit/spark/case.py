@@ -20,6 +20,7 @@ from busq.audit.words import Words
 from busq.lab.observers import Witness, tell
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
+from busq.trace.guesses import one_sided
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 
@@ -91,6 +92,8 @@ class Case:
         self.is_renamed = False
         self._settle()
         self._find_holes()
+        if loaded.is_foreign:
+            self.findings += one_sided(source, self.total("sends"), self.total("deliveries"))
 
     def total(self, name: str) -> int:
         """The sum of a figure over all processes."""

@@ -55,6 +55,7 @@ class Loaded:
     findings: Sequence[Finding] = ()
     rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
+    is_foreign: bool = False  # nobody has looked yet whether it has both sends and deliveries
     is_derived: bool = False  # its messages are those that its clocks tell of
 
 
@@ -88,6 +89,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         findings=(*source.findings, *findings),
         rows=sum(head.rows for head in heads),
         logs=[(process, path) for process, _, path in logs],
+        is_foreign=not any(head.is_recorded for head in heads),
     )
 
 
@@ -170,6 +172,7 @@ def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findi
         mapped.processes,
         findings=(*source.findings, *findings, *mapped.findings),
         rows=sum(head.rows for head in heads),
+        is_foreign=True,
     )
 
 

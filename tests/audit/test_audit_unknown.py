@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What could not have failed does not hold: it is unknown, or true by construction; what is left out is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+from click.testing import CliRunner
+
+import busq
+from busq.audit.result import RunAudit
+
+CHAT = """ann {"ann":1}
+asks
+bob {"ann":1, "bob":1}
+hears
+bob {"ann":1, "bob":2}
+answers
+ann {"ann":2, "bob":2}
+hears
+"""
+
+
+def judged(path: Path, **options: str) -> RunAudit:
+    (run,) = busq.audit.audit(path, options=options).runs
+    return run
+
+
+def verdicts(run: RunAudit) -> dict[str, str]:
+    return {name: check.verdict for name, check in run.checks.items()}
+
+
+def test_messages_that_are_taken_from_clocks_cannot_be_lost(tmp_path: Path) -> None:
+    (tmp_path / "chat.log").write_text(CHAT)
+    run = judged(tmp_path / "chat.log")
+    assert (run.messages, run.deliveries, run.ok) == (2, 2, True)
+    said = verdicts(run)
+    assert {name for name, verdict in said.items() if verdict == "valid"} == {
+        "consistent",
+        "total",
+        "synchronous",
+        "clock",
+    }
+    for name in ("lost", "duplicated", "phantom", "fifo", "causal"):
+        assert said[name] == "unknown"
+        assert run.checks[name].text.startswith("by construction: messages are taken from the clocks")
+
+
+def test_messages_of_texts_may_be_lost_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "chat.log").write_text(CHAT.replace("asks", "tx 1").replace("hears", "rx 1"))
+    run = judged(tmp_path / "chat.log", send=r"tx (?<message>\d+)", deliver=r"rx (?<message>\d+)")
+    assert run.checks["duplicated"].verdict == "valid"
+
+
+def test_what_clocks_leave_out_is_told_in_numbers(tmp_path: Path) -> None:
+    """As model checkers write it: every event of a node, with what it saw; many receive nothing that is new."""
+    events = [(">", 0, [1, 0]), ("<", 1, [1, 1]), ("<", 1, [1, 2]), ("<", 1, [1, 3]), (">", 0, [2, 0])]
+    (tmp_path / "a.ndjson").write_text(
+        "".join(json.dumps({"event": event, "node": node, "vc": clock}) + "\n" for event, node, clock in events)
+    )
+    run = judged(tmp_path / "a.ndjson")
+    assert (run.messages, run.deliveries) == (1, 1)
+    (finding,) = run.findings
+    assert (finding.kind, finding.count, finding.is_error) == ("derived-messages", 3, False)
+    assert "of 2 called '>' and 3 called '<', the clocks tell of 1 message and 1 delivery" in finding.text
+
+
+def test_destinations_that_are_taken_from_deliveries_say_nothing_of_losses(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("host,event,id\na,send,x\na,send,y\nb,deliver,x\nc,deliver,y\n")
+    run = judged(tmp_path / "a.csv")
+    assert verdicts(run)["lost"] == "unknown"
+    assert run.checks["lost"].text.startswith("by construction: no send tells its destinations")
+
+
+@pytest.mark.parametrize(("text", "told"), [("a,local,\n", "no-messages"), ("a,send,x\n", "sends-alone")])
+def test_where_nothing_came_to_pass_nothing_holds(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "a.csv").write_text("host,event,id\n" + text)
+    run = judged(tmp_path / "a.csv")
+    assert set(verdicts(run).values()) == {"unknown"}
+    assert told in {finding.kind for finding in run.findings}
+
+
+def test_deliveries_alone_are_no_phantoms(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("host,event,id\nb,deliver,x\nb,deliver,y\nc,deliver,y\nc,deliver,x\nc,deliver,x\n")
+    run = judged(tmp_path / "a.csv")
+    assert {name: check.count for name, check in run.checks.items() if check.count} == {
+        "duplicated": 1,
+        "consistent": 1,
+        "total": 2,
+    }
+    assert verdicts(run)["phantom"] == verdicts(run)["lost"] == verdicts(run)["fifo"] == "unknown"
+    assert "5 deliveries and no send: who sent what is not known" in run.findings[0].text
+
+
+def test_the_command_says_what_it_took_for_a_run_and_takes_orders(tmp_path: Path) -> None:
+    for name, kind in (("a", "send"), ("b", "deliver")):
+        rows = f"{name},{kind},x,b\n" + ("b,send,y,c\n" if name == "b" else "")
+        (tmp_path / f"{name}.csv").write_text("host,event,id,to\n" + rows)
+    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", "--allow", "lost"])
+    assert (result.exit_code, len(json.loads(result.stdout)["runs"])) == (0, 1)
+    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", "--allow", "lost", "--runs-by", "file"])
+    assert (result.exit_code, len(json.loads(result.stdout)["runs"])) == (1, 2)
+    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--runs-by", "colour"])
+    assert result.exit_code == 2
+    assert "no column 'colour' to tell runs by: expected one, or file, folder, none" in result.stderr
+    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--follow", "--runs-by", "file"])
+    assert result.exit_code == 2
+    assert "leave --runs-by to an audit afterwards" in result.stderr
