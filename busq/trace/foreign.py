@@ -140,8 +140,17 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
     if len(shapes) > 1:
         raise TraceError(f"{source.name}: rows of some files are events, and messages of others: give --field or shape")
     together = pa.concat_tables(_alike(tables), promote_options="permissive")
-    columns = {name: together[name].combine_chunks() for name in together.column_names}
+    tables.clear()
+    columns = {}
+    for name in together.column_names:  # one after the other: what was copied is let go
+        columns[name] = _joined(together[name])
+        together = together.drop_columns([name])
     return _Rows(columns, pa.chunked_array(files), pa.chunked_array(lines), shapes.pop(), findings)
+
+
+def _joined(column: Any) -> Any:
+    """Return a column in one piece."""
+    return (column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column).combine_chunks()
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
@@ -177,6 +186,8 @@ def _of_file(path: str, file: pq.ParquetFile, fields: Fields, source: Source) ->
     are_messages = fields.are_messages(there)
     small = SECOND if are_messages else 1
     found = {name: _typed(name, each, table, fields, path, small) for name, each in there.items() if name in _READ}
+    if not are_messages and pa.types.is_string(found["message"].type):
+        found["message"] = pc.dictionary_encode(found["message"])  # every delivery repeats a name
     return pa.table(found), line, are_messages
 
 
@@ -552,7 +563,8 @@ class _Mapped:
             )
             self.findings.append(Finding("ambiguous", text, count=len(vague)))
         shown = self.is_send | (self.message & 0xFFFFFFFF >= PHANTOM) & (self.message >= 0)
-        self.labels = pc.if_else(pa.array(shown), pc.cast(names, pa.string()), pa.scalar(None, pa.string()))
+        chosen = pa.array(np.where(shown, codes, 0), pa.int64(), mask=~shown | (codes < 0))
+        self.labels = pc.cast(encoded.dictionary, pa.string()).take(chosen)
 
     def _phantoms(self, codes: Any, size: int, mask: Any) -> None:
         """Give numbers of their own to messages that nobody sent."""

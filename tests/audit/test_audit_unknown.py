@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import busq
 from busq.audit.result import RunAudit
+from busq.cli import commands
 
 CHAT = """ann {"ann":1}
 asks
