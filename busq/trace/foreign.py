@@ -25,14 +25,14 @@ from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
-from busq.trace.fields import EVERYBODY, SECOND, Fields, nanoseconds
+from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import RECEIVERS_DERIVED, one_sided, tied, unordered
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
 
-__all__ = ["NeedsNames", "are_enough", "known_in", "parquet_file", "read", "sample"]
+__all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
 
 PROCESSES_MAX = 65536
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
@@ -62,6 +62,14 @@ def known_in(path: str, names: Sequence[str], options: Mapping[str, str]) -> set
     return Fields(options).known_in([*names, *hive_keys(path)])
 
 
+def check_columns(path: str, names: Sequence[str], options: Mapping[str, str]) -> None:
+    """TraceError if a column that is read stands twice in a file."""
+    twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    used = {root for each in Fields(options).expressions(names).values() for root in each.roots(names)}
+    if both := sorted(twice & (used | set(SCHEMA.names))):
+        raise TraceError(f"{path}: {names.count(both[0])} columns are called {both[0]!r}: expected one")
+
+
 def are_enough(known: set[str], options: Mapping[str, str]) -> bool:
     """Return whether these fields make events or messages.
 
@@ -85,9 +93,11 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
     if len(chosen) < 2:
         return None
     roots = {root for each in chosen.values() for root in each.roots(names)}
-    table = _with_keys(file.read(columns=sorted(roots)), path)
-    columns = [_name_column(each.column(table), name, path) for name, each in chosen.items()]
-    return sample_of(*columns, rows=rows)
+    try:
+        table = _with_keys(file.read(columns=sorted(roots)), path)
+        return sample_of(*(_name_column(each.column(table), name, path) for name, each in chosen.items()), rows=rows)
+    except (*BROKEN, ValueError, TypeError, TraceError):  # reading it says what is wrong
+        return None
 
 
 # ---- a run ----
@@ -111,9 +121,15 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     Cost: about 0.3 us per event, and twice its size in memory.
     """
     findings = list(source.findings)
-    rows = _rows(source, findings)
-    events = _events_of_messages(rows) if rows.are_messages else _events(rows, findings)
-    return _Mapped(source, events, findings).run(columns)
+    try:
+        rows = _rows(source, findings)
+        events = _events_of_messages(rows) if rows.are_messages else _events(rows, findings)
+        return _Mapped(source, events, findings).run(columns)
+    except (*BROKEN, ValueError, TypeError, LookupError) as error:
+        if isinstance(error, TraceError):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise TraceError(f"{source.paths[0]}: columns that do not go together: {reason}") from None
 
 
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
@@ -220,7 +236,7 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
         if name == "clock":
             return pc.cast(column, SCHEMA.field("clock").type)
         return _destinations(column, path) if name == "destinations" else _name_column(column, name, path)
-    except (*BROKEN, ValueError, TypeError) as error:
+    except (*BROKEN, ValueError, TypeError, Bad) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceError(f"{path}: {name} in {each.text!r}: {reason}") from None
 
@@ -261,6 +277,9 @@ def _destinations(column: Any, path: str) -> Any:
     if pa.types.is_list(found.type) or pa.types.is_large_list(found.type):
         items = _name_column(found.flatten(), "destinations", path)
         lengths = pc.fill_null(pc.list_value_length(found), 0).cast(pa.int64())
+        if items.null_count:  # nobody is no destination
+            owners = np.repeat(np.arange(len(found)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
+            items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(found)), pa.int64())
         return _lists(items, lengths, pc.is_null(found))
     named = _name_column(found, "destinations", path)
     if pa.types.is_string(named.type):

@@ -93,6 +93,7 @@ def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Hea
     schema = file.schema_arrow
     facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _metadata(schema)}
     _check_version(path, facts.get(METADATA))
+    foreign.check_columns(path, schema.names, options)
     missing = [name for name in REQUIRED if name not in schema.names]
     known = foreign.known_in(path, schema.names, options)
     if missing and (METADATA in facts or not foreign.are_enough(known, options)):
@@ -168,6 +169,10 @@ def runs_of(found: Head, options: Mapping[str, str] | None = None) -> list[str]:
         return [found.run]
     with parquet_file(found.path) as file:
         values = file.read(columns=[column])[column]
+    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+        raise TraceError(
+            f"{found.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"
+        )
     names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
     return sorted({name or found.run for name in names})
 

@@ -254,3 +254,32 @@ def test_the_folders_of_hive_may_tell_the_process(tmp_path: Path) -> None:
         rows = [{k: v for k, v in row.items() if k != "process"} for row in mine]
         pq.write_table(table(rows), tmp_path / f"process={name}" / "part-0.parquet")
     assert faults(tmp_path) == FAULTS
+
+
+def test_what_cannot_be_understood_is_refused_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    good = table(events(*NAMES["text"]))
+    bad = {
+        r"2 columns are called 'message': expected one": good.append_column("message", good["message"]),
+        r"column 'run' tells runs apart: expected text or numbers, found list": good.append_column(
+            "run", pa.array([[1]] * good.num_rows)
+        ),
+        r"time_ns in 'time': time 'noon': expected a number, or a date": good.append_column(
+            "time", pa.array(["noon"] * good.num_rows)
+        ),
+        r"message: expected text or whole numbers, found bool": good.set_column(
+            good.column_names.index("message"), "message", pa.array([True] * good.num_rows)
+        ),
+    }
+    for told, columns in bad.items():
+        pq.write_table(columns, path)
+        with pytest.raises(TraceError, match=told):
+            trace.read(trace.find(path).sources[0])
+
+
+def test_nobody_is_no_destination(tmp_path: Path) -> None:
+    rows = [
+        {**row, "destinations": row["destinations"] and [None, *row["destinations"]]} for row in events(*NAMES["text"])
+    ]
+    pq.write_table(table(rows), tmp_path / "a.parquet")
+    assert faults(tmp_path) == FAULTS
