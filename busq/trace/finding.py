@@ -16,7 +16,8 @@ class Finding:
     `is_error`: it makes the exit code 1 under --strict.  Known kinds: "bad-line", "empty-log", "truncated", "gap",
     "mixed-runs", "clock-backwards", "host-missing", "clock-gap", "unknown-event", "resent", "impossible", "dropped",
     "redelivered", "renumbered", "missing-log", "doubled", "unordered", "unsorted", "no-destinations", "ambiguous",
-    "unnamed-log", "no-messages".
+    "unnamed-log", "no-messages", and guesses: "runs-guessed", "order-guessed", "ties", "derived-messages",
+    "derived-destinations", "sends-alone", "deliveries-alone".
 
     >>> Finding("bad-line", "expected 'b N' or 'd N N', found 'x 1'", path="proc01.output", line=7).as_json()["line"]
     7

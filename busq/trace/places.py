@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from busq.trace.errors import TraceError
 
-__all__ = ["exists", "is_folder", "is_remote", "opened", "plain", "real", "size_of", "walk"]
+__all__ = ["exists", "is_folder", "is_remote", "on_spark", "opened", "plain", "real", "size_of", "walk"]
 
 _SAME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}  # what other programs call the schemes that PyArrow knows
 _SYSTEMS: dict[tuple[str, str], Any] = {}
@@ -85,6 +85,15 @@ def is_folder(path: str) -> bool:
 def size_of(path: str) -> int:
     """Return the size of a file in bytes; OSError."""
     return int(_facts(path).size or 0) if is_remote(path) else os.path.getsize(path)
+
+
+def on_spark(path: str) -> str:
+    """Return what Spark calls a place.
+
+    >>> on_spark("s3://bucket/logs"), on_spark("logs")
+    ('s3a://bucket/logs', 'logs')
+    """
+    return "s3a" + path[2:] if path.startswith("s3://") else path
 
 
 def real(path: str) -> str:

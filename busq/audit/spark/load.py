@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -16,8 +15,9 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.many import fits
 from busq.audit.spark import names
 from busq.audit.spark.checks import EVENTS
-from busq.trace import TraceError, parquet, read
+from busq.trace import TraceError, parquet, places, read
 from busq.trace.finding import Finding
+from busq.trace.foreign import parquet_file
 from busq.trace.parquet import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, REQUIRED, Kind
@@ -75,7 +75,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
     for head in heads:
         schema = _spark_schema(head.path, tells)
-        parts.setdefault(schema.simpleString(), (schema, []))[1].append(head.path)
+        parts.setdefault(schema.simpleString(), (schema, []))[1].append(places.on_spark(head.path))
     frames = [
         conformed(_of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace))
         for schema, paths in parts.values()
@@ -115,7 +115,8 @@ def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
 
 def _spark_schema(path: str, tells_runs: str) -> T.StructType:
     wanted = {*EVENTS.names, "label"} - {"run"} | {tells_runs}
-    schema = pq.read_schema(path)
+    with parquet_file(path) as file:
+        schema = file.schema_arrow
     fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
     for column in fields:
         if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():

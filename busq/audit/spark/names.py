@@ -17,12 +17,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.trace import places
 from busq.trace.builder import by_nature
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
 from busq.trace.fields import Fields
 from busq.trace.finding import Finding
+from busq.trace.foreign import parquet_file
 from busq.trace.parquet import PROCESSES_MAX, Head
 from busq.trace.run import Source
 from busq.trace.schema import Kind
@@ -52,13 +54,17 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped |
     Cost: two passes over the names.
     """
     fields = Fields(source.options)
-    frames = []
+    alike: dict[str, list[Head]] = {}
     for head in heads:
-        keys = hive_keys(head.path)
-        there = fields.expressions([*head.columns, *keys])
+        with parquet_file(head.path) as file:
+            alike.setdefault(f"{sorted(hive_keys(head.path).items())} {file.schema_arrow}", []).append(head)
+    frames = []
+    for its in alike.values():
+        keys = hive_keys(its[0].path)
+        there = fields.expressions([*its[0].columns, *keys])
         if not set(there) >= _NEEDED or fields.are_messages(there):
             return None
-        frame = _named(spark, head.path, there, keys, fields, source)
+        frame = _named(spark, [places.on_spark(head.path) for head in its], there, keys, fields, source)
         if frame is None:
             return None
         frames.append(frame)
@@ -70,14 +76,14 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped |
 
 def _named(
     spark: SparkSession,
-    path: str,
+    paths: Sequence[str],
     there: Mapping[str, Expression],
     keys: Mapping[str, str],
     fields: Fields,
     source: Source,
 ) -> DataFrame | None:
-    """Return the events of a file with names as text; None if a column has a type that only `busq.trace` reads."""
-    frame = spark.read.parquet(path)
+    """Return the events of files with names as text; None if a column has a type that only `busq.trace` reads."""
+    frame = spark.read.parquet(*paths)
     for key, value in keys.items():
         frame = frame if key in frame.columns else frame.withColumn(key, F.lit(value))
     columns = {name: _column(each, frame.columns) for name, each in there.items()}
