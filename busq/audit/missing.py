@@ -119,9 +119,10 @@ def tell_idle(check: Check, run: Run) -> Check:
     if NO_DELIVERIES in kinds and check.name in _OF_MESSAGES:
         text = "deliveries stand in no log, so nothing can be said about them"
         return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
-    if NO_SENDS in kinds and check.name in _OF_SENDS:
-        text = "sends stand in no log, so nothing can be said about them"
-        return replace(check, verdict=UNKNOWN, count=0, text=text, messages=(), processes=(), steps=(), kinds=())
+    if NO_SENDS in kinds and check.name in _OF_SENDS and check.verdict != UNKNOWN:
+        why = "sends stand in no log"
+        text = f"{check.text}, but {why}" if check.count else f"{why}, so nothing can be said about them"
+        return replace(check, verdict=UNKNOWN, text=text)
     doubts = [finding for kind, finding in kinds.items() if kind in ORDER_UNKNOWN]
     if doubts and check.name in _ORDERS:
         text = f"{check.text}; but {doubts[0].text}" if check.count else doubts[0].text

@@ -91,9 +91,11 @@ def test_deliveries_alone_are_no_phantoms(tmp_path: Path) -> None:
     run = judged(tmp_path / "a.csv")
     assert {name: check.count for name, check in run.checks.items() if check.count} == {
         "duplicated": 1,
+        "phantom": 5,
         "consistent": 1,
         "total": 2,
     }
+    assert "but sends stand in no log" in run.checks["phantom"].text
     assert verdicts(run)["phantom"] == verdicts(run)["lost"] == verdicts(run)["fifo"] == "unknown"
     assert "5 deliveries and no send: who sent what is not known" in run.findings[0].text
 
