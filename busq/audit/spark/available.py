@@ -8,13 +8,26 @@ import sys
 
 from busq.errors import BusqError
 
-__all__ = ["PACKAGES", "Unavailable", "require"]
+__all__ = ["PACKAGES", "SparkFailed", "Unavailable", "is_loaded", "require"]
 
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 
 
 class Unavailable(BusqError, ImportError):
     """Spark can't run here: a package, Java, or a newer Python is missing.  The text says which, and what to do."""
+
+
+class SparkFailed(BusqError):
+    """Spark did not start, or a job failed.  The text says why in a line, and where its log is."""
+
+
+def is_loaded(module: str) -> bool:
+    """Whether somebody has imported a module already.
+
+    >>> is_loaded("sys")
+    True
+    """
+    return module in sys.modules
 
 
 def require() -> None:

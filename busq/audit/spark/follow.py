@@ -16,11 +16,14 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from busq.audit.spark.driver import is_connect
+from busq.audit.spark.listing import Listing
+from busq.audit.spark.remote import remote_of
 from busq.audit.spark.session import session
 from busq.audit.spark.watch import KINDS, Violation, Watch
 
@@ -133,8 +136,9 @@ def _session(spark: SparkSession | None, master: str | None, memory: str | None)
     if spark is not None:
         yield spark
         return
-    # One thread lists files; the judge is Python's.
-    with session(master or "local[2]", memory or "512m") as started:
+    if not remote_of(master):  # one thread lists files; the judge is Python's
+        master, memory = master or "local[2]", memory or "512m"
+    with session(master, memory) as started:
         yield started
 
 
@@ -192,6 +196,12 @@ class _Follower:
                 self._tell(self._watch.finish(time.time()))
 
     def _start(self, once: bool) -> Any:
+        is_remote, names = is_connect(self._spark), self._place / "names"
+        if (self._place / "files").exists() if is_remote else names.exists():
+            where = f"{'without' if is_remote else 'through'} Spark Connect"
+            raise ValueError(f"{self._place} was begun {where}: go on like that, or name another checkpoint")
+        if is_remote:
+            return Listing(self._spark, _literal(self._folder), names, self._judge, once=once)
         files = (
             self._spark.readStream.format("binaryFile")
             .schema("path string, modificationTime timestamp, length bigint, content binary")
@@ -222,8 +232,11 @@ class _Follower:
 
     def _take(self, batch: DataFrame, number: int) -> None:
         """Judge the files of a batch; called by Spark."""
+        self._judge([row[0] for row in batch.collect()], number)
+
+    def _judge(self, urls: Sequence[str], number: int) -> None:
         try:
-            paths = [_path(row[0]) for row in batch.collect()]
+            paths = [_path(url) for url in urls]
             with self._lock:
                 if number <= self._batch:
                     return  # judged and saved before a restart that Spark did not hear of

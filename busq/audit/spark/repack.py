@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from busq.audit.spark.checks import EVENTS
+from busq.audit.spark.driver import parallelism, shares_files
 from busq.audit.spark.load import Loaded, conformed
 from busq.trace.schema import SCHEMA
 
@@ -37,7 +38,7 @@ _FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", p
 
 def is_possible(spark: SparkSession, loaded: Loaded) -> bool:
     """Whether all executors see one folder, and the files are not as they should be already."""
-    return not loaded.logs and str(spark.conf.get("spark.master", "")).startswith("local")
+    return not loaded.logs and shares_files(spark)
 
 
 @contextlib.contextmanager
@@ -59,7 +60,7 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     Cost: 2 us per event on two cores, and the size of the trace on disk, twice.
     """
     events = loaded.events.select(*_COLUMNS)
-    tasks = max(2 * spark.sparkContext.defaultParallelism, -(-loaded.rows // ROWS_PER_TASK))
+    tasks = max(2 * parallelism(spark), -(-loaded.rows // ROWS_PER_TASK))
     in_order = events.repartitionByRange(tasks, "process", "position").sortWithinPartitions("process", "position")
     target = str(folder)
 

@@ -22,7 +22,8 @@ from pyspark.sql import types as t
 
 from busq.audit.many import UNREADABLE, audit_source, unreadable
 from busq.audit.result import CHECKS, Check, Finding, RunAudit
-from busq.audit.spark.session import Progress, busy
+from busq.audit.spark.driver import Progress, parallelism
+from busq.audit.spark.session import busy
 from busq.trace.run import Source
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def verdicts(
     >>> found.write.parquet("verdicts.parquet")                                                  # doctest: +SKIP
     >>> found.selectExpr("run", "explode(checks) as c").where("c.count > 0").show()              # doctest: +SKIP
     """
-    hands = deal(sources, spark.sparkContext.defaultParallelism)
+    hands = deal(sources, parallelism(spark))
     packed = [zlib.compress(pickle.dumps([(index, sources[index]) for index in hand]), 1) for hand in hands]
     options = _Options(order, tuple(allow), tuple(ask), tuple(checks))
     # A partition for each hand, with one number in it: the hands themselves travel with the function.

@@ -17,15 +17,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from busq.audit.spark.available import SparkFailed
+from busq.audit.spark.driver import Progress, active, watched
 from busq.audit.spark.java import find_java
-from busq.errors import BusqError
+from busq.audit.spark.remote import connected, remote_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,22 +37,24 @@ __all__ = ["Progress", "SparkFailed", "busy", "default_memory", "is_local", "ses
 HEAP_MAX_BYTES = 10 << 30
 HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the rest
 ARROW_ROWS = 100_000
-Progress = Callable[[int, int, str], None]  # number, of how many, label
 TAIL_LINES = 5
-TICK_S = 0.2
 STOP_S = 10.0
 WORKER_STOP_S = 1.0
 
 _PREFIX = "busq-spark-"
+_SESSION = {  # what a session may choose for itself, whoever started Spark
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    "spark.sql.session.timeZone": "UTC",
+}
+_CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
 _SMALL_TALK = re.compile(  # what logs say that all went well with
     r"at |WARNING:|\.\.\. |NOTE: Picked up|Using Spark's default|Setting default log|To adjust logging"
     r"|[\d/]+ [\d:]+ (WARN|INFO)"
 )
-
-
-class SparkFailed(BusqError):
-    """Spark did not start, or a job failed.  The text says why in a line, and where its log is."""
 
 
 # ---- what is asked for ----
@@ -93,7 +97,7 @@ def _check_master(master: str) -> str:
     if not re.fullmatch(known, master):
         raise ValueError(
             f"{master!r} is no Spark master: use local[N], local[*], local-cluster[WORKERS,CORES,MiB], "
-            "spark://HOST:PORT, k8s://URL or yarn"
+            "spark://HOST:PORT, sc://HOST:PORT, k8s://URL or yarn"
         )
     return master
 
@@ -174,24 +178,32 @@ def session(
     """Give a Spark session while a block lasts: the one that is active, untouched, or a new one that prints nothing.
 
     `master` is a Spark master ("local[*]" unless said; "local[N]", "spark://HOST:PORT", "k8s://URL", "yarn",
-    "local-cluster[WORKERS,CORES,MiB]"); `memory` the heap of the driver, as "6g" (40 % of the memory unless said, 10
-    GiB at most); `local_dir` where to spill (temporary files; best on a disk with twice the size of the trace);
-    `config` more settings of Spark, stronger than ours; `ui` serves Spark's own pages on this machine.  All of them
-    mean nothing where a session is active.
+    "local-cluster[WORKERS,CORES,MiB]"), or the address of a Spark Connect server, "sc://HOST:PORT"; without it, that
+    of the variable SPARK_REMOTE, where it is set.  `memory` is the heap of the driver, as "6g" (40 % of the memory
+    unless said, 10 GiB at most); `local_dir` where to spill (temporary files; best on a disk with twice the size of the
+    trace); `config` more settings of Spark, stronger than ours; `ui` serves Spark's own pages on this machine.  All of
+    them mean nothing where a session is active, and `memory`, `local_dir` and `ui` are a Connect server's own.
 
-    Raises ValueError for a master or a size that cannot be, Unavailable where there is no Java, SparkFailed where Spark
-    does not start, or a job fails in the block.  Afterwards Java has ended and no file is left, except for the log of a
-    failure.  Takes 4 to 7 s to start, and 1 s to stop.
+    Raises ValueError for a master or a size that cannot be, Unavailable where there is no Java or a package lacks,
+    SparkFailed where Spark does not start or answer, or a job fails in the block.  Afterwards Java has ended and no
+    file is left, except for the log of a failure; a Connect server runs on.  Takes 4 to 7 s to start and 1 s to stop;
+    through Connect 2 s.
 
     >>> with session("local[2]") as spark:                                                       # doctest: +SKIP
     ...     spark.range(3).count()
     3
     """
-    active = _active()
-    if active is not None:
+    there = active()
+    if there is not None:
         with _plain_errors(None):
-            yield active
+            yield there
         return
+    if remote := remote_of(master):
+        _check_is_servers(memory=memory, local_dir=local_dir, ui=ui or None)
+        with _as_before(), connected(remote, _SESSION | dict(config or {})) as spark, _plain_errors(None):
+            yield spark
+        return
+    master = master or os.environ.get("SPARK_REMOTE")  # "local[N]": Spark would start a server here, for us alone
     chosen = _check_master(master or "local[*]")
     heap = _check_memory(memory or default_memory())
     java = find_java()
@@ -199,20 +211,16 @@ def session(
     try:
         settings = _settings(chosen, heap, place, ui) | dict(config or {})
         environment = _environment(chosen, java.home_for(place.path), place)
-        with _as_before(), _started(settings, place, environment) as spark, _plain_errors(place):
+        with _as_before(), _classic(), _started(settings, place, environment) as spark, _plain_errors(place):
             yield spark
     finally:
         place.remove()
 
 
-def _active() -> SparkSession | None:
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    found: SparkSession | None = SparkSession.getActiveSession()
-    if found is None and SparkContext._active_spark_context is not None:
-        found = SparkSession.builder.getOrCreate()  # a context whose session is another thread's
-    return found
+def _check_is_servers(**options: Any) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(f"{given[0]} is the business of a Spark Connect server, which runs already: leave it out")
 
 
 def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]:
@@ -222,11 +230,7 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
         "spark.driver.memory": heap,
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-        # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
-        "spark.sql.session.timeZone": "UTC",
+        **_SESSION,
         "spark.sql.warehouse.dir": str(place.path / "warehouse"),
     }
     if is_local(master):
@@ -277,13 +281,26 @@ def _as_before() -> Iterator[None]:
     propagated = py4j.propagate
     root.addFilter(_is_not_of_py4j)
     py4j.propagate = False
+    context = logging.getLogger("SQLQueryContextLogger")  # through Connect, PySpark prints what it raises
+    was_disabled, context.disabled = context.disabled, True
     try:
-        with _set({"SPARK_AUTH_SOCKET_TIMEOUT": None, "SPARK_BUFFER_SIZE": None}):
+        with _set({"SPARK_AUTH_SOCKET_TIMEOUT": None, "SPARK_BUFFER_SIZE": None, _CONNECT_MODE: None}):
             yield
     finally:
+        context.disabled = was_disabled
         py4j.propagate = propagated
         root.removeFilter(_is_not_of_py4j)
         sys.path[:] = [entry for entry in sys.path if entry in path]
+
+
+@contextlib.contextmanager
+def _classic() -> Iterator[None]:
+    """Keep PySpark from taking what is for Spark Connect, which it prefers wherever a variable speaks of it."""
+    former = {name: os.environ.pop(name) for name in _CONNECT if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(former)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
@@ -403,9 +420,13 @@ def _end(gateway: Any) -> None:
 
 @contextlib.contextmanager
 def _plain_errors(place: _Place | None) -> Iterator[None]:
-    """Turn what Java throws into a line."""
-    from py4j.protocol import Py4JError
+    """Turn what Spark throws into a line."""
     from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JError
+    except ImportError:  # the client for Spark Connect comes without
+        Py4JError = PySparkException  # noqa: N806
 
     try:
         yield
@@ -450,21 +471,5 @@ def busy(spark: SparkSession, title: str, progress: Progress | None = None) -> I
     if progress is None:
         yield
         return
-    ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(spark, title, progress, ended), daemon=True)
-    watcher.start()
-    try:
+    with watched(spark, title, progress):
         yield
-    finally:
-        ended.set()
-        watcher.join(STOP_S)
-
-
-def _watch(spark: SparkSession, title: str, report: Progress, ended: threading.Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    while not ended.wait(TICK_S):
-        with contextlib.suppress(Exception):  # Java may be ending
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            total = sum(stage.numTasks for stage in stages if stage)
-            done = sum(stage.numCompletedTasks for stage in stages if stage)
-            report(done + 1 if total else 1, max(1, total), title if total else f"{title}, planning")

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
+from busq.audit.spark.driver import parallelism
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
 from busq.lab.sweep.estimate import t95
@@ -84,7 +85,7 @@ class OnSpark:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self.cores = spark.sparkContext.defaultParallelism
+        self.cores = parallelism(spark)
 
     def measure(self, grid: Grid, dealt: Sequence[Task], directory: str, progress: Progress | None) -> float:
         """Simulate tasks, each of which writes its file; return how long the simulations took, added up."""

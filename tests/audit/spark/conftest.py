@@ -36,6 +36,7 @@ def _missing() -> str:
 
 
 MISSING = _missing()
+THROUGH_CONNECT = os.environ.get("BUSQ_TEST_SPARK") == "connect"
 
 # Every Java of these tests lives for seconds: compiling thoroughly, and with many threads, costs more than it saves.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -52,18 +53,30 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     return _Skipped.from_parent(parent, path=module_path) if MISSING else None
 
 
+CONFIG = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    # Compiling a plan, or thinking it over, takes longer than running it on so few rows.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The session of all tests: small, two threads, few partitions, ended with the test run."""
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests: small, two threads, few partitions, ended with the test run.
+
+    `BUSQ_TEST_SPARK=connect`: that of a Connect server, so that all of busq.spark is tried through it.
+    """
     import busq.spark
 
-    config = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        # Compiling a plan, or thinking it over, takes longer than running it on so few rows.
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    with busq.spark.session("local[2]", "1g", config=config) as session:
+    if not THROUGH_CONNECT:
+        with busq.spark.session("local[2]", "1g", config=CONFIG) as session:
+            yield session
+        return
+    from servers import connect_server
+
+    config = {name.replace(".", "__"): value for name, value in CONFIG.items()}
+    with connect_server(tmp_path_factory.mktemp("connect"), **config) as url, busq.spark.session(url) as session:
         yield session
