@@ -148,11 +148,10 @@ def test_py4j_does_not_log_what_it_raises(name: str, monkeypatch: pytest.MonkeyP
 
 def test_an_active_session_is_used_as_it_is_and_stays(spark: SparkSession) -> None:
     assert spark.range(2).count() == 2  # with its first job, Spark changes some settings itself
-    before = dict(spark.sparkContext.getConf().getAll()), spark.conf.get("spark.sql.shuffle.partitions")
+    before = spark.conf.getAll
     with busq.spark.session("local[7]", "3g", config={"spark.sql.shuffle.partitions": "77"}) as other:
         assert other is spark
-    after = dict(spark.sparkContext.getConf().getAll()), spark.conf.get("spark.sql.shuffle.partitions")
-    assert after == before
+    assert spark.conf.getAll == before
     assert spark.range(3).count() == 3
 
 
@@ -176,14 +175,14 @@ def test_progress_is_reported_to_whoever_asks_and_to_nobody_else(
 def test_a_master_that_cannot_be_is_refused_before_anything_starts(
     master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SESSION, "_active", lambda: None)
+    monkeypatch.setattr(SESSION, "active", lambda: None)
     with pytest.raises(ValueError, match="is no Spark master: use local"), busq.spark.session(master):
         pass
 
 
 @pytest.mark.parametrize("memory", ["6", "0g", "6 GB", "-1g"])
 def test_a_heap_that_cannot_be_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SESSION, "_active", lambda: None)
+    monkeypatch.setattr(SESSION, "active", lambda: None)
     with pytest.raises(ValueError, match="is no size of a heap: use one like"), busq.spark.session(memory=memory):
         pass
 
