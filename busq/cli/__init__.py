@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "audit": "busq.cli.audit:audit",
         "replay": "busq.cli.replay:replay",
         "diagram": "busq.cli.diagram:diagram",
+        "spark": "busq.cli.spark:spark",
     },
     "Laboratory": {
         "sim": "busq.cli.sim:sim",

@@ -17,7 +17,7 @@ from busq.audit.spark.available import Unavailable, require
 
 __all__ = ["SparkFailed", "Unavailable", "busy", "follow", "runs", "session"]
 
-_LATER = ("checks", "clocks", "follow", "huge", "islands", "pace", "runs", "sweep")
+_LATER = ("checks", "clocks", "follow", "huge", "islands", "pace", "ready", "runs", "sweep", "workers")
 
 
 require()

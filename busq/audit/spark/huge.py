@@ -33,6 +33,7 @@ from busq.audit.spark import clocks, islands, pace, repack, segments, whole
 from busq.audit.spark.case import Case
 from busq.audit.spark.load import Loaded, conformed, load
 from busq.audit.spark.segments import Summary
+from busq.audit.spark.workers import require
 from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
 from busq.trace.finding import Finding
@@ -80,6 +81,7 @@ def audit(
     True
     """
     judged = known(checks)
+    require(spark, source.paths[:1] if isinstance(source, Source) else ())
     loaded = load(spark, source) if isinstance(source, Source) else Loaded(conformed(source), tuple(names))
     about = source if isinstance(source, Source) else Source("", "", (), 0)
     order = loaded.order if order is None else order

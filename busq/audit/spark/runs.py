@@ -24,6 +24,7 @@ from busq.audit.many import UNREADABLE, audit_source, unreadable
 from busq.audit.result import CHECKS, Check, Finding, RunAudit
 from busq.audit.spark.driver import Progress, parallelism
 from busq.audit.spark.session import busy
+from busq.audit.spark.workers import require
 from busq.trace.run import Source
 
 if TYPE_CHECKING:
@@ -122,12 +123,15 @@ def verdicts(
     ask: Sequence[str] = (),
     checks: Sequence[str] = CHECKS,
 ) -> DataFrame:
-    """Return the verdicts on every source as a DataFrame with the columns of SCHEMA, a row each; nothing runs yet.
+    """Return the verdicts on every source as a DataFrame with the columns of SCHEMA, a row each; nothing is judged yet.
+
+    Raises SparkFailed where executors lack busq or do not see the files.
 
     >>> found = verdicts(spark, sources)                                                         # doctest: +SKIP
     >>> found.write.parquet("verdicts.parquet")                                                  # doctest: +SKIP
     >>> found.selectExpr("run", "explode(checks) as c").where("c.count > 0").show()              # doctest: +SKIP
     """
+    require(spark, [path for source in (*sources[:1], *sources[-1:]) for path in source.paths[:1]])
     hands = deal(sources, parallelism(spark))
     packed = [zlib.compress(pickle.dumps([(index, sources[index]) for index in hand]), 1) for hand in hands]
     options = _Options(order, tuple(allow), tuple(ask), tuple(checks))

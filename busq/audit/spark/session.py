@@ -32,7 +32,7 @@ from busq.audit.spark.remote import connected, remote_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "SparkFailed", "busy", "default_memory", "is_local", "session"]
+__all__ = ["Progress", "SparkFailed", "busy", "check_master", "default_memory", "is_local", "session"]
 
 HEAP_MAX_BYTES = 10 << 30
 HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the rest
@@ -92,7 +92,12 @@ def _check_memory(memory: str) -> str:
     return memory.lower()
 
 
-def _check_master(master: str) -> str:
+def check_master(master: str) -> str:
+    """Return a master as it is; raises ValueError for one that cannot be.
+
+    >>> check_master("local[2]")
+    'local[2]'
+    """
     known = r"local|local\[(\*|\d+)(,\s*\d+)?\]|local-cluster\[\d+,\s*\d+,\s*\d+\]|spark://.+|k8s://.+|yarn"
     if not re.fullmatch(known, master):
         raise ValueError(
@@ -204,7 +209,7 @@ def session(
             yield spark
         return
     master = master or os.environ.get("SPARK_REMOTE")  # "local[N]": Spark would start a server here, for us alone
-    chosen = _check_master(master or "local[*]")
+    chosen = check_master(master or "local[*]")
     heap = _check_memory(memory or default_memory())
     java = find_java()
     place = _new_place(local_dir)

@@ -21,6 +21,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
 from busq.audit.spark.driver import parallelism
+from busq.audit.spark.workers import require
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
 from busq.lab.sweep.estimate import t95
@@ -132,6 +133,7 @@ def measure(
     if not dealt:
         return 0.0
     where = str(Path(directory).resolve())
+    require(spark, [where])
     answers = _tasks(spark, dealt).mapInArrow(_simulating(grid, where), MEASURED)
     with _watching(spark, dealt, where, progress):
         found = answers.collect()  # a row per task

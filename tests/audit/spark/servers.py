@@ -80,7 +80,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def connect_server(folder: Path, master: str = "local[2]", python: str = sys.executable, **config: str) -> Iterator[str]:
+def connect_server(
+    folder: Path, master: str = "local[2]", python: str = sys.executable, **config: str
+) -> Iterator[str]:
     """A Connect server; gives its address.  Its workers are `python`."""
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",

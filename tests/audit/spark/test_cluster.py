@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real standalone cluster: a master, two workers, and an environment of their own; one of the workers is killed.
+
+The commands are those that a user gives; what they say is held against the C core, and against a sweep without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, TESTS, wait_until
+from servers import Cluster, Server, cluster, environment, variables
+
+pytestmark = pytest.mark.long
+
+RUNS = 30
+GRID = """
+seeds = 30
+keep = ["execution_time_s", "packets"]
+
+[all]
+order = ["mfss", "lamport"]
+processes = [3, 12]
+bandwidth = [20, 1000]
+messages = 40
+interval = 1
+
+[[compare]]
+orders = ["lamport"]
+over = "mfss"
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The Python of the workers: an environment of its own, with busq."""
+    return environment(tmp_path_factory.mktemp("environment") / "venv")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path) as found:
+        yield found
+
+
+def broadcast_log(folder: Path, rng: random.Random, messages: int) -> None:
+    """A run of two processes, as the programs of a course write it; some of it is lost, doubled or late."""
+    folder.mkdir(parents=True)
+    lines = [f"b {number}" for number in range(1, messages + 1)]
+    delivered = [f"d 1 {number}" for number in range(1, messages + 1) if rng.random() < 0.999]
+    at = rng.randrange(len(delivered) - 1)
+    delivered[at : at + 2] = [delivered[at + 1], delivered[at], delivered[at]]
+    (folder / "1.output").write_text("\n".join(lines) + "\n")
+    (folder / "2.output").write_text("\n".join(delivered) + "\n")
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that take the two cores some ten seconds to judge."""
+    folder = tmp_path_factory.mktemp("traces")
+    seed = random.randrange(1 << 20)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for number in range(RUNS):
+        broadcast_log(folder / f"run{number:02}", rng, 40_000)
+    return folder
+
+
+def busq(*words: str, **more: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "busq", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=variables(**more),
+        cwd=TESTS,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> tuple[int, Any]:
+    out, errors = process.communicate(timeout=PATIENCE_S)
+    assert errors == ""
+    return process.returncode, json.loads(out)
+
+
+def verdicts(found: Any) -> list[Any]:
+    return [[run["run"], run["messages"], run["deliveries"], run["verdicts"]] for run in found["runs"]]
+
+
+def kill_one_at_work(place: Cluster, process: subprocess.Popen[str]) -> Server:
+    """Kill a worker, and its executor, in the middle of a task: its Python has worked for a while."""
+
+    def at_work() -> list[Server]:
+        assert process.poll() is None, process.communicate()
+        return [worker for worker in place.workers if worker.busy_pythons(0.3)]
+
+    wait_until(lambda: bool(at_work()), what="a task")
+    worker = at_work()[0]
+    worker.kill()
+    return worker
+
+
+# ---- audits ----
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "a worker killed"])
+def test_an_audit_on_a_cluster_says_what_the_core_says(
+    place: Cluster, python: str, traces: Path, is_killed: bool
+) -> None:
+    process = busq("audit", str(traces), "--master", place.url, "--memory", "512m", "--json", PYSPARK_PYTHON=python)
+    if is_killed:
+        kill_one_at_work(place, process)
+    code, found = answer(process)
+    expected_code, expected = answer(busq("audit", str(traces), "--engine", "c", "--json"))
+    assert (code, verdicts(found)) == (expected_code, verdicts(expected))
+    assert len(found["runs"]) == RUNS
+
+
+# ---- sweeps ----
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "a worker killed"])
+def test_a_sweep_on_a_cluster_measures_everything_once(
+    place: Cluster, python: str, tmp_path: Path, is_killed: bool
+) -> None:
+    (tmp_path / "grid.toml").write_text(GRID)
+    words = ("sweep", str(tmp_path / "grid.toml"), "--json", "--out")
+    process = busq(*words, str(tmp_path / "spark"), "--master", place.url, "--memory", "512m", PYSPARK_PYTHON=python)
+    if is_killed:
+        kill_one_at_work(place, process)
+    code, found = answer(process)
+    expected_code, expected = answer(busq(*words, str(tmp_path / "pool"), "--engine", "pool"))
+    assert code == expected_code == 0
+    assert found["cells"] == found["measured"] == expected["measured"]
+    for name in ("points", "comparisons"):
+        assert rounded(found[name]) == rounded(expected[name])
+
+
+def rounded(value: Any) -> Any:
+    """Sums of floats depend on the order of adding."""
+    if isinstance(value, float):
+        return float(f"{value:.9e}") if abs(value) > 1e-9 else 0.0
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    return value
