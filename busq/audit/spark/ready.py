@@ -38,6 +38,7 @@ TIMEOUT_S = 60.0
 FILES_MAX = 200  # of those named, how many are looked for on every executor
 LISTENS_S = 10.0
 TASKS_PER_CORE = 2
+TICK_S = 0.5
 _PACKAGES = ("pyspark", "pyarrow", "pandas")
 _MASTER_PORT = 7077
 
@@ -145,21 +146,22 @@ def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Itera
 @contextlib.contextmanager
 def _limit(spark: SparkSession, seconds: float) -> Iterator[threading.Event]:
     """End the jobs of a block that take longer: those that no executor takes wait for ever."""
-    ran_out, tag = threading.Event(), f"busq-check-{os.getpid()}"
+    ran_out, ended, tag = threading.Event(), threading.Event(), f"busq-check-{os.getpid()}"
 
     def end() -> None:
-        ran_out.set()
-        with contextlib.suppress(Exception):
-            spark.interruptTag(tag)
+        while not ended.wait(TICK_S if ran_out.is_set() else seconds):
+            ran_out.set()
+            with contextlib.suppress(Exception):
+                spark.interruptTag(tag)  # again and again: the job may only be on its way
 
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
+    thread = threading.Thread(target=end, daemon=True)
     spark.addTag(tag)
-    timer.start()
+    thread.start()
     try:
         yield ran_out
     finally:
-        timer.cancel()
+        ended.set()
+        thread.join()
         with contextlib.suppress(Exception):
             spark.removeTag(tag)
 

@@ -6,17 +6,22 @@ The commands are those that a user gives; what they say is held against the C co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, TESTS, wait_until
-from servers import Cluster, Server, cluster, environment, variables
+from servers import Cluster, Server, cluster, connect_server, environment, variables
+
+from busq.trace import Kind, Writer, message_of
 
 pytestmark = pytest.mark.long
 
@@ -44,10 +49,25 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return environment(tmp_path_factory.mktemp("environment") / "venv")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster(tmp_path) as found:
-        yield found
+@dataclass
+class Place:
+    """A cluster, and the words that lead a command there."""
+
+    cluster: Cluster
+    words: list[str]
+    variables: dict[str, str]
+
+
+@pytest.fixture(params=["standalone", "connect"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, python: str) -> Iterator[Place]:
+    """Two workers, reached by a driver of our own, or through a Connect server that the environment names."""
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(cluster(tmp_path))
+        if request.param == "standalone":
+            words, told = ["--master", found.url, "--memory", "512m"], {"PYSPARK_PYTHON": python}
+        else:
+            words, told = [], {"SPARK_REMOTE": stack.enter_context(connect_server(tmp_path, found.url, python))}
+        yield Place(found, words, told)
 
 
 def broadcast_log(folder: Path, rng: random.Random, messages: int) -> None:
@@ -111,12 +131,10 @@ def kill_one_at_work(place: Cluster, process: subprocess.Popen[str]) -> Server:
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "a worker killed"])
-def test_an_audit_on_a_cluster_says_what_the_core_says(
-    place: Cluster, python: str, traces: Path, is_killed: bool
-) -> None:
-    process = busq("audit", str(traces), "--master", place.url, "--memory", "512m", "--json", PYSPARK_PYTHON=python)
+def test_an_audit_on_a_cluster_says_what_the_core_says(place: Place, traces: Path, is_killed: bool) -> None:
+    process = busq("audit", str(traces), "--engine", "spark", "--json", *place.words, **place.variables)
     if is_killed:
-        kill_one_at_work(place, process)
+        kill_one_at_work(place.cluster, process)
     code, found = answer(process)
     expected_code, expected = answer(busq("audit", str(traces), "--engine", "c", "--json"))
     assert (code, verdicts(found)) == (expected_code, verdicts(expected))
@@ -127,14 +145,12 @@ def test_an_audit_on_a_cluster_says_what_the_core_says(
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "a worker killed"])
-def test_a_sweep_on_a_cluster_measures_everything_once(
-    place: Cluster, python: str, tmp_path: Path, is_killed: bool
-) -> None:
+def test_a_sweep_on_a_cluster_measures_everything_once(place: Place, tmp_path: Path, is_killed: bool) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
     words = ("sweep", str(tmp_path / "grid.toml"), "--json", "--out")
-    process = busq(*words, str(tmp_path / "spark"), "--master", place.url, "--memory", "512m", PYSPARK_PYTHON=python)
+    process = busq(*words, str(tmp_path / "spark"), *place.words, **place.variables)
     if is_killed:
-        kill_one_at_work(place, process)
+        kill_one_at_work(place.cluster, process)
     code, found = answer(process)
     expected_code, expected = answer(busq(*words, str(tmp_path / "pool"), "--engine", "pool"))
     assert code == expected_code == 0
@@ -152,3 +168,39 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: rounded(one) for name, one in value.items()}
     return value
+
+
+# ---- following ----
+
+
+def write(writer: Writer, process: int, kind: Kind, sender: int, *numbers: int) -> None:
+    to = {"destinations": [[1 - sender]] * len(numbers)} if kind == Kind.SEND else {}
+    writer.write(process, {"kind": [kind] * len(numbers), "message": [message_of(sender, one) for one in numbers]} | to)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["undisturbed", "a worker killed"])
+def test_what_is_wrong_in_a_growing_trace_is_reported_once(place: Place, tmp_path: Path, is_killed: bool) -> None:
+    """Two faults; between them, perhaps, a worker dies."""
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    writer = Writer(trace, run="today", names=["ann", "bob"], order="fifo")
+    process = busq("audit", "--follow", str(trace), "--json", *place.words, **place.variables)
+    try:
+        assert process.stdout is not None
+        write(writer, 0, Kind.SEND, 0, 1, 2, 3)
+        write(writer, 1, Kind.DELIVER, 0, 1, 3, 2)
+        first = json.loads(process.stdout.readline())
+        if is_killed:
+            place.cluster.workers[0].kill()
+        write(writer, 1, Kind.SEND, 1, 1, 2, 3)
+        write(writer, 0, Kind.DELIVER, 1, 1, 3, 2)
+        second = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert errors == ""
+    assert [one["kind"] for one in (first, second)] == ["fifo", "fifo"]
+    assert [first["process"], second["process"]] == ["bob", "ann"]
+    (summary,) = map(json.loads, out.splitlines())
+    assert (summary["files"], summary["deliveries"], summary["counts"]) == (4, 6, {"fifo": 2})
