@@ -32,7 +32,7 @@ from conftest import PATIENCE_S, ROOT
 from busq.cli import commands
 
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts)]
-SHOWN = {"text", "toml", "c", "json", "dockerfile"}  # what is there to be read, and not to be run
+SHOWN = {"text", "toml", "yaml", "c", "json", "dockerfile"}  # what is there to be read, and not to be run
 MARK = re.compile(r"<!-- block: not run, (?P<reason>\S.*?) -->")
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
 EXIT_CODE = re.compile(r"\s# exit code (\d+)$")

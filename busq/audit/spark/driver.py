@@ -19,7 +19,7 @@ from busq.audit.spark.available import is_loaded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "active", "is_connect", "parallelism", "shares_files", "watched"]
+__all__ = ["Progress", "active", "interruptible", "is_connect", "parallelism", "shares_files", "watched"]
 
 Progress = Callable[[int, int, str], None]  # number, of how many, label
 TICK_S = 0.2
@@ -115,6 +115,30 @@ def _writes_into(spark: SparkSession, folder: str) -> bool:
 
     spark.range(1).mapInArrow(leave, "id long").collect()
     return (Path(folder) / "task").exists()
+
+
+@contextlib.contextmanager
+def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]]:
+    """Give what ends the jobs of a block when another thread calls it; a job that comes later is not ended by it.
+
+    >>> with interruptible(spark, "mine") as interrupt:                                          # doctest: +SKIP
+    ...     threading.Timer(60, interrupt).start()
+    ...     spark.range(10**12).count()
+    """
+    if is_connect(spark):
+        spark.addTag(name)
+        try:
+            yield lambda: spark.interruptTag(name) and None
+        finally:
+            spark.removeTag(name)
+        return
+    context = spark.sparkContext
+    context.setJobGroup(name, name, interruptOnCancel=True)
+    try:
+        yield lambda: context.cancelJobGroup(name)
+    finally:
+        for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(key, None)
 
 
 # ---- progress ----

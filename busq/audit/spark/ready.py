@@ -23,7 +23,7 @@ from busq._words import amount, listed, size
 from busq.audit.many import memory_bytes
 from busq.audit.spark import workers
 from busq.audit.spark.available import SparkFailed, Unavailable
-from busq.audit.spark.driver import is_connect, parallelism
+from busq.audit.spark.driver import interruptible, is_connect, parallelism
 from busq.audit.spark.remote import remote_of, without_token
 from busq.audit.spark.session import check_master, is_local, session
 from busq.audit.spark.workers import Worker
@@ -146,24 +146,22 @@ def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Itera
 @contextlib.contextmanager
 def _limit(spark: SparkSession, seconds: float) -> Iterator[threading.Event]:
     """End the jobs of a block that take longer: those that no executor takes wait for ever."""
-    ran_out, ended, tag = threading.Event(), threading.Event(), f"busq-check-{os.getpid()}"
+    ran_out, ended = threading.Event(), threading.Event()
+    with interruptible(spark, f"busq-check-{os.getpid()}") as interrupt:
 
-    def end() -> None:
-        while not ended.wait(TICK_S if ran_out.is_set() else seconds):
-            ran_out.set()
-            with contextlib.suppress(Exception):
-                spark.interruptTag(tag)  # again and again: the job may only be on its way
+        def end() -> None:
+            while not ended.wait(TICK_S if ran_out.is_set() else seconds):
+                ran_out.set()
+                with contextlib.suppress(Exception):
+                    interrupt()  # again and again: the job may only be on its way
 
-    thread = threading.Thread(target=end, daemon=True)
-    spark.addTag(tag)
-    thread.start()
-    try:
-        yield ran_out
-    finally:
-        ended.set()
-        thread.join()
-        with contextlib.suppress(Exception):
-            spark.removeTag(tag)
+        thread = threading.Thread(target=end, daemon=True)
+        thread.start()
+        try:
+            yield ran_out
+        finally:
+            ended.set()
+            thread.join()
 
 
 def _no_answer(spark: SparkSession, error: Exception, waited_s: float | None) -> Point:

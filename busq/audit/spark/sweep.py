@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
-from busq.audit.spark.driver import parallelism
+from busq.audit.spark.driver import interruptible, parallelism
 from busq.audit.spark.workers import require
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
@@ -192,19 +192,15 @@ def _simulating(grid: Grid, directory: str) -> Callable[[Iterable[Any]], Iterato
 @contextlib.contextmanager
 def _watching(spark: SparkSession, dealt: Sequence[Task], directory: str, progress: Progress | None) -> Iterator[None]:
     """Tell how far the tasks are, by the files that appear; end them if we are told to end."""
-    tag = f"busq-sweep-{id(dealt)}"
     total = sum(len(task.cells) for task in dealt)
-    with parts.watching(directory, total, progress):
-        spark.addTag(tag)
+    tag = f"busq-sweep-{id(dealt)}"
+    with parts.watching(directory, total, progress), interruptible(spark, tag) as interrupt:
         try:
             yield
         except BaseException:
             with contextlib.suppress(Exception):  # it may have ended before us
-                spark.interruptTag(tag)
+                interrupt()
             raise
-        finally:
-            with contextlib.suppress(Exception):
-                spark.removeTag(tag)
 
 
 # ---- what comes of it ----
