@@ -53,8 +53,10 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option("--checks", metavar="CHECKS", callback=split, help="Judge only these.  [default: all]")
 @click.option("--strict", is_flag=True, help="Stop at the first line that cannot be read, or anything else amiss.")
 @click.option("--run", "chosen", metavar="NAME", multiple=True, help="Judge only this run.")
-@option("--engine", type=click.Choice(ENGINES), default="auto", help="What judges.")
-@click.option("--master", metavar="URL", help="Spark: local[N], spark://..., k8s://...; implies --engine spark.")
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", help="What judges.")
+@click.option(
+    "--master", metavar="URL", help="Spark: local[N], spark://..., sc://..., k8s://...; implies --engine spark."
+)
 @click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")

@@ -35,7 +35,11 @@ __all__ = ["sweep"]
     type=click.Choice(("spark", "pool")),
     help="What simulates: Spark, or processes of this machine alone.  [default: spark]",
 )
-@click.option("--master", metavar="URL", help="Spark: local[N], spark://..., k8s://...  [default: local[*]]")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark: local[N], spark://..., sc://..., k8s://...  [default: $SPARK_REMOTE or local[*]]",
+)
 @click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Pool: processes at a time.  [default: one per core]")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N simulations.")
