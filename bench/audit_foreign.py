@@ -88,9 +88,7 @@ class Files:
             arrays["message"] = pc.binary_join_element_wise("order", messages.cast(pa.string()), "/")
             arrays["process"] = _nodes(arrays["process"])
             lists = arrays["destinations"]
-            arrays["destinations"] = pa.ListArray.from_arrays(
-                lists.offsets, _nodes(lists.values), mask=lists.is_null()
-            )
+            arrays["destinations"] = pa.ListArray.from_arrays(lists.offsets, _nodes(lists.values), mask=lists.is_null())
         arrays["run"] = pa.repeat(pa.scalar("monday"), table.num_rows)
         return pa.table([arrays[name] for name in self.schema.names], schema=self.schema)
 

@@ -207,7 +207,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=0, help="how many to plant, under bus1")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="of faults, in turns")
     parser.add_argument("--runs", type=int, default=1, help="many runs: one file each")
-    parser.add_argument("--foreign", choices=audit_foreign.NAMES, help="a stranger's: such names, shuffled, no metadata")
+    parser.add_argument("--foreign", choices=audit_foreign.NAMES, help="shuffled, with such names, and no metadata")
     parser.add_argument("--files", type=int, default=8, help="of a stranger's run")
     parser.add_argument("--seed", type=int, default=1)
     o = parser.parse_args()

@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from busq._words import amount
 from busq.audit import missing
 from busq.audit.result import INVALID, VALID, Check
-from busq.audit.spark import checks
+from busq.audit.spark import checks, layout
 from busq.audit.spark.load import Loaded
 from busq.audit.words import Words
 from busq.lab.observers import Witness, tell
@@ -81,6 +82,7 @@ class Case:
         self.is_derived = loaded.is_derived
         self.events = loaded.events
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
+        self.ties = _count_ties(self.events) if profile is None else {p: row["doubled"] for p, row in profile.items()}
         self.rows = self.total("rows")
         count = 1 + max((max(p, row["farthest"] or 0) for p, row in self.profile.items()), default=-1)
         if count > PROCESSES_MAX or min(self.profile, default=0) < 0:
@@ -89,7 +91,8 @@ class Case:
                 " or text; --engine c maps them"
             )
         self.names = (*loaded.names, *(f"p{index}" for index in range(len(loaded.names), count)))
-        self.is_renamed = False
+        self.is_renamed = loaded.is_renamed
+        self.kept: DataFrame | None = None
         self._settle()
         self._find_holes()
         if loaded.is_foreign:
@@ -118,10 +121,7 @@ class Case:
         self.logs = ()
         self.events = checks.settled(self.events)
         self.profile = _collect(self.events)
-        again = repetitions - (self.total("deliveries") - deliveries)
-        if again:
-            text = f"{amount(again, 'delivery', 'deliveries')} marked as repeated: not counted again"
-            self.findings.append(Finding("redelivered", text, again, is_error=False))
+        self.findings += layout.told_again(repetitions - (self.total("deliveries") - deliveries))
 
     def _find_holes(self) -> None:
         for process, row in sorted(self.profile.items()):
@@ -130,16 +130,24 @@ class Case:
                 text = f"{amount(lacking, 'event')} of {self.names[process]} are missing: its positions have holes"
                 self.findings.append(Finding("gap", text, lacking, process=self.names[process]))
 
+            if ties := self.ties.get(process, 0):
+                text = f"{self.names[process]} has several events at one position, {ties:,} more than there should be"
+                self.findings.append(Finding("doubled", text, ties, process=self.names[process]))
+
     def rename(self) -> None:
-        """Name the messages anew, because their names are not those that are relied on."""
+        """Name the messages anew, because their names are not those that are relied on; `close` when done."""
         sends, before = self.total("sends"), self.events
-        self.events = checks.renamed(before)
+        lows, highs = ([row[name] for row in self.profile.values()] for name in ("first", "last"))
+        renamed = layout.named_anew(before, min(lows), max(highs), has_ties=any(self.ties.values()))
+        self.events = self.kept = renamed.persist(StorageLevel.DISK_ONLY)  # it is looked at again and again
         self.profile = _collect(self.events)
         self.is_renamed = True
-        if again := sends - self.total("sends"):
-            text = f"{amount(again, 'send')} of messages that had been sent already"
-            first = checks.resent(before).agg(F.min("process").alias("process")).collect()[0]
-            self.findings.append(Finding("resent", text, again, process=self.names[first["process"]]))
+        self.findings += layout.resent_findings(before, sends - self.total("sends"), self.names)
+
+    def close(self) -> None:
+        """Let go of what is kept on disks."""
+        if self.kept is not None:
+            self.kept.unpersist()
 
     # ---- in words ----
 
@@ -163,23 +171,28 @@ class Case:
         sends = self.events.where(checks.is_send() & name.isin(wanted) & F.col("label").isNotNull())
         return Words(self._run_with(sends.select("process", name.alias("message"), "label").collect()))
 
+    @cached_property
+    def all_words(self) -> Words:
+        """Names for the processes and any message, each looked up when it is asked for."""
+        return _Asking(self)
+
     def old_names(self, messages: Iterable[int]) -> dict[int, int]:
         """The names of messages before `rename`."""
         wanted = sorted(set(messages))
         if not self.is_renamed or not wanted:
-            return {message: message for message in wanted}
+            return {message: _unsigned(message) for message in wanted}
         rows = self.events.where(F.col("message").isin(wanted)).select("message", "name").distinct().collect()
-        return {row["message"]: row["name"] for row in rows}
+        return {row["message"]: _unsigned(row["name"]) for row in rows}
 
-    def check(self, row: Row | Mapping[str, Any], engine: str, *, is_named: bool = True) -> Check:
-        """A verdict of the observers from a row of RESULTS; `is_named`: with names of messages that `rename` gave."""
+    def check(self, row: Row | Mapping[str, Any], engine: str) -> Check:
+        """A verdict of the observers from a row of RESULTS."""
         steps = row["steps"] or []
         ours = {*(row["messages"] or []), *(step["message"] for step in steps)}
-        old = self.old_names(ours) if is_named else {message: message for message in ours}
+        old = self.old_names(ours)
         witness = Witness(
-            tuple(_unsigned(old[message]) for message in row["messages"] or []),
+            tuple(old[message] for message in row["messages"] or []),
             tuple(self.names[process] for process in row["processes"] or []),
-            tuple((_unsigned(old[step["message"]]), self.names[step["process"]]) for step in steps),
+            tuple((old[step["message"]], self.names[step["process"]]) for step in steps),
             row["steps_left_out"] or 0,
             tuple(row["kinds"] or ()),
             row["messages_left_out"] or 0,
@@ -210,12 +223,25 @@ class Case:
         return Run(self.source, self.names, tuple(logs), findings=self.findings, is_derived=self.is_derived)
 
 
+class _Asking(Words):
+    """Asks a case for the names of messages."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case.run)
+        self._case = case
+
+    def _name(self, message: int) -> str:
+        return self._case.words([message]).message(message)
+
+
+def _count_ties(events: DataFrame) -> dict[int, int]:
+    """Count, by process, the events at positions that others have as well."""
+    places = events.groupBy("process", "position").agg((F.count(F.lit(1)) - 1).alias("more")).where("more > 0")
+    return {row["process"]: row["ties"] for row in places.groupBy("process").agg(F.sum("more").alias("ties")).collect()}
+
+
 def _collect(events: DataFrame) -> dict[int, Row]:
     return {row["process"]: row for row in _profile(events).collect()}
-
-
-def _signed(message: int) -> int:
-    return message - (1 << 64) if message >= 1 << 63 else message
 
 
 def _unsigned(message: int) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "before",
     "completeness",
     "copies",
+    "counted",
     "fifo",
     "fingerprints",
     "first_deliveries",
@@ -78,6 +79,7 @@ RESULTS = T.StructType(
     ]
 )
 BLOCK = 1 << 20  # events of a process that are looked at together
+BLOCKS = 1 << 12  # of all positions, where they are counted
 
 _PAIR = ("run", "sender", "receiver")
 
@@ -157,32 +159,48 @@ def resent(events: DataFrame) -> DataFrame:
     return events.where(is_send()).withColumn("nth", F.row_number().over(first)).where("nth > 1").drop("nth")
 
 
-def renamed(events: DataFrame) -> DataFrame:
-    """Name the messages anew: numbered by the sends that count, those that nobody sent below 0; `name` keeps the old.
+def counted(events: DataFrame, *, low: int, high: int) -> DataFrame:
+    """Number the events of each process from 1, in place of their positions, which may be equal or far apart.
 
-    Of several sends of a message the one at the lowest process counts, there the first; the others become local events,
-    which keep their clocks.  Cost: two shuffles.
+    `low` and `high`: the ends of all positions.  Two levels, as in `before`.  Cost: two passes, and one shuffle.
     """
-    first = Window.partitionBy("run", "message").orderBy("process", "position")
-    sends = events.where(is_send()).select("run", "message", "process", "position")
-    counted = sends.withColumn("nth", F.row_number().over(first)).where("nth = 1").drop("nth")
-    in_order = Window.partitionBy("run", "process").orderBy("position")
-    number = F.row_number().over(in_order).cast("long")
-    names = counted.select(
-        "run",
-        "message",
-        F.shiftleft(F.col("process").cast("long"), 32).bitwiseOR(number).alias("new_name"),
-        F.col("process").alias("sent_by"),
-        F.col("position").alias("sent_at"),
+    width = max(1, (high - low + 1) // BLOCKS)
+    keyed = events.withColumn("block", F.floor((F.col("position") - low) / width))
+    sizes = keyed.groupBy("run", "process", "block").agg(F.count(F.lit(1)).alias("size"))
+    earlier = Window.partitionBy("run", "process").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    before_it = F.coalesce(F.sum("size").over(earlier), F.lit(0)).alias("carried")
+    carried = sizes.select("run", "process", "block", before_it)
+    inside = Window.partitionBy("run", "process", "block").orderBy("position", "kind", "message")
+    known = keyed.withColumn("nth", F.row_number().over(inside)).join(
+        F.broadcast(carried), on=["run", "process", "block"], how="inner"
     )
-    known = events.withColumnRenamed("message", "name").join(
-        names.withColumnRenamed("message", "name"), on=["run", "name"], how="left"
+    return known.withColumn("position", F.col("nth") + F.col("carried")).select(*events.columns)
+
+
+def renamed(events: DataFrame, *, low: int) -> DataFrame:
+    """Name the messages anew, after sender and place of their sends; `name` keeps the old names.
+
+    `low`: the least position; each process has its events at different ones, less than 2^32 apart.  Of several sends of
+    a message the one at the lowest process counts, there the first; the others become local events, which keep their
+    clocks.  What nobody sent gets a name below 0, after the place where it was delivered first.  Cost: one shuffle.
+    """
+    place = F.struct((~is_send()).alias("is_unsent"), "process", "position")
+    is_named = is_send() | is_delivery()
+    first = F.min(place).over(Window.partitionBy("run", "message"))
+    known = events.where(is_named).withColumn("first", first)
+    sender, number = F.col("first.process").cast("long"), F.col("first.position") - low + 1
+    new = F.shiftleft(sender, 32).bitwiseOR(number)
+    counts = ~is_send() | (
+        (F.col("process") == F.col("first.process")) & (F.col("position") == F.col("first.position"))
     )
-    counts = ~is_send() | ((F.col("process") == F.col("sent_by")) & (F.col("position") == F.col("sent_at")))
-    nobody = F.when(F.col("name") >= 0, -F.col("name") - 1).otherwise(F.col("name"))
-    kind = F.when(counts, F.col("kind")).otherwise(F.lit(int(Kind.LOCAL))).cast("byte")
-    named = known.withColumn("message", F.coalesce("new_name", nobody)).withColumn("kind", kind)
-    return named.drop("new_name", "sent_by", "sent_at")
+    columns = {
+        "name": F.col("message"),
+        "message": F.when(F.col("first.is_unsent"), -new).otherwise(new),
+        "kind": F.when(counts, F.col("kind")).otherwise(F.lit(int(Kind.LOCAL))).cast("byte"),
+    }
+    order = [*events.columns, "name"]
+    others = events.where(~is_named).withColumn("name", F.col("message"))
+    return known.withColumns(columns).select(*order).unionByName(others.select(*order))
 
 
 # ---- completeness ----
@@ -259,7 +277,7 @@ def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
     )
 
 
-def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = ()) -> DataFrame:
+def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (), processes: int = 0) -> DataFrame:
     """Count what `copies` found: RESULTS of lost, duplicated and phantom, with the first of each.
 
     Further rows tell what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
@@ -267,6 +285,9 @@ def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
     "phantom_open" where nobody sent it and the sender that its name tells is torn, or sent nothing later,
     "phantom_definite".  The
     processes of the open ones are those whose logs cannot tell.
+
+    Where messages were named anew, it is the old names (column `name`) that tell the sender; `processes`: how many
+    there are.
     """
     sends = events.where(is_send())
     highest = sends.groupBy("run", sender_of().alias("sender")).agg(F.max("message").alias("highest"))
@@ -284,7 +305,11 @@ def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
     is_last = ~F.coalesce(F.col("latest") > F.col("message"), F.lit(False))
     is_lost_open = is_lost & (is_last | F.col("receiver").isin(list(torn)))
     is_phantom = ~F.col("is_sent")
-    is_phantom_open = is_phantom & ~was_sent & (~is_known | F.col("sender").isin(list(torn)))
+    namesake, is_above = F.col("sender"), ~is_known
+    if "name" in events.columns:
+        held = held.join(_namesakes(events, processes), on=["run", "message"], how="left")
+        namesake, is_above = F.col("namesake"), F.col("is_above")
+    is_phantom_open = is_phantom & ~was_sent & namesake.isNotNull() & (is_above | namesake.isin(list(torn)))
     one, times = F.lit(1).cast("long"), F.col("deliveries")
     parts = {
         "lost": F.when(is_lost, one),
@@ -304,7 +329,7 @@ def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
             for name, part in parts.items()
         ),
         F.collect_set(F.when(is_lost_open, F.col("receiver"))).alias("lost_places"),
-        F.collect_set(F.when(is_phantom_open, F.col("sender"))).alias("phantom_places"),
+        F.collect_set(F.when(is_phantom_open, namesake)).alias("phantom_places"),
     )
     rows = []
     for name in parts:
@@ -313,6 +338,18 @@ def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
             processes = F.col(name.replace("_open", "_places"))
         rows.append(result(name, F.col(name), F.array(F.col(f"{name}_first.message")), processes))
     return counted.select("run", F.inline(F.array(*rows)))
+
+
+def _namesakes(events: DataFrame, processes: int) -> DataFrame:
+    """Say of messages that nobody sent which process their old names tell (`namesake`), if any, and whether it sent
+    none with a number as high (`is_above`)."""
+    sender, number = F.shiftright("name", 32).cast("int"), F.col("name").bitwiseAND((1 << 32) - 1)
+    own = events.where(is_send() & (sender == F.col("process"))).groupBy("run", F.col("process").alias("namesake"))
+    unsent = events.where(is_delivery() & (F.col("message") < 0) & sender.between(0, processes - 1))
+    named = unsent.select("run", "message", sender.alias("namesake"), number.alias("number")).distinct()
+    known = named.join(F.broadcast(own.agg(F.max(number).alias("top"))), on=["run", "namesake"], how="left")
+    is_above = F.coalesce(F.col("number") > F.col("top"), F.lit(True))
+    return known.select("run", "message", "namesake", is_above.alias("is_above"))
 
 
 def result(

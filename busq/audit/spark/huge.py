@@ -29,7 +29,7 @@ from busq.audit.clock_check import clock_faults
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Check, RunAudit
 from busq.audit.spark import checks as relations
-from busq.audit.spark import clocks, islands, pace, repack, segments, whole
+from busq.audit.spark import clocks, islands, layout, pace, whole
 from busq.audit.spark.case import Case
 from busq.audit.spark.load import Loaded, conformed, load
 from busq.audit.spark.segments import Summary
@@ -46,6 +46,7 @@ MEMORY_SHARE = 0.35  # of the machine's, for the observers
 STRETCHES = 4096  # of the ranks, when islands are merged
 ISLANDS_MAX = 100_000  # more are as good as one
 LARGE_SHARE = 0.2  # of the events dirty: then the islands are not looked for
+PARTITION_ROWS, PARTITION_ROWS_MIN = 1_000_000, 100_000  # of a shuffle
 GROUPS_MAX = 100_000  # of senders and receivers that differ; if there are more, all are joined
 
 _ORDERS = ("fifo", "causal", "consistent", "total", "synchronous")
@@ -87,12 +88,13 @@ def audit(
     order = loaded.order if order is None else order
     claims(order, allow=allow, ask=ask)
     budget = int(MEMORY_SHARE * psutil.virtual_memory().total) if memory_bytes is None else memory_bytes
-    with _laid_out(spark, loaded, may_move=isinstance(source, Source)) as (loaded, summary):
+    with _laid_out(spark, loaded, judged, budget, may_move=isinstance(source, Source)) as (loaded, summary):
         case = Case(loaded, about, summary.profile if summary else None)
         case.findings += missing.idle(case.run, case.total("sends"), case.total("deliveries"))
         claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
         judge = _Judge(spark, case, budget, summary)
-        found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
+        with contextlib.closing(case), _partitions(spark, case.rows):
+            found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",
@@ -109,25 +111,42 @@ def audit(
 
 
 @contextlib.contextmanager
-def _laid_out(spark: SparkSession, loaded: Loaded, *, may_move: bool) -> Iterator[tuple[Loaded, Summary | None]]:
+def _laid_out(
+    spark: SparkSession, loaded: Loaded, judged: frozenset[str], budget: int, *, may_move: bool
+) -> Iterator[tuple[Loaded, Summary | None]]:
     """Give a run as files that can be looked at where they stand, and what they say; as it is, where that can't be."""
-    if not may_move or not repack.is_possible(spark, loaded):
-        yield _summarised(spark, loaded)
+    if not may_move:
+        yield loaded, None
         return
-    with repack.workplace(spark) as folder:
-        found, summary = _summarised(spark, repack.repacked(spark, loaded, folder))
-        yield (found, summary) if summary else (loaded, None)
+
+    def takes_any_names(summary: Summary) -> bool:  # the observers do; the relations, which judge clocks, do not
+        events = summary.total("sends") + summary.total("deliveries")
+        return not summary.total("clocks") and _needs(judged, events, summary.total("sends")) <= budget
+
+    with layout.laid_out(spark, loaded, takes_any_names) as found:
+        yield found
 
 
-def _summarised(spark: SparkSession, loaded: Loaded) -> tuple[Loaded, Summary | None]:
-    """Look at busq's own files where they stand; if they are not what they seem to be, they are not read like that."""
-    if not loaded.logs:
-        return loaded, None
-    summary = segments.summarise(spark, loaded.logs)
-    unsettled = sum(facts["unsettled"] or 0 for facts in summary.profile.values())
-    if unsettled or not summary.is_in_order or not summary.are_named:
-        return replace(loaded, logs=()), None
-    return loaded, summary
+@contextlib.contextmanager
+def _partitions(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Let shuffles have as many partitions as so many rows are worth, while a block lasts.
+
+    Spark's 200 are too many for few rows: each costs a task wherever something is kept.
+    """
+    setting = "spark.sql.shuffle.partitions"
+    former = spark.conf.get(setting)
+    usual = int(former) if former and former.isdigit() else 200
+    spark.conf.set(setting, str(max(2, min(rows // PARTITION_ROWS_MIN, max(usual, rows // PARTITION_ROWS)))))
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, str(usual))
+
+
+def _needs(names: Iterable[str], events: int, messages: int) -> int:
+    """Return the memory that a History takes, in bytes, and its judge."""
+    per_event, per_message = (38, 100) if "synchronous" in names else (8, 100)
+    return events * per_event + messages * per_message
 
 
 class _Judge:
@@ -139,6 +158,7 @@ class _Judge:
         self.case = case
         self.budget = budget
         self.figures: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self.remarks: list[Finding] = []  # about times, which say nothing of vector clocks
         self.differing: DataFrame | None = None  # senders and receivers whose fingerprints differ; None: all
         self.are_complete = False  # nothing differs
         self.rank = ""
@@ -152,8 +172,14 @@ class _Judge:
             self._fingerprint()
         if judged.intersection(_ORDERS):
             self._certify()
-        found = dict(self._completeness()) if judged.intersection(_COUNTS) else {}
-        found |= self._orders(judged.intersection(_ORDERS))
+        found, names = self._proven([name for name in _ORDERS if name in judged])
+        if self._takes_files(names):
+            found |= self._judge_files(names, judged)
+            names = []
+        if judged.intersection(_COUNTS).difference(found):
+            found |= self._completeness()
+        if names:
+            found |= self._orders(names)
         if "side" not in found:
             found |= self._times()
         if "clock" in judged:
@@ -162,16 +188,20 @@ class _Judge:
         told = []
         for name in CHECKS:
             if name in found and name in judged:
-                one = found[name]
-                told.append(missing.tell_order(one, case.run, case.holes))
+                one = missing.tell_order(found[name], case.run, case.holes)
+                told.append(missing.tell_guess(one, case.run))
+        case.findings += self.remarks
         return told
 
     # ---- completeness ----
 
     def _fingerprint(self) -> None:
-        if self.summary and not self.case.is_renamed:
+        if self.summary and self.summary.are_named:
             groups = [("", sender, receiver) for sender, receiver in self.summary.differing]
             self.are_restamped = self.summary.are_restamped
+        elif self.summary:  # the observers will judge
+            self.are_restamped, self.are_complete = True, False
+            return
         else:
             differing = relations.fingerprints(self.case.events).where("differs or restamped")
             rows = differing.limit(GROUPS_MAX + 1).collect()
@@ -195,7 +225,9 @@ class _Judge:
             return found
         rows = {
             row["check"]: row
-            for row in relations.completeness(self._copies(), self.case.events, torn=self._torn()).collect()
+            for row in relations.completeness(
+                self._copies(), self.case.events, torn=self._torn(), processes=len(self.case.names)
+            ).collect()
         }
         for name in _COUNTS:
             if name in rows and rows[name]["count"]:
@@ -290,20 +322,22 @@ class _Judge:
             return
         self.dirty = {edge: row[edge] for edge in edges}
 
-    def _orders(self, judged: Iterable[str]) -> dict[str, Check]:
-        proven, names = self._proven([name for name in _ORDERS if name in judged])
+    def _takes_files(self, names: Sequence[str]) -> bool:
+        """Whether the observers go through the files of the run as they stand: they can, and there is much to do."""
         case = self.case
         events = case.total("sends") + case.total("deliveries")
-        fits = self._needs(names, events, case.total("sends")) <= self.budget
-        if case.logs and fits and not case.is_renamed and (names or case.total("send_times")):
-            found = self._judge_logs(names)
-            if found is not None:
-                return proven | found
-        if names and self.ranked is None:
+        fits = _needs(names, events, case.total("sends")) <= self.budget
+        return bool(case.logs) and fits and bool(names or case.total("send_times") or not self.are_complete)
+
+    def _orders(self, names: list[str]) -> dict[str, Check]:
+        case = self.case
+        events = case.total("sends") + case.total("deliveries")
+        proven: dict[str, Check] = {}
+        if self.ranked is None:
             self._rank()
             self._step()
-            more, names = self._proven(names)
-            proven |= more
+            proven, names = self._proven(names)
+        fits = _needs(names, events, case.total("sends")) <= self.budget
         return proven | self._observe(names, events, fits=fits)
 
     def _proven(self, names: Iterable[str]) -> tuple[dict[str, Check], list[str]]:
@@ -326,30 +360,29 @@ class _Judge:
             found |= self._judge_islands(edge, [name for name in names if _EDGES[name] == edge])
         return found
 
-    def _needs(self, names: Iterable[str], events: int, messages: int) -> int:
-        """The memory that a History takes, in bytes, and its judge."""
-        per_event, per_message = (38, 100) if "synchronous" in names else (8, 100)
-        return events * per_event + messages * per_message
-
     def _judge_whole(self, names: Sequence[str]) -> dict[str, Check]:
         asked = [*names, *(REMARKS if "causal" in names else ())]
         return self._told(islands.judged(self.case.events, asked, names=len(self.case.names)).collect(), "c")
 
-    def _judge_logs(self, names: Sequence[str]) -> dict[str, Check] | None:
-        """Judge the files of the run as they stand, order and times; None if they are not in program order."""
+    def _judge_files(self, names: Sequence[str], judged: frozenset[str]) -> dict[str, Check]:
+        """Have the observers judge the files of the run as they stand: order, times, and what is missing."""
         case = self.case
         history = whole.history_of(case.logs, len(case.names))
-        if history is None:
-            return None
-        asked = [*names, *(REMARKS if "causal" in names else ())]
-        found = self._told(islands.results_of("", history, asked).to_pylist(), "c", is_named=False) if asked else {}
+        counts = () if case.is_renamed else tuple(name for name in _COUNTS if name in judged)  # old names tell senders
+        rows = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
+        found = self._told(rows, "c")
+        absent = [found.get(name) for name in ("lost", "phantom")]
+        if any(check and check.count for check in absent):
+            told = missing.tell_absent(*absent, case.run, history, case.holes, case.all_words)
+            found |= {check.name: check for check in told}
         times = Pace(history, whole.rows_by_process(case.logs, len(case.names)))
-        found["side"] = replace(times.side(case.words(())), engine="c")
+        self.remarks += times.findings(case.all_words)
+        found["side"] = replace(times.side(case.all_words), engine="c")
         self.figures |= dict(times.figures(case.names))
         return found
 
-    def _told(self, rows: Iterable[Any], engine: str, *, is_named: bool = True) -> dict[str, Check]:
-        found = {row["check"]: self.case.check(row, engine, is_named=is_named) for row in rows}
+    def _told(self, rows: Iterable[Any], engine: str) -> dict[str, Check]:
+        found = {row["check"]: self.case.check(row, engine) for row in rows}
         for name in REMARKS:
             if (remark := found.pop(name, None)) and remark.count:
                 self.case.findings.append(Finding(name, remark.text, remark.count, process=remark.processes[0]))
@@ -363,10 +396,10 @@ class _Judge:
         if land.num_rows > ISLANDS_MAX:
             return self._judge_part(names, self.ranked)
         chosen = islands.within(self.ranked, self.spark.createDataFrame(land, islands.ISLANDS), width=width)
-        if self._needs(names, case.total("sends") + case.total("deliveries"), case.total("sends")) > self.budget:
+        if _needs(names, case.total("sends") + case.total("deliveries"), case.total("sends")) > self.budget:
             size = chosen.agg(F.count(F.lit(1)).alias("n"), F.count(F.when(relations.is_send(), 1)).alias("sends"))
             row = size.collect()[0]
-            if self._needs(names, row["n"], row["sends"]) > self.budget:
+            if _needs(names, row["n"], row["sends"]) > self.budget:
                 return self._judge_part(names, chosen)
         asked = [*names, *(["impossible"] if "causal" in names else ())]
         rows = islands.judged(chosen, asked, names=len(case.names)).collect()
@@ -378,7 +411,7 @@ class _Judge:
     def _judge_part(self, names: Sequence[str], chosen: DataFrame) -> dict[str, Check]:
         """Judge the messages with the lowest ranks, as many as fit: what is found is there, what is not may be."""
         case = self.case
-        need = self._needs(names, case.total("sends") + case.total("deliveries"), case.total("sends"))
+        need = _needs(names, case.total("sends") + case.total("deliveries"), case.total("sends"))
         share = min(1.0, 0.9 * self.budget / need)
         cut = self.low + int(share * (self.high - self.low))
         part = chosen.where(F.col("rank") <= cut)

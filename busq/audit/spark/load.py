@@ -46,7 +46,7 @@ class Loaded:
     """A run as a DataFrame of EVENTS (and `label`), and what its files say about it.
 
     `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
-    one process.
+    one process.  `is_renamed`: messages have other names than there, which are kept in a column `name`.
     """
 
     events: DataFrame
@@ -57,6 +57,7 @@ class Loaded:
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
     is_foreign: bool = False  # nobody has looked yet whether it has both sends and deliveries
     is_derived: bool = False  # its messages are those that its clocks tell of
+    is_renamed: bool = False
 
 
 def load(spark: SparkSession, source: Source) -> Loaded:

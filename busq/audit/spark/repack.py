@@ -21,24 +21,27 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from busq.audit.spark.checks import EVENTS
 from busq.audit.spark.driver import parallelism, shares_files
-from busq.audit.spark.load import Loaded, conformed
+from busq.audit.spark.load import Loaded
 from busq.trace.schema import SCHEMA
 
-__all__ = ["is_possible", "repacked", "workplace"]
+__all__ = ["is_possible", "remove", "repacked", "workplace"]
 
 ROWS_PER_TASK = 1_000_000
 
 _COLUMNS = [name for name in SCHEMA.names if name != "run"]
+_ORDERED = (*(name for name in EVENTS.names if name != "run"), "label", "name")
+_FIELDS = {field.name: field.with_nullable(True) for field in SCHEMA} | {"name": pa.field("name", pa.int64())}
 _FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", pa.string())])
 
 
-def is_possible(spark: SparkSession, loaded: Loaded) -> bool:
-    """Whether all executors see one folder, and the files are not as they should be already."""
-    return not loaded.logs and shares_files(spark)
+def is_possible(spark: SparkSession) -> bool:
+    """Whether all executors see one folder."""
+    return shares_files(spark)
 
 
 @contextlib.contextmanager
@@ -53,13 +56,19 @@ def workplace(spark: SparkSession) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove(folder: Path) -> None:
+    """Remove files that were put somewhere, to make room for others."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     """Return the run in files of a folder, each with a part of the log of one process; `logs` are they in order.
 
     Errors: SparkFailed inside of `busq.spark.session`, as for a disk that is full.
     Cost: 2 us per event on two cores, and the size of the trace on disk, twice.
     """
-    events = loaded.events.select(*_COLUMNS)
+    columns = [*_COLUMNS, *(["name"] if loaded.is_renamed else [])]
+    events = loaded.events.select(*columns)
     tasks = max(2 * parallelism(spark), -(-loaded.rows // ROWS_PER_TASK))
     in_order = events.repartitionByRange(tasks, "process", "position").sortWithinPartitions("process", "position")
     target = str(folder)
@@ -71,10 +80,11 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     if not found:
         return loaded
     logs = sorted((row["process"], row["position"], row["path"]) for row in found)
-    schema = T.StructType([*EVENTS.fields, T.StructField("label", T.StringType())])
-    theirs = T.StructType([field for field in schema if field.name != "run"])
-    frame = spark.read.schema(theirs).parquet(*(path for _, _, path in logs))
-    return replace(loaded, events=conformed(frame), logs=[(process, path) for process, _, path in logs])
+    kinds = {field.name: field.dataType for field in EVENTS} | {"label": T.StringType(), "name": T.LongType()}
+    schema = T.StructType([T.StructField(name, kinds[name]) for name in columns])
+    frame = spark.read.schema(schema).parquet(*(path for _, _, path in logs))
+    named = frame.select(F.lit("").alias("run"), *(name for name in _ORDERED if name in columns))
+    return replace(loaded, events=named, logs=[(process, path) for process, _, path in logs])
 
 
 # ---- inside of a task ----
@@ -82,10 +92,11 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
 
 def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
     """Write rows, sorted by process, to a file for each process; tell of each file."""
-    schema = pa.schema([SCHEMA.field(name).with_nullable(True) for name in _COLUMNS])
     with contextlib.ExitStack() as files:
         writer, last = None, None
+        schema = None
         for batch in batches:
+            schema = schema or pa.schema([_FIELDS[name] for name in batch.schema.names])
             for process, rows in _by_process(batch):
                 if process != last or writer is None:
                     files.close()

@@ -53,7 +53,8 @@ class Summary:
 
     `profile` has the facts of each process, as `case.Case` wants them; `differing` the senders and receivers whose
     copies differ; `are_restamped`: stamps differ somewhere, too, or copies do.  `is_rising`: no stamp falls, by
-    property ("total", "causal"), if there are stamps everywhere.
+    property ("total", "causal"), if there are stamps everywhere.  `is_in_order`: no position falls; `are_named`: names
+    are those that `checks` relies on, without which nothing is said of copies and stamps.
     """
 
     profile: dict[int, dict[str, int | None]] = field(default_factory=dict)
@@ -62,6 +63,10 @@ class Summary:
     is_rising: dict[str, bool] = field(default_factory=dict)
     is_in_order: bool = True
     are_named: bool = True
+
+    def total(self, name: str) -> int:
+        """Return the sum of a figure over all processes."""
+        return sum(facts[name] or 0 for facts in self.profile.values())
 
 
 def summarise(spark: SparkSession, logs: Sequence[tuple[int, str]]) -> Summary:
@@ -97,7 +102,9 @@ def put_together(rows: Iterable[dict[str, Any]]) -> Summary:
 def _follow(summary: Summary, facts: dict[str, int], before: dict[str, int]) -> None:
     """Hold a segment against those before it, of the same process."""
     delivered, sent = before.get("delivered_high", LEAST), before.get("sent_high", LEAST)
-    summary.is_in_order &= not facts["back"] and facts.get("first", 1) > before.get("last", -1)
+    first, last = facts["first"], before.get("last")
+    summary.is_in_order &= not facts["back"] and (last is None or first >= last)
+    facts["doubled"] += first == last
     falls = facts.get("delivered_low", -LEAST) <= delivered
     summary.is_rising["total"] &= not facts["delivered_falls"] and not falls
     precedes = facts.get("sent_low", -LEAST) <= max(delivered, sent)
@@ -112,7 +119,8 @@ _LEAST_OF = {"first", "stamp_low", "time_low", "lowest", "delivered_low", "sent_
 _GREATEST_OF = {"last", "highest", "farthest", "stamp_high", "time_high", "delivered_high", "sent_high"}
 _COUNTS = (
     *("rows", "sends", "deliveries", "unsettled", "repetitions", "gaps", "waits", "unstamped", "delivery_times"),
-    *("send_times", "ends", "commits", "clocks", "labels", "back", "delivered_falls", "sent_falls", "misnamed"),
+    *("send_times", "ends", "commits", "clocks", "labels"),
+    *("back", "doubled", "delivered_falls", "sent_falls", "misnamed"),
 )
 _ALWAYS = ("first", "last", "highest", "farthest", "stamp_low", "stamp_high", "time_low", "time_high")
 
@@ -156,7 +164,7 @@ class _Segment:
         self.facts: dict[str, int | None] = {}
         self.sums: dict[tuple[int, int], Ints] = {}
         self.delivered = self.sent = self.named = LEAST
-        self.last = -1
+        self.last: int | None = None
 
     def read(self, path: str) -> dict[str, Any]:
         """Read the file, once."""
@@ -217,9 +225,10 @@ class _Segment:
             self._note_sends(messages[send], stamps[send], chosen)
 
     def _note_positions(self, positions: Ints) -> None:
-        back = int((np.diff(positions) <= 0).sum()) + int(positions[0] <= self.last)
+        steps = np.diff(positions) if self.last is None else np.diff(positions, prepend=self.last)
         self.last = int(positions[-1])
-        _add(self.facts, {"first": int(positions.min()), "last": int(positions.max()), "back": back})
+        moved = {"back": int((steps < 0).sum()), "doubled": int((steps == 0).sum())}
+        _add(self.facts, {"first": int(positions.min()), "last": int(positions.max()), **moved})
 
     def _note_names(self, messages: Ints) -> None:
         if not len(messages):

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,7 +18,7 @@ __all__ = ["history_of", "rows_by_process"]
 
 BATCH_ROWS = 1 << 18
 
-_EVENTS = ("position", "kind", "message", "destinations")
+_EVENTS = ("kind", "message", "destinations")
 _TIMES = ("kind", "message", "time_ns", "commit_ns", "end_ns")
 
 
@@ -29,18 +28,12 @@ def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         yield from file.iter_batches(BATCH_ROWS, columns=there, use_threads=False)
 
 
-def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History | None:
-    """Return the history that files tell, each of one process; None if they are not in program order."""
-    history, last = History(processes), dict[int, int]()
+def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
+    """Return the history that files tell, each with a segment of one process, in program order."""
+    history = History(processes)
     for process, path in logs:
         for batch in _batches(path, _EVENTS):
-            positions = batch.column("position").to_numpy()
-            if not len(positions):
-                continue
-            if positions[0] <= last.get(process, -1) or (np.diff(positions) <= 0).any():
-                return None
-            last[process] = int(positions[-1])
-            for rows in rows_of(pa.Table.from_batches([batch]).drop_columns(["position"])):
+            for rows in rows_of(pa.Table.from_batches([batch])):
                 check(lib.busq_history_append_rows(history._history, process, rows.pointer))
     return history
 
