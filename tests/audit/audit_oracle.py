@@ -78,10 +78,10 @@ class AuditOracle:
             sender, number = sender_of(event.message), number_of(event.message)
             numbers = [
                 number_of(row["message"])
-                for row in (self.rows[sender] if sender < len(self.rows) else [])
+                for row in (self.rows[sender] if 0 <= sender < len(self.rows) else [])
                 if row["kind"] == Kind.SEND and row["message"] is not None and sender_of(row["message"]) == sender
             ]
-            if sender < len(self.rows) and (self.is_incomplete(sender) or not any(n > number for n in numbers)):
+            if 0 <= sender < len(self.rows) and (self.is_incomplete(sender) or not any(n > number for n in numbers)):
                 found.add((r, i))
         return found
 

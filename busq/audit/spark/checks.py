@@ -6,8 +6,7 @@ has to be known of everything before an event is a maximum, so it is taken in tw
 within the block: no partition of a window holds more rows than a block, whoever gets most of the deliveries.
 
 `busq.spec` defines each property.  Names of messages are relied on (sender << 32 | number, numbers rise along
-the sends of their sender, no message is sent twice); `islands.stepped` tells where that does not hold, `renamed` makes
-it so.
+the sends of their sender, no message is sent twice); `misnamed` tells where that does not hold, `renamed` makes it so.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ __all__ = [
     "is_delivery",
     "is_send",
     "late_results",
+    "misnamed",
     "renamed",
     "resent",
     "result",
@@ -129,7 +129,7 @@ def before(
 
 
 def settled(events: DataFrame) -> DataFrame:
-    """Leave out failed sends and marked repetitions.
+    """Leave out failed sends and marked repetitions: they, and the marks, become local events.
 
     Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
     got it first died before it could say so.  Cost: a join with the marked messages; none need be there.
@@ -146,11 +146,20 @@ def settled(events: DataFrame) -> DataFrame:
     is_first = is_again & (F.col("position") == F.col("first_position"))
     kind = F.when(is_again, F.when(is_first, int(Kind.DELIVER)).otherwise(int(Kind.LOCAL)))
     failed = is_send() & F.col("is_aborted")
-    kind = kind.when(failed, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte")
+    is_mark = F.col("kind") == int(Kind.ABORT)
+    kind = kind.when(failed | is_mark, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte")
     return known.withColumn("kind", kind).select(*events.columns)
 
 
 # ---- names ----
+
+
+def misnamed(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
+    """Keep the sends of messages that are not named as is relied on: after their sender, by numbers that rise."""
+    sends = events.where(is_send()).select("run", "process", "position", "message")
+    running = before(sends, {"highest": F.col("message")}, block=block)
+    rises = F.coalesce(F.col("message") > F.col("highest_before"), F.lit(True))
+    return running.where(~((sender_of() == F.col("process")) & rises))
 
 
 def resent(events: DataFrame) -> DataFrame:

@@ -168,6 +168,8 @@ class _Judge:
     def judge(self, judged: frozenset[str]) -> list[Check]:
         """Judge what is asked for; notes findings and figures on the way."""
         case = self.case
+        if self.summary is None and relations.misnamed(case.events, block=case.block).limit(1).count():
+            case.rename()
         if judged.difference(("clock",)):
             self._fingerprint()
         if judged.intersection(_ORDERS):
@@ -244,7 +246,8 @@ class _Judge:
         message = case.old_names(chosen["messages"])[chosen["messages"][0]]
         words = case.words([message])
         sender = self._sender(chosen["messages"][0]) if name == "phantom" else chosen["processes"][1]
-        processes = (chosen["processes"][0], *([sender] if sender is not None and name != "duplicated" else []))
+        has_sender = sender is not None and name != "duplicated"
+        processes = (chosen["processes"][0], *([sender] if has_sender else []))
         names = tuple(case.names[p] for p in processes)
         check = Check(
             name,
@@ -307,19 +310,12 @@ class _Judge:
         self.ranked = islands.ranked(case.events, by, processes=n)
 
     def _step(self) -> None:
-        """Look for a certificate; if the messages are not named as they should be, name them and look again."""
+        """Look for a certificate, event by event."""
         assert self.ranked is not None
         self.steps = islands.stepped(self.ranked, block=self.case.block)
         edges = sorted(set(_EDGES.values()))
         counts = [F.count(f"{edge}_bound").alias(edge) for edge in edges]
-        misnamed = F.count(F.when(F.col("is_misnamed"), 1)).alias("misnamed")
-        row = self.steps.agg(*counts, misnamed).collect()[0]
-        if row["misnamed"] and not self.case.is_renamed:
-            self.case.rename()
-            self._fingerprint()
-            self._rank()
-            self._step()
-            return
+        row = self.steps.agg(*counts).collect()[0]
         self.dirty = {edge: row[edge] for edge in edges}
 
     def _takes_files(self, names: Sequence[str]) -> bool:

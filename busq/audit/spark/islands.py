@@ -84,8 +84,7 @@ def _bound(names: Sequence[str]) -> Column:
 def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     """Add to `ranked` events how high the ranks at their process were before, where that makes them dirty.
 
-    Columns: total_bound, causal_bound, synchronous_bound, null where the event is not dirty; and is_misnamed, for sends
-    whose message is not named as `busq.spark.checks` relies on.
+    Columns: total_bound, causal_bound, synchronous_bound, null where the event is not dirty.
 
     An event is dirty for a property if an event before it at its process, that it is compared with, ranks higher.
     Where none is dirty for "total", the ranks are an order that everybody delivered in; none for "causal": they are
@@ -95,12 +94,8 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     values = {
         "delivered": F.when(is_delivery(), rank),
         "sent": F.when(is_send(), rank),
-        "named": F.when(is_send(), F.col("message")),
     }
     running = before(events, values, block=block)
-    follows = F.coalesce(F.col("message") > F.col("named_before"), F.lit(True))
-    is_named = (sender_of() == F.col("process")) & follows
-    running = running.withColumn("is_misnamed", is_send() & ~is_named)
     own = is_delivery() & (sender_of() == F.col("process")) & (rank == F.col("sent_before"))
     for name, (of_delivery, of_send) in _EDGES.items():
         bound = F.when(is_delivery(), _bound(of_delivery)).otherwise(_bound(of_send))
@@ -108,7 +103,7 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
         if name == "synchronous":
             is_dirty &= ~(F.coalesce(own, F.lit(False)) & (rank == bound))
         running = running.withColumn(f"{name}_bound", F.when(is_dirty, bound))
-    return running.drop("delivered_before", "sent_before", "named_before")
+    return running.drop("delivered_before", "sent_before")
 
 
 def dirty(steps: DataFrame, edges: str) -> DataFrame:

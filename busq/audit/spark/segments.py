@@ -109,7 +109,9 @@ def _follow(summary: Summary, facts: dict[str, int], before: dict[str, int]) -> 
     summary.is_rising["total"] &= not facts["delivered_falls"] and not falls
     precedes = facts.get("sent_low", -LEAST) <= max(delivered, sent)
     summary.is_rising["causal"] &= summary.is_rising["total"] and not facts["sent_falls"] and not precedes
-    summary.are_named &= not facts["misnamed"] and facts.get("lowest", -LEAST) > before.get("highest", LEAST)
+    summary.are_named &= (
+        not facts["misnamed"] and not facts["strange"] and facts.get("lowest", -LEAST) > before.get("highest", LEAST)
+    )
     for name in ("delivered_high", "sent_high", "last", "highest"):
         if name in facts:
             before[name] = max(facts[name], before.get(name, LEAST))
@@ -120,7 +122,7 @@ _GREATEST_OF = {"last", "highest", "farthest", "stamp_high", "time_high", "deliv
 _COUNTS = (
     *("rows", "sends", "deliveries", "unsettled", "repetitions", "gaps", "waits", "unstamped", "delivery_times"),
     *("send_times", "ends", "commits", "clocks", "labels"),
-    *("back", "doubled", "delivered_falls", "sent_falls", "misnamed"),
+    *("back", "doubled", "delivered_falls", "sent_falls", "misnamed", "strange"),
 )
 _ALWAYS = ("first", "last", "highest", "farthest", "stamp_low", "stamp_high", "time_low", "time_high")
 
@@ -165,6 +167,7 @@ class _Segment:
         self.sums: dict[tuple[int, int], Ints] = {}
         self.delivered = self.sent = self.named = LEAST
         self.last: int | None = None
+        self.are_strange = False
 
     def read(self, path: str) -> dict[str, Any]:
         """Read the file, once."""
@@ -280,13 +283,18 @@ class _Segment:
 
     def _note(self, messages: Ints, stamps: Ints, others: Ints, *, sign: int) -> None:
         """Add up, by the process on the other side, numbers and hashes of copies."""
-        if not len(messages):
+        if not len(messages) or self.are_strange:
             return
         least = int(others.min())
         if int(others.max()) - least < PROCESSES_MAX:
             names, places = np.arange(least, int(others.max()) + 1), others - least
         else:  # some are no processes
             names, places = np.unique(others, return_inverse=True)
+        if len(names) > PROCESSES_MAX or self.facts["misnamed"]:  # names tell no senders: there is nothing to add up by
+            self.are_strange = True
+            self.sums.clear()
+            _add(self.facts, {"strange": 1})
+            return
         counts = np.bincount(places)
         columns = [counts if sign > 0 else 0 * counts, counts if sign < 0 else 0 * counts]
         name = _hash(messages)
