@@ -6,6 +6,8 @@ on all cores, and DuckDB does in SQL what can be said in SQL: completeness, FIFO
 the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of `busq
 audit`, and Spark with a file as a row.
 
+With `--foreign` the large run is a stranger's: other names, shuffled rows, no metadata, and no stamps unless asked for.
+
 Every measurement is a process of its own, with memory of its own; they are interleaved.  Faults are planted,
 and all have to count them alike.  Times are from files to verdicts; what Spark takes to start stands beside them.
 DuckDB has no way to find vector clocks: for causal order it is given those of all messages, and the time that it took
@@ -39,6 +41,7 @@ from rich.table import Table
 from busq.cli import show
 
 from . import machine
+from .audit_foreign import NAMES
 
 HUGE = ("c", "spark", "duckdb")
 MANY = ("c", "pool", "threads", "spark")
@@ -133,8 +136,8 @@ def measure(way: str, folder: Path, options: Mapping[str, Any]) -> dict[str, Any
     """Let a process judge, and watch how much memory it and its children take."""
     command = [sys.executable, "-m", "busq.bench.audit", "--child", way, str(folder), json.dumps(options)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak = [0]
-    watcher = threading.Thread(target=_watch, args=(child, peak), daemon=True)
+    used = [0, 0.0]
+    watcher = threading.Thread(target=_watch, args=(child, used), daemon=True)
     watcher.start()
     try:
         out, _ = child.communicate(timeout=CHILD_S_MAX)
@@ -145,24 +148,28 @@ def measure(way: str, folder: Path, options: Mapping[str, Any]) -> dict[str, Any
     if child.returncode:
         raise RuntimeError(f"{way} failed, exit code {child.returncode}")
     result: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return result | {"peak_bytes": peak[0]}
+    return result | {"peak_bytes": used[0], "cpu_s": used[1]}
 
 
-def _watch(child: subprocess.Popen[str], peak: list[int]) -> None:
-    """What the process and its children have in memory, all together; what they share counts more than once."""
+def _watch(child: subprocess.Popen[str], used: list[float]) -> None:
+    """What the process and its children have in memory, all together, and how long they have computed.
+
+    What they share counts more than once.
+    """
     while child.poll() is None:
         try:
             root = psutil.Process(child.pid)
             family = [root, *root.children(recursive=True)]
         except psutil.NoSuchProcess:
             return
-        total = 0
+        total, cpu_s = 0, 0.0
         for process in family:
             try:
                 total += process.memory_info().rss
+                cpu_s += sum(process.cpu_times()[:4])  # with those of children that have ended
             except psutil.NoSuchProcess:
                 continue
-        peak[0] = max(peak[0], total)
+        used[:] = max(used[0], total), max(used[1], cpu_s)
         time.sleep(TICK_S)
 
 
@@ -176,10 +183,11 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     described = machine.describe({})
     ways = [way for way in o.ways or (MANY if o.runs > 1 else HUGE) if not missing(way)]
-    plan = Plan(round(o.deliveries), o.processes, o.fan_out, o.hot, faults=o.faults, seed=o.seed)
-    if o.runs > 1 and "duckdb" in ways:
+    stamps = not o.foreign if o.stamps is None else o.stamps
+    plan = Plan(round(o.deliveries), o.processes, o.fan_out, o.hot, stamps=stamps, faults=o.faults, seed=o.seed)
+    if (o.runs > 1 or o.foreign) and "duckdb" in ways:
         ways.remove("duckdb")
-    made = make(folder / "traces", plan, o.runs)
+    made = make(folder / "traces", plan, o.runs, foreign=o.foreign or "", files=o.files)
     clocks = None
     if "duckdb" in ways and plan.deliveries <= CLOCKED_MAX:
         from .audit_sql import write_clocks
@@ -209,6 +217,8 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "fan_out": plan.mean_fan_out,
             "hotspot_share": o.hot,
             "faults": o.faults,
+            "foreign": o.foreign or "",
+            "stamps": stamps,
             "file_bytes": size,
             "repeats": o.repeats,
         },
@@ -240,6 +250,7 @@ def _point(
         "deliveries_per_s": sum(one["deliveries"] for one in made) / seconds,
         "events_per_s": sum(one["events"] for one in made) / seconds,
         "peak_bytes": max(one["peak_bytes"] for one in repeats),
+        "cpu_s": statistics.median(one["cpu_s"] for one in repeats),
         "checks": sorted(repeats[0]["counts"][0]),
         "agrees": not wrong,
         "wrong": wrong[:10],
@@ -261,12 +272,13 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
     )
     hot = f", {settings['hotspot_share']:.0%} of them at one receiver" if settings["hotspot_share"] else ""
     runs = f"{settings['runs']} runs, " if settings["runs"] > 1 else ""
+    runs = f"a stranger's run, named by {settings['foreign']}, " if settings["foreign"] else runs
     title = (
         f"{runs}{settings['deliveries']:,} deliveries, {settings['processes']} processes{hot}, "
         f"{settings['file_bytes'] / 2**20:,.0f} MiB of files"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("", "seconds", "from", "to", "M events/s", "times C", "memory", "counts"):
+    for heading in ("", "seconds", "from", "to", "CPU s", "M events/s", "times C", "memory", "counts"):
         table.add_column(heading, justify="left" if heading in ("", "counts") else "right", no_wrap=True)
     for point in result["points"]:
         table.add_row(
@@ -274,6 +286,7 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
             f"{point['seconds']:.2f}",
             f"{min(point['seconds_repeats']):.2f}",
             f"{max(point['seconds_repeats']):.2f}",
+            f"{point['cpu_s']:.1f}",
             f"{point['events_per_s'] / 1e6:.2f}",
             f"{point['ratio']:.1f}",
             f"{point['peak_bytes'] / 2**30:.1f} GiB",
@@ -303,6 +316,11 @@ def main() -> int:
     parser.add_argument("--hot", type=float, default=0, help="share of all deliveries that process 0 gets")
     parser.add_argument("--runs", type=int, default=1, help="many runs, one file each")
     parser.add_argument("--faults", type=int, default=20, help="planted in each run")
+    parser.add_argument("--foreign", choices=NAMES, help="one stranger's run: shuffled, with such names")
+    parser.add_argument("--files", type=int, default=8, help="of a stranger's run")
+    parser.add_argument(
+        "--stamps", action=argparse.BooleanOptionalAction, default=None, help="default: in our own files"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ways", nargs="*", choices=list(WAYS), help=f"default {', '.join(HUGE)}")
@@ -311,6 +329,8 @@ def main() -> int:
     parser.add_argument("--limit", default="12GB", help="what DuckDB may take (default 12GB)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     o = parser.parse_args()
+    if o.foreign and o.runs > 1:
+        parser.error("--foreign makes one run")
     with tempfile.TemporaryDirectory(prefix="busq-audit-") as folder:
         result = run(o, Path(folder))
     print_report(result)

@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("numpy", reason="the traces are made with NumPy")
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
+import pyarrow.parquet as pq
+
 from busq.audit.native import audit
 from busq.bench import audit_sql
 from busq.bench.audit_run import KINDS, Plan
@@ -79,3 +81,22 @@ def test_the_audit_in_sql_counts_the_same(tmp_path: Path) -> None:
     assert names == ["causal", "duplicated", "fifo", "lost", "phantom", "side"]
     assert {name: found[name] for name in names} == {name: made["expected"][name] for name in names}
     assert found["uncertain"] > 0
+
+
+@pytest.mark.parametrize("files", [1, 8])
+def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, files: int) -> None:
+    (made,) = make(tmp_path / "trace", SMALL, foreign="numbers", files=files)
+    assert len(list((tmp_path / "trace").iterdir())) == files
+    (found,) = counts(tmp_path / "trace")
+    assert {name: found[name] for name in made["expected"]} == made["expected"]
+    processes = pq.read_table(tmp_path / "trace")["process"].to_pylist()
+    assert processes != sorted(processes)
+
+
+def test_texts_name_the_same_processes_and_messages(tmp_path: Path) -> None:
+    for names in ("numbers", "texts"):
+        make(tmp_path / names, SMALL, foreign=names, files=1)
+    numbers, texts = (pq.read_table(tmp_path / names) for names in ("numbers", "texts"))
+    assert texts["message"].to_pylist() == [f"order/{message}" for message in numbers["message"].to_pylist()]
+    assert texts["process"].to_pylist() == [f"node-{process:03}" for process in numbers["process"].to_pylist()]
+    assert texts["destinations"].null_count == numbers["destinations"].null_count > 0

@@ -20,7 +20,7 @@ from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import make
-from busq.spark import huge, layout
+from busq.spark import checks, huge, islands, layout, pace
 from busq.spark.load import Loaded, load
 from busq.spark.segments import Summary
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
@@ -153,3 +153,65 @@ def assert_all_alike(spark: SparkSession, folder: Path, monkeypatch: pytest.Monk
         assert_same(huge.audit(spark, source), wanted, f"named anew: {hint}")
     loaded = load(spark, source)
     assert_same(huge.audit(spark, loaded.events, names=wanted.processes), wanted, f"frame: {hint}")
+
+
+# ---- events at one position, positions far apart, plans ----
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Source:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "theirs.parquet")
+    return find([folder]).sources[0]
+
+
+def test_events_at_one_position_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Two sends at position 0: which was first is anybody's guess, and both are judged as messages of their own."""
+    rows = [
+        {"process": 0, "position": 0, "kind": 1, "message": 7 << 40, "destinations": [1]},
+        {"process": 0, "position": 0, "kind": 1, "message": 8 << 40, "destinations": [1]},
+        {"process": 1, "position": 0, "kind": 0, "message": 7 << 40, "destinations": None},
+    ]
+    source = written(tmp_path, rows)
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert told(found) == told(wanted)
+    assert found.checks["lost"].count == 1
+    assert found_wrong(found) == found_wrong(wanted) == {("doubled", 1)}
+    of_frame = huge.audit(spark, load(spark, source).events)
+    assert told(of_frame) == told(wanted)
+    assert found_wrong(of_frame) == {("doubled", 1)}
+
+
+def test_positions_may_be_times(spark: SparkSession, tmp_path: Path) -> None:
+    """Ten messages, of which the last comes first; positions are nanoseconds of a clock, over an hour."""
+    start, names = 1_700_000_000_000_000_000, [(n * 0x9E3779B97F4A7C15) % (1 << 62) for n in range(1, 11)]
+    at = [start + n * 360_000_000_000 for n in range(10)]
+    rows = [{"process": 0, "position": at[n], "kind": 1, "message": names[n], "destinations": [1]} for n in range(10)]
+    heard = [names[9], *names[:9]]
+    rows += [{"process": 1, "position": at[n], "kind": 0, "message": heard[n], "destinations": None} for n in range(10)]
+    frame = load(spark, written(tmp_path, rows)).events
+    found = huge.audit(spark, frame, checks=("lost", "phantom", "fifo"))
+    assert {name: check.count for name, check in found.checks.items()} == {"lost": 0, "phantom": 0, "fifo": 9}
+    assert found.checks["fifo"].messages == (names[0], names[9])
+
+
+def test_plans_neither_multiply_rows_nor_gather_all_of_them(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, source = foreign(tmp_path / "traces", 1, "wide")
+    events = load(spark, source).events
+    named = checks.renamed(checks.counted(events, low=0, high=100), low=1)
+    found = checks.copies(named)
+    firsts = checks.first_deliveries(named, found)
+    frames = [
+        checks.misnamed(events, block=4),
+        found,
+        checks.completeness(found, named, processes=4),
+        checks.fifo(firsts, block=4),
+        islands.stepped(islands.ranked(named, "position", processes=4), block=4),
+        pace.side(pace.timed(firsts), block=4),
+    ]
+    for frame in frames:
+        frame.explain()
+        plan = capsys.readouterr().out
+        assert "Window" in plan or "Join" in plan
+        for word in ("CartesianProduct", "NestedLoop", "SinglePartition"):
+            assert word not in plan, plan
