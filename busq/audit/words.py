@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,9 +21,11 @@ _LABEL_MAX = 24  # a longer label is the text of an event, not a name
 class Words:
     """What people call the messages of a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, labels: Mapping[int, str] | None = None) -> None:
+        """Take a run, and labels of messages that its logs do not hold."""
         self.run = run
-        self._names: dict[int, str] = {}
+        names = {message: _short(label) for message, label in (labels or {}).items()}
+        self._names = {message: name for message, name in names.items() if name}
 
     def message(self, message: int) -> str:
         """Return what people call a message: a short label of its send, or else its sender and number."""

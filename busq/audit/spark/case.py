@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -153,8 +153,13 @@ class Case:
 
     @cached_property
     def run(self) -> Run:
-        """The run without its events, for those who put verdicts in words."""
-        return self._run_with(())
+        """The run without its events, for those who put verdicts in words: they see which logs are empty."""
+        columns = {"kind": pa.int8(), "message": pa.int64(), "label": pa.string()}
+        logs = [
+            pa.table({name: pa.nulls(int(process in self.profile), kind) for name, kind in columns.items()})
+            for process in range(len(self.names))
+        ]
+        return Run(self.source, self.names, tuple(logs), findings=self.findings, is_derived=self.is_derived)
 
     @cached_property
     def holes(self) -> list[bool]:
@@ -164,12 +169,15 @@ class Case:
 
     def words(self, messages: Iterable[int]) -> Words:
         """Names for the processes and these messages."""
-        wanted = sorted(message for message in set(messages) if message < 1 << 63)
+        wanted = sorted(_signed(message) for message in set(messages))
         if not wanted or not self.total("labels"):
             return Words(self.run)
         name = F.col("name" if self.is_renamed else "message")
-        sends = self.events.where(checks.is_send() & name.isin(wanted) & F.col("label").isNotNull())
-        return Words(self._run_with(sends.select("process", name.alias("message"), "label").collect()))
+        labelled = self.events.where(name.isin(wanted) & F.col("label").isNotNull())
+        rows = labelled.groupBy(name.alias("message")).agg(
+            F.min(F.when(checks.is_send(), F.col("label"))).alias("sent"), F.min("label").alias("label")
+        )
+        return Words(self.run, {_unsigned(row["message"]): row["sent"] or row["label"] for row in rows.collect()})
 
     @cached_property
     def all_words(self) -> Words:
@@ -209,19 +217,6 @@ class Case:
             engine=engine,
         )
 
-    def _run_with(self, labels: Sequence[Row]) -> Run:
-        logs = []
-        for process in range(len(self.names)):
-            rows = [row for row in labels if row["process"] == process]
-            padding = [None] * (1 if process in self.profile and not rows else 0)
-            columns = {
-                "kind": pa.array([int(Kind.SEND) for _ in rows] + padding, pa.int8()),
-                "message": pa.array([row["message"] for row in rows] + padding, pa.int64()),
-                "label": pa.array([row["label"] for row in rows] + padding, pa.string()),
-            }
-            logs.append(pa.table(columns))
-        return Run(self.source, self.names, tuple(logs), findings=self.findings, is_derived=self.is_derived)
-
 
 class _Asking(Words):
     """Asks a case for the names of messages."""
@@ -242,6 +237,10 @@ def _count_ties(events: DataFrame) -> dict[int, int]:
 
 def _collect(events: DataFrame) -> dict[int, Row]:
     return {row["process"]: row for row in _profile(events).collect()}
+
+
+def _signed(message: int) -> int:
+    return message - (1 << 64) if message >= 1 << 63 else message
 
 
 def _unsigned(message: int) -> int:

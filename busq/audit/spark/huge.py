@@ -367,9 +367,9 @@ class _Judge:
         counts = () if case.is_renamed else tuple(name for name in _COUNTS if name in judged)  # old names tell senders
         rows = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
         found = self._told(rows, "c")
-        absent = [found.get(name) for name in ("lost", "phantom")]
-        if any(check and check.count for check in absent):
-            told = missing.tell_absent(*absent, case.run, history, case.holes, case.all_words)
+        lost, phantom = found.get("lost"), found.get("phantom")
+        if any(check and check.count for check in (lost, phantom)):
+            told = missing.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)
             found |= {check.name: check for check in told}
         times = Pace(history, whole.rows_by_process(case.logs, len(case.names)))
         self.remarks += times.findings(case.all_words)

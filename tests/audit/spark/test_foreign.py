@@ -165,7 +165,7 @@ def written(folder: Path, rows: list[dict[str, Any]]) -> Source:
 
 def test_events_at_one_position_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """Two sends at position 0: which was first is anybody's guess, and both are judged as messages of their own."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"process": 0, "position": 0, "kind": 1, "message": 7 << 40, "destinations": [1]},
         {"process": 0, "position": 0, "kind": 1, "message": 8 << 40, "destinations": [1]},
         {"process": 1, "position": 0, "kind": 0, "message": 7 << 40, "destinations": None},
@@ -215,3 +215,16 @@ def test_plans_neither_multiply_rows_nor_gather_all_of_them(
         assert "Window" in plan or "Join" in plan
         for word in ("CartesianProduct", "NestedLoop", "SinglePartition"):
             assert word not in plan, plan
+
+
+def test_messages_are_told_by_their_labels(spark: SparkSession, tmp_path: Path) -> None:
+    """Numbers that tell nothing are no names for people."""
+    one, two = 7 << 40, 3 << 40
+    rows: list[dict[str, Any]] = [
+        {"process": 0, "position": 0, "kind": 1, "message": one, "destinations": [1], "label": "orders-7/41"},
+        {"process": 0, "position": 1, "kind": 1, "message": two, "destinations": [1], "label": "orders-7/42"},
+        {"process": 1, "position": 0, "kind": 0, "message": two, "destinations": None, "label": None},
+        {"process": 1, "position": 1, "kind": 0, "message": one, "destinations": None, "label": None},
+    ]
+    found = huge.audit(spark, written(tmp_path, rows))
+    assert found.checks["fifo"].text.startswith("p1 delivered orders-7/42 before orders-7/41")
