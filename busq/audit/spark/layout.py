@@ -64,7 +64,7 @@ def _moved(
 def _put(spark: SparkSession, loaded: Loaded, folder: Path) -> tuple[Loaded, Summary]:
     folder.mkdir()
     found = repack.repacked(spark, loaded, folder)
-    return found, segments.summarise(spark, found.logs)
+    return found, segments.summarise(spark, found.logs) if found.logs else Summary()
 
 
 def _settled(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path) -> tuple[Loaded, Summary]:

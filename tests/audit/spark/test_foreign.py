@@ -228,3 +228,11 @@ def test_messages_are_told_by_their_labels(spark: SparkSession, tmp_path: Path) 
     ]
     found = huge.audit(spark, written(tmp_path, rows))
     assert found.checks["fifo"].text.startswith("p1 delivered orders-7/42 before orders-7/41")
+
+
+def test_a_file_without_rows_is_no_run_that_holds(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.schema(list(SCHEMA)).empty_table(), tmp_path / "theirs.parquet")
+    (source,) = find([tmp_path]).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert [finding.kind for finding in found.findings] == [finding.kind for finding in wanted.findings]
+    assert (found.messages, found.events, found.processes) == (0, 0, ())
