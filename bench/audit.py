@@ -278,14 +278,13 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
         f"{settings['file_bytes'] / 2**20:,.0f} MiB of files"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("", "seconds", "from", "to", "CPU s", "M events/s", "times C", "memory", "counts"):
+    for heading in ("", "seconds", "from - to", "CPU s", "M events/s", "times C", "memory", "counts"):
         table.add_column(heading, justify="left" if heading in ("", "counts") else "right", no_wrap=True)
     for point in result["points"]:
         table.add_row(
             point["way"],
             f"{point['seconds']:.2f}",
-            f"{min(point['seconds_repeats']):.2f}",
-            f"{max(point['seconds_repeats']):.2f}",
+            f"{min(point['seconds_repeats']):.1f} - {max(point['seconds_repeats']):.1f}",
             f"{point['cpu_s']:.1f}",
             f"{point['events_per_s'] / 1e6:.2f}",
             f"{point['ratio']:.1f}",
