@@ -34,6 +34,8 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
         "busq audit s3://logs/orders --field process=node --runs-by day",
         "busq audit chord.log --parser '(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)'",
         "busq audit huge --engine spark --memory 8g",
+        "busq audit traces --output results",
+        "busq audit --compare results/monday results/tuesday",
     ),
 )
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
@@ -61,6 +63,17 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
 @click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
+@click.option(
+    "--output", metavar="DIR", help="Add verdicts, findings and figures to the Parquet tables in this folder."
+)
+@click.option("--compare", is_flag=True, help="What got worse from the first path to the second? Outputs, or traces.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    default=0.1,
+    show_default=True,
+    help="With --compare: by which share latencies may grow.",
+)
 @click.option("--follow", is_flag=True, help="Go on as the recorder writes; needs Spark, one folder.")
 @click.option("--once", is_flag=True, help="With --follow: judge what is there, and end.")
 @click.option("--seconds", type=TIMEOUT, help="With --follow: end after this time.  [default: Ctrl-C]")
@@ -120,15 +133,37 @@ class _Command:
         claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
         known(self.asked.get("checks", ()))
         self._check_files()
+        if self.options["compare"]:
+            return self._compare()
         if self.options["follow"]:
             return self._follow()
-        began_s = time.monotonic()
         sources, findings = self._find()
-        engine = self._engine(sources)
-        runs = self._on_spark(sources) if engine == "spark" else self._in_c(sources)
-        code = self._tell(runs, engine, time.monotonic() - began_s, findings)
+        self._check_output(sources)
+        found = self._judge(sources, findings)
+        code = self._tell(found)
         self._draw(sources)
         return code
+
+    def _judge(self, sources: Sequence[Source], findings: Sequence[Finding]) -> Audit:
+        from busq.audit import Audit
+
+        began_s = time.monotonic()
+        engine = self._engine(sources)
+        runs = self._on_spark(sources) if engine == "spark" else self._in_c(sources)
+        return Audit(runs, engine, time.monotonic() - began_s, findings)
+
+    def _compare(self) -> int:
+        from busq.cli import audit_compare, audit_pages
+
+        def judge(path: str) -> tuple[Audit, audit_pages.Reader]:
+            self.paths = (path,)
+            sources, findings = self._find()
+            found = self._judge(sources, findings)
+            _refuse_unreadable(found)
+            return found, audit_pages.Reader(sources)
+
+        audit_compare.check(self.paths, self.options)
+        return audit_compare.compare(self.paths, self.options["tolerance"], self.options["as_json"], judge)
 
     # ---- what is asked for ----
 
@@ -146,6 +181,13 @@ class _Command:
 
             if fault := picture.fault(diagram):
                 raise Refusal(f"--diagram {fault}")
+
+    def _check_output(self, sources: Sequence[Source]) -> None:
+        """Refuse, before a long run, an output that has no room for these runs."""
+        if self.options["output"]:
+            from busq.audit.output import check_room
+
+            check_room(self.options["output"], [(one.name, one.paths[0] if one.paths else "") for one in sources])
 
     def _find(self) -> tuple[list[Source], Sequence[Finding]]:
         from busq.trace import find
@@ -230,20 +272,18 @@ class _Command:
     def _follow(self) -> int:
         from busq.cli import audit_follow
 
+        if self.options["output"]:
+            raise Refusal("--output does not go with --follow")
         return audit_follow.follow(self.paths, self.options, self.asked)
 
     # ---- telling ----
 
-    def _tell(self, runs: list[RunAudit], engine: str, seconds: float, findings: Sequence[Finding]) -> int:
-        from busq.audit import Audit
+    def _tell(self, found: Audit) -> int:
         from busq.cli import audit_show
 
-        self.found = Audit(runs, engine, seconds, findings)
-        unreadable = [finding for run in runs for finding in run.findings if finding.kind == UNREADABLE]
-        if unreadable and len(unreadable) == len(runs):
-            raise Refusal("; ".join(finding.text for finding in unreadable[:3]))
-        code = int(not self.found.ok or bool(unreadable))
-        errors = {finding.kind for run in runs for finding in run.findings if finding.is_error}
+        self.found = found
+        code = int(not found.ok or _refuse_unreadable(found))
+        errors = {finding.kind for run in found.runs for finding in run.findings if finding.is_error}
         if errors and (self.options["strict"] or errors & WRONG):
             code = 1
         if self.options["as_json"]:
@@ -264,6 +304,18 @@ class _Command:
             audit_pages.write_shiviz(self.found, load, self.options["shiviz"])
         if self.options["diagram"]:
             audit_pages.write_diagram(self.found, load, self.options["diagram"])
+        if self.options["output"]:
+            from busq.cli import audit_compare
+
+            audit_compare.write_output(self.found, load, self.options["output"])
+
+
+def _refuse_unreadable(found: Audit) -> bool:
+    """Return whether some run could not be read; where none could, there is no audit."""
+    unreadable = [finding for run in found.runs for finding in run.findings if finding.kind == UNREADABLE]
+    if unreadable and len(unreadable) == len(found.runs):
+        raise Refusal("; ".join(finding.text for finding in unreadable[:3]))
+    return bool(unreadable)
 
 
 def _leave_at_once() -> NoReturn:

@@ -21,6 +21,7 @@ from typing import Any
 from busq.spec import PROPERTIES
 from extension.pages import GENERATED, heading, table, write
 
+SOUND = {"proc01.output": "b 1\nd 1 1\nd 2 1\n", "proc02.output": "d 1 1\nb 1\nd 2 1\n"}
 LOGS = {"proc01.output": "b 1\nd 1 1\nd 2 1\n", "proc02.output": "b 1\nd 2 1\nd 1 1\n"}
 BUS = "import busq; bus = busq.Bus.create('orders', peers=4); bus.join('ann').send('ann', b'hello')"
 LETTERS = """
@@ -45,6 +46,7 @@ COMMANDS: list[tuple[str, list[str]]] = [
     ("busq soak", ["soak", "--kills", "2", "--seed", "1"]),
     ("busq record NAME DIR", ["record", "orders", "trace", "--seconds", "0.2"]),
     ("busq audit PATH", ["audit", "logs"]),
+    ("busq audit --compare BEFORE AFTER", ["audit", "--compare", "sound", "logs"]),
     ("busq sim run", ["sim", "run", "--order", "mfss", "--processes", "3", "--messages", "4"]),
     ("busq sim advise", ["sim", "advise", "--processes", "3", "--messages", "4", "--seeds", "2"]),
     (
@@ -123,9 +125,10 @@ def _printed(arguments: list[str], folder: str, environment: dict[str, str]) -> 
 
 def _world(folder: str, buses: str) -> dict[str, str]:
     environment = {**os.environ, "BUSQ_DIR": buses, "PYTHONSAFEPATH": "1"}
-    Path(folder, "logs").mkdir()
-    for name, text in LOGS.items():
-        Path(folder, "logs", name).write_text(text)
+    for place, files in (("logs", LOGS), ("sound", SOUND)):
+        Path(folder, place).mkdir()
+        for name, text in files.items():
+            Path(folder, place, name).write_text(text)
     Path(folder, "mails.csv").write_text(MAILS)
     Path(folder, "grid.toml").write_text(GRID)
     subprocess.run([sys.executable, "-c", BUS], env=environment, cwd=folder, check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of what the code defines: orders, properties, and the columns and kinds of events of a trace."""
+"""Tables of what the code defines: orders, properties, columns and kinds of events of a trace, tables of an audit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import busq.audit
+import busq.audit.tables
 import busq.orders
 import busq.trace
 from extension.docstrings import prose
@@ -71,6 +72,30 @@ def _trace(folder: Path) -> None:
     write(folder / GENERATED / "trace.rst", lines)
 
 
+def _output(folder: Path) -> None:
+    module = busq.audit.tables
+    lines = [".. _audit-tables:", "", *heading("Tables of an audit")]
+    paragraphs = inspect.cleandoc(module.__doc__ or "").split("\n\n")
+    lines += [line for text in paragraphs for line in (prose(" ".join(text.split()), "busq.audit"), "")]
+    lines += [f"The version of the tables is {module.VERSION}; each file names it, under ``busq.audit``."]
+    lines += ["Each column carries its meaning in the files, too.  :doc:`/howto/compare-runs` asks them.", ""]
+    for name, schema in module.TABLES.items():
+        lines += [*heading(f"``{name}``", "-"), prose(module.MEANINGS[name], "busq.audit"), ""]
+        lines += table(
+            ["column", "type", "may be null", "meaning"],
+            (
+                [
+                    f"``{field.name}``",
+                    f"``{field.type}``",
+                    "yes" if field.nullable else "no",
+                    prose(module.meaning(field), "busq.audit"),
+                ]
+                for field in schema
+            ),
+        )
+    write(folder / GENERATED / "audit-tables.rst", lines)
+
+
 def _orders(folder: Path) -> None:
     lines = [".. _orders:", "", *heading("Orders")]
     lines += ["What the compiled core says of each order.  :doc:`/howto/choose-an-order` compares them.", ""]
@@ -93,6 +118,7 @@ def _rank(name: str) -> int:
 
 
 def generate(folder: Path) -> None:
-    """Write the pages of orders and of the trace."""
+    """Write the pages of orders, of the trace, and of the tables of an audit."""
     _orders(folder)
     _trace(folder)
+    _output(folder)
