@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "data"
@@ -251,6 +251,73 @@ def write_clocked(folder: Path) -> None:
     }
     for name, lines in logs.items():
         (folder / f"{name}.log").write_text("".join(lines))
+
+
+# ---- spans of OpenTelemetry ----
+
+
+@dataclass
+class Spans:
+    """Services that send each other messages, as their spans in OTLP tell it, each in a request of its own."""
+
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    instance: str = "1"
+
+    def span(
+        self,
+        service: str,
+        operation: str,
+        start: int,
+        end: int,
+        links: tuple[str, ...] = (),
+        parent: str = "",
+        **others: Any,
+    ) -> str:
+        """Add a span, in microseconds, and return its name; `others` are fields of it, or attributes with a dot."""
+        name = f"{len(self.requests) + 1:016x}"
+        kind = {"create": 4, "send": 4, "publish": 4, "process": 5, "receive": 5}.get(operation, 1)
+        attributes = {"messaging.operation.type": operation} if operation else {}
+        attributes |= {key: value for key, value in others.items() if "." in key}
+        span: dict[str, Any] = {
+            "traceId": "a" * 32,
+            "spanId": name,
+            "name": f"{operation} orders",
+            "kind": kind,
+            "startTimeUnixNano": str(10**18 + 1000 * start),
+            "endTimeUnixNano": str(10**18 + 1000 * end),
+            "attributes": attributes_of(attributes),
+        }
+        span |= {"parentSpanId": parent} if parent else {}
+        span |= {"links": [{"traceId": "a" * 32, "spanId": link} for link in links]} if links else {}
+        span |= {key: value for key, value in others.items() if "." not in key}
+        resource = {"service.name": service} | ({"service.instance.id": self.instance} if self.instance else {})
+        scopes = [{"scope": {"name": "samples"}, "spans": [span]}]
+        self.requests.append(
+            {"resourceSpans": [{"resource": {"attributes": attributes_of(resource)}, "scopeSpans": scopes}]}
+        )
+        return name
+
+    def text(self) -> str:
+        return "".join(json.dumps(request, separators=(",", ":")) + "\n" for request in self.requests)
+
+
+def attributes_of(values: dict[str, Any]) -> list[dict[str, Any]]:
+    kinds = {bool: "boolValue", int: "intValue", str: "stringValue"}
+    return [
+        {"key": key, "value": {kinds[type(value)]: str(value) if type(value) is int else value}}
+        for key, value in values.items()
+    ]
+
+
+def orders(late: bool = False) -> Spans:
+    """A shop sends two orders to a store, which answers each; the second may be handled first."""
+    spans = Spans()
+    sent = [spans.span("shop", "send", 10 * number, 10 * number + 1) for number in (1, 2)]
+    for place, order in enumerate(reversed(sent) if late else sent):
+        handled = spans.span("store", "process", 100 + 10 * place, 105 + 10 * place, links=(order,))
+        answer = spans.span("store", "send", 102 + 10 * place, 103 + 10 * place, parent=handled)
+        spans.span("shop", "process", 200 + 10 * place, 205 + 10 * place, links=(answer,))
+    return spans
 
 
 # ---- mails ----

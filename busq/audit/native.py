@@ -13,7 +13,7 @@ from typing import Any
 from busq._core import check as check_result
 from busq._native import lib
 from busq._words import amount
-from busq.audit import clock_check, missing, times
+from busq.audit import clock_check, doubts, missing, times
 from busq.audit.columns import Rows, count_kinds, rows_of, settle
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
@@ -54,7 +54,10 @@ def audit(
     order = run.order if order is None else order
     case = _Case(run)
     claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks)
-    found = {check.name: replace(check, claimed=check.name in claimed) for check in case.judge(judged)}
+    found = {
+        check.name: replace(doubts.told(check, run.findings), claimed=check.name in claimed)
+        for check in case.judge(judged)
+    }
     return RunAudit(
         run=run.source.name,
         source=run.source.paths[0] if run.source.paths else "",

@@ -17,7 +17,11 @@ class Finding:
     "mixed-runs", "clock-backwards", "host-missing", "clock-gap", "unknown-event", "resent", "impossible", "dropped",
     "redelivered", "renumbered", "missing-log", "doubled", "unordered", "unsorted", "no-destinations", "ambiguous",
     "unnamed-log", "no-messages", and guesses: "runs-guessed", "order-guessed", "ties", "derived-messages",
-    "derived-destinations", "sends-alone", "deliveries-alone".
+    "derived-destinations", "sends-alone", "deliveries-alone"; of spans "never-consumed", "missing-spans", "unlinked",
+    "sampled", "calls", "instances", "equal-times", "threads", "wall-clocks", "repeated-spans".
+
+    `may_hide` and `may_invent` name checks whose faults may not show because of it, or may come from it alone: their
+    verdicts are unknown.
 
     >>> Finding("bad-line", "expected 'b N' or 'd N N', found 'x 1'", path="proc01.output", line=7).as_json()["line"]
     7
@@ -30,6 +34,8 @@ class Finding:
     line: int = 0  # from 1; 0: none
     process: str = ""
     is_error: bool = True
+    may_hide: tuple[str, ...] = ()
+    may_invent: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it for --json, without what is empty."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 
 from busq import _arguments
-from busq.trace import csv_log, epfl, ndjson, parquet, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
@@ -27,7 +27,7 @@ from busq.trace.text import beginning, is_binary, stem
 
 __all__ = ["FORMATS", "Found", "find"]
 
-FORMATS = ("busq", "epfl", "shiviz", "ndjson", "csv")
+FORMATS = ("busq", "epfl", "shiviz", "otlp", "ndjson", "csv")
 
 SHAPES = ("events", "messages")
 
@@ -179,6 +179,10 @@ def _looks_like_epfl(path: str, head: bytes, options: Mapping[str, str]) -> bool
     return not is_binary(head) and epfl.is_log(head)
 
 
+def _looks_like_otlp(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not is_binary(head) and otlp.is_log(head)
+
+
 def _looks_like_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
     return not is_binary(head) and ndjson.is_log(head, options, hive_keys(path))
 
@@ -194,6 +198,7 @@ def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bo
 _LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
     "busq": _looks_like_parquet,
     "epfl": _looks_like_epfl,
+    "otlp": _looks_like_otlp,
     "ndjson": _looks_like_ndjson,
     "csv": _looks_like_csv,
     "shiviz": _looks_like_shiviz,
@@ -302,6 +307,23 @@ def _gather_shiviz(files: Sequence[_File], options: dict[str, str], findings: li
     return _gather_text("shiviz", files, options, [shiviz.traces_in(file.path, options) for file in files])
 
 
+def _gather_otlp(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make a run of all files below a folder: a message may be sent in one of them and got in another."""
+    folders: dict[str, list[_File]] = {}
+    for file in files:
+        folders.setdefault(file.root if os.path.isdir(file.root) else file.folder, []).append(file)
+    sources = []
+    for folder, members in folders.items():
+        name = _name(folder, folder) if len(members) > 1 else stem(members[0].path)
+        its: list[Finding] = []
+        if len(members) > 1:
+            text = f"{folder or '.'}: the spans of all {len(members)} files are taken for one run"
+            its.append(Finding("one-run", text, len(members), folder, is_error=False))
+        source = _source(name, "otlp", [file.path for file in members], options)
+        sources.append(replace(source, findings=its))
+    return sources
+
+
 def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
     return _gather_records("ndjson", ndjson, files, options, findings)
 
@@ -365,6 +387,7 @@ _GATHER: dict[str, Callable[[Sequence[_File], dict[str, str], list[Finding]], li
     "busq": _gather_parquet,
     "epfl": _gather_epfl,
     "shiviz": _gather_shiviz,
+    "otlp": _gather_otlp,
     "ndjson": _gather_ndjson,
     "csv": _gather_csv,
 }

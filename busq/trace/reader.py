@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from busq import _arguments
-from busq.trace import csv_log, epfl, ndjson, parquet, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet, shiviz
 from busq.trace.errors import TraceError
 from busq.trace.locate import find
 from busq.trace.run import Run, Source
@@ -20,6 +20,7 @@ _READERS = {
     "busq": parquet.read,
     "epfl": epfl.read,
     "shiviz": shiviz.read,
+    "otlp": otlp.read,
     "ndjson": ndjson.read,
     "csv": csv_log.read,
 }

@@ -22,7 +22,7 @@ class Source:
     """
 
     name: str
-    format: str  # "busq", "epfl", "shiviz", "ndjson", "csv"
+    format: str  # "busq", "epfl", "shiviz", "otlp", "ndjson", "csv"
     paths: tuple[str, ...]
     size_bytes: int
     options: Mapping[str, str] = field(default_factory=dict)

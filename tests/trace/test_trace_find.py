@@ -10,12 +10,15 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
+from samples import orders  # noqa: E402
+
 from busq import trace  # noqa: E402
 from busq.trace import TraceError, Writer  # noqa: E402
 
 TEXTS = {
     "1.output": ("epfl", "b 1\nd 1 1\n"),
     "x.log": ("shiviz", 'ann {"ann": 1}\nhello\n'),
+    "x.json": ("otlp", orders().text()),
     "x.ndjson": ("ndjson", '{"host": "a", "event": "deliver", "id": 1}\n'),
     "x.csv": ("csv", "host,event,id\na,deliver,1\n"),
 }
@@ -67,7 +70,7 @@ def test_a_format_that_is_given_is_the_only_one(tmp_path: Path) -> None:
     assert [source.format for source in trace.find(tmp_path, format="csv").sources] == ["csv"]
     with pytest.raises(TraceError, match=r"1\.output: found a file that is no log: expected the format csv"):
         trace.find(tmp_path / "1.output", format="csv")
-    with pytest.raises(TraceError, match="unknown format 'xml': known are busq, epfl, shiviz, ndjson, csv"):
+    with pytest.raises(TraceError, match="unknown format 'xml': known are busq, epfl, shiviz, otlp, ndjson, csv"):
         trace.find(tmp_path, format="xml")
 
 

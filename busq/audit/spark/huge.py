@@ -26,7 +26,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from busq.audit import missing
+from busq.audit import doubts, missing
 from busq.audit.clock_check import clock_faults
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Check, RunAudit
@@ -193,8 +193,8 @@ class _Judge:
         told = []
         for name in CHECKS:
             if name in found and name in judged:
-                one = missing.tell_order(found[name], case.run, case.holes)
-                told.append(missing.tell_guess(one, case.run))
+                one = missing.tell_guess(missing.tell_order(found[name], case.run, case.holes), case.run)
+                told.append(doubts.told(one, case.findings))
         case.findings += self.remarks
         return told
 
