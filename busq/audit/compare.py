@@ -36,6 +36,7 @@ _LEAST_US = 0.001  # a latency of 0 has no ratio to others
 
 Row = Mapping[str, Any]
 Tables = Mapping[str, pa.Table]
+_Rows = dict[str, list[Row]]  # of one run, by table
 
 
 class CompareError(BusqError, ValueError):
@@ -111,7 +112,7 @@ def compare(before: Tables, after: Tables, *, tolerance: float = TOLERANCE) -> C
     >>> [one.text for one in compare(found(0), found(2)).having("worse")]
     ['fifo held, and has 2 faults now']
     """
-    one, other = _by_run(before["runs"]), _by_run(after["runs"])
+    one, other = _by_run(before), _by_run(after)
     pairs = _pairs(list(one), list(other))
     if not pairs:
         names = [", ".join(sorted(its)[:3]) or "none" for its in (one, other)]
@@ -119,9 +120,10 @@ def compare(before: Tables, after: Tables, *, tolerance: float = TOLERANCE) -> C
     found: list[Difference] = []
     tests: list[_Test] = []
     for mine, its in pairs:
-        found += _faults(mine, its, before, after)
-        found += _findings(mine, its, before, after)
-        tests += _latencies(mine, its, before, after)
+        was, now = one[mine], other[its]
+        found += _faults(its, was, now)
+        found += _findings(its, was, now)
+        tests += _latencies(its, was, now)
     found += [test.judge(len(tests), tolerance) for test in tests]
     gone, new = set(one).difference(mine for mine, _ in pairs), set(other).difference(its for _, its in pairs)
     return Comparison(found, pairs, sorted(gone), sorted(new), tolerance)
@@ -133,26 +135,25 @@ def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, str]]
     return [(name, name) for name in before if name in set(after)]
 
 
-def _by_run(table: pa.Table) -> dict[str, Row]:
-    return {row["run"]: row for row in table.to_pylist()}
-
-
-def _of(tables: Tables, table: str, run: str) -> list[Row]:
-    """Return the rows of a run."""
-    its = tables[table]
-    return [row for row in its.to_pylist() if row["run"] == run]
+def _by_run(tables: Tables) -> dict[str, _Rows]:
+    """Return the rows of each run, by table."""
+    found: dict[str, _Rows] = {run: {name: [] for name in tables} for run in tables["runs"]["run"].to_pylist()}
+    for name, table in tables.items():
+        for row in table.to_pylist():
+            if row["run"] is not None:
+                found[row["run"]][name].append(row)
+    return found
 
 
 # ---- faults and findings ----
 
 
-def _faults(mine: str, its: str, before: Tables, after: Tables) -> Iterator[Difference]:
-    old = {row["check"]: row for row in _of(before, "verdicts", mine)}
-    deliveries = [max(1, _of(tables, "runs", run)[0]["deliveries"]) for tables, run in ((before, mine), (after, its))]
-    found = _of(after, "verdicts", its)
-    if old and not found:
+def _faults(its: str, before: _Rows, after: _Rows) -> Iterator[Difference]:
+    old = {row["check"]: row for row in before["verdicts"]}
+    deliveries = [max(1, rows["runs"][0]["deliveries"]) for rows in (before, after)]
+    if old and not after["verdicts"]:
         yield Difference(WORSE, "faults", its, "unreadable", None, None, "the run was judged, and can't be read now")
-    for row in found:
+    for row in after["verdicts"]:
         was = old.get(row["check"])
         if row["claimed"] and was is not None:
             verdict, text = _fault(row["check"], was, row, deliveries)
@@ -179,9 +180,9 @@ def _fault(name: str, was: Row, now: Row, deliveries: Sequence[int]) -> tuple[st
     return SAME, text
 
 
-def _findings(mine: str, its: str, before: Tables, after: Tables) -> Iterator[Difference]:
+def _findings(its: str, before: _Rows, after: _Rows) -> Iterator[Difference]:
     """Give the kinds of damage to logs that were not there before, and those that are gone."""
-    counts = [_errors(_of(tables, "findings", run)) for tables, run in ((before, mine), (after, its))]
+    counts = [_errors(rows["findings"]) for rows in (before, after)]
     for kind in sorted({*counts[0], *counts[1]}):
         was, now = (each.get(kind, 0) for each in counts)
         if was and now:
@@ -232,9 +233,9 @@ class _Test:
         return replace(plain, verdict=verdict, text=text, ratio=ratio, low=low, high=high)
 
 
-def _latencies(mine: str, its: str, before: Tables, after: Tables) -> Iterator[_Test]:
-    old = {(row["figure"], row["process"]): row for row in _of(before, "latencies", mine) if row["process"]}
-    for row in _of(after, "latencies", its):
+def _latencies(its: str, before: _Rows, after: _Rows) -> Iterator[_Test]:
+    old = {(row["figure"], row["process"]): row for row in before["latencies"] if row["process"]}
+    for row in after["latencies"]:
         was = old.get((row["figure"], row["process"]))
         if was is None:
             continue

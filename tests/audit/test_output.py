@@ -210,9 +210,7 @@ def test_latencies_that_doubled_are_worse_with_an_interval(tmp_path: Path) -> No
     assert found["ok"] is False
 
 
-def test_latencies_that_differ_by_chance_are_the_same(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
+def test_latencies_that_differ_by_chance_are_the_same(tmp_path: Path, seed: int) -> None:
     found = compared(paced(tmp_path / "before", 2 * seed), paced(tmp_path / "after", 2 * seed + 1))
     assert (found["ok"], found["worse"], found["better"]) == (True, [], [])
 
