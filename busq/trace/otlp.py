@@ -306,10 +306,13 @@ class _Messages:
         self.unlinked: list[_Span] = []
         self.missing: dict[Context, _Span] = {}  # contexts of messages whose send stands nowhere
         operations = {span.context: _operation(span) for span in spans}
-        self._creates = {context for context, operation in operations.items() if operation == "create"}
+        # Dicts, which keep the order of the files: sets would put events at equal times into another order each time.
+        self._creates = {context: None for context, operation in operations.items() if operation == "create"}
         self._send([span for span in spans if operations[span.context] == "send"], found)
         self.sent = {event.message for event in self.sends}
-        self._getting = {context for context, operation in operations.items() if operation in ("receive", "process")}
+        self._getting = {
+            context: None for context, operation in operations.items() if operation in ("receive", "process")
+        }
         self._deliver({span.context: operations[span.context] for span in spans})
 
     def _send(self, sends: Sequence[_Span], found: list[Finding]) -> None:
@@ -325,7 +328,9 @@ class _Messages:
         if batches:
             text = _at(batches[0], f"{amount(len(batches), 'batch', 'batches')} of messages have no spans that create")
             text += " them: all messages of a batch are called the same"
-            found.append(Finding("ambiguous", text, len(batches), batches[0].path, batches[0].line))
+            every = ("duplicated", "phantom", *_ORDERS)
+            where = (len(batches), batches[0].path, batches[0].line)
+            found.append(Finding("ambiguous", text, *where, may_hide=_ORDERS, may_invent=every))
 
     def _deliver(self, operations: Mapping[Context, str]) -> None:
         """Take as delivery what processes a message, and where nothing does, what receives it."""

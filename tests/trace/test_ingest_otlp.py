@@ -195,6 +195,14 @@ def test_the_order_of_equal_times_is_not_told(tmp_path: Path) -> None:
     assert found["duplicated"] == found["phantom"] == "valid"
 
 
+def test_events_at_equal_times_stand_as_in_the_file(tmp_path: Path) -> None:
+    """Whatever Python's hashes are in this process: two readings of a file are the same run."""
+    spans = Spans()
+    for _ in range(8):
+        spans.span("store", "process", 20, 20, links=(spans.span("shop", "create", 10, 10),))
+    assert story(read(tmp_path, spans))["store"] == [f"0.{number}" for number in range(1, 9)]
+
+
 def test_sends_of_several_threads_have_no_order(tmp_path: Path) -> None:
     spans = Spans()
     first, second = spans.span("shop", "send", 10, 30), spans.span("shop", "send", 20, 25)
