@@ -42,7 +42,7 @@ def blocks_of(run: Run) -> Mapping[tuple[str, str], Blocks]:
     >>> from busq.trace.executions import from_execution
     >>> found = sim.run(sim.Config(order="none", processes=2, messages_per_process=200, record=True))
     >>> parts = blocks_of(from_execution(found.execution))
-    >>> sorted({figure for figure, _ in parts}), len(parts["latency_us", "P0"].p50_us)
+    >>> sorted({figure for figure, _ in parts}), len(parts["latency_us", "p0"].p50_us)
     (['latency_us', 'queueing_us'], 20)
     """
     logs = [log for log in run.logs if log.num_rows and "time_ns" in log.column_names]

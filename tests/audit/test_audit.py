@@ -69,7 +69,10 @@ def faults(found: RunAudit) -> dict[str, int]:
     return {name: check.count for name, check in found.checks.items() if check.count}
 
 
-@pytest.mark.parametrize("name", ["columns", "cut", "many", "missing", "native", "promises", "times", "words"])
+MODULES = "blocks columns compare cut doubts many missing native output promises tables times words"
+
+
+@pytest.mark.parametrize("name", MODULES.split())
 def test_examples_in_the_documentation_run(name: str) -> None:
     module = importlib.import_module(f"busq.audit.{name}")
     assert doctest.testmod(module).failed == 0

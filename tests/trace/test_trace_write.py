@@ -27,7 +27,7 @@ from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of
 from busq.trace.writer import file_name  # noqa: E402
 
 MODULES = (
-    "builder csv_log epfl errors fields finding locate named ndjson parquet reader shiviz tables text "
+    "builder csv_log epfl errors fields finding locate named ndjson otlp parquet reader shiviz tables text "
     "vector_clocks writer"
 )
 
