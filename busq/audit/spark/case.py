@@ -93,10 +93,10 @@ class Case:
         self.names = (*loaded.names, *(f"p{index}" for index in range(len(loaded.names), count)))
         self.is_renamed = loaded.is_renamed
         self.kept: DataFrame | None = None
-        self._settle()
-        self._find_holes()
         if loaded.is_foreign:
             self.findings += one_sided(source, self.total("sends"), self.total("deliveries"))
+        self._settle()
+        self._find_holes()
 
     def total(self, name: str) -> int:
         """The sum of a figure over all processes."""

@@ -54,6 +54,8 @@ def _moved(
     spark: SparkSession, loaded: Loaded, folder: Path, takes_any_names: Callable[[Summary], bool]
 ) -> tuple[Loaded, Summary]:
     loaded, summary = _put(spark, loaded, folder / "in-order")
+    if summary.total("sends") and summary.total("deliveries"):  # afterwards, sends that failed do not count
+        loaded = replace(loaded, is_foreign=False)
     if summary.total("unsettled"):
         loaded, summary = _settled(spark, loaded, summary, folder)
     if not summary.are_named and not takes_any_names(summary):

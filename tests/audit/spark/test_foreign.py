@@ -142,6 +142,12 @@ def test_any_names_are_judged_as_in_c_and_by_the_oracle(
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, seed, style)
 
 
+def test_a_log_whose_only_send_failed_is_not_one_without_sends(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_all_alike(spark, tmp_path / "traces", monkeypatch, 944813, "short")
+
+
 def assert_all_alike(spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int, style: str) -> None:
     run, source = foreign(folder, seed, style)
     hint = f"{style} {seed}\n{transcribe(run)}"
