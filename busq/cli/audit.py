@@ -76,7 +76,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 )
 @click.option("--follow", is_flag=True, help="Go on as the recorder writes; needs Spark, one folder.")
 @click.option("--once", is_flag=True, help="With --follow: judge what is there, and end.")
-@click.option("--seconds", type=TIMEOUT, help="With --follow: end after this time.  [default: Ctrl-C]")
+@click.option("--seconds", type=TIMEOUT, help="With --follow: end this long after the first look.  [default: Ctrl-C]")
 @option("--delay", type=TIMEOUT, default=5.0, help="With --follow: how long to wait for more.")
 @click.option("--checkpoint", metavar="DIR", help="With --follow: keep the state here, and go on from it.")
 @JSON

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -22,6 +23,8 @@ _NOT_NOW = ("report", "shiviz", "diagram", "checks", "chosen", "strict", "format
 
 _OPTIONS = {"chosen": "run", "format_name": "format", "runs_by": "runs-by", "fields_file": "fields"}
 
+_UNREADABLE = frozenset({"truncated", "unreadable"})
+
 
 def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
     """Follow one directory until Ctrl-C; returns the exit code."""
@@ -33,33 +36,44 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
                 f"--follow judges what comes as it comes: leave --{_OPTIONS.get(name, name)} to an audit afterwards"
             )
     from busq.audit.spark.follow import follow as follow_directory
+    from busq.cli import show
 
     if sys.stderr.isatty():
         click.echo(f"following {paths[0]}; Ctrl-C ends it", err=True)
-    found = follow_directory(
-        paths[0],
-        report=_as_json if options["as_json"] else _as_line(),
-        delay_s=options["delay"],
-        stop=None if options["once"] else lambda: not is_read(),
-        **asked,
-        **{name: options[name] for name in ("checkpoint", "seconds", "once", "master", "memory")},
-    )
+    with show.steps_below() as (progress, echo):
+        found = follow_directory(
+            paths[0],
+            report=_as_json(echo) if options["as_json"] else _as_line(echo),
+            delay_s=options["delay"],
+            stop=None if options["once"] else lambda: not is_read(),
+            progress=progress,
+            **asked,
+            **{name: options[name] for name in ("checkpoint", "seconds", "once", "master", "memory")},
+        )
     if options["as_json"]:
         print_json({"type": "summary"} | found.as_json())
     else:
         click.echo(_summary(found))
-    return int(not found.ok)
+    return _code(found)
 
 
-def _as_json(found: Violation) -> None:
-    print_json({"type": "found"} | found.as_json())
+def _code(found: Followed) -> int:
+    """1 for what is wrong, be it a file that cannot be read; 2 where what was judged is not all, or nothing."""
+    if not found.ok or _UNREADABLE & set(found.counts):
+        return 1
+    return 0 if found.is_verdict else 2
 
 
-def _as_line() -> Callable[[Violation], None]:
+def _as_json(echo: Callable[[str], None]) -> Callable[[Violation], None]:
+    return lambda found: echo(json.dumps({"type": "found"} | found.as_json(), ensure_ascii=False))
+
+
+def _as_line(echo: Callable[[str], None]) -> Callable[[Violation], None]:
     def report(found: Violation) -> None:
         place = f"{found.run}: " if found.run else ""
         kind = found.kind if found.is_claimed else f"({found.kind})"
-        click.echo(f"{datetime.now():%H:%M:%S}  {kind:<12}  {place}{found.text}")
+        text = f"taken back: {found.text}" if found.is_taken_back else found.text
+        echo(f"{datetime.now():%H:%M:%S}  {kind:<12}  {place}{text}")
 
     return report
 
@@ -67,11 +81,17 @@ def _as_line() -> Callable[[Violation], None]:
 def _summary(found: Followed) -> str:
     what = f"{amount(found.runs, 'run')}, {amount(found.files, 'file')}, {amount(found.events, 'event')}"
     faults = ", ".join(f"{kind} {count:,}" for kind, count in found.claimed.items())
-    lines = [f"{what} in {found.seconds:.0f} s: {faults or 'nothing wrong so far'}"]
+    lines = [f"{what} in {found.seconds:.0f} s: {faults or _nothing(found)}"]
     others = {kind: count - found.claimed.get(kind, 0) for kind, count in found.counts.items()}
     told = [f"{kind} {count:,}" for kind, count in others.items() if count]
     if told:
         lines.append(f"not held against it: {', '.join(told)}")
+    if found.unread:
+        lines.append(
+            f"{amount(found.unread, 'file')} came late and could not be judged any more: the counts may be wrong"
+        )
+    if found.unjudged:
+        lines.append(f"{amount(found.unjudged, 'run')} not judged: an audit without --follow may")
     if found.pending:
         lines.append(f"{amount(found.pending, 'delivery', 'deliveries')} pending: sent, and not delivered so far")
     if found.unproven:
@@ -82,3 +102,11 @@ def _summary(found: Followed) -> str:
         why = " (some events have no stamps)" if {"causal", "consistent", "total"} & set(found.unseen) else ""
         lines.append(f"not watched{why}: {', '.join(found.unseen)}; an audit without --follow judges that")
     return "\n".join(lines)
+
+
+def _nothing(found: Followed) -> str:
+    if not found.has_looked:
+        return "ended before the files were looked for: no verdict"
+    if not found.events:
+        return "nothing to judge: no verdict"
+    return "nothing wrong so far" if found.is_verdict else "no verdict"

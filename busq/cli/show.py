@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
+import click
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
@@ -460,13 +461,18 @@ def _date(time_s: float) -> str:
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
+def _progress(*columns: ProgressColumn, **more: Any) -> Progress:
+    # What is printed meanwhile is data.
+    return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, **more)
+
+
 @contextlib.contextmanager
 def bar(title: str, total: float | None, *columns: ProgressColumn, **more: Any) -> Iterator[Callable[..., None] | None]:
     """A bar of these columns on stderr, and how to update it; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
-    with Progress(*columns, console=Console(stderr=True), transient=True, **more) as progress:
+    with _progress(*columns, **more) as progress:
         yield functools.partial(progress.update, progress.add_task(title, total=total))
 
 
@@ -482,3 +488,23 @@ def steps() -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar over numbered steps with labels; None where stderr is no terminal."""
     with bar("", None, *_COLUMNS) as update:
         yield update and (lambda number, total, label: update(completed=number - 1, total=total, description=label))
+
+
+@contextlib.contextmanager
+def steps_below() -> Iterator[tuple[Callable[[int, int, str], None] | None, Callable[[str], None]]]:
+    """A bar as that of `steps`, and how to print a line on stdout while it is there."""
+    if not sys.stderr.isatty():
+        yield None, click.echo
+        return
+    with _progress(*_COLUMNS) as progress:
+        task = progress.add_task("", total=None)
+
+        def step(number: int, total: int, label: str) -> None:
+            progress.update(task, completed=number - 1, total=total, description=label)
+
+        def echo(line: str) -> None:
+            progress.stop()
+            click.echo(line)
+            progress.start()
+
+        yield step, echo if sys.stdout.isatty() else click.echo

@@ -39,6 +39,7 @@ class Listing:
         self._known: set[str] = set()
         self._error: Exception | None = None
         self._ended = threading.Event()
+        self._waits = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -46,6 +47,11 @@ class Listing:
     def isActive(self) -> bool:  # noqa: N802
         """Whether more may come."""
         return self._thread.is_alive()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Say whether it waits for files."""
+        return {"message": "Waiting for data to arrive" if self._waits else "Processing new data"}
 
     def exception(self) -> Exception | None:
         """Return what ended it, if it was no call of `stop`."""
@@ -66,7 +72,9 @@ class Listing:
                     self._take(batch, number)
                 if self._once:
                     return
+                self._waits = True
                 self._ended.wait(POLL_S)
+                self._waits = False
         except Exception as error:
             if not self._ended.is_set():
                 self._error = error

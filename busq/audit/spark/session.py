@@ -26,6 +26,7 @@ import psutil
 
 from busq.audit.spark.available import SparkFailed
 from busq.audit.spark.driver import Progress, active, watched
+from busq.audit.spark.ending import kill
 from busq.audit.spark.java import find_java
 from busq.audit.spark.remote import connected, remote_of
 
@@ -342,6 +343,9 @@ def _started(settings: Mapping[str, str], place: _Place, environment: Mapping[st
             reason = place.reason() or _thrown(error) or place.tail() or _reason(error)
             raise SparkFailed(f"Spark did not start: {reason} (its log: {place.keep_log()})") from None
         yield spark
+    except KeyboardInterrupt:
+        kill(gateway)  # or else its tasks would be waited for
+        raise
     finally:
         _end(gateway)
         _end_starting(place)

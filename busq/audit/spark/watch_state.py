@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a watch remembers of a run, and how that is kept in a file.
+"""What a watch remembers of a run, as numbers.
 
 - of a receiver: the highest stamp that it delivered; of each sender the last message that it delivered; what was sent
-  to it and has not been delivered; what it delivered and nobody's log has sent yet; the last messages it delivered, to
-  know a repetition from a message that was never sent to it.
+  to it and has not been delivered; what it did since the first delivery that cannot be judged yet; the deliveries
+  that were overdue for a judgement; the last messages it delivered, to know a repetition from a message that was never
+  sent to it.
 - of a sender: how far its log has come, and which numbers are missing there.
-- of a log: the segment that is next, and the names of those that came too early.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ARRAYS", "Ints", "Log", "Process", "Receiver"]
+__all__ = ["AGAIN", "ARRAYS", "DELIVERED", "REPEATED", "SENT", "Found", "Ints", "Process", "Receiver"]
 
 _NONE = np.empty(0, np.int64)
+_TIMES = np.empty(0, np.float64)
+_CODES = np.empty(0, np.int8)
 
 Ints = Any  # an array of 64-bit numbers
 
+DELIVERED, AGAIN, REPEATED, SENT = range(4)  # codes: AGAIN is marked as a repetition, REPEATED was told as one
 
-@dataclass
-class Log:
-    """The files of one process."""
 
-    next_segment: int = 0
-    waiting: dict[int, tuple[str, float]] = field(default_factory=dict)  # path, and since when
+class Found(NamedTuple):
+    """Something that is wrong in a run, or, taken back, that turned out not to be."""
+
+    kind: str
+    process: int
+    messages: tuple[int, ...]
+    text: str
+    is_taken_back: bool = False
 
 
 @dataclass
@@ -37,7 +43,8 @@ class Process:
     position: int = -1
     sent: int = 0  # the highest number in its log
     stamp: int = -1  # the highest that it sent or delivered at
-    holes: list[tuple[int, int]] = field(default_factory=list)  # numbers that its log lacks
+    is_torn: bool = False  # events are missing since the last number
+    holes: list[tuple[int, int]] = field(default_factory=list)  # numbers that its log may lack
 
 
 @dataclass
@@ -46,19 +53,24 @@ class Receiver:
 
     flying: Ints = field(default_factory=lambda: _NONE)  # messages, sorted
     flying_stamp: Ints = field(default_factory=lambda: _NONE)
-    flying_since: Ints = field(default_factory=lambda: np.empty(0, np.float64))
-    early: Ints = field(default_factory=lambda: _NONE)  # delivered, in order; their sends are not known yet
+    flying_since: Ints = field(default_factory=lambda: _TIMES)
+    early: Ints = field(default_factory=lambda: _NONE)  # what it did, in order, that is not judged yet
     early_stamp: Ints = field(default_factory=lambda: _NONE)
-    early_since: Ints = field(default_factory=lambda: np.empty(0, np.float64))
-    early_again: Ints = field(default_factory=lambda: np.empty(0, np.bool_))
+    early_since: Ints = field(default_factory=lambda: _TIMES)
+    early_code: Ints = field(default_factory=lambda: _CODES)
+    open: Ints = field(default_factory=lambda: _NONE)  # delivered, in order; no log shows the send, nor that none was
+    open_stamp: Ints = field(default_factory=lambda: _NONE)
+    open_code: Ints = field(default_factory=lambda: _CODES)
     recent: Ints = field(default_factory=lambda: _NONE)
-    lost: Ints = field(default_factory=lambda: _NONE)  # the last that were told
+    lost: Ints = field(default_factory=lambda: _NONE)  # given up
     strays: Ints = field(default_factory=lambda: _NONE)  # the last that nobody sent to it
     last: dict[int, int] = field(default_factory=dict)  # of each sender, the highest message delivered
     forgotten: dict[int, int] = field(default_factory=dict)  # of each sender, the highest that is not watched any more
+    passed: set[int] = field(default_factory=set)  # senders judged since something of theirs is open; -1: stamps were
+    has_forgotten: bool = False  # more was delivered than `recent` holds
     stamp: int = -1
     stamped: int = -1  # the message at that stamp
-    hole_since: float = -1.0  # when its log last lacked something
+    hole_since: float = float("-inf")  # when its log last lacked something
 
 
 ARRAYS = (
@@ -68,7 +80,10 @@ ARRAYS = (
     "early",
     "early_stamp",
     "early_since",
-    "early_again",
+    "early_code",
+    "open",
+    "open_stamp",
+    "open_code",
     "recent",
     "lost",
     "strays",

@@ -6,12 +6,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from click.testing import CliRunner
+from conftest import PATIENCE_S, wait_until
 
 from busq.cli import commands
 from busq.spark.follow import follow
@@ -21,6 +26,7 @@ from busq.trace import Kind, Writer, message_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+follow_module = sys.modules["busq.spark.follow"]
 
 LATE = "bob delivered ann.3 before ann.2, but ann sent ann.2 before ann.3"
 
@@ -123,6 +129,104 @@ def test_the_command_prints_a_line_each_and_a_summary(spark: SparkSession, trace
     )
     told = "not watched (some events have no stamps): causal, consistent, total, side; an audit without --follow judges"
     assert told in done.stdout
+
+
+def test_the_time_counts_from_the_first_look_and_a_look_at_nothing_is_no_verdict(
+    spark: SparkSession, trace: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--seconds 2` ended before Spark had started, and said "nothing wrong so far", with exit code 0."""
+    started = follow_module._Follower._start
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(1)  # longer than --seconds: so does Spark take to start
+        return started(*arguments)
+
+    monkeypatch.setattr(follow_module._Follower, "_start", slowly)
+    command = ["audit", "--follow", "--seconds", "0.5", str(trace)]
+    done = CliRunner().invoke(commands, command, prog_name="busq")
+    assert (done.exit_code, "nothing to judge: no verdict" in done.stdout) == (2, True), done.stdout
+    writer.write(0, sends(1, 2, 3))
+    writer.write(1, deliveries(1, 3, 2))
+    done = CliRunner().invoke(commands, command, prog_name="busq")
+    assert (done.exit_code, LATE in done.stdout) == (1, True), done.stdout
+
+
+def test_ending_before_the_first_look_is_no_verdict(spark: SparkSession, trace: Path, writer: Writer) -> None:
+    writer.write(0, sends(1))
+    followed = follow(trace, report=print, spark=spark, stop=lambda: True)
+    if not followed.events:
+        assert (followed.has_looked, followed.is_verdict) == (False, False)
+
+
+def test_a_late_file_is_judged_and_told_in_a_line(spark: SparkSession, trace: Path, writer: Writer) -> None:
+    """It was passed over: "comes after segment 1: ignored"."""
+    found: list[Violation] = []
+    first = writer.write(0, sends(1, 2))
+    aside = first.rename(first.with_name(".aside"))
+    writer.write(0, sends(3))
+    writer.write(1, deliveries(2, 1, 3))
+
+    def bring(violation: Violation) -> None:
+        found.append(violation)
+        if violation.kind == "gap" and aside.exists():
+            aside.rename(first)
+
+    def is_over() -> bool:
+        return any(one.kind == "fifo" for one in found)
+
+    followed = follow(trace, report=bring, spark=spark, delay_s=0.5, seconds=100, stop=is_over)
+    assert [(one.kind, one.is_taken_back) for one in found] == [
+        ("gap", False),
+        ("gap", False),
+        ("gap", True),
+        ("gap", True),
+        ("fifo", False),
+    ]
+    assert (followed.counts, followed.unread, followed.is_verdict) == ({"fifo": 1}, 0, True)
+
+
+FOLLOWS = """
+import sys
+from busq.cli import main
+
+sys.argv = ["busq", "audit", "--follow", "--memory", "512m", "--seconds", "100", sys.argv[1]]
+main()
+"""
+
+
+@pytest.mark.parametrize("moment", ["starting", "following"])
+def test_ctrl_c_ends_it_and_leaves_nothing(moment: str, trace: Path, writer: Writer, tmp_path: Path) -> None:
+    """While Spark starts, and while it follows; nothing is left of Java, nor of files."""
+    writer.write(0, sends(1, 2, 3))
+    writer.write(1, deliveries(1, 3, 2))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    child = subprocess.Popen(
+        [sys.executable, "-c", FOLLOWS, str(trace)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(scratch)},
+    )
+    try:
+        assert child.stdout is not None
+        if moment == "following":
+            assert "fifo" in child.stdout.readline()
+        else:
+            wait_until(lambda: bool(children_of(child)) or child.poll() is not None)
+        started = children_of(child)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=PATIENCE_S)
+    finally:
+        child.kill()
+    assert child.returncode == (1 if moment == "following" else 130)
+    assert "Traceback" not in errors
+    wait_until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in started))
+    assert list(scratch.iterdir()) == []
+
+
+def children_of(child: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(child.pid).children(recursive=True) if child.poll() is None else []
 
 
 def test_a_folder_that_is_not_there_is_a_line() -> None:
