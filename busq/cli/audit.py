@@ -59,7 +59,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option(
     "--master", metavar="URL", help="Spark: local[N], spark://..., sc://..., k8s://...; implies --engine spark."
 )
-@click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
+@click.option("--memory", metavar="SIZE", help="Spark: what Java and Python may take together, as 6g.")
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
 @click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
@@ -252,7 +252,10 @@ class _Command:
         from busq.trace import TraceError
 
         found: dict[str, RunAudit] = {}
-        with room.session(self.options["master"], self.options["memory"]) as spark:
+        from busq.audit.spark.memory import within
+
+        with within(self.options["master"], self.options["memory"]) as (spark, shares):
+            budget = {"memory_bytes": shares.observers} if shares else {}
             small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
             with show.steps() as progress:
                 judged = room.runs.audit(spark, small, progress=progress, **self.asked) if small else []
@@ -262,7 +265,7 @@ class _Command:
                     continue
                 with show.steps() as progress, room.busy(spark, source.name, progress):
                     try:
-                        found[source.name] = room.huge.audit(spark, source, **self.asked)
+                        found[source.name] = room.huge.audit(spark, source, **budget, **self.asked)
                     except TraceError as error:
                         found[source.name] = unreadable(source, error)
         if self.options["strict"]:

@@ -40,7 +40,7 @@ __all__ = ["sweep"]
     metavar="URL",
     help="Spark: local[N], spark://..., sc://..., k8s://...  [default: $SPARK_REMOTE or local[*]]",
 )
-@click.option("--memory", metavar="SIZE", help="Spark: the heap, as 6g.")
+@click.option("--memory", metavar="SIZE", help="Spark: what Java and Python may take together, as 6g.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Pool: processes at a time.  [default: one per core]")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N simulations.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done, and how long it would take.")
@@ -151,14 +151,14 @@ def _engine(options: dict[str, Any]) -> Iterator[Engine]:
         yield Pool(options["jobs"])
         return
     try:
-        from busq.audit.spark import session as begin
+        from busq.audit.spark.memory import within
 
-        session = begin(options["master"], options["memory"])
+        session = within(options["master"], options["memory"])
     except ImportError as error:
         raise ImportError(f"{error}; without Spark: --engine pool") from None
     from busq.audit.spark.sweep import OnSpark
 
-    with session as spark:
+    with session as (spark, _):
         yield OnSpark(spark)
 
 

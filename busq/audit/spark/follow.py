@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from busq.audit.spark.driver import Progress, is_connect
 from busq.audit.spark.ending import end_at_once
 from busq.audit.spark.listing import Listing
+from busq.audit.spark.memory import within
 from busq.audit.spark.remote import remote_of
 from busq.audit.spark.session import session
 from busq.audit.spark.watch import KINDS, Violation, Watch
@@ -37,6 +38,7 @@ FILES_PER_BATCH = 256
 FILES_PER_STEP = 8  # after which Ctrl-C is heard
 TICK_S = 0.25
 POLL_S = 0.5
+HEAP = "512m"
 LAST_LOOK_S = 1.0  # after Ctrl-C: time to read a run again
 _STATE = "state-{:09}.npz"  # after the batch of this number
 _ALL_STATES = "state-*.npz"
@@ -116,7 +118,8 @@ def follow(
     counts as missing; what comes later still is judged as if it had come in time, and what was told too early is taken
     back.  Ends `seconds` after the first look at the files, with Ctrl-C, when `stop` says so, or, if `once`, when all
     files that are there have been judged; nothing is waited for then.  `progress(number, of_how_many, label)` says
-    which file is next.  `spark`, `master` and `memory` as in ``busq.spark.session``.
+    which file is next.  `spark` and `master` as in ``busq.spark.session``; `memory` is what Java and Python may
+    take together.
 
     Raises ValueError for what is unknown, FileNotFoundError, Unavailable, SparkFailed.  A file is judged about a second
     after it appeared; about 1 us per event, on one core.
@@ -158,9 +161,16 @@ def _session(spark: SparkSession | None, master: str | None, memory: str | None)
     if spark is not None:
         yield spark
         return
-    if not remote_of(master):  # one thread lists files; the judge is Python's
-        master, memory = master or "local[2]", memory or "512m"
-    with session(master, memory) as started:
+    # One thread lists files; the judge is Python's, and no task of Spark.
+    if remote_of(master):
+        with session(master, memory) as started:
+            yield started
+        return
+    if memory is None:
+        with session(master or "local[2]", HEAP) as started:
+            yield started
+        return
+    with within(master or "local[2]", memory, workers=0) as (started, _):
         yield started
 
 

@@ -189,7 +189,7 @@ FOLLOWS = """
 import sys
 from busq.cli import main
 
-sys.argv = ["busq", "audit", "--follow", "--memory", "512m", "--seconds", "100", sys.argv[1]]
+sys.argv = ["busq", "audit", "--follow", "--seconds", "100", sys.argv[1]]
 main()
 """
 
@@ -207,6 +207,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(moment: str, trace: Path, writer: Wri
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"TMPDIR": str(scratch)},
+        cwd=tmp_path,
     )
     try:
         assert child.stdout is not None
