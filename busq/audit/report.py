@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from busq._words import amount
+from busq._words import amount, listed
 from busq.audit.report_html import CHART_ROWS_MAX, chart, element, number, page, table, write_whole
 from busq.audit.report_scene import SCENE_MAX, Scene, around_all, count_events, whole
 from busq.audit.report_words import COUNTED, clean, figure_title
@@ -30,7 +30,7 @@ WHOLE_ONLY_MAX = 60  # events: a run that small needs no cuts
 
 Runs = Mapping[str, Run] | Callable[[str], Run | None] | None
 
-_MARKS = {VALID: "✓ valid", INVALID: "✕ invalid", UNKNOWN: "? unknown"}
+_MARKS = {VALID: "✓", INVALID: "✕", UNKNOWN: "?"}
 
 
 def write(audit: Audit, path: str | os.PathLike[str], *, runs: Runs = None, title: str = "") -> None:
@@ -81,7 +81,7 @@ def render(audit: Audit, *, runs: Runs = None, title: str = "") -> str:
 
 
 def _rank(found: RunAudit) -> int:
-    """Runs with broken claims come first, then those with doubts."""
+    """Runs in which something is broken come first, then those with doubts."""
     if not found.ok or not found.checks:
         return 0
     return 1 if any(check.verdict == UNKNOWN and check.claimed for check in found.checks.values()) else 2
@@ -103,13 +103,13 @@ def _header(audit: Audit, name: str) -> Element:
     ]
     if len(audit.runs) == 1:
         run = audit.runs[0]
-        sums += [f"format: {run.format}", f"claims of the order {run.order}" if run.order else "no order is named"]
+        sums += [f"format: {run.format}", f"order {run.order}" if run.order else "no order named"]
     verdict, text = _conclusion(audit)
     return element(
         "header",
         element("p", "busq audit", class_="kicker"),
         element("h1", name),
-        element("p", element("span", _MARKS[verdict].split()[0], class_=f"pill {verdict}"), f" {text}", class_="lead"),
+        element("p", element("span", _MARKS[verdict], class_=f"pill {verdict}"), f" {text}", class_="lead"),
         element("p", *(element("span", one) for one in sums), class_="facts"),
     )
 
@@ -125,13 +125,13 @@ def _conclusion(audit: Audit) -> tuple[str, str]:
             any(check.claimed and check.verdict == INVALID for check in run.checks.values()) for run in audit.runs
         )
         where = f" in {bad:,} of {len(audit.runs):,} runs" if len(audit.runs) > 1 else ""
-        sentences.append(f"What is claimed does not hold{where}: {', '.join(broken)}.")
+        sentences.append(f"{listed(broken)} {'is' if len(broken) == 1 else 'are'} expected and broken{where}.")
     if doubtful:
-        sentences.append(f"The logs cannot tell{' all' if broken else ''}: {', '.join(doubtful)}.")
+        sentences.append(f"The logs cannot tell about {listed(doubtful)}.")
     if unread:
         sentences.append(f"{amount(unread, 'run')} could not be read.")
     if not sentences:
-        return VALID, "Everything that is claimed holds."
+        return VALID, "All that is expected holds."
     return INVALID if broken else UNKNOWN, " ".join(sentences)
 
 
@@ -147,8 +147,8 @@ def _footer() -> Element:
         "footer",
         element(
             "p",
-            "Counts are exact unless they say “at least”. A check that is not claimed may be invalid without being a "
-            "fault: the order did not promise it.",
+            "Counts are exact unless they say “at least”. What is not expected may not hold without being a fault: "
+            "the order did not promise it.",
         ),
         element("noscript", element("p", "The diagrams need JavaScript; all else is on this page without it.")),
     )
@@ -168,7 +168,7 @@ def _table_of_runs(audit: Audit, listed: Sequence[RunAudit], detailed: int) -> I
         cells += [_brief(run.checks.get(check)) for check in checks]
         rows.append(element("tr", *cells, data_run=place if has_section else None))
     yield element("h2", "Runs")
-    text = "Runs with broken claims come first. Choose one to see it below."
+    text = "Runs in which something is broken come first. Choose one to see it below."
     if len(audit.runs) > detailed:
         text += f" Of the {len(audit.runs):,} runs, {detailed:,} have details"
         text += f", and {len(listed):,} are listed." if len(listed) < len(audit.runs) else "."
@@ -206,25 +206,26 @@ def _section(place: int, found: RunAudit, scenes: Sequence[Scene], note: str, *,
         amount(len(found.processes), "process", "processes"),
         amount(found.messages, "message"),
         amount(found.deliveries, "delivery", "deliveries"),
-        f"claims of the order {found.order}" if found.order else "no order is named",
+        f"order {found.order}" if found.order else "no order named",
     ]
     parts: list[Element | None] = []
+    title = "h2" if is_alone else "h3"  # below that of the page, or of the run
     if not is_alone:
         parts.append(element("h2", found.run))
         parts.append(element("p", *(element("span", fact) for fact in facts), class_="facts"))
     if found.checks:
-        parts += [element("h3", "Verdicts"), _verdicts(found, {scene.check for scene in scenes})]
+        parts += [element(title, "Verdicts"), _verdicts(found, {scene.check for scene in scenes})]
     else:
         parts.append(element("p", "This run could not be read."))
     if scenes or note:
-        parts += [element("h3", "Space-time diagram"), element("p", note, class_="quiet") if note else None]
+        parts += [element(title, "Space-time diagram"), element("p", note, class_="quiet") if note else None]
     if scenes:
         parts.append(element("div", class_="diagram"))
     if found.findings:
-        parts += [element("h3", "What is wrong with the logs"), *_findings(found.findings)]
+        parts += [element(title, "What is wrong with the logs"), *_findings(found.findings)]
     for name, rows in found.figures.items():
         if rows:
-            parts += [element("h3", figure_title(name)), _figure(name, rows)]
+            parts += [element(title, figure_title(name)), _figure(name, rows)]
     return element("section", *parts, class_="run", data_run=place)
 
 
@@ -242,16 +243,20 @@ def _verdicts(found: RunAudit, drawn: set[str]) -> Element:
                 element(
                     "td", element("span", name, class_="name"), element("span", COUNTED.get(name, ""), class_="meaning")
                 ),
-                element("td", element("span", _MARKS[check.verdict], class_=f"pill {style}")),
-                element("td", "yes" if check.claimed else "no", class_="claim" + ("" if check.claimed else " quiet")),
+                element("td", element("span", f"{_MARKS[check.verdict]} {check.word}", class_=f"pill {style}")),
+                element(
+                    "td",
+                    "yes" if check.claimed else "not expected",
+                    class_="claim" + ("" if check.claimed else " quiet"),
+                ),
                 element("td", count, class_="number"),
                 element("td", check.text, class_="witness"),
                 element("td", show if name in drawn else None, class_="show"),
                 data_name=name,
             )
         )
-    head = ("check", "verdict", "claimed", "count", "witness, or what holds", "")
-    titles = [element("th", one, class_="number" if one == "count" else None) for one in head]
+    head = ("check", "verdict", "expected", "faults", "witness, or what holds", "")
+    titles = [element("th", one, class_="number" if one == "faults" else None) for one in head]
     return element(
         "div",
         element("table", element("thead", element("tr", *titles)), element("tbody", *rows), class_="verdicts"),

@@ -29,6 +29,7 @@ _FIGURES = {
     "latency": "Latency, from send to delivery",
     "queueing": "Queueing, from commit to delivery",
     "blocked": "Waiting, for room to send or for messages",
+    "sent": "What was sent",
 }
 _UNITS = {"ns": "ns", "us": "µs", "ms": "ms", "s": "s"}
 _VERBS = {
@@ -67,7 +68,7 @@ def figure_title(name: str) -> str:
     """
     found = _NAME.fullmatch(name)
     if found is None or found["unit"] not in _UNITS:
-        return name.replace("_", " ")
+        return _FIGURES.get(name, name.replace("_", " "))
     by = f", by {found['by'].replace('_', '-')}" if found["by"] else ""
     return f"{_FIGURES.get(found['subject'], found['subject'].replace('_', ' '))}{by} ({_UNITS[found['unit']]})"
 

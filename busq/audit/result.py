@@ -51,6 +51,17 @@ class Check:
         """Nothing was found (the log may have been unable to tell)."""
         return not self.count
 
+    @property
+    def word(self) -> str:
+        """The verdict, as everything for people says it: "no" is what does not hold, and was not expected to.
+
+        >>> Check("fifo", INVALID, 2, claimed=True).word, Check("fifo", INVALID, 2).word
+        ('broken', 'no')
+        """
+        if self.verdict == INVALID and not self.claimed:
+            return "no"
+        return {INVALID: "broken", UNKNOWN: "unknown"}.get(self.verdict, "holds")
+
     def as_json(self) -> dict[str, Any]:
         """Return it for --json."""
         return {

@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from busq._words import amount, listed
+from busq.audit.report_words import figure_title
 from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
 from busq.cli import show
 from busq.lab.execution import Execution
@@ -62,10 +63,10 @@ def _verdicts(run: RunAudit) -> Any:
 
 
 def _verdict(check: Check) -> Text:
-    if check.verdict == INVALID and not check.claimed:
-        return Text("no", style="")
-    words = {INVALID: "BROKEN", UNKNOWN: "unknown"}
-    return Text(words.get(check.verdict, "holds"), style=_STYLES.get(check.verdict, "green"))
+    if check.word == "no":
+        return Text(check.word)
+    word = check.word.upper() if check.verdict == INVALID else check.word
+    return Text(word, style=_STYLES.get(check.verdict, "green"))
 
 
 def _witnesses(run: RunAudit) -> Iterator[Text]:
@@ -80,16 +81,12 @@ def _witnesses(run: RunAudit) -> Iterator[Text]:
         yield Text("")
 
 
-_TITLES = {
-    "sent": "What was sent",
-    "latency_us": "From the call of a send to the delivery, in us",
-    "queueing_us": "From the commit to the delivery, in us",
-    "blocked_ms": "Waits, in ms",
-}
+_FIGURES = ("sent", "latency_us", "queueing_us", "blocked_ms")
 
 
 def _figures(run: RunAudit) -> Iterator[Any]:
-    for name, title in _TITLES.items():
+    for name in _FIGURES:
+        title = figure_title(name)
         rows = run.figures.get(name, ())
         if not rows:
             continue

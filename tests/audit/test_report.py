@@ -277,7 +277,7 @@ def test_characters_that_no_page_can_hold_are_replaced() -> None:
 def test_a_page_says_what_is_broken_and_shows_its_witness() -> None:
     run = overtaking()
     page = report.render(audit_of(run), runs={"run": run})
-    assert "What is claimed does not hold: causal." in page
+    assert "causal is expected and broken." in page
     scenes = {scene["check"]: scene for scene in data_of(page)["runs"][0]["scenes"]}
     assert scenes[""]["witness"] == []
     names = [
@@ -289,7 +289,7 @@ def test_a_page_says_what_is_broken_and_shows_its_witness() -> None:
 def test_where_the_logs_cannot_tell_the_page_says_so() -> None:
     unknown = Check("lost", UNKNOWN, 2, claimed=True, text="the log of p1 ends early")
     found = RunAudit("run", "here", "epfl", ("p0", "p1"), 2, 0, 2, {"lost": unknown})
-    assert "The logs cannot tell: lost." in report.render(Audit([found], "c", 0.0))
+    assert "The logs cannot tell about lost." in report.render(Audit([found], "c", 0.0))
 
 
 def test_a_run_that_could_not_be_read_does_not_pass_for_a_good_one() -> None:

@@ -187,7 +187,7 @@ def test_a_trace_says_its_order_and_its_times(tmp_path: Path) -> None:
     result = audit(tmp_path / "trace")
     assert result.exit_code == 0
     assert "order bus1" in result.output
-    assert "From the call of a send to the delivery, in us" in result.output
+    assert "Latency, from send to delivery (µs)" in result.output
     assert judged(tmp_path / "trace")["runs"][0]["figures"]["latency_us"][0]["max"] == 4.0
 
 

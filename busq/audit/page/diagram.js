@@ -361,12 +361,13 @@ class Diagram {
     this.details.replaceChildren();
     if (event < 0) {
       this.details.append(make("p", "hint", "Time goes to the right. Choose an event, by mouse or arrow keys, to see its "
-        + "causal past and future. Drag to move; Ctrl + wheel, a pinch, + and − zoom."));
+        + "causal past and future. Drag to move; Ctrl + wheel, a pinch, + and − zoom. Enter follows a message, "
+        + (scene.witness.length ? "w goes to the witness, " : "") + "Escape clears the choice."));
       return;
     }
     const sum = (flags) => flags.reduce((a, b) => a + b, 0);
     const [past, future] = [sum(this.past), sum(this.future)];
-    this.details.append(make("h4", "", scene.tell(event)));
+    this.details.append(make("p", "event", scene.tell(event)));
     const list = make("dl");
     for (const [name, value] of this.facts(event)) list.append(make("dt", "", name), make("dd", "", value));
     const rest = scene.count - 1 - past - future;

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import psutil
 
 from busq._words import amount, size
-from busq.audit.spark.ending import end_at_once
 from busq.audit.spark.available import SparkFailed
 from busq.audit.spark.driver import active
+from busq.audit.spark.ending import end_at_once
 from busq.audit.spark.remote import remote_of
 from busq.audit.spark.session import session
 
