@@ -24,7 +24,7 @@ def sizes_of(text: str) -> int:
 
 
 def test_the_parts_are_no_more_than_the_whole() -> None:
-    for memory in ("2g", "4g", "16g"):
+    for memory in ("3g", "4g", "16g"):
         for master in ("local[1]", "local[2]", "local[4]"):
             parts = shares(memory, master)
             assert parts.heap + parts.observers + parts.workers * 200 * MIB < parts.total
