@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -12,7 +15,7 @@ import psutil
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["end_at_once", "kill"]
+__all__ = ["end_at_once", "kill", "killed_by_ctrl_c"]
 
 GONE_S = 10.0
 
@@ -20,7 +23,38 @@ GONE_S = 10.0
 def end_at_once(spark: SparkSession) -> None:
     """Kill the Java of a session, and all that it has started.  Nothing happens to a Java that is not ours."""
     with contextlib.suppress(Exception):  # a session of Spark Connect has none
-        kill(spark.sparkContext._gateway)
+        context: Any = spark.sparkContext
+        context._accumulatorServer.handle_error = lambda *_: None  # it prints a traceback: its peer has gone
+        kill(context._gateway)
+
+
+@contextlib.contextmanager
+def killed_by_ctrl_c(spark: SparkSession) -> Iterator[None]:
+    """Have Ctrl-C kill the Java of a session, and then interrupt.
+
+    An interrupt alone comes out of Spark's functions only when their job has ended, or not at all: they wait for its
+    result on the way out, and raise what that raises.
+    """
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = threading.Event()
+
+    def press(*_: object) -> None:
+        pressed.set()
+        end_at_once(spark)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    except BaseException:
+        if pressed.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def kill(gateway: Any) -> None:

@@ -86,8 +86,9 @@ def shares(memory: str, master: str | None = None, workers: int | None = None) -
     fixed = JAVA + DRIVER + workers * WORKER
     needed = fixed + int(HEAP_MIN * (1 + JAVA_SHARE))
     if total < needed:
+        who = f"Python and {amount(workers, 'worker')}" if workers else "and Python"
         raise ValueError(
-            f"--memory {memory} is too little: Java, Python and {amount(workers, 'worker')} need "
+            f"--memory {memory} is too little: Java{', ' if workers else ' '}{who} need "
             f"{-(-needed // MIB)}m at least"
             + (f", {-(-(needed - (workers - 1) * WORKER) // MIB)}m with --master local[1]" if workers > 1 else "")
         )

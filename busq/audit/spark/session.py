@@ -26,7 +26,7 @@ import psutil
 
 from busq.audit.spark.available import SparkFailed
 from busq.audit.spark.driver import Progress, active, watched
-from busq.audit.spark.ending import kill
+from busq.audit.spark.ending import kill, killed_by_ctrl_c
 from busq.audit.spark.java import find_java
 from busq.audit.spark.remote import connected, remote_of
 
@@ -217,7 +217,13 @@ def session(
     try:
         settings = _settings(chosen, heap, place, ui) | dict(config or {})
         environment = _environment(chosen, java.home_for(place.path), place)
-        with _as_before(), _classic(), _started(settings, place, environment) as spark, _plain_errors(place):
+        with (
+            _as_before(),
+            _classic(),
+            _started(settings, place, environment) as spark,
+            _plain_errors(place),
+            killed_by_ctrl_c(spark),
+        ):
             yield spark
     finally:
         place.remove()
