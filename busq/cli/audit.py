@@ -248,14 +248,13 @@ class _Command:
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
         from busq.audit import spark as room
         from busq.audit.many import fits, unreadable
+        from busq.audit.spark.memory import within
         from busq.cli import show
         from busq.trace import TraceError
 
         found: dict[str, RunAudit] = {}
-        from busq.audit.spark.memory import within
-
         with within(self.options["master"], self.options["memory"]) as (spark, shares):
-            budget = {"memory_bytes": shares.observers} if shares else {}
+            budget = shares.observers if shares else None
             small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
             with show.steps() as progress:
                 judged = room.runs.audit(spark, small, progress=progress, **self.asked) if small else []
@@ -265,7 +264,7 @@ class _Command:
                     continue
                 with show.steps() as progress, room.busy(spark, source.name, progress):
                     try:
-                        found[source.name] = room.huge.audit(spark, source, **budget, **self.asked)
+                        found[source.name] = room.huge.audit(spark, source, memory_bytes=budget, **self.asked)
                     except TraceError as error:
                         found[source.name] = unreadable(source, error)
         if self.options["strict"]:
