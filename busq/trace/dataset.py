@@ -167,12 +167,30 @@ def _told(given: Parts) -> Iterator[Group]:
         for part in parts:
             for run in _runs(part, given.column):
                 named.setdefault(run, []).append(part)
+        _settle_empty(named)
         for run, its in named.items():
             if run:
                 yield Group(run, run, its)
             else:
                 unnamed[folder] = its
     yield from _guessed(unnamed, given)
+
+
+def _settle_empty(named: dict[str, list[Part]]) -> None:
+    """Let files without events, which can't name a run, make none of their own beside those that do."""
+    if len(named) == 1 or "" not in named:
+        return
+    empty = [part for part in named[""] if _is_empty(part)]
+    named[""] = [part for part in named[""] if part not in empty]
+    if not named[""]:
+        del named[""]
+    if len(named) == 1:
+        next(iter(named.values())).extend(empty)
+
+
+def _is_empty(part: Part) -> bool:
+    sample = part.sample()
+    return sample is not None and not sample.processes
 
 
 def _runs(part: Part, column: str) -> Sequence[str]:

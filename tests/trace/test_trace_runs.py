@@ -101,6 +101,14 @@ def test_a_column_tells_runs_apart_in_all_files(tmp_path: Path) -> None:
     assert findings(tmp_path) == []
 
 
+def test_files_without_events_make_no_run_beside_those_that_name_one(tmp_path: Path) -> None:
+    spread(tmp_path, ["part-1.parquet", "part-3.parquet"], run="monday")
+    for name in ("part-0.parquet", "part-2.parquet"):
+        put(tmp_path / name, [], run="monday")
+    assert faults(tmp_path) == {"monday": {"lost": 1}}
+    assert findings(tmp_path) == []
+
+
 def test_a_hive_key_tells_runs_apart(tmp_path: Path) -> None:
     for run in ("a", "b"):
         spread(tmp_path, [f"run={run}/part-{n}.parquet" for n in range(3)])

@@ -42,7 +42,7 @@ def test_what_cannot_do_is_refused_with_a_size_that_can(master: str) -> None:
 
 
 def test_it_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.audit.spark.memory._active", lambda: None)
+    monkeypatch.setattr("busq.audit.spark.memory.active", lambda: None)
     monkeypatch.setattr("busq.audit.spark.memory.session", lambda *_, **__: pytest.fail("it was started"))
     with Writer(tmp_path, run="day", names=["ann"]) as writer:
         writer.write(0, {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[0]]})
