@@ -24,6 +24,7 @@ from busq.spark import checks, huge, islands, layout, pace
 from busq.spark.load import Loaded, load
 from busq.spark.segments import Summary
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
+from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +154,8 @@ def assert_all_alike(spark: SparkSession, folder: Path, monkeypatch: pytest.Monk
     hint = f"{style} {seed}\n{transcribe(run)}"
     again = read(source)
     wanted = audit(again)
-    assert_agreement(again, wanted, judge(again), hint)
+    if not any(finding.kind in (NO_SENDS, NO_DELIVERIES) for finding in again.findings):  # then all is unknown
+        assert_agreement(again, wanted, judge(again), hint)
     assert_same(huge.audit(spark, source), wanted, f"files: {hint}")
     with named_anew(monkeypatch):
         assert_same(huge.audit(spark, source), wanted, f"named anew: {hint}")
