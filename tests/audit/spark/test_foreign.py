@@ -138,8 +138,14 @@ def named_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_any_names_are_judged_as_in_c_and_by_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
 ) -> None:
-    seed = random.randrange(1 << 20)
-    print(f"foreign(folder, {seed}, {style!r})")
+    assert_all_alike(spark, tmp_path / "traces", monkeypatch, 7, style)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", STYLES)
+def test_and_so_are_those_of_other_runs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str, seed: int
+) -> None:
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, seed, style)
 
 
