@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from busq.audit.spark.ready import Point
 
 
-@click.group(cls=Group)
+@click.group(
+    cls=Group, epilog=examples("busq spark check", "busq spark check --master spark://head:7077 /shared/traces")
+)
 def spark() -> None:
     """See whether a cluster can run audits and sweeps."""
 

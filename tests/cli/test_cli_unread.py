@@ -79,7 +79,7 @@ ASKED: dict[str, tuple[str, str]] = {
 # These print until they are stopped: tests of their own.
 ENDLESS = {"recv", "chat"}
 # Measures for seconds at least, and prints like the others.
-LONG = {"bench"}
+LONG = {"bench", "spark"}
 
 
 @pytest.fixture(scope="module")

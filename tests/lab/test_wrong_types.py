@@ -55,6 +55,7 @@ WRONG: dict[str, list[Any]] = {
     "Iterable[Partition]": [*NOT_ITERABLE, "a", ["a"], [[]], [None]],
     "Destinations | None": [5, 1.5, object(), {}, set(), [5, 5], [[5], [5]], [[[None]], [[0]]], [[[[]]], [[0]]]],
     "str | os.PathLike[str]": NOT_PATHS,
+    "str | os.PathLike[str] | None": [value for value in NOT_PATHS if value is not None],
     "str | Path": NOT_PATHS,
     "Source | str | os.PathLike[str]": NOT_PATHS,
     "Iterable[str | os.PathLike[str]] | str | os.PathLike[str]": [None, 5, 1.5, b"path", object(), [5], [b"path"]],
