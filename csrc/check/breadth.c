@@ -124,7 +124,8 @@ static void *room_add(room *self, busq_account *account, size_t bytes)
 
 static candidate *candidates_of(const breadth *search, const unit *self)
 {
-  return (candidate *)(void *)search->workers[self->thread]->candidates.bytes + self->first_candidate;
+  candidate *all = (candidate *)(void *)search->workers[self->thread]->candidates.bytes;
+  return all ? all + self->first_candidate : NULL; /* without memory there has been none so far */
 }
 
 /* ---- rows ---- */
