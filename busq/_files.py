@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from typing import IO
 
@@ -18,23 +18,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Errors: OSError, which names `path` where the file could not be made or could not take its place.
     """
-    target = os.path.abspath(path)
-    hidden = None
+    folder, name = os.path.split(os.path.abspath(path))
+    hidden = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        hidden = tempfile.NamedTemporaryFile(  # noqa: SIM115
-            dir=os.path.dirname(target), prefix=f".{os.path.basename(target)[:100]}.", suffix=".tmp", delete=False
-        )
-        with hidden as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(hidden.name, 0o666 & ~mask)
-        os.replace(hidden.name, target)
+        try:
+            with open(hidden, "xb") as file:  # never through a link; the mode that any new file gets
+                yield file
+            os.replace(hidden, os.path.join(folder, name))
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(hidden)
     except OSError as error:
-        if hidden is None or error.filename in (None, hidden.name):
+        if error.filename in (None, hidden):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
-    finally:
-        if hidden is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(hidden.name)
