@@ -40,13 +40,13 @@ def blocks_of(run: Run) -> Mapping[tuple[str, str], Blocks]:
 
     >>> from busq import sim
     >>> from busq.trace.executions import from_execution
-    >>> found = sim.run(sim.Config(order="none", processes=2, messages_per_process=200, record=True))
-    >>> parts = blocks_of(from_execution(found.execution))
+    >>> result = sim.run(sim.Config(order="none", processes=2, messages_per_process=200, record=True))
+    >>> parts = blocks_of(from_execution(result.execution))
     >>> sorted({figure for figure, _ in parts}), len(parts["latency_us", "p0"].p50_us)
     (['latency_us', 'queueing_us'], 20)
     """
     logs = [log for log in run.logs if log.num_rows and "time_ns" in log.column_names]
-    found: dict[tuple[str, str], Blocks] = {}
+    blocks_by_figure: dict[tuple[str, str], Blocks] = {}
     for figure, column in _SENT.items():
         sends = [_rows(log, Kind.SEND, column) for log in logs if column in log.column_names]
         sent = pa.concat_tables(sends) if sends else None
@@ -56,8 +56,8 @@ def blocks_of(run: Run) -> Mapping[tuple[str, str], Blocks]:
             if "time_ns" in log.column_names:
                 parts = _parts(_latencies(_rows(log, Kind.DELIVER, "time_ns"), sent))
                 if parts is not None:
-                    found[figure, process] = parts
-    return found
+                    blocks_by_figure[figure, process] = parts
+    return blocks_by_figure
 
 
 def _rows(log: pa.Table, kind: Kind, column: str) -> pa.Table:
@@ -81,5 +81,5 @@ def _parts(took_us: pa.Array) -> Blocks | None:
     wanted = [0.5, 0.99] if count >= _P99_LEAST else [0.5]
     ends = [count * number // BLOCKS for number in range(BLOCKS + 1)]
     quantiles = [pc.quantile(took_us.slice(begin, end - begin), q=wanted).to_pylist() for begin, end in pairwise(ends)]
-    p99_us = tuple(found[1] for found in quantiles) if len(wanted) == 2 else None
-    return Blocks(tuple(found[0] for found in quantiles), p99_us)
+    p99_us = tuple(values[1] for values in quantiles) if len(wanted) == 2 else None
+    return Blocks(tuple(values[0] for values in quantiles), p99_us)

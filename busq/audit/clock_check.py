@@ -27,9 +27,9 @@ def judge(history: History, rows: Sequence[Sequence[Rows]], holes: Sequence[bool
     faults = ffi.new("busq_clock_faults *")
     if any(part.has("clocks") for parts in rows for part in parts):
         _compare(history, rows, holes, faults)
-    if told := clock_faults(words.run):
-        count = max(faults.count, sum(finding.count for finding in told))  # mostly the same ones
-        return Check("clock", INVALID, count, text=told[0].text, processes=(told[0].process,))
+    if findings := clock_faults(words.run):
+        count = max(faults.count, sum(finding.count for finding in findings))  # mostly the same ones
+        return Check("clock", INVALID, count, text=findings[0].text, processes=(findings[0].process,))
     if not faults.n_events and words.run.source.format == "shiviz":
         return Check(
             "clock", UNKNOWN, text="the clocks were not compared: they count more than the messages that the texts name"

@@ -117,16 +117,16 @@ def compare(before: Tables, after: Tables, *, tolerance: float = TOLERANCE) -> C
     if not pairs:
         names = [", ".join(sorted(its)[:3]) or "none" for its in (one, other)]
         raise CompareError(f"no run to compare: found {names[0]} before and {names[1]} after, expected the same names")
-    found: list[Difference] = []
+    differences: list[Difference] = []
     tests: list[_Test] = []
     for mine, its in pairs:
         was, now = one[mine], other[its]
-        found += _faults(its, was, now)
-        found += _findings(its, was, now)
+        differences += _faults(its, was, now)
+        differences += _findings(its, was, now)
         tests += _latencies(its, was, now)
-    found += [test.judge(len(tests), tolerance) for test in tests]
+    differences += [test.judge(len(tests), tolerance) for test in tests]
     gone, new = set(one).difference(mine for mine, _ in pairs), set(other).difference(its for _, its in pairs)
-    return Comparison(found, pairs, sorted(gone), sorted(new), tolerance)
+    return Comparison(differences, pairs, sorted(gone), sorted(new), tolerance)
 
 
 def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, str]]:
@@ -137,12 +137,12 @@ def _pairs(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, str]]
 
 def _by_run(tables: Tables) -> dict[str, _Rows]:
     """Return the rows of each run, by table."""
-    found: dict[str, _Rows] = {run: {name: [] for name in tables} for run in tables["runs"]["run"].to_pylist()}
+    rows_by_run: dict[str, _Rows] = {run: {name: [] for name in tables} for run in tables["runs"]["run"].to_pylist()}
     for name, table in tables.items():
         for row in table.to_pylist():
             if row["run"] is not None:
-                found[row["run"]][name].append(row)
-    return found
+                rows_by_run[row["run"]][name].append(row)
+    return rows_by_run
 
 
 # ---- faults and findings ----
@@ -193,11 +193,11 @@ def _findings(its: str, before: _Rows, after: _Rows) -> Iterator[Difference]:
 
 
 def _errors(rows: Sequence[Row]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in rows:
         if row["is_error"]:
-            found[row["kind"]] = found.get(row["kind"], 0) + row["count"]
-    return found
+            counts[row["kind"]] = counts.get(row["kind"], 0) + row["count"]
+    return counts
 
 
 # ---- latencies ----

@@ -67,16 +67,16 @@ def audit(
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     _ = pathlib.Path(directory, "1.output").write_text("b 1\\nd 1 1\\nd 2 1\\n")
     ...     _ = pathlib.Path(directory, "2.output").write_text("b 1\\nd 1 1\\nd 1 1\\n")
-    ...     found = audit(directory)
-    >>> [name for name, check in found.runs[0].checks.items() if check.claimed and not check.ok]
+    ...     result = audit(directory)
+    >>> [name for name, check in result.runs[0].checks.items() if check.claimed and not check.ok]
     ['lost', 'duplicated']
     """
     began_s = time.monotonic()
     claims(order or "", allow=allow, ask=ask)  # what cannot be is refused before anything is read
-    found = find(paths, format=format, options=options, runs_by=runs_by, fields=fields)
+    located = find(paths, format=format, options=options, runs_by=runs_by, fields=fields)
     kept = {"order": order, "allow": tuple(allow), "ask": tuple(ask), "checks": tuple(checks)}
-    runs = audit_sources(found.sources, progress=progress, **kept)
-    return Audit(runs, "c", time.monotonic() - began_s, found.findings)
+    runs = audit_sources(located.sources, progress=progress, **kept)
+    return Audit(runs, "c", time.monotonic() - began_s, located.findings)
 
 
 def memory_bytes(source: Source) -> int:
@@ -135,15 +135,15 @@ def audit_sources(sources: Sequence[Source], *, progress: Progress | None = None
     crew = [threading.Thread(target=judge, daemon=True) for _ in range(min(len(os.sched_getaffinity(0)), len(sources)))]
     for thread in crew:
         thread.start()
-    found: dict[int, RunAudit] = {}
+    results: dict[int, RunAudit] = {}
     try:
-        while len(found) < len(sources):
+        while len(results) < len(sources):
             if progress is not None:
-                progress(len(found) + 1, len(sources), "runs" if len(sources) > 1 else sources[0].name)
+                progress(len(results) + 1, len(sources), "runs" if len(sources) > 1 else sources[0].name)
             place, result = done.get()
             if isinstance(result, BaseException):
                 raise result
-            found[place] = result
+            results[place] = result
     except Exception:
         has_ended.set()
         for thread in crew:  # they may be in the middle of a run; Ctrl-C does not wait for that
@@ -151,7 +151,7 @@ def audit_sources(sources: Sequence[Source], *, progress: Progress | None = None
         raise
     finally:
         has_ended.set()
-    return [found[place] for place in range(len(sources))]
+    return [results[place] for place in range(len(sources))]
 
 
 class _Room:

@@ -46,15 +46,15 @@ def audit(
     >>> m = message_of(0, 1)
     >>> sent = pa.table({"kind": [1], "message": [m], "destinations": [[1]]})
     >>> got = pa.table({"kind": [0, 0], "message": [m, m], "destinations": [[], []]})
-    >>> found = audit(Run(Source("doc", "busq", (), 0), ("ann", "bob"), (sent, got)))
-    >>> found.ok, found.checks["duplicated"].text
+    >>> result = audit(Run(Source("doc", "busq", (), 0), ("ann", "bob"), (sent, got)))
+    >>> result.ok, result.checks["duplicated"].text
     (False, 'bob delivered ann.1 more than once')
     """
     judged = known(checks)
     order = run.order if order is None else order
     case = _Case(run)
     claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks)
-    found = {
+    checks_by_name = {
         check.name: replace(doubts.told(check, run.findings), claimed=check.name in claimed)
         for check in case.judge(judged)
     }
@@ -66,7 +66,7 @@ def audit(
         messages=case.messages,
         deliveries=case.deliveries,
         events=sum(log.num_rows for log in run.logs),
-        checks={name: found[name] for name in CHECKS if name in found},
+        checks={name: checks_by_name[name] for name in CHECKS if name in checks_by_name},
         findings=[*run.findings, *case.findings],
         figures=case.figures,
         order=order,
@@ -121,8 +121,8 @@ class _Case:
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
-            told = missing.tell_absent(*absent, run, self.history, self.holes, self.words)
-            checks |= {check.name: check for check in told}
+            absent_checks = missing.tell_absent(*absent, run, self.history, self.holes, self.words)
+            checks |= {check.name: check for check in absent_checks}
         for check in checks.values():
             yield missing.tell_guess(missing.tell_order(check, run, self.holes), run)
         self._remark(verdicts)

@@ -69,11 +69,11 @@ def tables_of(found: Audit, parts: Parts | None = None) -> dict[str, pa.Table]:
 class _Stamp:
     """What all rows of an audit share."""
 
-    def __init__(self, found: Audit) -> None:
+    def __init__(self, audit: Audit) -> None:
         self.time = datetime.now(timezone.utc)
         self.audit = f"{self.time:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
-        self.engine = found.engine
-        self.seconds = found.seconds
+        self.engine = audit.engine
+        self.seconds = audit.seconds
 
 
 def _tables(run: RunAudit, stamp: _Stamp, parts: Mapping[tuple[str, str], Blocks]) -> dict[str, pa.Table]:
@@ -283,12 +283,12 @@ def read(folder: str | os.PathLike[str]) -> dict[str, pa.Table]:
     """
     if not is_output(folder):
         raise OutputError(f"{os.fspath(folder)}: expected the output of an audit: folders {', '.join(TABLES)}")
-    found = {}
+    tables = {}
     for name, schema in TABLES.items():
         files = sorted(Path(folder, name).glob("*.parquet"))
-        found[name] = pa.concat_tables([_checked(path) for path in files] or [schema.empty_table()])
-    whole = {(row["run"], row["audit"]) for row in found["runs"].select(["run", "audit"]).to_pylist()}
-    return {name: _whole(table, whole) for name, table in found.items()}
+        tables[name] = pa.concat_tables([_checked(path) for path in files] or [schema.empty_table()])
+    whole = {(row["run"], row["audit"]) for row in tables["runs"].select(["run", "audit"]).to_pylist()}
+    return {name: _whole(table, whole) for name, table in tables.items()}
 
 
 def _whole(table: pa.Table, whole: set[tuple[str, str]]) -> pa.Table:

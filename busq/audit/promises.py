@@ -30,12 +30,12 @@ def claims(
     """
     if order:
         promised = parse(order)[0]
-        found = promised.claims | ({"side"} if promised.side_channels else frozenset())
+        claimed = promised.claims | ({"side"} if promised.side_channels else frozenset())
     else:
-        found = _PLAIN
+        claimed = _PLAIN
     if has_clocks:
-        found |= {"clock"}
-    return (found | known(ask)) - known(allow)
+        claimed |= {"clock"}
+    return (claimed | known(ask)) - known(allow)
 
 
 def known(names: Iterable[str]) -> frozenset[str]:
@@ -44,8 +44,8 @@ def known(names: Iterable[str]) -> frozenset[str]:
     >>> sorted(known(["total", "fifo"]))
     ['fifo', 'total']
     """
-    found = frozenset([names] if isinstance(names, str) else names)
-    unknown = sorted(found.difference(CHECKS))
+    chosen = frozenset([names] if isinstance(names, str) else names)
+    unknown = sorted(chosen.difference(CHECKS))
     if unknown:
         raise ValueError(f"unknown check {unknown[0]!r}: known are {', '.join(CHECKS)}")
-    return found
+    return chosen

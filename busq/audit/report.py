@@ -57,34 +57,34 @@ def render(audit: Audit, *, runs: Runs = None, title: str = "") -> str:
     by_rank = sorted(range(len(audit.runs)), key=lambda place: _rank(audit.runs[place]))
     detailed = [audit.runs[place] for place in by_rank[:SECTIONS_MAX]]
     listed = [audit.runs[place] for place in by_rank[:ROWS_MAX]]
-    scenes = [_scenes(found, runs) for found in detailed]
+    scenes = [_scenes(run_audit, runs) for run_audit in detailed]
     body = [_header(audit, name)]
     parts: list[Element] = []
     if len(audit.runs) > 1:
         parts += _table_of_runs(audit, listed, len(detailed))
     if audit.findings:
         parts += [element("h2", "What belongs to no run"), *_findings(audit.findings)]
-    for place, (found, (made, note)) in enumerate(zip(detailed, scenes, strict=True)):
-        parts.append(_section(place, found, made, note, is_alone=len(audit.runs) == 1))
+    for place, (run_audit, (made, note)) in enumerate(zip(detailed, scenes, strict=True)):
+        parts.append(_section(place, run_audit, made, note, is_alone=len(audit.runs) == 1))
     body += [element("main", *parts), _footer()]
     data = {
         "runs": [
             {
-                "processes": [clean(process) for process in found.processes],
-                "scenes": [_encode(scene, found) for scene in made],
-                "first": _first(made, found),
+                "processes": [clean(process) for process in run_audit.processes],
+                "scenes": [_encode(scene, run_audit) for scene in made],
+                "first": _first(made, run_audit),
             }
-            for found, (made, _) in zip(detailed, scenes, strict=True)
+            for run_audit, (made, _) in zip(detailed, scenes, strict=True)
         ]
     }
     return page(f"busq audit: {name}", body, data)
 
 
-def _rank(found: RunAudit) -> int:
+def _rank(run_audit: RunAudit) -> int:
     """Runs in which something is broken come first, then those with doubts."""
-    if not found.ok or not found.checks:
+    if not run_audit.ok or not run_audit.checks:
         return 0
-    return 1 if any(check.verdict == UNKNOWN and check.claimed for check in found.checks.values()) else 2
+    return 1 if any(check.verdict == UNKNOWN and check.claimed for check in run_audit.checks.values()) else 2
 
 
 # ---- the head ----
@@ -138,8 +138,8 @@ def _conclusion(audit: Audit) -> tuple[str, str]:
 def _claimed(audit: Audit, verdict: str) -> list[str]:
     """The claimed checks with this verdict somewhere."""
     checks = [check for run in audit.runs for check in run.checks.values()]
-    found = {check.name for check in checks if check.claimed and check.verdict == verdict}
-    return [name for name in COUNTED if name in found]
+    names = {check.name for check in checks if check.claimed and check.verdict == verdict}
+    return [name for name in COUNTED if name in names]
 
 
 def _footer() -> Element:
@@ -200,38 +200,38 @@ def _brief(check: Check | None) -> Element:
 # ---- a run ----
 
 
-def _section(place: int, found: RunAudit, scenes: Sequence[Scene], note: str, *, is_alone: bool) -> Element:
+def _section(place: int, run_audit: RunAudit, scenes: Sequence[Scene], note: str, *, is_alone: bool) -> Element:
     facts = [
-        found.source,
-        amount(len(found.processes), "process", "processes"),
-        amount(found.messages, "message"),
-        amount(found.deliveries, "delivery", "deliveries"),
-        f"order {found.order}" if found.order else "no order named",
+        run_audit.source,
+        amount(len(run_audit.processes), "process", "processes"),
+        amount(run_audit.messages, "message"),
+        amount(run_audit.deliveries, "delivery", "deliveries"),
+        f"order {run_audit.order}" if run_audit.order else "no order named",
     ]
     parts: list[Element | None] = []
     title = "h2" if is_alone else "h3"  # below that of the page, or of the run
     if not is_alone:
-        parts.append(element("h2", found.run))
+        parts.append(element("h2", run_audit.run))
         parts.append(element("p", *(element("span", fact) for fact in facts), class_="facts"))
-    if found.checks:
-        parts += [element(title, "Verdicts"), _verdicts(found, {scene.check for scene in scenes})]
+    if run_audit.checks:
+        parts += [element(title, "Verdicts"), _verdicts(run_audit, {scene.check for scene in scenes})]
     else:
         parts.append(element("p", "This run could not be read."))
     if scenes or note:
         parts += [element(title, "Space-time diagram"), element("p", note, class_="quiet") if note else None]
     if scenes:
         parts.append(element("div", class_="diagram"))
-    if found.findings:
-        parts += [element(title, "What is wrong with the logs"), *_findings(found.findings)]
-    for name, rows in found.figures.items():
+    if run_audit.findings:
+        parts += [element(title, "What is wrong with the logs"), *_findings(run_audit.findings)]
+    for name, rows in run_audit.figures.items():
         if rows:
             parts += [element(title, figure_title(name)), _figure(name, rows)]
     return element("section", *parts, class_="run", data_run=place)
 
 
-def _verdicts(found: RunAudit, drawn: set[str]) -> Element:
+def _verdicts(run_audit: RunAudit, drawn: set[str]) -> Element:
     rows = []
-    for name, check in found.checks.items():
+    for name, check in run_audit.checks.items():
         style = check.verdict if check.claimed or check.verdict != INVALID else "other"
         style = "other" if check.verdict == UNKNOWN and not check.claimed else style
         count = f"at least {check.count:,}" if check.at_least else f"{check.count:,}"
@@ -299,18 +299,18 @@ def _figure(name: str, rows: Sequence[Mapping[str, Any]]) -> Element:
 # ---- scenes ----
 
 
-def _scenes(found: RunAudit, runs: Runs) -> tuple[list[Scene], str]:
+def _scenes(run_audit: RunAudit, runs: Runs) -> tuple[list[Scene], str]:
     """The scenes of a run, and what is to say about them."""
-    if not found.checks:
+    if not run_audit.checks:
         return [], ""
     if runs is None:
         return [], "There is none: the page was written without the logs."
-    run = runs(found.run) if callable(runs) else runs.get(found.run)
+    run = runs(run_audit.run) if callable(runs) else runs.get(run_audit.run)
     if run is None:
         return [], "There is none: the logs of this run were not at hand."
     events = count_events(run)
     shown = [whole(run)] if 0 < events <= SCENE_MAX else []
-    broken = [check for check in found.checks.values() if check.count]
+    broken = [check for check in run_audit.checks.values() if check.count]
     cuts = [scene for scene in around_all(run, broken) if scene is not None]
     is_small = bool(shown) and events <= WHOLE_ONLY_MAX
     shown += [_marked(shown[0], cut) for cut in cuts] if is_small else cuts
@@ -335,7 +335,7 @@ def _marked(scene: Scene, cut: Scene) -> Scene:
     )
 
 
-def _encode(scene: Scene, found: RunAudit) -> dict[str, Any]:
+def _encode(scene: Scene, run_audit: RunAudit) -> dict[str, Any]:
     """A scene as its page reads it: columns, with what few events have by index."""
     line_of = {process: line for line, process in enumerate(scene.shown)}
     place_of = {message: place for place, message in enumerate(scene.messages)}
@@ -345,7 +345,7 @@ def _encode(scene: Scene, found: RunAudit) -> dict[str, Any]:
     n = len(scene.processes)
     return {
         "check": scene.check,
-        "text": clean(found.checks[scene.check].text) if scene.check else "",
+        "text": clean(run_audit.checks[scene.check].text) if scene.check else "",
         "note": _left_out(scene),
         "shown": scene.shown,
         "line": [line_of[event.process] for event in events],
@@ -376,9 +376,9 @@ def _encode(scene: Scene, found: RunAudit) -> dict[str, Any]:
     }
 
 
-def _first(scenes: Sequence[Scene], found: RunAudit) -> int:
+def _first(scenes: Sequence[Scene], run_audit: RunAudit) -> int:
     """Which scene is opened first: that of a broken claim, if there is one."""
-    checks = [found.checks.get(scene.check) for scene in scenes]
+    checks = [run_audit.checks.get(scene.check) for scene in scenes]
     for verdict in (INVALID, UNKNOWN):
         for place, check in enumerate(checks):
             if check is not None and check.claimed and check.verdict == verdict:

@@ -46,9 +46,9 @@ def merge(ends: Sequence[int], waits: Callable[[int, int], int | None]) -> Itera
                 left -= 1
         if left == before:
             forced = next(line for line, end in enumerate(ends) if at[line] < end)
-            seen: set[int] = set()
-            while forced not in seen:
-                seen.add(forced)
+            visited: set[int] = set()
+            while forced not in visited:
+                visited.add(forced)
                 other = waits(forced, at[forced])
                 forced = forced if other is None or at[other] >= ends[other] else other
 
@@ -68,12 +68,14 @@ class Knowledge:
         shown = sorted(rows)
         lines = [self._line_of[process] for process in shown]
         fewer = [self._fewer(process, rows[process]) for process in shown]
-        found = []
+        knowledge = []
         for process, line in zip(shown, lines, strict=True):
             places = (bisect_left(self._rows[process], row) for row in rows[process])
             every = (self._known[line][place] for place in places)
-            found.append([tuple(few[known[other]] for few, other in zip(fewer, lines, strict=True)) for known in every])
-        return found
+            knowledge.append(
+                [tuple(few[known[other]] for few, other in zip(fewer, lines, strict=True)) for known in every]
+            )
+        return knowledge
 
     def _fewer(self, process: int, rows: Sequence[int]) -> list[int]:
         """How many of `rows` are among the first of all chosen ones of a process, by their number."""
@@ -126,21 +128,21 @@ def missing_edges(
     send is there.
     """
     at = {index: (line, place) for line, events in enumerate(lines) for place, index in enumerate(events)}
-    found = []
+    edges = []
     for line, events in enumerate(lines):
         before: Known = (0,) * len(lines)
         for index, now in zip(events, known[line], strict=True):
-            told = before
+            implied = before
             if index in sent:
                 other, place = at[sent[index]]
-                told = _join(before, known[other][place])
-            new = [(other, count) for other, count in enumerate(now) if other != line and count > told[other]]
+                implied = _join(before, known[other][place])
+            new = [(other, count) for other, count in enumerate(now) if other != line and count > implied[other]]
             ends = [known[other][count - 1] for other, count in new]
             for number, (other, count) in enumerate(new):
                 if not any(end[other] >= count for place, end in enumerate(ends) if place != number):
-                    found.append((lines[other][count - 1], index))
+                    edges.append((lines[other][count - 1], index))
             before = now
-    return found
+    return edges
 
 
 def _join(first: Known, second: Known) -> Known:

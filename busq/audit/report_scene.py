@@ -102,11 +102,11 @@ def around_all(run: Run, checks: Sequence[Check]) -> list[Scene | None]:
             every[process].update(some)
     has_order = every and count_events(run) <= EXACT_MAX
     knowledge = Knowledge(run, {process: sorted(some) for process, some in every.items()}) if has_order else None
-    found: list[Scene | None] = []
+    scenes: list[Scene | None] = []
     for check, places, rows in zip(checks, evidence, chosen, strict=True):
         scene = _Builder(run, rows, knowledge).scene(check.name, places) if rows else None
-        found.append(replace(scene, missing=_missing(scene, check)) if scene is not None else None)
-    return found
+        scenes.append(replace(scene, missing=_missing(scene, check)) if scene is not None else None)
+    return scenes
 
 
 def choose(run: Run, check: Check, events_max: int = CUT_MAX) -> tuple[list[Place], dict[int, list[int]]]:
@@ -185,29 +185,31 @@ def _following_loss(run: Run, check: Check) -> Iterator[Place]:
 
 def _with_context(run: Run, places: Sequence[Place], events_max: int) -> dict[int, list[int]]:
     """The rows to show of each process: as much around every place as fits."""
-    found: dict[int, list[int]] = {}
+    rows_by_process: dict[int, list[int]] = {}
     for context in CONTEXTS:
-        found = {}
+        rows_by_process = {}
         for process, row in places:
             end = run.logs[process].num_rows
-            found.setdefault(process, []).extend(range(max(0, row - context), min(end, row + context + 1)))
-        found = {process: _bridge(sorted(set(rows)), run.logs[process].num_rows) for process, rows in found.items()}
-        if sum(map(len, found.values())) <= events_max:
+            rows_by_process.setdefault(process, []).extend(range(max(0, row - context), min(end, row + context + 1)))
+        rows_by_process = {
+            process: _bridge(sorted(set(rows)), run.logs[process].num_rows) for process, rows in rows_by_process.items()
+        }
+        if sum(map(len, rows_by_process.values())) <= events_max:
             break
-    return found
+    return rows_by_process
 
 
 def _bridge(rows: Sequence[int], end: int) -> list[int]:
     """The rows and what stands in short gaps between them, before them and after them."""
-    found: list[int] = []
+    bridged: list[int] = []
     before = -1
     for row in (*rows, end):
         if row - before - 1 <= BRIDGED_MAX:
-            found.extend(range(before + 1, row))
+            bridged.extend(range(before + 1, row))
         if row < end:
-            found.append(row)
+            bridged.append(row)
         before = row
-    return found
+    return bridged
 
 
 # ---- the scene ----

@@ -202,11 +202,11 @@ def _letters(orders: Sequence[str]) -> dict[str, str]:
     >>> _letters(["mfss", "cykas", "causal-matrix"])
     {'mfss': 'm', 'cykas': 'c', 'causal-matrix': 'a'}
     """
-    found: dict[str, str] = {}
+    letters: dict[str, str] = {}
     for order in orders:
         free = (letter for letter in order + "abcdefghijklmnopqrstuvwxyz0123456789" if letter.isalnum())
-        found[order] = next((letter for letter in free if letter not in found.values()), "?")
-    return found
+        letters[order] = next((letter for letter in free if letter not in letters.values()), "?")
+    return letters
 
 
 class _Facets:

@@ -66,11 +66,11 @@ def figure_title(name: str) -> str:
     >>> figure_title("latency_us_by_fan_out")
     'Latency, from send to delivery, by fan-out (µs)'
     """
-    found = _NAME.fullmatch(name)
-    if found is None or found["unit"] not in _UNITS:
+    match = _NAME.fullmatch(name)
+    if match is None or match["unit"] not in _UNITS:
         return _FIGURES.get(name, name.replace("_", " "))
-    by = f", by {found['by'].replace('_', '-')}" if found["by"] else ""
-    return f"{_FIGURES.get(found['subject'], found['subject'].replace('_', ' '))}{by} ({_UNITS[found['unit']]})"
+    by = f", by {match['by'].replace('_', '-')}" if match["by"] else ""
+    return f"{_FIGURES.get(match['subject'], match['subject'].replace('_', ' '))}{by} ({_UNITS[match['unit']]})"
 
 
 def tell(scene: Scene, event: Happening, hosts: Mapping[int, str]) -> str:

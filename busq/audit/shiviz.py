@@ -55,15 +55,15 @@ def export(scene: Scene) -> str:
 
 def _hosts(scene: Scene) -> dict[int, str]:
     """The names of processes, without spaces, and no two the same."""
-    found: dict[int, str] = {}
+    hosts: dict[int, str] = {}
     for process in scene.shown:
         plain = re.sub(r"[\s{}\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]+", "_", scene.processes[process]) or "_"
         name, number = plain, 1
-        while name in found.values():
+        while name in hosts.values():
             number += 1
             name = f"{plain}_{number}"
-        found[process] = name
-    return found
+        hosts[process] = name
+    return hosts
 
 
 def _clocks(scene: Scene) -> list[tuple[int, dict[int, int]]]:

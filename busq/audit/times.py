@@ -96,12 +96,12 @@ class Pace:
                 yield f"{name}_by_fan_out", by_fan_out
 
     def _quantiles(self, function: Any, what: int, index: int) -> dict[str, float]:
-        found = ffi.new("busq_quantiles *")
-        function(self._times, what, index, found)
-        if not found.count:
+        quantiles = ffi.new("busq_quantiles *")
+        function(self._times, what, index, quantiles)
+        if not quantiles.count:
             return {}
         names = ("p50", "p90", "p99", "max")
-        return {"count": found.count} | {name: round(getattr(found, f"{name}_ns") / 1e3, 3) for name in names}
+        return {"count": quantiles.count} | {name: round(getattr(quantiles, f"{name}_ns") / 1e3, 3) for name in names}
 
 
 def _tell_side(side: Any, words: Words) -> str:
@@ -114,7 +114,7 @@ def _tell_side(side: Any, words: Words) -> str:
 
 def sent(run: Run) -> list[dict[str, Any]]:
     """Return what each process sent: messages, copies of them, receivers of one at most, and for how long."""
-    found = []
+    rows = []
     for name, log in zip(run.processes, run.logs, strict=True):
         sends = log.filter(pc.equal(log["kind"], int(Kind.SEND)))
         if not sends.num_rows:
@@ -123,8 +123,8 @@ def sent(run: Run) -> list[dict[str, Any]]:
         row = {"messages": sends.num_rows, "copies": pc.sum(widths).as_py(), "widest": pc.max(widths).as_py()}
         times = pc.min_max(sends["time_ns"]).as_py() if "time_ns" in sends.column_names else {"min": None}
         lasted = None if times["min"] is None else round((times["max"] - times["min"]) / 1e9, 6)
-        found.append({"process": name, **row, "seconds": lasted})
-    return found
+        rows.append({"process": name, **row, "seconds": lasted})
+    return rows
 
 
 def blocked(run: Run, counts: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ def blocked(run: Run, counts: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
 
     Nothing for processes that did not, or whose waits have no times.
     """
-    found = []
+    rows = []
     for name, log, kinds in zip(run.processes, run.logs, counts, strict=True):
         if not kinds[Kind.BLOCK] or not {"time_ns", "end_ns"} <= set(log.column_names):
             continue
@@ -144,5 +144,5 @@ def blocked(run: Run, counts: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
             if len(times):
                 total, longest = pc.sum(times).as_py() / 1e6, pc.max(times).as_py() / 1e6
                 row = {"count": len(times), "total": round(total, 6), "longest": round(longest, 6)}
-                found.append({"process": name, "to": what, **row})
-    return found
+                rows.append({"process": name, "to": what, **row})
+    return rows

@@ -123,12 +123,12 @@ def sample_of(processes: Any, *others: Any, rows: int) -> Sample:
 
 def _numbers(column: Any) -> Any:
     """Return numbers for the values of a column, which do not depend on what else is in it."""
-    found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(found.type):
-        found = found.dictionary_decode()
-    if pa.types.is_integer(found.type):
-        return pc.fill_null(found, 0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
-    encoded = pc.dictionary_encode(found.cast(pa.string()), null_encoding="encode")
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_integer(values.type):
+        return pc.fill_null(values, 0).cast(pa.int64(), safe=False).to_numpy(zero_copy_only=False).view(np.uint64)
+    encoded = pc.dictionary_encode(values.cast(pa.string()), null_encoding="encode")
     words = [(value or "").encode() for value in encoded.dictionary.to_pylist()]
     hashed = np.array([zlib.crc32(word) << 32 | zlib.adler32(word) for word in words] or [0], np.uint64)
     return hashed[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -266,32 +266,32 @@ def _compared(units: Sequence[Sequence[Part]]) -> tuple[bool, bool]:
     It is where all repeat the events of others, and where they continue the logs of others without repeating any.
     """
     repeated = compared = doubled = continued = 0
-    seen: Sample | None = None
+    before: Sample | None = None
     for unit in units[:_LOOKED_AT]:
-        found = [sample for part in unit if (sample := part.sample()) is not None and len(sample.events)]
-        if not found:
+        samples = [sample for part in unit if (sample := part.sample()) is not None and len(sample.events)]
+        if not samples:
             return False, False
         mine = Sample(
-            pc.unique(pa.chunked_array([sample.events for sample in found])),
-            frozenset().union(*(sample.processes for sample in found)),
+            pc.unique(pa.chunked_array([sample.events for sample in samples])),
+            frozenset().union(*(sample.processes for sample in samples)),
         )
-        if seen is not None:
+        if before is not None:
             compared += 1
-            common = pc.sum(pc.is_in(mine.events, value_set=seen.events)).as_py() or 0
-            repeated += common >= _SAME_SHARE * min(len(mine.events), len(seen.events))
+            common = pc.sum(pc.is_in(mine.events, value_set=before.events)).as_py() or 0
+            repeated += common >= _SAME_SHARE * min(len(mine.events), len(before.events))
             doubled += common
-            continued += not mine.processes.isdisjoint(seen.processes)
-            mine = Sample(pc.unique(pa.chunked_array([seen.events, mine.events])), seen.processes | mine.processes)
-        seen = mine
+            continued += not mine.processes.isdisjoint(before.processes)
+            mine = Sample(pc.unique(pa.chunked_array([before.events, mine.events])), before.processes | mine.processes)
+        before = mine
     are_the_same = bool(compared) and 2 * repeated > compared
     return are_the_same, repeated == compared if are_the_same else not doubled and continued == compared
 
 
 def _by(parts: Sequence[Part], key: Callable[[Part], str]) -> dict[str, list[Part]]:
-    found: dict[str, list[Part]] = {}
+    groups: dict[str, list[Part]] = {}
     for part in parts:
-        found.setdefault(key(part), []).append(part)
-    return found
+        groups.setdefault(key(part), []).append(part)
+    return groups
 
 
 def _name(folder: str, parts: Sequence[Part]) -> str:

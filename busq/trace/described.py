@@ -51,18 +51,18 @@ def options_in(path: str) -> dict[str, str]:
     ...     options_in(str(path))
     {'field.process': 'node', 'runs-by': 'day', 'field.run': 'day'}
     """
-    found = _parsed(path)
+    description = _parsed(path)
     options: dict[str, str] = {}
     for table, prefix in (("fields", "field."), ("kinds", "kind.")):
-        told = found.pop(table, {})
-        if not isinstance(told, dict):
-            raise TraceError(f"{path}: {table} is {told!r}: expected a table, as [{table}]")
-        options |= {f"{prefix}{name}": value for name, value in told.items()}
+        entries = description.pop(table, {})
+        if not isinstance(entries, dict):
+            raise TraceError(f"{path}: {table} is {entries!r}: expected a table, as [{table}]")
+        options |= {f"{prefix}{name}": value for name, value in entries.items()}
     for name in (RUNS_BY, "shape"):
-        if name in found:
-            options[name] = found.pop(name)
-    if found:
-        raise TraceError(f"{path}: unknown {next(iter(found))!r}: expected runs-by, shape, [fields] and [kinds]")
+        if name in description:
+            options[name] = description.pop(name)
+    if description:
+        raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected runs-by, shape, [fields] and [kinds]")
     for name, value in options.items():
         if not isinstance(value, str):
             raise TraceError(f"{path}: {name} is {value!r}: expected text in quotation marks")
@@ -77,7 +77,7 @@ def _parsed(path: str) -> dict[str, Any]:
     with places.opened(path) as file:
         data = bytes(file.read())
     try:
-        found: dict[str, Any] = tomllib.loads(data.decode())
+        description: dict[str, Any] = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: no TOML: {error}") from None
-    return found
+    return description

@@ -59,12 +59,12 @@ def number_in(path: str) -> tuple[str, int] | None:
     (('run/procN.output', 1), ('run/N/log.txt', 7), None)
     """
     folder, name = os.path.split(path)
-    found = re.fullmatch(r"(.*?)(\d{1,9})(\D*)", name)
-    if found:
-        return os.path.join(folder, f"{found[1]}N{found[3]}"), int(found[2])
+    match = re.fullmatch(r"(.*?)(\d{1,9})(\D*)", name)
+    if match:
+        return os.path.join(folder, f"{match[1]}N{match[3]}"), int(match[2])
     above, last = os.path.split(folder)
-    found = re.fullmatch(r"(.*?)(\d{1,9})(\D*)", last)
-    return (os.path.join(above, f"{found[1]}N{found[3]}", name), int(found[2])) if found else None
+    match = re.fullmatch(r"(.*?)(\d{1,9})(\D*)", last)
+    return (os.path.join(above, f"{match[1]}N{match[3]}", name), int(match[2])) if match else None
 
 
 # ---- one log ----
@@ -151,17 +151,17 @@ def _line_by_line(block: bytes, line: int, bad: BadLines) -> _Block:
     """Parse lines of which some may be bad."""
     kinds, senders, messages = array("b"), array("q"), array("q")
     for number, text in enumerate(block.split(b"\n"), line):
-        found = _LINE.fullmatch(text)
-        if found is None:
+        match = _LINE.fullmatch(text)
+        if match is None:
             if text.strip():
                 bad.add(number, text.decode(errors="replace"))
             continue
-        message = int(found[1] or found[3])
+        message = int(match[1] or match[3])
         if message > _NUMBER_MAX:
             bad.add(number, text.decode(errors="replace"), f"a number above {_NUMBER_MAX}")
             continue
-        kinds.append(1 if found[1] else 0)
-        senders.append(int(found[2] or 0))
+        kinds.append(1 if match[1] else 0)
+        senders.append(int(match[2] or 0))
         messages.append(message)
     return (
         pa.array(kinds, pa.int8()),
@@ -206,10 +206,10 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 
 
 def _number(path: str) -> int:
-    found = number_in(path)
-    if found is None:
+    named = number_in(path)
+    if named is None:
         raise TraceError(f"{path}: expected the number of the process in the name of its log, as in proc01.output")
-    return found[1]
+    return named[1]
 
 
 def _hosts(source: Source, logs: list[_Log]) -> set[int]:
@@ -218,7 +218,7 @@ def _hosts(source: Source, logs: list[_Log]) -> set[int]:
     if not path:
         return set()
     with open(path, errors="replace") as file:
-        listed = {int(found[1]) for line in file if (found := _HOST.fullmatch(line))}
+        listed = {int(match[1]) for line in file if (match := _HOST.fullmatch(line))}
     return listed if {log.number for log in logs if log.rows} <= listed else set()
 
 
@@ -238,10 +238,10 @@ def _end_last_lines(logs: list[_Log]) -> None:
     for log in with_events:
         if not log.last:
             continue
-        found = _LINE.fullmatch(log.last)
+        match = _LINE.fullmatch(log.last)
         shown = log.last.decode(errors="replace")[:40]
-        if found and (is_habit or not _stands_in(log, found)):
-            _append(log, found)
+        if match and (is_habit or not _stands_in(log, match)):
+            _append(log, match)
             what = "it may have been cut"
         else:
             what = "it was cut, and left out"
@@ -250,16 +250,16 @@ def _end_last_lines(logs: list[_Log]) -> None:
             log.findings.append(Finding("truncated", text, path=log.path, line=log.lines + 1, process=f"p{log.number}"))
 
 
-def _stands_in(log: _Log, found: re.Match[bytes]) -> bool:
+def _stands_in(log: _Log, match: re.Match[bytes]) -> bool:
     """Return whether an event stands in a log already."""
-    message = pc.equal(log.message, int(found[1] or found[3]))
-    sender = pc.equal(log.sender, int(found[2] or 0))
-    kind = pc.equal(log.is_send, 1 if found[1] else 0)
+    message = pc.equal(log.message, int(match[1] or match[3]))
+    sender = pc.equal(log.sender, int(match[2] or 0))
+    kind = pc.equal(log.is_send, 1 if match[1] else 0)
     return bool(pc.any(pc.and_(pc.and_(message, sender), kind)).as_py())
 
 
-def _append(log: _Log, found: re.Match[bytes]) -> None:
-    values = (1 if found[1] else 0, int(found[2] or 0), int(found[1] or found[3]))
+def _append(log: _Log, match: re.Match[bytes]) -> None:
+    values = (1 if match[1] else 0, int(match[2] or 0), int(match[1] or match[3]))
     names = ("is_send", "sender", "message")
     for name, kind, value in zip(names, _TYPES, values, strict=True):
         before: pa.ChunkedArray = getattr(log, name)
@@ -275,20 +275,20 @@ def _remarks(log: _Log) -> list[Finding]:
     sent = log.message.filter(pc.equal(log.is_send, 1)).combine_chunks()
     if not len(sent):
         return []
-    found = []
+    findings = []
     steps = pc.subtract(sent[1:], sent[:-1])
     again = len(sent) - pc.count_distinct(sent).as_py()
     if again:
         back = pc.index(pc.less_equal(steps, 0), True).as_py()
         first = sent[back + 1].as_py()
         text = f"{log.path}: {name} broadcasts {first} again: the file seems to hold several runs"
-        found.append(Finding("mixed-runs", text, count=again, path=log.path, process=name))
+        findings.append(Finding("mixed-runs", text, count=again, path=log.path, process=name))
     ends = pc.min_max(sent).as_py()
     missing = ends["max"] - min(ends["min"], 1) + 1 - pc.count_distinct(sent).as_py()
     if missing > 0:
         text = f"{log.path}: {name} broadcasts up to {ends['max']}, but {missing} of these are not in its log"
-        found.append(Finding("gap", text, count=missing, path=log.path, process=name))
-    return found
+        findings.append(Finding("gap", text, count=missing, path=log.path, process=name))
+    return findings
 
 
 def _mixed(logs: list[_Log]) -> Iterator[Finding]:
@@ -364,15 +364,15 @@ def _strangers(logs: list[_Log], numbers: list[int]) -> list[int]:
 
 def _missing(everybody: list[int], logs: list[_Log], strangers: list[int], hosts: set[int]) -> list[Finding]:
     have = {log.number for log in logs}
-    found = [
+    findings = [
         Finding("missing-log", f"p{number} is in hosts, and has no log", process=f"p{number}", is_error=False)
         for number in everybody
         if hosts and number not in have
     ]
     for number in sorted(strangers):
         text = f"p{number} has no log, but others delivered what it sent"
-        found.append(Finding("missing-log", text, process=f"p{number}"))
-    return found
+        findings.append(Finding("missing-log", text, process=f"p{number}"))
+    return findings
 
 
 def _table(

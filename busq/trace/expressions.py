@@ -65,10 +65,10 @@ class Expression:
             return self.pieces[0]
         if self.kind == "path":
             return _value(record, self.text)
-        found = [_value(record, path) for path in self.pieces[1::2]]
-        if any(value is None for value in found):
+        values = [_value(record, path) for path in self.pieces[1::2]]
+        if any(value is None for value in values):
             return None
-        words = [value if isinstance(value, str) else json.dumps(value) for value in found]
+        words = [value if isinstance(value, str) else json.dumps(value) for value in values]
         return "".join(text + word for text, word in zip(self.pieces[::2], [*words, ""], strict=True))
 
     def column(self, table: pa.Table) -> Any:
@@ -161,5 +161,5 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _text(column: Any) -> Any:
-    found = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    return found if pa.types.is_string(found.type) else pc.cast(found, pa.string())
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())

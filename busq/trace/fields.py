@@ -127,12 +127,12 @@ class Fields:
         """
         shape = tuple(record)
         if shape not in self._plans:
-            found = {
+            keys_by_name = {
                 name: next(_spelled(keys, shape), "")
                 for name, keys in self.names.items()
                 if name not in self._expressions
             }
-            self._plans[shape] = {name: key for name, key in found.items() if key}
+            self._plans[shape] = {name: key for name, key in keys_by_name.items() if key}
         return self._plans[shape]
 
     def kinds(self, record: Mapping[str, Any]) -> Iterator[Any]:
@@ -160,19 +160,19 @@ class Fields:
         >>> Fields({}).values({"node": 1, "packet": {"vc": [1]}})
         {'process': 1, 'clock': [1]}
         """
-        found = {name: record[key] for name, key in self.plan(record).items()}
-        found |= {name: expression.value(record) for name, expression in self._expressions.items()}
+        values_by_name = {name: record[key] for name, key in self.plan(record).items()}
+        values_by_name |= {name: expression.value(record) for name, expression in self._expressions.items()}
         for value in record.values():
             if isinstance(value, dict):
                 for name, key in self.plan(value).items():
-                    if name != "kind" and name not in found:
-                        found[name] = value[key]
-        return found
+                    if name != "kind" and name not in values_by_name:
+                        values_by_name[name] = value[key]
+        return values_by_name
 
     def expressions(self, names: Sequence[str]) -> dict[str, Expression]:
         """Return where the fields of a table stand that has columns of these names."""
-        found = {name: Expression(key, (key,), "path") for name, key in self.plan(dict.fromkeys(names)).items()}
-        return found | {name: each for name, each in self._expressions.items() if each.is_in(names)}
+        by_name = {name: Expression(key, (key,), "path") for name, key in self.plan(dict.fromkeys(names)).items()}
+        return by_name | {name: each for name, each in self._expressions.items() if each.is_in(names)}
 
     def known_in(self, names: Iterable[str]) -> set[str]:
         """Return which fields stand in a record or a heading.
@@ -230,9 +230,11 @@ class Record:
 def records_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> list[Record]:
     """Return the events that a record tells of; Bad if it tells none."""
     values = fields.values(raw)
-    told = {name for name, value in values.items() if value is not None}
+    given = {name for name, value in values.items() if value is not None}
     return (
-        _of_message(values, fields, raw, path, line) if fields.are_messages(told) else [_event(raw, fields, path, line)]
+        _of_message(values, fields, raw, path, line)
+        if fields.are_messages(given)
+        else [_event(raw, fields, path, line)]
     )
 
 
@@ -436,14 +438,14 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     """Make a run of what stands in its files; TraceError if there is no event."""
     records = [r for each in parsed for r in each.records if not source.tells_runs or r.run == source.trace]
     records = _rows_together(records)
-    found = [*source.findings, *(finding for each in parsed for finding in each.findings)]
-    found += [*_to_everybody(records), *_unknown(records)]
+    findings = [*source.findings, *(finding for each in parsed for finding in each.findings)]
+    findings += [*_to_everybody(records), *_unknown(records)]
     names, labels = _processes(records)
     called = dict(zip(names, labels, strict=True))
     for each in parsed:
-        found += by_host(each.path, each.bad, called, each.expected, each.cut)
+        findings += by_host(each.path, each.bad, called, each.expected, each.cut)
     if not records:
-        reason = found[0].text if found else ""
+        reason = findings[0].text if findings else ""
         raise TraceError(
             f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}: {reason}".rstrip(": ")
         )
@@ -451,24 +453,24 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     logs: list[list[Record]] = [[] for _ in names]
     for record in records:
         logs[indices[record.process]].append(record)
-    _sort_by_position(logs, labels, found)
-    _sort_by_time(logs, labels, found)
+    _sort_by_position(logs, labels, findings)
+    _sort_by_time(logs, labels, findings)
     events, found_clocks = _clocked(logs, indices, labels)
-    found += found_clocks
+    findings += found_clocks
     is_derived = bool(events) and not any(record.kind in (Kind.SEND, Kind.DELIVER) for record in records)
     if is_derived:
         tables = messages(events)
-        found += _derived(records, tables)
+        findings += _derived(records, tables)
     else:
         kinds_there = [record.kind for record in records]
         deliveries = kinds_there.count(Kind.DELIVER) + kinds_there.count(Kind.REDELIVER)
-        found += one_sided(source, kinds_there.count(Kind.SEND), deliveries)
-        tables = _with_messages(logs, indices, labels, events, found)
+        findings += one_sided(source, kinds_there.count(Kind.SEND), deliveries)
+        tables = _with_messages(logs, indices, labels, events, findings)
     return Run(
         source,
         tuple(labels),
         tuple(log.table(source.name, index, columns) for index, log in enumerate(tables)),
-        findings=tuple(found),
+        findings=tuple(findings),
         is_derived=is_derived,
     )
 
@@ -476,7 +478,7 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
 def _rows_together(records: list[Record]) -> list[Record]:
     """Return the events with one send for each message: rows for its destinations tell of the same one."""
     sends: dict[tuple[str, str], Record] = {}
-    found = []
+    kept = []
     for record in records:
         if record.is_row and record.kind == Kind.SEND:
             first = sends.setdefault((record.process, record.message), record)
@@ -485,8 +487,8 @@ def _rows_together(records: list[Record]) -> list[Record]:
                 times = [one.others["time_ns"] for one in (first, record) if "time_ns" in one.others]
                 first.others |= {"time_ns": min(times)} if times else {}
                 continue
-        found.append(record)
-    return found
+        kept.append(record)
+    return kept
 
 
 def sample(parsed: Parsed) -> Sample | None:
@@ -583,7 +585,7 @@ def _are_ours(records: Sequence[Record]) -> bool:
     )
 
 
-def _sort_by_position(logs: Sequence[list[Record]], labels: Sequence[str], found: list[Finding]) -> None:
+def _sort_by_position(logs: Sequence[list[Record]], labels: Sequence[str], findings: list[Finding]) -> None:
     for mine, label in zip(logs, labels, strict=True):
         places = [record.position for record in mine if record.position is not None]
         if len(places) < len(mine) or not mine:
@@ -592,15 +594,15 @@ def _sort_by_position(logs: Sequence[list[Record]], labels: Sequence[str], found
         if back:
             record = mine[back[0]]
             text = f"{record.path}:{record.line}: positions of {label} do not rise: its events were put in their order"
-            found.append(Finding("unordered", text, len(back), record.path, record.line, label, is_error=False))
+            findings.append(Finding("unordered", text, len(back), record.path, record.line, label, is_error=False))
             mine.sort(key=lambda record: record.position or 0)
         missing = max(places) - min(places) + 1 - len(set(places))
         if missing:
             text = f"{mine[0].path}: {missing} events of {label} are missing, as its positions say"
-            found.append(Finding("gap", text, missing, mine[0].path, 0, label))
+            findings.append(Finding("gap", text, missing, mine[0].path, 0, label))
 
 
-def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], found: list[Finding]) -> None:
+def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], findings: list[Finding]) -> None:
     """Put events in the order of their times where that is all there is: of messages, and of logs in several files."""
     ties: list[Record] = []
     guessed: list[tuple[Record, str]] = []
@@ -619,9 +621,9 @@ def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], found: li
         same = [two for one, two in pairwise(mine) if one.others["time_ns"] == two.others["time_ns"]]
         ties += same if rows else [two for two in same if len(paths) > 1]
     if ties and any(record.kind == Kind.DELIVER for mine in logs for record in mine):
-        found.append(tied(ties[0].path, ties[0].line, len(ties)))
+        findings.append(tied(ties[0].path, ties[0].line, len(ties)))
     if guessed:
-        found.append(unordered(guessed[0][0].path, [label for _, label in guessed]))
+        findings.append(unordered(guessed[0][0].path, [label for _, label in guessed]))
 
 
 def _clocked(
@@ -644,11 +646,11 @@ def _clocked(
             text = str(record.others.get("label") or record.kind.name.lower())
             events[-1].append(Event(process, clock, text, record.path, record.line, record))
     judged = [[event for event in mine if event.origin.clock is not None] for mine in events]
-    found = inspect(judged, labels, unsorted_is_fine=True)
+    findings = inspect(judged, labels, unsorted_is_fine=True)
     if all(len(one) == len(all_of) for one, all_of in zip(judged, events, strict=True)):
         events = judged
         logs[:] = [[event.origin for event in mine] for mine in judged]
-    return events, [*(finding for lines in bad.values() for finding in lines.findings()), *found]
+    return events, [*(finding for lines in bad.values() for finding in lines.findings()), *findings]
 
 
 def _by_index(
@@ -670,7 +672,7 @@ def _with_messages(
     indices: Mapping[str, int],
     labels: Sequence[str],
     events: Sequence[list[Event]],
-    found: list[Finding],
+    findings: list[Finding],
 ) -> list[Log]:
     """Return the logs with the messages that records name."""
     ours = _are_ours([record for mine in logs for record in mine])
@@ -679,7 +681,7 @@ def _with_messages(
         for record in mine:
             if record.kind == Kind.SEND:
                 known.send(process, record.message)
-    to = _to_whom(logs, known, indices, found)
+    to = _to_whom(logs, known, indices, findings)
     clocks = {id(event.origin): event.clock for mine in events for event in mine}
     tables = []
     for process, mine in enumerate(logs):
@@ -694,7 +696,7 @@ def _with_messages(
                 others["destinations"] = to(process, record)
             log.add(record.kind, _message(record, process, known, ours), **others)
         tables.append(log)
-    _remark_ambiguous(known, found)
+    _remark_ambiguous(known, findings)
     return tables
 
 
@@ -710,7 +712,7 @@ def _message(record: Record, process: int, known: Names, ours: bool) -> int | No
     return known.mentioned(process, record.message)
 
 
-def _to_whom(logs: Sequence[list[Record]], known: Names, indices: Mapping[str, int], found: list[Finding]) -> Any:
+def _to_whom(logs: Sequence[list[Record]], known: Names, indices: Mapping[str, int], findings: list[Finding]) -> Any:
     """Return a function from a send to its destinations, by index.
 
     Where no send tells, messages that several processes deliver are broadcasts, and else everybody got what was for
@@ -731,18 +733,18 @@ def _to_whom(logs: Sequence[list[Record]], known: Names, indices: Mapping[str, i
         text = (
             f"{path}: no send tells its destinations: they are taken as broadcasts, as messages have several receivers"
         )
-        found.append(Finding("no-destinations", text, len(sends), path, is_error=False))
+        findings.append(Finding("no-destinations", text, len(sends), path, is_error=False))
         return lambda process, record: [index for index in range(len(logs)) if own or index != process]
     text = f"{path}: no send tells its destinations: those who delivered are taken as such, so no loss can be told"
-    found.append(Finding("derived-destinations", text, len(sends), path, is_error=False))
+    findings.append(Finding("derived-destinations", text, len(sends), path, is_error=False))
     return lambda process, record: sorted(receivers.get(known.sent(process, record.message), ()))
 
 
-def _remark_ambiguous(known: Names, found: list[Finding]) -> None:
+def _remark_ambiguous(known: Names, findings: list[Finding]) -> None:
     if known.ambiguous:
         name = min(known.ambiguous)
         text = (
             f"{len(known.ambiguous)} names, such as {name!r}, are given to messages of several senders, and deliveries"
             " do not tell the sender: they are taken as the first one's"
         )
-        found.append(Finding("ambiguous", text, count=len(known.ambiguous)))
+        findings.append(Finding("ambiguous", text, count=len(known.ambiguous)))

@@ -85,11 +85,13 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
     """Return a sample of the events of a file: by position, or else by what happened to which message."""
     fields = Fields(options)
     names = file.schema_arrow.names
-    found = fields.expressions([*names, *hive_keys(path)])
+    expressions = fields.expressions([*names, *hive_keys(path)])
     keys = (
-        ["process", "position"] if {"process", "position"} <= set(found) else ["process", "sender", "kind", "message"]
+        ["process", "position"]
+        if {"process", "position"} <= set(expressions)
+        else ["process", "sender", "kind", "message"]
     )
-    chosen = {name: found[name] for name in keys if name in found}
+    chosen = {name: expressions[name] for name in keys if name in expressions}
     if len(chosen) < 2:
         return None
     roots = {root for each in chosen.values() for root in each.roots(names)}
@@ -171,15 +173,15 @@ def _joined(column: Any) -> Any:
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
     """Return tables whose names of processes and messages are text everywhere, if they are so anywhere."""
-    found: list[pa.Table] = []
+    alike: list[pa.Table] = []
     for name in ("process", "message", "sender", "destinations"):
         kinds = {table.schema.field(name).type for table in tables if name in table.column_names}
         kinds = {kind for kind in kinds if not pa.types.is_null(kind)}
         if len(kinds) > 1:
             text = pa.list_(pa.string()) if name == "destinations" else pa.string()
             tables = [_recast(table, name, text) for table in tables]
-    found += tables
-    return found
+    alike += tables
+    return alike
 
 
 def _recast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
@@ -201,10 +203,10 @@ def _of_file(path: str, file: pq.ParquetFile, fields: Fields, source: Source) ->
         table, line = table.filter(mine), line.filter(mine)
     are_messages = fields.are_messages(there)
     small = SECOND if are_messages else 1
-    found = {name: _typed(name, each, table, fields, path, small) for name, each in there.items() if name in _READ}
-    if not are_messages and pa.types.is_string(found["message"].type):
-        found["message"] = pc.dictionary_encode(found["message"])  # every delivery repeats a name
-    return pa.table(found), line, are_messages
+    columns = {name: _typed(name, each, table, fields, path, small) for name, each in there.items() if name in _READ}
+    if not are_messages and pa.types.is_string(columns["message"].type):
+        columns["message"] = pc.dictionary_encode(columns["message"])  # every delivery repeats a name
+    return pa.table(columns), line, are_messages
 
 
 _READ = frozenset({"process", "kind", "message", "destinations", "sender", "label", "clock", *_TIMES, *_WHOLE})
@@ -250,38 +252,38 @@ def _plain(column: Any) -> Any:
 
 
 def _text(column: Any) -> Any:
-    found = _plain(column)
-    return found if pa.types.is_string(found.type) else pc.cast(found, pa.string())
+    plain = _plain(column)
+    return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())
 
 
 def _name_column(column: Any, name: str, path: str) -> Any:
     """Return names as whole numbers of 64 bits, or as text."""
-    found = _plain(column)
-    kind = found.type
+    plain = _plain(column)
+    kind = plain.type
     if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
-        return pc.cast(found, pa.int64())
+        return pc.cast(plain, pa.int64())
     if pa.types.is_uint64(kind):
-        highest = pc.max(found).as_py()
-        return pc.cast(found, pa.int64() if (highest or 0) < 1 << 63 else pa.string())
+        highest = pc.max(plain).as_py()
+        return pc.cast(plain, pa.int64() if (highest or 0) < 1 << 63 else pa.string())
     if pa.types.is_fixed_size_binary(kind):
-        return pa.array([None if value is None else value.hex() for value in found.to_pylist()], pa.string())
+        return pa.array([None if value is None else value.hex() for value in plain.to_pylist()], pa.string())
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
         raise TraceError(f"{path}: {name}: expected text or whole numbers, found {kind}")
-    found = pc.cast(found, pa.string())
-    return pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
+    plain = pc.cast(plain, pa.string())
+    return pc.if_else(pc.equal(plain, ""), pa.scalar(None, pa.string()), plain)
 
 
 def _destinations(column: Any, path: str) -> Any:
     """Return lists of names: of lists, of text with several names, or of single ones."""
-    found = _plain(column)
-    if pa.types.is_list(found.type) or pa.types.is_large_list(found.type):
-        items = _name_column(found.flatten(), "destinations", path)
-        lengths = pc.fill_null(pc.list_value_length(found), 0).cast(pa.int64())
+    plain = _plain(column)
+    if pa.types.is_list(plain.type) or pa.types.is_large_list(plain.type):
+        items = _name_column(plain.flatten(), "destinations", path)
+        lengths = pc.fill_null(pc.list_value_length(plain), 0).cast(pa.int64())
         if items.null_count:  # nobody is no destination
-            owners = np.repeat(np.arange(len(found)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
-            items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(found)), pa.int64())
-        return _lists(items, lengths, pc.is_null(found))
-    named = _name_column(found, "destinations", path)
+            owners = np.repeat(np.arange(len(plain)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
+            items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(plain)), pa.int64())
+        return _lists(items, lengths, pc.is_null(plain))
+    named = _name_column(plain, "destinations", path)
     if pa.types.is_string(named.type):
         parts = pc.split_pattern_regex(pc.utf8_trim(named, " []()\t"), _SEPARATORS)
         return _destinations(parts, path)
@@ -296,11 +298,11 @@ def _lists(items: Any, lengths: Any, nulls: Any) -> Any:
 
 
 def _kinds(column: Any, fields: Fields) -> Any:
-    found = _plain(column)
-    if pa.types.is_integer(found.type):
-        known = pc.and_(pc.greater_equal(found, 0), pc.less_equal(found, int(max(Kind))))
-        return pc.if_else(known, found, UNKNOWN_KIND).cast(pa.int8())
-    encoded = pc.dictionary_encode(_text(found))
+    plain = _plain(column)
+    if pa.types.is_integer(plain.type):
+        known = pc.and_(pc.greater_equal(plain, 0), pc.less_equal(plain, int(max(Kind))))
+        return pc.if_else(known, plain, UNKNOWN_KIND).cast(pa.int8())
+    encoded = pc.dictionary_encode(_text(plain))
     numbers = [fields.kind_of(word) for word in encoded.dictionary.to_pylist()]
     table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
     return table.take(encoded.indices)
@@ -311,22 +313,22 @@ def _times(column: Any, called: str, small: int) -> Any:
 
     `small` is the unit of numbers that are too small for times since 1970.
     """
-    found = _plain(column)
-    kind = found.type
+    plain = _plain(column)
+    kind = plain.type
     if pa.types.is_timestamp(kind):
-        return pc.cast(pc.cast(found, pa.timestamp("ns", kind.tz)), pa.int64())
+        return pc.cast(pc.cast(plain, pa.timestamp("ns", kind.tz)), pa.int64())
     if pa.types.is_integer(kind):
-        whole = pc.cast(found, pa.int64())
+        whole = pc.cast(plain, pa.int64())
         if re.sub(r"[\s_-]+", "", called).lower().endswith("ns"):
             return whole
         size = abs(pc.max(pc.abs(whole)).as_py() or 0)
         factor = next((factor for least, factor in _UNITS if size >= least), small)
         return pc.multiply_checked(whole, factor)
     if pa.types.is_floating(kind):
-        return pc.cast(pc.round(pc.multiply(found, 1e9)), pa.int64())
+        return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
     if pa.types.is_decimal(kind):
-        return _times(pc.cast(found, pa.float64()), called, small)
-    text = pc.dictionary_encode(_text(found))
+        return _times(pc.cast(plain, pa.float64()), called, small)
+    text = pc.dictionary_encode(_text(plain))
     times = [nanoseconds(word, called, small) for word in text.dictionary.to_pylist()]
     return pa.array(times, pa.int64()).take(text.indices)
 
@@ -468,10 +470,10 @@ def _merged(events: _Events) -> _Events:
     nobody = pa.array(np.zeros(len(rows), bool))
     times = pa.table({"owner": back, "time": its["time_ns"]}).group_by("owner").aggregate([("time", "min")])
     chosen = pa.array(rows)
-    found = {name: column.take(chosen) for name, column in its.items()}
-    found["destinations"] = _lists(alone["to"].combine_chunks(), pa.array(lengths), nobody)
-    found["time_ns"] = times.sort_by("owner")["time_min"].combine_chunks()
-    return _Events(found, events.file.take(chosen), events.line.take(chosen), True)
+    columns = {name: column.take(chosen) for name, column in its.items()}
+    columns["destinations"] = _lists(alone["to"].combine_chunks(), pa.array(lengths), nobody)
+    columns["time_ns"] = times.sort_by("owner")["time_min"].combine_chunks()
+    return _Events(columns, events.file.take(chosen), events.line.take(chosen), True)
 
 
 # ---- names become numbers ----
@@ -717,8 +719,8 @@ class _Mapped:
 
 def _codes(encoded: Any) -> Any:
     """Return the indices of a column with a dictionary, -1 for nulls."""
-    found = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    return pc.fill_null(found.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _ranked(dictionary: Any) -> tuple[list[str], Any]:

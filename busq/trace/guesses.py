@@ -43,15 +43,15 @@ def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]
     if not called:
         return
     kinds = [log.kinds() for log in logs]
-    found = [sum(its.count(kind) for its in kinds) for kind in (int(Kind.SEND), int(Kind.DELIVER))]
+    counts = [sum(its.count(kind) for its in kinds) for kind in (int(Kind.SEND), int(Kind.DELIVER))]
     asked = [
         sum(count for word, count in called.items() if kind_of(word) == kind) for kind in (Kind.SEND, Kind.DELIVER)
     ]
     words = listed([f"{count:,} called {word!r}" for word, count in called.items()])
-    became = f"{amount(found[0], 'message')} and {amount(found[1], 'delivery', 'deliveries')}"
+    became = f"{amount(counts[0], 'message')} and {amount(counts[1], 'delivery', 'deliveries')}"
     text = f"no event names its message: of {words}, the clocks tell of {became}; the others stay local events"
-    left_out = sum(max(0, before - after) for before, after in zip(asked, found, strict=True))
-    if asked != found:
+    left_out = sum(max(0, before - after) for before, after in zip(asked, counts, strict=True))
+    if asked != counts:
         yield Finding(DERIVED, text, max(1, left_out), is_error=False)
 
 

@@ -207,10 +207,10 @@ _LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
 
 def _with_names_of(empty: Sequence[_File], logs: Sequence[_File]) -> Iterator[_File]:
     """Give the empty files that are logs nevertheless: they are named like one that is not empty, or as logs are."""
-    families = {found[0] for file in logs if file.format == "epfl" and (found := epfl.number_in(file.path))}
+    families = {numbered[0] for file in logs if file.format == "epfl" and (numbered := epfl.number_in(file.path))}
     for file in empty:
-        found = epfl.number_in(file.path)
-        if found and (found[0] in families or file.path.endswith(_LOG_SUFFIXES)):
+        numbered = epfl.number_in(file.path)
+        if numbered and (numbered[0] in families or file.path.endswith(_LOG_SUFFIXES)):
             yield _File(file.path, file.root, "epfl", True)
 
 
@@ -222,12 +222,12 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
     left_out: list[Finding] = []
     families: dict[tuple[str, str], list[_File]] = {}
     for file in files:
-        found = epfl.number_in(file.path)
-        if found is None:
+        numbered = epfl.number_in(file.path)
+        if numbered is None:
             text = f"{file.path}: expected the number of the process in the name of its log, as in proc01.output"
             left_out.append(Finding("unnamed-log", f"{text}: left out", path=file.path))
             continue
-        families.setdefault((file.root if places.is_folder(file.root) else "", found[0]), []).append(file)
+        families.setdefault((file.root if places.is_folder(file.root) else "", numbered[0]), []).append(file)
     findings += left_out
     if not families:
         raise TraceError(left_out[0].text.removesuffix(": left out"))
@@ -258,14 +258,14 @@ def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: l
     broken: dict[str, list[tuple[str, Finding]]] = {}
     roots = {file.folder: file.root for file in files}
     for file in files:
-        found = parquet.head(file.path, options)
-        if isinstance(found, Finding):
-            broken.setdefault(dataset_of(file.folder), []).append((file.path, found))
-        elif found.is_ours or found.run:
-            for run in parquet.runs_of(found, options):
+        file_head = parquet.head(file.path, options)
+        if isinstance(file_head, Finding):
+            broken.setdefault(dataset_of(file.folder), []).append((file.path, file_head))
+        elif file_head.is_ours or file_head.run:
+            for run in parquet.runs_of(file_head, options):
                 own.setdefault((file.folder, run), []).append(file.path)
         else:
-            others.append((file, found))
+            others.append((file, file_head))
     if own and RUNS_BY in options:
         path = next(iter(own.values()))[0]
         raise TraceError(f"{path}: a recording of busq says itself which run it is: leave --runs-by out")

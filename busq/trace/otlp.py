@@ -125,10 +125,14 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     for mine in by_process:
         mine.sort(key=lambda event: event.time_ns)
     labels = list(names.values())
-    found = [*_untold(messages, parsed.spans), *_times(by_process, labels), *_threads(by_process, labels, parsed.spans)]
+    findings = [
+        *_untold(messages, parsed.spans),
+        *_times(by_process, labels),
+        *_threads(by_process, labels, parsed.spans),
+    ]
     logs = _logs(by_process, indices, messages)
     tables = tuple(log.table(source.name, index, columns) for index, log in enumerate(logs))
-    return Run(source, tuple(labels), tables, findings=(*parsed.findings, *found))
+    return Run(source, tuple(labels), tables, findings=(*parsed.findings, *findings))
 
 
 # ---- the files ----
@@ -192,14 +196,14 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 def _attributes(raw: Any) -> dict[str, str]:
     """Return attributes as texts; values that are lists or objects are left out."""
-    found = {}
+    texts = {}
     for one in _dicts(raw):
         value = one.get("value")
         if isinstance(value, dict):
             for kind in ("stringValue", "intValue", "boolValue", "doubleValue"):
                 if value.get(kind) is not None and not isinstance(value[kind], (dict, list)):
-                    found[str(one.get("key"))] = str(value[kind])
-    return found
+                    texts[str(one.get("key"))] = str(value[kind])
+    return texts
 
 
 def _identity(attributes: Mapping[str, str]) -> tuple[str, ...]:
@@ -208,9 +212,9 @@ def _identity(attributes: Mapping[str, str]) -> tuple[str, ...]:
     if attributes.get("service.namespace"):
         service = f"{attributes['service.namespace']}/{service}"
     for keys in (_INSTANCE, _PLACE):
-        told = [attributes[key] for key in keys if attributes.get(key)]
-        if told:
-            return service, ":".join(told)
+        parts = [attributes[key] for key in keys if attributes.get(key)]
+        if parts:
+            return service, ":".join(parts)
     return service, ""
 
 
@@ -265,7 +269,7 @@ def _time(raw: Mapping[str, Any], name: str) -> int:
     return int(text)
 
 
-def _processes(spans: Iterable[_Span], found: list[Finding]) -> dict[tuple[str, ...], str]:
+def _processes(spans: Iterable[_Span], findings: list[Finding]) -> dict[tuple[str, ...], str]:
     """Return the instances with what they are called: by their service, if it has no other."""
     known = dict.fromkeys(span.process for span in spans)
     instances: dict[str, int] = {}
@@ -280,7 +284,7 @@ def _processes(spans: Iterable[_Span], found: list[Finding]) -> dict[tuple[str, 
             f"no resource tells instances of {', '.join(blank[:3])} apart (service.instance.id): each is taken as one"
             " process, so what seems out of order may be two"
         )
-        found.append(Finding("instances", text, len(blank), is_error=False, may_invent=("duplicated", *_ORDERS)))
+        findings.append(Finding("instances", text, len(blank), is_error=False, may_invent=("duplicated", *_ORDERS)))
     taken = {name: process for process, name in names.items()}
     return {taken[name]: name for name in by_nature(taken)}
 
@@ -299,7 +303,7 @@ class _Event:
 class _Messages:
     """What the spans tell of messages: who sent and who got which, and when."""
 
-    def __init__(self, spans: Sequence[_Span], found: list[Finding]) -> None:
+    def __init__(self, spans: Sequence[_Span], findings: list[Finding]) -> None:
         self._spans = {span.context: span for span in spans}
         self.sends: list[_Event] = []
         self.deliveries: list[_Event] = []
@@ -308,14 +312,14 @@ class _Messages:
         operations = {span.context: _operation(span) for span in spans}
         # Dicts, which keep the order of the files: sets would put events at equal times into another order each time.
         self._creates = {context: None for context, operation in operations.items() if operation == "create"}
-        self._send([span for span in spans if operations[span.context] == "send"], found)
+        self._send([span for span in spans if operations[span.context] == "send"], findings)
         self.sent = {event.message for event in self.sends}
         self._getting = {
             context: None for context, operation in operations.items() if operation in ("receive", "process")
         }
         self._deliver({span.context: operations[span.context] for span in spans})
 
-    def _send(self, sends: Sequence[_Span], found: list[Finding]) -> None:
+    def _send(self, sends: Sequence[_Span], findings: list[Finding]) -> None:
         batches = []
         for span in sends:
             created = [link for link in dict.fromkeys(span.links) if link in self._creates]
@@ -330,7 +334,7 @@ class _Messages:
             text += " them: all messages of a batch are called the same"
             every = ("duplicated", "phantom", *_ORDERS)
             where = (len(batches), batches[0].path, batches[0].line)
-            found.append(Finding("ambiguous", text, *where, may_hide=_ORDERS, may_invent=every))
+            findings.append(Finding("ambiguous", text, *where, may_hide=_ORDERS, may_invent=every))
 
     def _deliver(self, operations: Mapping[Context, str]) -> None:
         """Take as delivery what processes a message, and where nothing does, what receives it."""
@@ -480,25 +484,25 @@ def _threads(
 
 def _overlapping(spans: Iterable[_Span]) -> list[_Span]:
     """Return those that start before one that started earlier has ended."""
-    found, end_ns = [], 0
+    overlapping, end_ns = [], 0
     for span in sorted({span.context: span for span in spans}.values(), key=lambda span: span.start_ns):
         if span.start_ns < end_ns:
-            found.append(span)
+            overlapping.append(span)
         end_ns = max(end_ns, span.end_ns)
-    return found
+    return overlapping
 
 
 def _beside(sends: Sequence[_Span], handlers: Sequence[_Span], spans: Mapping[Context, _Span]) -> list[_Span]:
     """Return sends while a message is in work that they don't belong to; no two messages are at work at once."""
     ordered = sorted(handlers, key=lambda span: span.start_ns)
     starts = [span.start_ns for span in ordered]
-    found = []
+    outside = []
     for send in sends:
         place = bisect_right(starts, send.start_ns) - 1
         at_work = ordered[place] if place >= 0 else None
         if at_work and send.start_ns < at_work.end_ns and at_work.context not in ancestors(send, spans):
-            found.append(send)
-    return found
+            outside.append(send)
+    return outside
 
 
 # ---- logs ----

@@ -133,9 +133,9 @@ def _is_text(kind: pa.DataType) -> bool:
     return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
 
 
-def sample(found: Head, options: Mapping[str, str], rows: int) -> Sample | None:
+def sample(file_head: Head, options: Mapping[str, str], rows: int) -> Sample | None:
     """Return a sample of the events of a file, None if it can't be read; `rows`, of the largest that is compared."""
-    its = _with_file(found.path, lambda file: foreign.sample(found.path, file, options, rows))
+    its = _with_file(file_head.path, lambda file: foreign.sample(file_head.path, file, options, rows))
     return its if isinstance(its, Sample) else None
 
 
@@ -162,19 +162,19 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() else -1
 
 
-def runs_of(found: Head, options: Mapping[str, str] | None = None) -> list[str]:
+def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
     column = (options or {}).get("field.run", "run")
-    if found.is_ours or column not in found.columns or not found.rows:
-        return [found.run]
-    with parquet_file(found.path) as file:
+    if file_head.is_ours or column not in file_head.columns or not file_head.rows:
+        return [file_head.run]
+    with parquet_file(file_head.path) as file:
         values = file.read(columns=[column])[column]
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise TraceError(
-            f"{found.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"
+            f"{file_head.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"
         )
     names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
-    return sorted({name or found.run for name in names})
+    return sorted({name or file_head.run for name in names})
 
 
 # ---- reading a run ----
@@ -223,11 +223,11 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     remarks: list[_Remark] = []
     readable, greatest, is_ours = 0, -1, False
     for path in source.paths:
-        found = _with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
-        if isinstance(found, Finding):
-            findings.append(found)
+        content = _with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
+        if isinstance(content, Finding):
+            findings.append(content)
             continue
-        head_, its, about, greatest_here = found
+        head_, its, about, greatest_here = content
         names, order = max(names, head_.names, key=len), order or head_.order
         greatest = max(greatest, greatest_here)
         segments += its
@@ -256,30 +256,30 @@ def _read_file(
     path: str, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None
 ) -> tuple[Head, list[_Segment], list[_Remark], int]:
     """Read a file: its rows by process, checked and cast, and the greatest process that it names."""
-    found = _head_of(path, file, source.options)
-    if not found.is_plain:
+    file_head = _head_of(path, file, source.options)
+    if not file_head.is_plain:
         raise foreign.NeedsNames
     remarks: list[_Remark] = []
-    table = _without_bad_rows(_table(found, file, source, columns), found, remarks)
+    table = _without_bad_rows(_table(file_head, file, source, columns), file_head, remarks)
     segments = []
     for process, rows in _by_process(table):
         first = rows["position"][0].as_py() if rows.num_rows else 0
-        segments.append(_Segment(process, rows, path, (found.segment if found.is_ours else 0, first)))
-    return found, segments, remarks, _greatest_process(table)
+        segments.append(_Segment(process, rows, path, (file_head.segment if file_head.is_ours else 0, first)))
+    return file_head, segments, remarks, _greatest_process(table)
 
 
-def _table(found: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None) -> pa.Table:
+def _table(file_head: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
     wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
-    chosen = [name for name in SCHEMA.names if name in wanted and name in found.columns]
+    chosen = [name for name in SCHEMA.names if name in wanted and name in file_head.columns]
     run = source.options.get("field.run", "run")
-    several = source.tells_runs and run in found.columns and len(runs_of(found, source.options)) > 1
+    several = source.tells_runs and run in file_head.columns and len(runs_of(file_head, source.options)) > 1
     table = file.read(
-        columns=[*chosen, *([run] if several and run not in chosen else [])], use_threads=found.rows > _ROWS_ALONE
+        columns=[*chosen, *([run] if several and run not in chosen else [])], use_threads=file_head.rows > _ROWS_ALONE
     )
     if several:
         text = table[run].cast(pa.string())
-        table = table.filter(pc.equal(pc.fill_null(text, found.run), source.trace))
+        table = table.filter(pc.equal(pc.fill_null(text, file_head.run), source.trace))
     arrays = {}
     for name in chosen:
         wanted_field = SCHEMA.field(name).with_nullable(True)  # nulls are told row by row, below
@@ -288,7 +288,7 @@ def _table(found: Head, file: pq.ParquetFile, source: Source, columns: Sequence[
         except TraceError as error:
             if name in ("process", "message", "destinations") and _are_whole(table[name].type):
                 raise foreign.NeedsNames from None  # numbers of other sizes
-            raise TraceError(f"{found.path}: {error}") from None
+            raise TraceError(f"{file_head.path}: {error}") from None
     return pa.table(arrays)
 
 
@@ -298,9 +298,9 @@ def _are_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind))
 
 
-def _without_bad_rows(table: pa.Table, found: Head, remarks: list[_Remark]) -> pa.Table:
+def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) -> pa.Table:
     """Return the rows that mean something; kinds that nobody knows become local events."""
-    path = found.path
+    path = file_head.path
     bad = None
     for name in ("process", "position", "kind"):
         if table[name].null_count:
@@ -334,8 +334,8 @@ def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.
         return table
     unknown = pc.or_(pc.less(kind, 0), pc.greater(kind, int(_LAST_KIND)))
     first = kind[pc.index(unknown, True).as_py()].as_py()
-    found = "a word that names no kind" if first == UNKNOWN_KIND else f"kind {first}"
-    what = f"{found}: expected 0 (deliver) to {int(_LAST_KIND)} (gap); it counts as a local event"
+    shown = "a word that names no kind" if first == UNKNOWN_KIND else f"kind {first}"
+    what = f"{shown}: expected 0 (deliver) to {int(_LAST_KIND)} (gap); it counts as a local event"
     _note(remarks, path, "unknown-event", unknown, what, table)
     local = pc.if_else(unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
     return table.set_column(table.column_names.index("kind"), "kind", local)

@@ -123,8 +123,8 @@ def _walk_far(root: str) -> Iterator[str]:
     from pyarrow import fs
 
     base = _within(root)
-    found = _system(root).get_file_info(fs.FileSelector(base, recursive=True))
-    below = sorted(facts.path[len(base) :].lstrip("/") for facts in found if facts.type == fs.FileType.File)
+    entries = _system(root).get_file_info(fs.FileSelector(base, recursive=True))
+    below = sorted(facts.path[len(base) :].lstrip("/") for facts in entries if facts.type == fs.FileType.File)
     yield from (f"{root}/{path}" for path in below if not any(map(_is_hidden, path.split("/"))))
 
 

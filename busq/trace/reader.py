@@ -43,11 +43,11 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
     wanted = None if columns is None else _arguments.names("columns", columns)
     if not isinstance(source, Source):
         _arguments.path("source", source)
-        found = find([source])
-        if len(found.sources) != 1:
-            names = ", ".join(s.name for s in found.sources[:5]) + (", ..." if len(found.sources) > 5 else "")
-            raise TraceError(f"{os.fspath(source)}: expected one run, found {len(found.sources)}: {names}")
-        source = found.sources[0]
+        located = find([source])
+        if len(located.sources) != 1:
+            names = ", ".join(s.name for s in located.sources[:5]) + (", ..." if len(located.sources) > 5 else "")
+            raise TraceError(f"{os.fspath(source)}: expected one run, found {len(located.sources)}: {names}")
+        source = located.sources[0]
     return _readable(_READERS[source.format](source, wanted))
 
 
@@ -56,5 +56,7 @@ def _readable(run: Run) -> Run:
     names = tuple(map(printable, run.processes))
     if names == tuple(run.processes):
         return run
-    findings = [replace(found, text=printable(found.text), process=printable(found.process)) for found in run.findings]
+    findings = [
+        replace(finding, text=printable(finding.text), process=printable(finding.process)) for finding in run.findings
+    ]
     return replace(run, processes=names, findings=tuple(findings))

@@ -146,11 +146,11 @@ class _Columns:
         return pa.Array.from_buffers(kind, self.rows, [bits, self._buffer(values, self.rows * width)])
 
     def _destinations(self) -> pa.Array:
-        found = self._found
-        n_to = int(found.n_to)
-        values = pa.Array.from_buffers(pa.int32(), n_to, [None, self._buffer(found.to, 4 * n_to)])
-        bits = self._buffer(found.has_to, (self.rows + 7) // 8)
-        starts = self._buffer(found.to_start, 4 * (self.rows + 1))
+        columns = self._found
+        n_to = int(columns.n_to)
+        values = pa.Array.from_buffers(pa.int32(), n_to, [None, self._buffer(columns.to, 4 * n_to)])
+        bits = self._buffer(columns.has_to, (self.rows + 7) // 8)
+        starts = self._buffer(columns.to_start, 4 * (self.rows + 1))
         return pa.Array.from_buffers(SCHEMA.field("destinations").type, self.rows, [bits, starts], children=[values])
 
     def _labels(self) -> pa.Array:
@@ -161,19 +161,19 @@ class _Columns:
 
     def table(self, run: str, process: int) -> pa.Table:
         """Return the rows with the columns of the schema."""
-        found, long = self._found, pa.int64()
+        raw, long = self._found, pa.int64()
         runs = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.rows), pa.array([run]))
         columns = {
             "run": runs,
             "process": pa.repeat(pa.scalar(process, pa.int32()), self.rows),
-            "position": self._array(long, found.position, 8),
-            "kind": self._array(pa.int8(), found.kind, 1),
-            "message": self._array(long, found.message, 8, found.has_message),
+            "position": self._array(long, raw.position, 8),
+            "kind": self._array(pa.int8(), raw.kind, 1),
+            "message": self._array(long, raw.message, 8, raw.has_message),
             "destinations": self._destinations(),
-            "stamp": self._array(long, found.stamp, 8, found.has_stamp),
-            "time_ns": self._array(long, found.time_ns, 8, found.has_time),
-            "commit_ns": self._array(long, found.commit_ns, 8, found.has_commit),
-            "end_ns": self._array(long, found.end_ns, 8, found.has_end),
+            "stamp": self._array(long, raw.stamp, 8, raw.has_stamp),
+            "time_ns": self._array(long, raw.time_ns, 8, raw.has_time),
+            "commit_ns": self._array(long, raw.commit_ns, 8, raw.has_commit),
+            "end_ns": self._array(long, raw.end_ns, 8, raw.has_end),
             "clock": pa.nulls(self.rows, SCHEMA.field("clock").type),
             "label": self._labels(),
         }
@@ -260,10 +260,10 @@ class _Folder:
 def _facts(path: Path) -> dict[str, str]:
     """The metadata of a file."""
     try:
-        found = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: {str(error).splitlines()[0]}") from None
-    return {key.decode().removeprefix("busq."): value.decode() for key, value in found.items()}
+    return {key.decode().removeprefix("busq."): value.decode() for key, value in metadata.items()}
 
 
 def _last_number(segments: list[Path]) -> int:
@@ -441,11 +441,20 @@ class Recorder:
         return min(NAP_S_MAX, max(NAP_S_MIN, min(wanted_s, 2 * nap_s)))
 
     def _examine(self) -> None:
-        found, told = self._facts, self.recording
-        lib.busq_recorder_examine(self._handle, found)
-        told.events, told.dropped, told.gaps, told.lost = found.events, found.dropped, found.gaps, found.lost
-        told.before, told.processes, told.continued = found.before, found.processes, bool(found.is_continued)
-        told.seconds = time.monotonic() - self._began_s
+        facts, recording = self._facts, self.recording
+        lib.busq_recorder_examine(self._handle, facts)
+        recording.events, recording.dropped, recording.gaps, recording.lost = (
+            facts.events,
+            facts.dropped,
+            facts.gaps,
+            facts.lost,
+        )
+        recording.before, recording.processes, recording.continued = (
+            facts.before,
+            facts.processes,
+            bool(facts.is_continued),
+        )
+        recording.seconds = time.monotonic() - self._began_s
 
     def _settled(self) -> list[tuple[int, _Columns]]:
         """Take what has settled, by process."""

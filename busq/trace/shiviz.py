@@ -129,7 +129,7 @@ class _File:
     begin: int
 
     def __post_init__(self) -> None:
-        self.line_starts = [0, *(found.end() for found in re.finditer("\n", self.text))]
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line(self, place: int) -> int:
         return bisect.bisect_right(self.line_starts, place)
@@ -155,7 +155,7 @@ def _guess(text: str) -> re.Pattern[str]:
     best: tuple[tuple[int, int], re.Pattern[str]] | None = None
     for name, expression in SHAPES.items():
         compiled = _parser(expression)
-        spans = [(found.start(), found.end()) for found in compiled.finditer(sample)]
+        spans = [(match.start(), match.end()) for match in compiled.finditer(sample)]
         score = (-len(spans), _left_over(sample, spans))
         if name == "clocks alone" and score[1]:  # then there are texts as well
             continue
@@ -199,18 +199,18 @@ def _parse(file: _File, trace: str, begin: int, end: int) -> _Parsed:
     parsed = _Parsed(trace, cut=file.line(len(file.text)) if file.text[-1:] not in ("", "\n") else 0)
     after = begin  # what comes before was looked at
     left: list[tuple[int, str]] = []
-    for found in file.parser.finditer(file.text, begin, end):
-        if found.end() == found.start():
+    for match in file.parser.finditer(file.text, begin, end):
+        if match.end() == match.start():
             continue
-        left += _lines(file, after, file.line_starts[file.line(found.start()) - 1])
-        after = max(after, _line_end(file.text, found.end(), end))
-        line = file.line(found.start("clock"))
-        host = (found["host"] or "").strip()
-        clock, why = _clock(found["clock"] or "")
+        left += _lines(file, after, file.line_starts[file.line(match.start()) - 1])
+        after = max(after, _line_end(file.text, match.end(), end))
+        line = file.line(match.start("clock"))
+        host = (match["host"] or "").strip()
+        clock, why = _clock(match["clock"] or "")
         if clock is None or not host:
-            parsed.bad.append(BadLine(line, found[0].replace("\n", " | "), why if host else "no host"))
+            parsed.bad.append(BadLine(line, match[0].replace("\n", " | "), why if host else "no host"))
             continue
-        parsed.events.append((host, clock, " ".join((found["event"] or "").split()), file.line(found.start())))
+        parsed.events.append((host, clock, " ".join((match["event"] or "").split()), file.line(match.start())))
     left += _lines(file, after, end)
     is_chatter = len(left) > len(parsed.events)
     parsed.bad += [BadLine(line, text) for line, text in left if not is_chatter or _CLOCK.search(text)]
@@ -221,8 +221,8 @@ def _parse(file: _File, trace: str, begin: int, end: int) -> _Parsed:
 def _line_end(text: str, place: int, end: int) -> int:
     if place and text[place - 1] == "\n":
         return place
-    found = text.find("\n", place, end)
-    return end if found < 0 else found + 1
+    newline = text.find("\n", place, end)
+    return end if newline < 0 else newline + 1
 
 
 def _lines(file: _File, begin: int, end: int) -> Iterator[tuple[int, str]]:
@@ -237,13 +237,13 @@ def _lines(file: _File, begin: int, end: int) -> Iterator[tuple[int, str]]:
 def _clock(text: str) -> tuple[dict[str, int] | None, str]:
     """Return a clock without components that are 0, or None and what is wrong with it."""
     try:
-        found = json.loads(text.replace('\\"', '"') if '\\"' in text else text)
+        parsed = json.loads(text.replace('\\"', '"') if '\\"' in text else text)
     except (ValueError, RecursionError) as error:
         return None, f"the clock is no JSON: {error}"
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         return None, "the clock is no JSON object of hosts and numbers"
     clock: dict[str, int] = {}
-    for host, time in found.items():
+    for host, time in parsed.items():
         if isinstance(time, bool) or not isinstance(time, int) or not 0 <= time <= _NUMBER_MAX:
             return None, f"the clock of {host} is {json.dumps(time)}: expected a number from 0 on"
         if time:
@@ -265,14 +265,14 @@ def traces_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]
     Errors: TraceError for a bad expression, or if there is no event at all; OSError.
     """
     file, _ = _opened(path, options)
-    found = []
+    traces = []
     for trace, begin, end in _executions(file):
         hosts = {(match["host"] or "").strip() for match in file.parser.finditer(file.text, begin, end)} - {""}
         if hosts:
-            found.append((trace, hosts))
-    if not found:
+            traces.append((trace, hosts))
+    if not traces:
         raise TraceError(f"{path}: no event was recognised by the parser {file.parser.pattern!r}")
-    return found
+    return traces
 
 
 # ---- a run ----
@@ -322,8 +322,8 @@ def _application(events: Sequence[list[Event]], names: Sequence[str], options: M
     send, deliver = (
         _spoken(options.get(name, "" if asked else default), name) for name, default in _BROADCASTS.items()
     )
-    sends = {id(e): found for mine in events for e in mine if send and (found := send.search(e.text))}
-    delivers = {id(e): found for mine in events for e in mine if deliver and (found := deliver.search(e.text))}
+    sends = {id(e): match for mine in events for e in mine if send and (match := send.search(e.text))}
+    delivers = {id(e): match for mine in events for e in mine if deliver and (match := deliver.search(e.text))}
     if not (sends and delivers) and not asked:
         return []
     if not sends and not delivers:
@@ -357,9 +357,9 @@ def _spoken(expression: str, name: str) -> re.Pattern[str] | None:
     return compiled
 
 
-def _key(found: re.Match[str]) -> tuple[str, str]:
+def _key(match: re.Match[str]) -> tuple[str, str]:
     """Return the sender, "" if it is not told, and the name of a delivered message."""
-    return found.groupdict().get("sender") or "", found["message"]
+    return match.groupdict().get("sender") or "", match["message"]
 
 
 def _add(

@@ -121,17 +121,17 @@ def _constant(value: int, rows: int, kind: pa.DataType) -> pa.Array:
 def cast(column: Any, field: pa.Field, rows: int) -> pa.Array | pa.ChunkedArray:
     """Return a column as a field of the schema asks for it; TraceError if that cannot be done without loss."""
     try:
-        found = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else _array(column, field)
-        if found.type != field.type:
-            found = _converted(found, field)
+        array = column if isinstance(column, (pa.Array, pa.ChunkedArray)) else _array(column, field)
+        if array.type != field.type:
+            array = _converted(array, field)
     except (*BROKEN, ValueError, TypeError, OverflowError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceError(f"column {field.name!r}: expected {field.type}: {reason}") from None
-    if len(found) != rows:
-        raise TraceError(f"column {field.name!r}: {len(found)} rows, expected {rows} as in 'kind'")
-    if not field.nullable and found.null_count:
-        raise TraceError(f"column {field.name!r}: {found.null_count} rows are null, expected none")
-    return found
+    if len(array) != rows:
+        raise TraceError(f"column {field.name!r}: {len(array)} rows, expected {rows} as in 'kind'")
+    if not field.nullable and array.null_count:
+        raise TraceError(f"column {field.name!r}: {array.null_count} rows are null, expected none")
+    return array
 
 
 def _array(column: Any, field: pa.Field) -> pa.Array:
@@ -150,28 +150,28 @@ def _is_text(column: Any) -> bool:
     return bool(len(column)) and isinstance(column[0], str)
 
 
-def _converted(found: Any, field: pa.Field) -> Any:
+def _converted(array: Any, field: pa.Field) -> Any:
     """Return an array as another type, if every value has a counterpart there."""
-    if pa.types.is_dictionary(found.type) and not pa.types.is_dictionary(field.type):
-        found = pc.cast(found, found.type.value_type)
+    if pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(field.type):
+        array = pc.cast(array, array.type.value_type)
     if pa.types.is_dictionary(field.type):
-        text = found if pa.types.is_string(found.type) else pc.cast(found, pa.string())
+        text = array if pa.types.is_string(array.type) else pc.cast(array, pa.string())
         return pc.dictionary_encode(text)
-    if field.name == "kind" and (pa.types.is_string(found.type) or pa.types.is_large_string(found.type)):
-        return _kinds_of_words(found)
-    if pa.types.is_timestamp(found.type):
-        found = pc.cast(pc.cast(found, pa.timestamp("ns", found.type.tz)), pa.int64())
-    if pa.types.is_null(found.type):
-        return pa.nulls(len(found), field.type)
-    return pc.cast(found, field.type)
+    if field.name == "kind" and (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return _kinds_of_words(array)
+    if pa.types.is_timestamp(array.type):
+        array = pc.cast(pc.cast(array, pa.timestamp("ns", array.type.tz)), pa.int64())
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), field.type)
+    return pc.cast(array, field.type)
 
 
 UNKNOWN_KIND = -1
 
 
-def _kinds_of_words(found: Any) -> Any:
+def _kinds_of_words(words: Any) -> Any:
     """Return kinds for words; UNKNOWN_KIND for those that mean nothing here."""
-    encoded = pc.dictionary_encode(found)
+    encoded = pc.dictionary_encode(words)
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     arrays = []
     for chunk in chunks:

@@ -87,7 +87,7 @@ def printable(text: str) -> str:
     >>> print(printable("b\x1b[31m\nc"))
     b\x1b[31m\nc
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def stem(path: str | os.PathLike[str]) -> str:
@@ -121,8 +121,8 @@ def by_host(
     host_in = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first) or "(?!)")
     lines: dict[str, BadLines] = {}
     for each in bad:
-        found = host_in.search(each.text)
-        host = names[found[0]] if found else ""
+        match = host_in.search(each.text)
+        host = names[match[0]] if match else ""
         if each.line == cut:
             what = f"{path}:{cut}: the last line, {each.text[:40]!r}, was cut, and left out"
             yield Finding("truncated", what, path=path, line=cut, process=host)
@@ -142,18 +142,18 @@ class BadLines:
     shown: list[tuple[int, str]] = field(default_factory=list)
     process: str = ""
 
-    def add(self, line: int, found: str, why: str = "") -> None:
+    def add(self, line: int, content: str, why: str = "") -> None:
         """Count a line; `why` says what is wrong with it if it is not the whole of it."""
         self.count += 1
         if len(self.shown) < _SHOWN_MAX:
-            found = found if len(found) <= _WIDTH_MAX else found[: _WIDTH_MAX - 3] + "..."
-            self.shown.append((line, f"{found!r}" + (f" ({why})" if why else "")))
+            content = content if len(content) <= _WIDTH_MAX else content[: _WIDTH_MAX - 3] + "..."
+            self.shown.append((line, f"{content!r}" + (f" ({why})" if why else "")))
 
     def findings(self) -> list[Finding]:
         """Return at most one finding."""
         if not self.count:
             return []
-        (line, found), *others = self.shown
+        (line, first), *others = self.shown
         also = "".join(f", line {number}: {text}" for number, text in others)
-        text = f"{self.path}:{line}: expected {self.expected}, found {found}{also}"
+        text = f"{self.path}:{line}: expected {self.expected}, found {first}{also}"
         return [Finding("bad-line", text, count=self.count, path=self.path, line=line, process=self.process)]

@@ -44,12 +44,12 @@ def inspect(events: Sequence[list[Event]], names: Sequence[str], unsorted_is_fin
     Parameters: `events`, by process, in the order of the log; `names`, of the processes; `unsorted_is_fine`, where
     lines may stand in any order.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for mine in events:
-        found += _own(mine, names, unsorted_is_fine)
+        findings += _own(mine, names, unsorted_is_fine)
     for mine in events:
-        found += _others(mine, names)
-    return found + list(_unheard(events, names))
+        findings += _others(mine, names)
+    return findings + list(_unheard(events, names))
 
 
 def _finding(kind: str, what: str, event: Event, names: Sequence[str], count: int, is_error: bool = True) -> Finding:

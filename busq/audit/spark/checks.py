@@ -286,7 +286,7 @@ def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
     )
 
 
-def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (), processes: int = 0) -> DataFrame:
+def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (), processes: int = 0) -> DataFrame:
     """Count what `copies` found: RESULTS of lost, duplicated and phantom, with the first of each.
 
     Further rows tell what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
@@ -300,7 +300,7 @@ def completeness(found: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
     """
     sends = events.where(is_send())
     highest = sends.groupBy("run", sender_of().alias("sender")).agg(F.max("message").alias("highest"))
-    known = found.join(F.broadcast(highest), on=["run", "sender"], how="left")
+    known = given.join(F.broadcast(highest), on=["run", "sender"], how="left")
     is_known = F.coalesce(F.col("highest") >= F.col("message"), F.lit(False))
     arrived = known.where((F.col("deliveries") > 0) & is_known)
     latest = arrived.groupBy(*_PAIR).agg(F.max("message").alias("latest"))
@@ -387,13 +387,13 @@ def result(
     )
 
 
-def first_deliveries(events: DataFrame, found: DataFrame | None = None) -> DataFrame:
+def first_deliveries(events: DataFrame, given: DataFrame | None = None) -> DataFrame:
     """Leave out repeated deliveries, and say of the others whether they are phantoms (`is_phantom`); sends stay.
 
-    `found`: what `copies` gave (made from the events if missing); where it was given some groups only, nothing is wrong
+    `given`: what `copies` gave (made from the events if missing); where it was given some groups only, nothing is wrong
     with the others.
     """
-    pairs = copies(events) if found is None else found
+    pairs = copies(events) if given is None else given
     wrong = pairs.where((F.col("deliveries") > 1) | (~F.col("is_sent") & (F.col("deliveries") > 0))).select(
         "run", "message", F.col("receiver").alias("process"), "is_sent", "first_position"
     )

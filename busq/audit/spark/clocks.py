@@ -74,8 +74,8 @@ def _compared(judged: DataFrame, torn: Sequence[int]) -> DataFrame:
     pairs = F.zip_with(
         _others("clock"),
         right,
-        lambda found, least: F.struct(
-            F.coalesce(found, F.lit(0)).alias("found"), F.coalesce(least, F.lit(0)).alias("right")
+        lambda count, least: F.struct(
+            F.coalesce(count, F.lit(0)).alias("found"), F.coalesce(least, F.lit(0)).alias("right")
         ),
     )
     numbered = F.transform(pairs, lambda pair, index: pair.withField("component", index))
@@ -100,11 +100,11 @@ def _told(compared: DataFrame, names: Sequence[str]) -> DataFrame:
         F.count("fault").alias("n"), F.min(F.when(F.col("fault").isNotNull(), first)).alias("first")
     )
     where = [F.lit("the clock of "), name("first.process"), F.lit(" at position "), F.col("first.position")]
-    found, right = F.col("first.fault.found"), F.col("first.fault.right")
-    own = F.concat(*where, F.lit(" says that this is its event "), found, F.lit(", not "), right)
+    count, right = F.col("first.fault.found"), F.col("first.fault.right")
+    own = F.concat(*where, F.lit(" says that this is its event "), count, F.lit(", not "), right)
     heard = F.coalesce(F.concat(F.lit(" and m"), F.col("first.message")), F.lit(""))
     other = F.concat(
-        *where, F.lit(" counts "), found, F.lit(" events of "), name("first.fault.component"), F.lit(", not "), right,
+        *where, F.lit(" counts "), count, F.lit(" events of "), name("first.fault.component"), F.lit(", not "), right,
         F.lit(", which is what follows from its clock before"), heard,
     )  # fmt: skip
     text = F.when(F.col("first.fault.component") == F.col("first.process"), own).otherwise(other)

@@ -52,8 +52,8 @@ def _active_connect() -> SparkSession | None:
 
     for one in (getattr(Remote._active_session, "session", None), Remote._default_session):
         if one is not None and not one.is_stopped:
-            found: SparkSession = one
-            return found
+            session: SparkSession = one
+            return session
     return None
 
 
@@ -65,8 +65,8 @@ def _active_classic() -> SparkSession | None:
 
     if SparkContext._active_spark_context is None:
         return None
-    found: SparkSession | None = SparkSession.getActiveSession()
-    return found or SparkSession.builder.getOrCreate()  # a context whose session is another thread's
+    session: SparkSession | None = SparkSession.getActiveSession()
+    return session or SparkSession.builder.getOrCreate()  # a context whose session is another thread's
 
 
 def parallelism(spark: SparkSession) -> int:

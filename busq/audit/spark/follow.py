@@ -318,9 +318,9 @@ class _Follower:
 
     def _pass_time(self) -> None:
         """Judge what became due."""
-        found = self._watch.tick(time.time(), stop=self._interrupted.is_set)
-        self._tell(found)
-        if found and self._batch >= 0:
+        violations = self._watch.tick(time.time(), stop=self._interrupted.is_set)
+        self._tell(violations)
+        if violations and self._batch >= 0:
             self._save()
 
     def _save(self) -> None:
@@ -328,8 +328,8 @@ class _Follower:
         for old in sorted(self._place.glob(_ALL_STATES))[:-_KEPT]:
             old.unlink(missing_ok=True)
 
-    def _tell(self, found: Iterable[Violation]) -> None:
-        for violation in found:
+    def _tell(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
             self._report(violation)
 
 

@@ -97,7 +97,7 @@ def audit(
         claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
         judge = _Judge(spark, case, budget, summary)
         with contextlib.closing(case), _partitions(spark, case.rows):
-            found = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
+            checks_by_name = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",
@@ -106,7 +106,7 @@ def audit(
         messages=case.total("sends"),
         deliveries=case.total("deliveries"),
         events=case.rows,
-        checks={name: found[name] for name in CHECKS if name in found},
+        checks={name: checks_by_name[name] for name in CHECKS if name in checks_by_name},
         findings=case.findings,
         figures=judge.figures,
         order=order,
@@ -126,8 +126,8 @@ def _laid_out(
         events = summary.total("sends") + summary.total("deliveries")
         return not summary.total("clocks") and _needs(judged, events, summary.total("sends")) <= budget
 
-    with layout.laid_out(spark, loaded, takes_any_names) as found:
-        yield found
+    with layout.laid_out(spark, loaded, takes_any_names) as moved:
+        yield moved
 
 
 @contextlib.contextmanager
@@ -177,26 +177,26 @@ class _Judge:
             self._fingerprint()
         if judged.intersection(_ORDERS):
             self._certify()
-        found, names = self._proven([name for name in _ORDERS if name in judged])
+        checks, names = self._proven([name for name in _ORDERS if name in judged])
         if self._takes_files(names):
-            found |= self._judge_files(names, judged)
+            checks |= self._judge_files(names, judged)
             names = []
-        if judged.intersection(_COUNTS).difference(found):
-            found |= self._completeness()
+        if judged.intersection(_COUNTS).difference(checks):
+            checks |= self._completeness()
         if names:
-            found |= self._orders(names)
-        if "side" not in found:
-            found |= self._times()
+            checks |= self._orders(names)
+        if "side" not in checks:
+            checks |= self._times()
         if "clock" in judged:
-            found["clock"] = self._clock()
+            checks["clock"] = self._clock()
         self._waits()
-        told = []
+        reported = []
         for name in CHECKS:
-            if name in found and name in judged:
-                one = missing.tell_guess(missing.tell_order(found[name], case.run, case.holes), case.run)
-                told.append(doubts.told(one, case.findings))
+            if name in checks and name in judged:
+                one = missing.tell_guess(missing.tell_order(checks[name], case.run, case.holes), case.run)
+                reported.append(doubts.told(one, case.findings))
         case.findings += self.remarks
-        return told
+        return reported
 
     # ---- completeness ----
 
@@ -225,9 +225,9 @@ class _Judge:
             "duplicated": "nobody delivered a message twice",
             "phantom": "everything delivered had been sent to its receiver",
         }
-        found = {name: Check(name, VALID, text=text, engine="relational") for name, text in holds.items()}
+        checks = {name: Check(name, VALID, text=text, engine="relational") for name, text in holds.items()}
         if self.are_complete:
-            return found
+            return checks
         rows = {
             row["check"]: row
             for row in relations.completeness(
@@ -236,8 +236,8 @@ class _Judge:
         }
         for name in _COUNTS:
             if name in rows and rows[name]["count"]:
-                found[name] = self._absent(name, rows)
-        return found
+                checks[name] = self._absent(name, rows)
+        return checks
 
     def _torn(self) -> list[int]:
         return [process for process, is_torn in enumerate(self.case.holes) if is_torn]
@@ -278,8 +278,8 @@ class _Judge:
     def _sender(self, message: int) -> int | None:
         """Return the sender of a message, if there is one."""
         sends = self.case.events.where(relations.is_send() & (F.col("message") == message))
-        found = sends.select("process").limit(1).collect()
-        return found[0]["process"] if found else None
+        rows = sends.select("process").limit(1).collect()
+        return rows[0]["process"] if rows else None
 
     # ---- order ----
 
@@ -352,12 +352,12 @@ class _Judge:
 
     def _observe(self, names: Sequence[str], events: int, *, fits: bool) -> dict[str, Check]:
         """Have the exact observers judge: the whole run, its islands, or as much of them as fits."""
-        found: dict[str, Check] = {}
+        checks: dict[str, Check] = {}
         if fits and any(self.dirty[_EDGES[name]] > LARGE_SHARE * events for name in names):
             return self._judge_whole(names)
         for edge in sorted({_EDGES[name] for name in names}):
-            found |= self._judge_islands(edge, [name for name in names if _EDGES[name] == edge])
-        return found
+            checks |= self._judge_islands(edge, [name for name in names if _EDGES[name] == edge])
+        return checks
 
     def _judge_whole(self, names: Sequence[str]) -> dict[str, Check]:
         asked = [*names, *(REMARKS if "causal" in names else ())]
@@ -369,23 +369,23 @@ class _Judge:
         history = whole.history_of(case.logs, len(case.names))
         counts = () if case.is_renamed else tuple(name for name in _COUNTS if name in judged)  # old names tell senders
         rows = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
-        found = self._told(rows, "c")
-        lost, phantom = found.get("lost"), found.get("phantom")
+        checks = self._told(rows, "c")
+        lost, phantom = checks.get("lost"), checks.get("phantom")
         if any(check and check.count for check in (lost, phantom)):
-            told = missing.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)
-            found |= {check.name: check for check in told}
+            absent_checks = missing.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)
+            checks |= {check.name: check for check in absent_checks}
         times = Pace(history, whole.rows_by_process(case.logs, len(case.names)))
         self.remarks += times.findings(case.all_words)
-        found["side"] = replace(times.side(case.all_words), engine="c")
+        checks["side"] = replace(times.side(case.all_words), engine="c")
         self.figures |= dict(times.figures(case.names))
-        return found
+        return checks
 
     def _told(self, rows: Iterable[Any], engine: str) -> dict[str, Check]:
-        found = {row["check"]: self.case.check(row, engine) for row in rows}
+        checks = {row["check"]: self.case.check(row, engine) for row in rows}
         for name in REMARKS:
-            if (remark := found.pop(name, None)) and remark.count:
+            if (remark := checks.pop(name, None)) and remark.count:
                 self.case.findings.append(Finding(name, remark.text, remark.count, process=remark.processes[0]))
-        return found
+        return checks
 
     def _judge_islands(self, edge: str, names: Sequence[str]) -> dict[str, Check]:
         assert self.ranked is not None
@@ -415,16 +415,16 @@ class _Judge:
         cut = self.low + int(share * (self.high - self.low))
         part = chosen.where(F.col("rank") <= cut)
         rows = islands.judged(part, list(names), names=len(case.names)).collect()
-        found = {name: self._none(name, "island") for name in names} | self._told(rows, "island")
+        checks = {name: self._none(name, "island") for name in names} | self._told(rows, "island")
         why = f"only the first {share:.0%} of the run were judged, the rest does not fit into memory"
-        for name, check in found.items():
+        for name, check in checks.items():
             if check.count:
-                found[name] = replace(check, text=f"{check.text}; {why}", at_least=True)
+                checks[name] = replace(check, text=f"{check.text}; {why}", at_least=True)
             else:
-                found[name] = replace(check, verdict=UNKNOWN, text=f"nothing was found, but {why}", at_least=True)
-        if "fifo" in found:
-            found["fifo"] = self._fifo(found["fifo"])
-        return found
+                checks[name] = replace(check, verdict=UNKNOWN, text=f"nothing was found, but {why}", at_least=True)
+        if "fifo" in checks:
+            checks["fifo"] = self._fifo(checks["fifo"])
+        return checks
 
     def _fifo(self, part: Check) -> Check:
         """FIFO is exact whatever the size."""
@@ -501,19 +501,21 @@ class _Judge:
         is_late, is_send = F.col("message") == late, relations.is_send()
         of_late = case.events.where(is_late & (is_send | relations.is_delivery())).withColumn("other", F.lit(False))
         others = case.events.where(is_send & (F.col("time_ns") == row["time_ns"])).withColumn("other", F.lit(True))
-        seen = of_late.unionByName(others).select("other", "kind", "process", "message", "time_ns", "end_ns").collect()
+        events = (
+            of_late.unionByName(others).select("other", "kind", "process", "message", "time_ns", "end_ns").collect()
+        )
         came = case.events.where((F.col("process") == receiver) & relations.is_delivery())
-        candidates = [found["message"] for found in seen if found["other"]]
+        candidates = [event["message"] for event in events if event["other"]]
         there = came.where(F.col("message").isin(candidates)).agg(F.min("message").alias("message")).collect()
         other = there[0]["message"]
         known = min(
-            (found["end_ns"] if found["kind"] == Kind.SEND else found["time_ns"], found["kind"], found["process"])
-            for found in seen
-            if not found["other"] and (found["end_ns"] if found["kind"] == Kind.SEND else found["time_ns"]) is not None
+            (event["end_ns"] if event["kind"] == Kind.SEND else event["time_ns"], event["kind"], event["process"])
+            for event in events
+            if not event["other"] and (event["end_ns"] if event["kind"] == Kind.SEND else event["time_ns"]) is not None
         )
         old = case.old_names([late, other])
         words = case.words(old.values())
-        names = [case.names[receiver], *(case.names[_sender_of(seen, m)] for m in (late, other))]
+        names = [case.names[receiver], *(case.names[_sender_of(events, m)] for m in (late, other))]
         late_name, other_name = words.message(old[late]), words.message(old[other])
         if known[1] == Kind.SEND:
             how = f"the send of {late_name} by {names[1]} had returned"
@@ -537,13 +539,15 @@ class _Judge:
 
     def _clock(self) -> Check:
         case = self.case
-        told = clock_faults(case.run)
-        if not case.total("clocks") and not told:
+        findings = clock_faults(case.run)
+        if not case.total("clocks") and not findings:
             return Check("clock", UNKNOWN, text="the logs have no vector clocks", engine="relational")
         rows = clocks.clock(case.events, names=case.names, torn=self._torn(), block=case.block).collect()
-        if told:
-            count = sum(row["count"] for row in rows) + sum(finding.count for finding in told)
-            return Check("clock", INVALID, count, text=told[0].text, processes=(told[0].process,), engine="relational")
+        if findings:
+            count = sum(row["count"] for row in rows) + sum(finding.count for finding in findings)
+            return Check(
+                "clock", INVALID, count, text=findings[0].text, processes=(findings[0].process,), engine="relational"
+            )
         if not rows or not rows[0]["count"]:
             return Check("clock", VALID, text="every clock follows from those before it", engine="relational")
         row = rows[0]

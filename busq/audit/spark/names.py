@@ -147,10 +147,10 @@ def _processes(events: DataFrame, source: Source) -> tuple[tuple[str, ...], Colu
     """Return the names of processes, and a dictionary from them to their indices."""
     its = events.select("process").unionByName(events.select(F.explode("destinations").alias("process")))
     its = its.unionByName(events.select(F.col("sender").alias("process")))
-    found = [row[0] for row in its.where("process is not null").distinct().limit(PROCESSES_MAX + 1).collect()]
-    if len(found) > PROCESSES_MAX:
+    distinct = [row[0] for row in its.where("process is not null").distinct().limit(PROCESSES_MAX + 1).collect()]
+    if len(distinct) > PROCESSES_MAX:
         raise TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
-    names = by_nature(found)
+    names = by_nature(distinct)
     pairs = [F.lit(part) for index, name in enumerate(names) for part in (name, index)]
     labels = [f"p{name}" if name.lstrip("-").isdigit() else name for name in names]
     return tuple(labels), F.create_map(*pairs)
@@ -159,8 +159,8 @@ def _processes(events: DataFrame, source: Source) -> tuple[tuple[str, ...], Colu
 def _key(events: DataFrame, source: Source) -> Column:
     """Return the name of a message, with its sender where deliveries tell it; TraceError where it is ambiguous."""
     delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
-    told = events.where(delivery).agg(F.count("sender").alias("told"), F.count(F.lit(1)).alias("all")).collect()[0]
-    if told["told"] == told["all"] and told["all"]:
+    counts = events.where(delivery).agg(F.count("sender").alias("told"), F.count(F.lit(1)).alias("all")).collect()[0]
+    if counts["told"] == counts["all"] and counts["all"]:
         sender = F.when(F.col("kind") == int(Kind.SEND), F.col("process")).otherwise(F.col("sender"))
         return F.concat_ws("\0", sender, "message")
     sends = events.where(F.col("kind") == int(Kind.SEND)).groupBy("message")

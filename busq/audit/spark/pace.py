@@ -25,14 +25,14 @@ def timed(firsts: DataFrame) -> DataFrame:
     shuffle of all events.
     """
     all_of = Window.partitionBy("run", "message").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    seen = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
+    known_ns = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
     fan_out = F.coalesce(F.size(F.array_distinct("destinations")), F.lit(0))  # a send may say nothing of whom it is for
     facts = {
         "is_sent": F.max(is_send()).over(all_of),
         "end_ns": F.min(F.when(is_send(), F.col("end_ns"))).over(all_of),
         "start_ns": F.min(F.when(is_send(), F.col("time_ns"))).over(all_of),
         "commit_ns": F.min(F.when(is_send(), F.col("commit_ns"))).over(all_of),
-        "known_ns": F.min(seen).over(all_of),
+        "known_ns": F.min(known_ns).over(all_of),
         "fan_out": F.max(F.when(is_send(), fan_out)).over(all_of),
     }
     chosen = firsts.where(is_send() | is_delivery()).select(
@@ -80,9 +80,9 @@ def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFra
     took = _us(since)
     quantiles = F.percentile_approx(took, list(QUANTILES.values()), ACCURACY)
     grouped = deliveries.where(took.isNotNull()).groupBy("run", by)
-    found = grouped.agg(F.count(F.lit(1)).alias("count"), quantiles.alias("quantiles"), F.max(took).alias("max"))
+    summary = grouped.agg(F.count(F.lit(1)).alias("count"), quantiles.alias("quantiles"), F.max(took).alias("max"))
     each = [F.round(F.col("quantiles")[i], 3).alias(name) for i, name in enumerate(QUANTILES)]
-    return found.select("run", by, "count", *each, F.round("max", 3).alias("max"))
+    return summary.select("run", by, "count", *each, F.round("max", 3).alias("max"))
 
 
 def waits(events: DataFrame) -> DataFrame:

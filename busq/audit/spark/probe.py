@@ -65,11 +65,11 @@ def _busq() -> tuple[str, str]:
 
 
 def _packages() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def _unread(path: str) -> str:

@@ -91,20 +91,20 @@ def check(
 
 
 def _versions() -> str:
-    found = []
+    packages = []
     for package in _PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found.append(f"{package} {version(package)}")
-    return ", ".join(found)
+            packages.append(f"{package} {version(package)}")
+    return ", ".join(packages)
 
 
 def _unreached(master: str | None) -> Point | None:
     """Spark itself tries for a minute to reach a master that is not there."""
-    found = re.fullmatch(r"spark://(\[[^\]]+\]|[^:,]+)(?::(\d+))?", master or "")
-    if not found:
+    match = re.fullmatch(r"spark://(\[[^\]]+\]|[^:,]+)(?::(\d+))?", master or "")
+    if not match:
         return None  # several masters, or none
     try:
-        socket.create_connection((found[1].strip("[]"), int(found[2] or _MASTER_PORT)), LISTENS_S).close()
+        socket.create_connection((match[1].strip("[]"), int(match[2] or _MASTER_PORT)), LISTENS_S).close()
     except OSError as error:
         reason = error.strerror or str(error)
         return Point("master", False, f"{master}: no master answers ({reason})", "is it started, and is this its port?")
@@ -120,8 +120,8 @@ def _why_no_session(text: str) -> str:
 def _place(spark: SparkSession, master: str | None) -> str:
     where = without_token(remote_of(master) or "") if is_connect(spark) else ""
     behind = str(spark.conf.get("spark.master", "") or "")
-    told = f"{where}, a Connect server on {behind}" if where else behind
-    return f"{told}: Spark {spark.version}"
+    place = f"{where}, a Connect server on {behind}" if where else behind
+    return f"{place}: Spark {spark.version}"
 
 
 # ---- executors ----
@@ -131,16 +131,16 @@ def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Itera
     wanted = [path for path in _files(paths) if os.path.exists(path)]
     try:
         with _limit(spark, timeout_s) as ran_out:
-            found = workers.look(spark, wanted, spread=1 if workers.are_ours(spark) else TASKS_PER_CORE)
+            executors = workers.look(spark, wanted, spread=1 if workers.are_ours(spark) else TASKS_PER_CORE)
             cores = parallelism(spark)
     except Exception as error:
         yield _no_answer(spark, error, timeout_s if ran_out.is_set() else None)
         return
-    hosts = sorted({worker.host for worker in found})
+    hosts = sorted({worker.host for worker in executors})
     yield Point("executors", True, f"{amount(cores, 'core')} on {listed(hosts)}")
-    yield from _pythons(found)
-    yield from _seen(found, paths, wanted)
-    yield _memory(spark, found, paths, max(1, cores // len(hosts)))
+    yield from _pythons(executors)
+    yield from _seen(executors, paths, wanted)
+    yield _memory(spark, executors, paths, max(1, cores // len(hosts)))
 
 
 @contextlib.contextmanager
@@ -174,21 +174,21 @@ def _no_answer(spark: SparkSession, error: Exception, waited_s: float | None) ->
             f"has a worker free cores, and {asked} of memory (spark.executor.memory) besides? other applications may "
             "hold them; where executors take longer to start: --timeout",
         )
-    if told := workers.refusal(error):
-        text, _, advice = told.partition(": ")
+    if refusal := workers.refusal(error):
+        text, _, advice = refusal.partition(": ")
         return Point("Python there", False, text, advice)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return Point("executors", False, lines[0] if lines else type(error).__name__, "see the log of an executor")
 
 
-def _pythons(found: Sequence[Worker]) -> Iterator[Point]:
-    kinds = sorted({f"Python {worker.python} in {worker.prefix}" for worker in found})
+def _pythons(executors: Sequence[Worker]) -> Iterator[Point]:
+    kinds = sorted({f"Python {worker.python} in {worker.prefix}" for worker in executors})
     yield Point("Python there", True, listed(kinds))
-    lacks = sorted({lack for worker in found if (lack := workers.lack(worker))})
+    lacks = sorted({lack for worker in executors if (lack := workers.lack(worker))})
     if lacks:
         yield Point("busq there", False, "; ".join(lacks), workers.INSTALL)
         return
-    packages = sorted({f"{name} {one}" for worker in found for name, one in worker.packages.items()})
+    packages = sorted({f"{name} {one}" for worker in executors for name, one in worker.packages.items()})
     yield Point("busq there", True, f"busq {busq.__version__}, {', '.join(packages)}")
 
 
@@ -197,24 +197,24 @@ def _pythons(found: Sequence[Worker]) -> Iterator[Point]:
 
 def _files(paths: Iterable[str]) -> list[str]:
     """The paths, and the first files below them."""
-    found: list[str] = []
+    listed: list[str] = []
     for path in paths:
-        found.append(path)
+        listed.append(path)
         for folder, _, names in os.walk(path):
-            found += [os.path.join(folder, name) for name in sorted(names)[: FILES_MAX - len(found)]]
-            if len(found) >= FILES_MAX:
-                return found
-    return found
+            listed += [os.path.join(folder, name) for name in sorted(names)[: FILES_MAX - len(listed)]]
+            if len(listed) >= FILES_MAX:
+                return listed
+    return listed
 
 
-def _seen(found: Sequence[Worker], paths: Sequence[str], wanted: Sequence[str]) -> Iterator[Point]:
+def _seen(executors: Sequence[Worker], paths: Sequence[str], wanted: Sequence[str]) -> Iterator[Point]:
     if not paths:
         return
     absent = [path for path in paths if not os.path.exists(path)]
     if absent:
         yield Point("files", False, f"{listed(absent)}: not on this machine, either", "name what is there")
         return
-    unseen = sorted({(path, worker.host, reason) for worker in found for path, reason in worker.unseen.items()})
+    unseen = sorted({(path, worker.host, reason) for worker in executors for path, reason in worker.unseen.items()})
     if unseen:
         path, host, reason = unseen[0]
         more = f", and {len(unseen) - 1:,} more" if len(unseen) > 1 else ""
@@ -223,8 +223,8 @@ def _seen(found: Sequence[Worker], paths: Sequence[str], wanted: Sequence[str]) 
     yield Point("files", True, f"{amount(len(wanted), 'path')} seen by every executor")
 
 
-def _memory(spark: SparkSession, found: Sequence[Worker], paths: Sequence[str], at_a_time: int) -> Point:
-    least = min(found, key=lambda worker: worker.free_bytes)
+def _memory(spark: SparkSession, executors: Sequence[Worker], paths: Sequence[str], at_a_time: int) -> Point:
+    least = min(executors, key=lambda worker: worker.free_bytes)
     free = f"{size(least.free_bytes)} of {size(least.memory_bytes)} free on {least.host}"
     whose = "driver" if is_local(str(spark.conf.get("spark.master", ""))) else "executor"
     text = f"{free}; {spark.conf.get(f'spark.{whose}.memory', '1g')} for Java on each {whose}"

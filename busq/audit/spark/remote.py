@@ -44,14 +44,14 @@ def remote_of(master: str | None) -> str | None:
     >>> remote_of("sc://head:15002"), remote_of("local[2]")
     ('sc://head:15002', None)
     """
-    told, source = (master, "") if master else (os.environ.get("SPARK_REMOTE"), "SPARK_REMOTE: ")
-    if not told or (not told.startswith("sc:") and (master or told.startswith("local"))):
+    address, source = (master, "") if master else (os.environ.get("SPARK_REMOTE"), "SPARK_REMOTE: ")
+    if not address or (not address.startswith("sc:") and (master or address.startswith("local"))):
         return None
-    host, _ = _parts(told)
+    host, _ = _parts(address)
     if host:
-        return told
+        return address
     raise ValueError(
-        f"{source}{without_token(told)!r} is no address of a Spark Connect server: "
+        f"{source}{without_token(address)!r} is no address of a Spark Connect server: "
         "use sc://HOST:PORT, or sc://HOST:PORT/;token=...;use_ssl=true"
     )
 

@@ -76,10 +76,10 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _write(batches, target)
 
-    found = in_order.mapInArrow(write, "process int, position bigint, path string").toArrow().to_pylist()
-    if not found:
+    written = in_order.mapInArrow(write, "process int, position bigint, path string").toArrow().to_pylist()
+    if not written:
         return loaded
-    logs = sorted((row["process"], row["position"], row["path"]) for row in found)
+    logs = sorted((row["process"], row["position"], row["path"]) for row in written)
     kinds = {field.name: field.dataType for field in EVENTS} | {"label": T.StringType(), "name": T.LongType()}
     schema = T.StructType([T.StructField(name, kinds[name]) for name in columns])
     frame = spark.read.schema(schema).parquet(*(path for _, _, path in logs))
@@ -103,8 +103,8 @@ def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.Record
                     path = os.path.join(folder, f"{process}-{uuid.uuid4().hex}.parquet")
                     writer = files.enter_context(pq.ParquetWriter(path, schema, compression="lz4"))
                     last = process
-                    told = {"process": process, "position": rows["position"][0].as_py(), "path": path}
-                    yield pa.RecordBatch.from_pylist([told], schema=_FILE)
+                    facts = {"process": process, "position": rows["position"][0].as_py(), "path": path}
+                    yield pa.RecordBatch.from_pylist([facts], schema=_FILE)
                 writer.write_table(pa.Table.from_batches([rows]).cast(schema))
 
 

@@ -107,9 +107,9 @@ def audit(
     ...     [run.ok for run in audit(spark, busq.trace.find(["traces"]).sources)]
     [True, True]
     """
-    found = verdicts(spark, sources, order=order, allow=allow, ask=ask, checks=checks)
+    frame = verdicts(spark, sources, order=order, allow=allow, ask=ask, checks=checks)
     with busy(spark, "runs", progress):
-        table = found.toArrow()
+        table = frame.toArrow()
     rows = sorted(table.to_pylist(), key=lambda row: int(row["index"]))
     return [_to_audit(row) for row in rows]
 
@@ -225,21 +225,21 @@ def _to_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 # ---- rows ----
 
 
-def _to_row(index: int, found: RunAudit) -> dict[str, Any]:
+def _to_row(index: int, run_audit: RunAudit) -> dict[str, Any]:
     return {
         "index": index,
-        "run": found.run,
-        "source": found.source,
-        "format": found.format,
-        "order": found.order,
-        "ok": found.ok and not any(finding.kind == UNREADABLE for finding in found.findings),
-        "processes": list(found.processes),
-        "messages": found.messages,
-        "deliveries": found.deliveries,
-        "events": found.events,
-        "checks": [_check_row(check) for check in found.checks.values()],
-        "findings": [vars(finding) for finding in found.findings],
-        "figures": json.dumps({name: [dict(row) for row in rows] for name, rows in found.figures.items()}),
+        "run": run_audit.run,
+        "source": run_audit.source,
+        "format": run_audit.format,
+        "order": run_audit.order,
+        "ok": run_audit.ok and not any(finding.kind == UNREADABLE for finding in run_audit.findings),
+        "processes": list(run_audit.processes),
+        "messages": run_audit.messages,
+        "deliveries": run_audit.deliveries,
+        "events": run_audit.events,
+        "checks": [_check_row(check) for check in run_audit.checks.values()],
+        "findings": [vars(finding) for finding in run_audit.findings],
+        "figures": json.dumps({name: [dict(row) for row in rows] for name, rows in run_audit.figures.items()}),
     }
 
 

@@ -76,8 +76,8 @@ def summarise(spark: SparkSession, logs: Sequence[tuple[int, str]]) -> Summary:
     """
     rows = [(place, process, path) for place, (process, path) in enumerate(logs)]
     frame = spark.createDataFrame(rows, "place int, process int, path string").repartition(len(rows), "place")
-    found = frame.mapInArrow(_look, "place int, " + _ROW).toArrow().to_pylist()
-    return put_together(sorted(found, key=lambda row: row["place"]))
+    answers = frame.mapInArrow(_look, "place int, " + _ROW).toArrow().to_pylist()
+    return put_together(sorted(answers, key=lambda row: row["place"]))
 
 
 def put_together(rows: Iterable[dict[str, Any]]) -> Summary:
@@ -149,8 +149,8 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = pa.schema([("place", pa.int32()), *_ARROW])
     for batch in batches:
         for row in batch.to_pylist():
-            found = look_at(row["process"], row["path"])
-            yield pa.RecordBatch.from_pylist([{"place": row["place"], **found}], schema=schema)
+            facts = look_at(row["process"], row["path"])
+            yield pa.RecordBatch.from_pylist([{"place": row["place"], **facts}], schema=schema)
 
 
 def look_at(process: int, path: str) -> dict[str, Any]:
@@ -320,8 +320,8 @@ def _valid(column: Any, count: int) -> Any:
 def _numbers(column: Any, count: int) -> Ints:
     if column is None or column.null_count == count:
         return np.zeros(count, np.int64)
-    found: Ints = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
-    return found
+    numbers: Ints = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _ends(name: str, values: Ints) -> dict[str, int]:
@@ -334,5 +334,5 @@ def _hash(values: Any) -> npt.NDArray[np.uint64]:
         mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        found: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
-        return found
+        hashed: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+        return hashed

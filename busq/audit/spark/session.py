@@ -124,15 +124,15 @@ class _Place:
     def tail(self) -> str:
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-            told = [line for line in lines if line and not _SMALL_TALK.match(line)]
-            return " | ".join(told[-TAIL_LINES:])
+            remarks = [line for line in lines if line and not _SMALL_TALK.match(line)]
+            return " | ".join(remarks[-TAIL_LINES:])
         return ""
 
     def reason(self) -> str:
         """Why Spark says that a cluster refused us; what it throws afterwards is only that it has stopped."""
         with contextlib.suppress(OSError):
-            told = re.findall(r"Application has been killed\. Reason: (.*)", self.log.read_text(errors="replace"))
-            return str(told[-1]).strip() if told else ""
+            reasons = re.findall(r"Application has been killed\. Reason: (.*)", self.log.read_text(errors="replace"))
+            return str(reasons[-1]).strip() if reasons else ""
         return ""
 
     def keep_log(self) -> Path:
@@ -467,8 +467,8 @@ def _reason(error: BaseException) -> str:
     causes = re.findall(r"^\s*Caused by: (.*)$", text, re.MULTILINE)
     thrown = re.findall(r"^: (.*)$", text, re.MULTILINE)
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
-    told = python[-1:] or causes[-1:] or thrown[:1] or lines[:1] or [type(error).__name__]
-    return told[0].strip()
+    candidates = python[-1:] or causes[-1:] or thrown[:1] or lines[:1] or [type(error).__name__]
+    return candidates[0].strip()
 
 
 # ---- progress ----

@@ -97,15 +97,15 @@ class OnSpark:
         spark = self._spark
         spread = max(self.cores, len(chosen) // ROWS_PER_PARTITION)
         with _few_partitions(spark, spread):
-            found = rows(spark, files, chosen).repartition(spread, "situation").cache()
+            results = rows(spark, files, chosen).repartition(spread, "situation").cache()
             try:
                 return Answers(
-                    _rows_of(points(found, grid)),
-                    [row for one in grid.comparisons for row in _rows_of(comparisons(found, grid, one))],
-                    [row for one in grid.winners for row in _rows_of(winners(found, grid, one))],
+                    _rows_of(points(results, grid)),
+                    [row for one in grid.comparisons for row in _rows_of(comparisons(results, grid, one))],
+                    [row for one in grid.winners for row in _rows_of(winners(results, grid, one))],
                 )
             finally:
-                found.unpersist()
+                results.unpersist()
 
 
 @contextlib.contextmanager
@@ -136,15 +136,15 @@ def measure(
     require(spark, [where])
     answers = _tasks(spark, dealt).mapInArrow(_simulating(grid, where), MEASURED)
     with _watching(spark, dealt, where, progress):
-        found = answers.collect()  # a row per task
+        answered = answers.collect()  # a row per task
     here = parts.listed(where)
-    absent = [row for row in found if row["file"] not in here]
+    absent = [row for row in answered if row["file"] not in here]
     if absent:
         raise parts.SweepError(
-            f"{directory}: {len(absent):,} of {len(found):,} files were written elsewhere: "
+            f"{directory}: {len(absent):,} of {len(answered):,} files were written elsewhere: "
             "expected a directory that this machine and all executors share"
         )
-    return float(sum(row["seconds"] for row in found))
+    return float(sum(row["seconds"] for row in answered))
 
 
 def _tasks(spark: SparkSession, dealt: Sequence[Task]) -> DataFrame:
@@ -159,9 +159,9 @@ def _tasks(spark: SparkSession, dealt: Sequence[Task]) -> DataFrame:
         )
         for task in dealt
     ]
-    found = spark.createDataFrame(listed, TASKS)
+    frame = spark.createDataFrame(listed, TASKS)
     places = spark.range(0, len(listed), 1, len(listed)).withColumnRenamed("id", "task")
-    return places.join(F.broadcast(found), on="task", how="inner")
+    return places.join(F.broadcast(frame), on="task", how="inner")
 
 
 def _simulating(grid: Grid, directory: str) -> Callable[[Iterable[Any]], Iterator[Any]]:
@@ -170,19 +170,19 @@ def _simulating(grid: Grid, directory: str) -> Callable[[Iterable[Any]], Iterato
     def work(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             for row in batch.to_pylist():
-                found = [
+                cells = [
                     parts.measure(cell, grid.point(number), seed, refused)
                     for cell, number, seed, refused in zip(
                         row["cells"], row["numbers"], row["seeds"], row["refused"], strict=True
                     )
                 ]
-                path = parts.write(found, directory)
+                path = parts.write(cells, directory)
                 answer = {
                     "task": row["task"],
                     "file": path.name,
-                    "cells": len(found),
-                    "failed": sum(one["error"] is not None for one in found),
-                    "seconds": sum(one["seconds"] for one in found),
+                    "cells": len(cells),
+                    "failed": sum(one["error"] is not None for one in cells),
+                    "seconds": sum(one["seconds"] for one in cells),
                 }
                 yield pyarrow.RecordBatch.from_pylist([answer])
 
@@ -218,10 +218,10 @@ def rows(spark: SparkSession, files: Sequence[Path], chosen: Sequence[Cell]) -> 
     plan = spark.createDataFrame(pyarrow.table(list(zip(*listed, strict=True)), PLAN.names), PLAN)
     schema = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in parts.columns().items())
     reader = spark.read.schema(schema)
-    found = reader.parquet(*map(_path, files)) if files else spark.createDataFrame([], schema)
+    table = reader.parquet(*map(_path, files)) if files else spark.createDataFrame([], schema)
     once = Window.partitionBy("cell").orderBy(F.col("error").isNotNull(), "error")
     measured = (
-        found.where(F.col("simulator") == simulator())
+        table.where(F.col("simulator") == simulator())
         .withColumn("place", F.row_number().over(once))
         .where(F.col("place") == 1)
         .drop("place")
@@ -268,7 +268,7 @@ def _places(grid: Grid, *, with_order: bool) -> list[str]:
     return ["grid", *(["order"] if with_order else []), *axes]
 
 
-def points(found: DataFrame, grid: Grid) -> DataFrame:
+def points(results: DataFrame, grid: Grid) -> DataFrame:
     """Return a row per table and combination: means, intervals, repeats in the order of the seeds."""
     good = F.col("error").isNull()
     figures = []
@@ -283,17 +283,17 @@ def points(found: DataFrame, grid: Grid) -> DataFrame:
         F.min("error").alias("error"),
     ]
     places = _places(grid, with_order=True)
-    return found.groupBy("situation", "number", *places).agg(*failures, *figures, *repeats).drop("situation")
+    return results.groupBy("situation", "number", *places).agg(*failures, *figures, *repeats).drop("situation")
 
 
-def comparisons(found: DataFrame, grid: Grid, comparison: Comparison) -> DataFrame:
+def comparisons(results: DataFrame, grid: Grid, comparison: Comparison) -> DataFrame:
     """Return a row per situation and compared order: how many times lower its value is than that of `over`."""
     twins = Window.partitionBy("situation", "seed")
     value = _number(comparison.value)
     base = F.max(F.when(F.col("order") == comparison.over, value)).over(twins)
     places = _places(grid, with_order=True)
     return (
-        found.withColumn("ratio", F.try_divide(base, value))
+        results.withColumn("ratio", F.try_divide(base, value))
         .where(F.col("order").isin(list(comparison.orders)))
         .groupBy("situation", "number", *places)
         .agg(_mean("ratio").alias("mean"), _half("ratio").alias("ratio_ci95"))
@@ -309,7 +309,7 @@ def comparisons(found: DataFrame, grid: Grid, comparison: Comparison) -> DataFra
     )
 
 
-def winners(found: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
+def winners(results: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
     """Return a row per situation: who has the lowest mean, and who can't be told from it.
 
     An order is level with the winner where the 95 % interval of its ratio to it, seed by seed, reaches down to 1.
@@ -317,7 +317,7 @@ def winners(found: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
     places = _places(grid, with_order=False)
     everywhere = Window.partitionBy("situation")
     judged = (
-        found.where(F.col("order").isin(list(contest.orders)))
+        results.where(F.col("order").isin(list(contest.orders)))
         .withColumn("value", _number(contest.value))
         .withColumn("mean", F.avg("value").over(Window.partitionBy("situation", "order")))
         .withColumn("rank", F.when(F.col("mean").isNotNull(), F.struct(_rounded("mean"), "order")))
@@ -373,5 +373,5 @@ def winners(found: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
 
 def _rows_of(table: DataFrame) -> list[dict[str, Any]]:
     """The rows of a result in the order of the grid: as many as it has points, and no more."""
-    found = sorted(table.toArrow().to_pylist(), key=lambda row: int(row["number"]))
-    return [{name: value for name, value in row.items() if name != "number"} for row in found]
+    ordered = sorted(table.toArrow().to_pylist(), key=lambda row: int(row["number"]))
+    return [{name: value for name, value in row.items() if name != "number"} for row in ordered]

@@ -106,27 +106,27 @@ class _Watched:
             return
         yield from _fed(self.run, first, pieces, since)
 
-    def note(self, found: Found) -> Found:
+    def note(self, fault: Found) -> Found:
         """Keep what is wrong with a file."""
-        self.notes.append(found)
-        return found
+        self.notes.append(fault)
+        return fault
 
     def read_again(self, now: float, delay_s: float, stop: Callable[[], bool]) -> list[Found] | None:
         """Judge everything from the start; None, with all as it was, if that is stopped.  Errors: Unreadable."""
         again = self._new_run(self.run.name)
         again.population_min, again.names = self.run.population, self.run.names
-        found = self.notes + [Found("gap", -1, (), absent) for absent in self.files.absent()]
+        faults = self.notes + [Found("gap", -1, (), absent) for absent in self.files.absent()]
         for since, first, pieces in self.files.read_again():
             if stop():
                 return None
-            found += _fed(again, first, pieces, since)
-            found += again.match(since, np.inf)
+            faults += _fed(again, first, pieces, since)
+            faults += again.match(since, np.inf)
             again.forget()
         again.is_stale = False
-        found += again.match(now, delay_s)
-        found += again.overdue(now, delay_s, delay_s)
+        faults += again.match(now, delay_s)
+        faults += again.overdue(now, delay_s, delay_s)
         self.run, self.unread = again, 0
-        return found
+        return faults
 
 
 def _fed(run: Run, first: Head, pieces: Sequence[Piece], since: float) -> Iterator[Found]:
@@ -174,11 +174,11 @@ class Watch:
         return self._sum(_is_claimed)
 
     def _sum(self, is_meant: Callable[[str, frozenset[str]], bool]) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for one in self._runs.values():
             claimed = self._claims(one)
-            found.update({kind: n for kind, n in one.told.counts.items() if n and is_meant(kind, claimed)})
-        return dict(found)
+            counts.update({kind: n for kind, n in one.told.counts.items() if n and is_meant(kind, claimed)})
+        return dict(counts)
 
     def _claims(self, one: _Watched) -> frozenset[str]:
         order = one.run.order if self._order is None else self._order
@@ -212,11 +212,11 @@ class Watch:
     @property
     def unseen(self) -> tuple[str, ...]:
         """The properties that are claimed, and that nothing watches: without stamps, or at all."""
-        found: set[str] = set()
+        unwatched: set[str] = set()
         for one in self._runs.values():
             claimed = self._claims(one)
-            found |= claimed - {*KINDS, *_BY_STAMPS} | (claimed & _BY_STAMPS if one.run.unstamped else set())
-        return tuple(name for name in CHECKS if name in found)
+            unwatched |= claimed - {*KINDS, *_BY_STAMPS} | (claimed & _BY_STAMPS if one.run.unstamped else set())
+        return tuple(name for name in CHECKS if name in unwatched)
 
     @property
     def waiting(self) -> int:
@@ -233,17 +233,17 @@ class Watch:
 
         A file that came too late costs that much for each event of its run so far.
         """
-        found: list[Violation] = []
+        violations: list[Violation] = []
         for path in sorted(paths):
             folder = os.path.dirname(path)
             one = self._runs.setdefault(folder, _Watched(folder))
             self.files += 1
             fault = one.files.arrive(path, now)
             if fault:
-                found += self._tell(one, one.told.add([one.note(Found("unordered", -1, (), fault))]))
+                violations += self._tell(one, one.told.add([one.note(Found("unordered", -1, (), fault))]))
         for one in self._runs.values():
-            found += self._read_ready(one, now)
-        return found + self.tick(now)
+            violations += self._read_ready(one, now)
+        return violations + self.tick(now)
 
     def tick(
         self,
@@ -258,31 +258,31 @@ class Watch:
         `must_read`: runs that late files changed are read again now, however short ago that was done.
         """
         delay = self.delay_s if delay_s is None else delay_s
-        found: list[Violation] = []
+        violations: list[Violation] = []
         for one in self._runs.values():
             if now - one.files.oldest() >= delay:
-                found += self._read_ready(one, now, delay)
+                violations += self._read_ready(one, now, delay)
             if one.run.reason:
-                found += self._tell(
+                violations += self._tell(
                     one, one.told.amend([*one.notes, Found("unjudged", -1, (), _unjudged(one.run.reason))])
                 )
                 continue
             if one.run.is_stale and (must_read or time.monotonic() >= one.not_before):
-                found += self._read_again(one, now, delay, stop)
-            found += self._tell(one, one.told.add(one.run.match(now, delay)))
-            found += self._tell(one, one.told.add(one.run.overdue(now, delay, self.delay_s)))
+                violations += self._read_again(one, now, delay, stop)
+            violations += self._tell(one, one.told.add(one.run.match(now, delay)))
+            violations += self._tell(one, one.told.add(one.run.overdue(now, delay, self.delay_s)))
             one.run.forget()
-        return found
+        return violations
 
     def finish(self, now: float, *, stop: Callable[[], bool] = lambda: False) -> list[Violation]:
         """Judge what is there as if nothing else would come."""
-        return [found for _ in range(3) for found in self.tick(now, 0.0, stop=stop, must_read=True)]
+        return [violation for _ in range(3) for violation in self.tick(now, 0.0, stop=stop, must_read=True)]
 
     # -- files --
 
     def _read_ready(self, one: _Watched, now: float, delay_s: float | None = None) -> list[Violation]:
         """Read the files whose turn it is; with a delay, also those that waited for one that never came."""
-        found: list[Found] = []
+        faults: list[Found] = []
         for path, since, absent in one.files.ready(now, delay_s):
             for thing in one.take(path, since, absent):
                 if isinstance(thing, Piece):
@@ -290,36 +290,36 @@ class Watch:
                     self.messages += thing.count(Kind.SEND)
                     self.deliveries += thing.count(Kind.DELIVER)
                 else:
-                    found.append(thing)
-        return self._tell(one, one.told.add(found))
+                    faults.append(thing)
+        return self._tell(one, one.told.add(faults))
 
     def _read_again(self, one: _Watched, now: float, delay_s: float, stop: Callable[[], bool]) -> list[Violation]:
         began = time.monotonic()
         try:
-            found = one.read_again(now, delay_s, stop)
+            faults = one.read_again(now, delay_s, stop)
         except Unreadable as error:
             # It can't be made exact any more; what was read later than it should have been stays unread.
             one.run.is_stale, one.unread = False, max(1, one.unread)
             return self._tell(one, one.told.add([one.note(Found(error.kind, -1, (), str(error)))]))
         one.not_before = time.monotonic() + REST * (time.monotonic() - began)
-        return [] if found is None else self._tell(one, one.told.amend(found))
+        return [] if faults is None else self._tell(one, one.told.amend(faults))
 
     # -- telling --
 
-    def _tell(self, one: _Watched, told: Iterable[tuple[Found, int]]) -> list[Violation]:
+    def _tell(self, one: _Watched, reports: Iterable[tuple[Found, int]]) -> list[Violation]:
         claimed = self._claims(one)
         return [
             Violation(
-                found.kind,
+                fault.kind,
                 one.run.name,
-                found.text,
-                one.run.process_name(found.process) if found.process >= 0 else "",
-                found.messages,
+                fault.text,
+                one.run.process_name(fault.process) if fault.process >= 0 else "",
+                fault.messages,
                 count,
-                _is_claimed(found.kind, claimed),
-                found.is_taken_back,
+                _is_claimed(fault.kind, claimed),
+                fault.is_taken_back,
             )
-            for found, count in told
+            for fault, count in reports
         ]
 
     # -- remembering --
@@ -357,7 +357,7 @@ def _facts(folder: str, one: _Watched, arrays: dict[str, Any]) -> dict[str, Any]
     return {
         "run": {name: getattr(one.run, name) for name in _OF_A_RUN},
         "unread": one.unread,
-        "notes": [list(found) for found in one.notes],
+        "notes": [list(note) for note in one.notes],
         "files": one.files.as_json(),
         "told": one.told.as_json(),
         "processes": {process: asdict(who) for process, who in one.run.processes.items()},

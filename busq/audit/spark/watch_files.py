@@ -192,9 +192,9 @@ class Files:
         try:
             for entry in self.entries:
                 if any(span.process == message >> 32 and span.low <= message <= span.high for span in entry.spans):
-                    found = _destinations(os.path.join(self.folder, entry.name)).get(message)
-                    if found is not None:
-                        return receiver in found
+                    receivers = _destinations(os.path.join(self.folder, entry.name)).get(message)
+                    if receivers is not None:
+                        return receiver in receivers
         except Unreadable:
             return None
         return False
@@ -264,12 +264,12 @@ def _piece(process: int, rows: pa.Table) -> Piece:
 def _destinations(path: str) -> dict[int, frozenset[int]]:
     """Return who gets what the file's sends carry."""
     _, pieces = read(path)
-    found: dict[int, frozenset[int]] = {}
+    destinations: dict[int, frozenset[int]] = {}
     for piece in pieces:
         is_send = pa.array(numbers_of(piece.rows, "kind") == Kind.SEND)
         if "destinations" not in piece.rows.column_names:
             continue
         message = pc.filter(piece.rows["message"], is_send).to_pylist()
         to = pc.filter(piece.rows["destinations"], is_send).to_pylist()
-        found |= {one: frozenset(ones or ()) for one, ones in zip(message, to, strict=True)}
-    return found
+        destinations |= {one: frozenset(ones or ()) for one, ones in zip(message, to, strict=True)}
+    return destinations

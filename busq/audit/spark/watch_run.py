@@ -143,8 +143,8 @@ class Run:
             return
         before, highest = who.sent, np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], sent]))
         for at in np.flatnonzero(sent <= highest[:-1]):
-            told = f"{name} sent {self.message_name(int(sent[at]))} after {self.message_name(int(highest[at]))}"
-            yield Found("resent", process, (int(sent[at]),), f"{told}: its messages are judged by their numbers")
+            event = f"{name} sent {self.message_name(int(sent[at]))} after {self.message_name(int(highest[at]))}"
+            yield Found("resent", process, (int(sent[at]),), f"{event}: its messages are judged by their numbers")
         self._number(process, message[is_send | (kind == Kind.ABORT)])
         if len(sent) and "destinations" in table.column_names:
             self._fly(process, sent, stamp[is_send], table["destinations"].filter(pa.array(is_send)), before, now)
@@ -278,13 +278,13 @@ class Run:
 
     def _in_holes(self, where: Receiver, message: Ints) -> Ints:
         """Which messages may well have been sent, where the log of their sender, or our memory, has a hole."""
-        found = np.zeros(len(message), np.bool_)
+        excused = np.zeros(len(message), np.bool_)
         for sender in np.unique(message >> 32).tolist():
             forgotten = where.forgotten.get(sender, -1)
-            found |= (message >> 32 == sender) & (message <= forgotten)
+            excused |= (message >> 32 == sender) & (message <= forgotten)
             for low, high in self.processes[sender].holes if sender in self.processes else ():
-                found |= (message >= (sender << 32 | low)) & (message <= (sender << 32 | high))
-        return found
+                excused |= (message >= (sender << 32 | low)) & (message <= (sender << 32 | high))
+        return excused
 
     # -- stamps --
 
@@ -297,8 +297,8 @@ class Run:
         code, message, stamp = code[chosen], message[chosen], stamp[chosen]
         highest = np.maximum.accumulate(np.concatenate([[who.stamp], stamp]))
         for at in np.flatnonzero((code == SENT) & (stamp <= highest[:-1])):
-            told = f"{name} sent {self.message_name(int(message[at]))} at stamp {stamp[at]}"
-            text = f"{told}, and had seen stamp {highest[at]} before"
+            event = f"{name} sent {self.message_name(int(message[at]))} at stamp {stamp[at]}"
+            text = f"{event}, and had seen stamp {highest[at]} before"
             yield Found("stamp", process, (int(message[at]),), text)
         who.stamp = int(highest[-1])
 
@@ -315,8 +315,8 @@ class Run:
         late = (stamp < highest[:-1]) | ((stamp == highest[:-1]) & (message < messages[leaders]))
         for at in np.flatnonzero(late):
             other = int(messages[leaders[at]])
-            told = f"{name} delivered {self.message_name(int(message[at]))} (stamp {stamp[at]})"
-            text = f"{told} after {self.message_name(other)} (stamp {highest[at]})"
+            event = f"{name} delivered {self.message_name(int(message[at]))} (stamp {stamp[at]})"
+            text = f"{event} after {self.message_name(other)} (stamp {highest[at]})"
             yield Found("stamp", process, (int(message[at]), other), text)
         last = int(np.flatnonzero(stamps == highest[-1])[-1])
         where.stamp, where.stamped = int(highest[-1]), int(messages[last])
@@ -376,8 +376,8 @@ class Run:
         opening: list[int] = []
         invented: list[int] = []
         for at, one in enumerate(message.tolist()):
-            told = f"{self.process_name(process)} delivered {self.message_name(one)}"
-            again = Found("duplicated", process, (one,), f"{told} more than once")
+            event = f"{self.process_name(process)} delivered {self.message_name(one)}"
+            again = Found("duplicated", process, (one,), f"{event} more than once")
             is_repeated = one in delivered or one in opened or one in strays
             if is_repeated and code[at] == DELIVERED:
                 yield again
@@ -394,7 +394,7 @@ class Run:
             else:
                 strays.add(one)
                 invented.append(one)
-                yield Found("phantom", process, (one,), f"{told}, which {self._why_not(one)}")
+                yield Found("phantom", process, (one,), f"{event}, which {self._why_not(one)}")
         _append(where, _OPEN, (message[opening], stamp[opening], code[opening]))
         where.strays = np.concatenate([where.strays, np.array(invented, np.int64)])[-self._share() :]
 
@@ -427,8 +427,8 @@ class Run:
             for at in np.flatnonzero(due & ~untold):
                 one = int(where.flying[at])
                 by = int(last[at]) if last[at] > one else where.stamped
-                told = f"{self.process_name(process)} has not delivered {self.message_name(one)}"
-                text = f"{told}, which was sent to it, and delivered {self.message_name(by)}"
+                event = f"{self.process_name(process)} has not delivered {self.message_name(one)}"
+                text = f"{event}, which was sent to it, and delivered {self.message_name(by)}"
                 yield Found("lost", process, (one,), text)
             lost = np.concatenate([where.lost, where.flying[due & ~untold]])
             self._forget(where, np.concatenate([lost[: -self._share()], where.flying[untold]]))

@@ -24,9 +24,9 @@ class Told:
         self.counts: dict[str, int] = {}
         self._kept: dict[_Key, tuple[Found, int]] = {}  # and how often
 
-    def add(self, found: Iterable[Found]) -> list[tuple[Found, int]]:
+    def add(self, faults: Iterable[Found]) -> list[tuple[Found, int]]:
         """Count everything, and tell the first of each kind."""
-        return _first(self._count(one) for one in found)
+        return _first(self._count(one) for one in faults)
 
     def _count(self, one: Found) -> Found:
         key = _key(one)
@@ -39,7 +39,7 @@ class Told:
             self._kept.pop(key, None)
         return one
 
-    def amend(self, found: Iterable[Found]) -> list[tuple[Found, int]]:
+    def amend(self, faults: Iterable[Found]) -> list[tuple[Found, int]]:
         """Replace everything by what a second look found; tells what is new, and takes back what is not there."""
         former, counted = self._kept, Counter(self.counts)
         left = Counter({key: times for key, (_, times) in former.items()})
@@ -47,7 +47,7 @@ class Told:
             counted[key[0]] -= times  # what remains was only counted: nobody knows which it was
         self.counts, self._kept = {}, {}
         fresh: list[Found] = []
-        for one in map(self._count, found):
+        for one in map(self._count, faults):
             key = _key(one)
             if left[key] > 0:
                 left[key] -= 1
@@ -56,11 +56,11 @@ class Told:
             else:
                 fresh.append(one)
         gone = [former[key][0]._replace(is_taken_back=True) for key, times in left.items() for _ in range(times)]
-        told = _first(gone) + _first(fresh)
+        reports = _first(gone) + _first(fresh)
         for kind, count in counted.items():
             if count > 0:
-                told.append((Found(kind, -1, (), f"{count:,} more, which were only counted", True), count))
-        return told
+                reports.append((Found(kind, -1, (), f"{count:,} more, which were only counted", True), count))
+        return reports
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a file of the state."""
@@ -69,12 +69,12 @@ class Told:
     @staticmethod
     def of_json(facts: dict[str, Any]) -> Told:
         """Return what was kept."""
-        told = Told()
-        told.counts = facts["counts"]
+        tally = Told()
+        tally.counts = facts["counts"]
         for kind, process, messages, text, times in facts["kept"]:
             one = Found(kind, process, tuple(messages), text)
-            told._kept[_key(one)] = (one, times)
-        return told
+            tally._kept[_key(one)] = (one, times)
+        return tally
 
 
 def _key(one: Found) -> _Key:
@@ -82,16 +82,16 @@ def _key(one: Found) -> _Key:
     return (one.kind, one.process, str(one.messages[0]) if one.messages else one.text)
 
 
-def _first(found: Iterable[Found]) -> list[tuple[Found, int]]:
-    told: list[tuple[Found, int]] = []
+def _first(faults: Iterable[Found]) -> list[tuple[Found, int]]:
+    reports: list[tuple[Found, int]] = []
     counts: dict[tuple[str, bool], int] = {}
-    for one in found:
+    for one in faults:
         which = one.kind, one.is_taken_back
         counts[which] = counts.get(which, 0) + 1
         if counts[which] <= TOLD_MAX:
-            told.append((one, 1))
+            reports.append((one, 1))
     for (kind, is_taken_back), count in counts.items():
         if count > TOLD_MAX:
             more = Found(kind, -1, (), f"and {count - TOLD_MAX:,} more like these", is_taken_back)
-            told.append((more, count - TOLD_MAX))
-    return told
+            reports.append((more, count - TOLD_MAX))
+    return reports

@@ -72,8 +72,8 @@ def look(spark: SparkSession, paths: Iterable[str] = (), *, spread: int = 1) -> 
     with _by_value():
         work = probe.Probe(list(paths), PAUSE_S if spread > 1 else 0.0)
         rows = spark.range(0, count, 1, count).mapInArrow(work, "answer string").collect()
-    found = [Worker(**json.loads(answer)) for answer in sorted({row["answer"] for row in rows})]
-    return list({(worker.host, worker.prefix): worker for worker in found}.values())
+    workers = [Worker(**json.loads(answer)) for answer in sorted({row["answer"] for row in rows})]
+    return list({(worker.host, worker.prefix): worker for worker in workers}.values())
 
 
 @contextlib.contextmanager
@@ -99,15 +99,15 @@ def require(spark: SparkSession, paths: Sequence[str] = ()) -> None:
         return
     here = [os.path.abspath(path) for path in paths if "://" not in path and os.path.exists(path)]
     try:
-        found = look(spark, here)
+        workers = look(spark, here)
     except Exception as error:
-        told = refusal(error)
-        if not told:
+        problem = refusal(error)
+        if not problem:
             raise
-        raise SparkFailed(told) from None
-    for worker in found:
-        if told := lack(worker):
-            raise SparkFailed(f"{told}: {INSTALL}")
+        raise SparkFailed(problem) from None
+    for worker in workers:
+        if problem := lack(worker):
+            raise SparkFailed(f"{problem}: {INSTALL}")
         for path, reason in worker.unseen.items():
             raise SparkFailed(f"{path} is here, but not on {worker.host} ({reason}): {SHARE}")
 
@@ -146,7 +146,7 @@ def refusal(error: BaseException) -> str:
     'an executor has no Python at /opt/python: set PYSPARK_PYTHON to one that is there'
     """
     text = str(error)
-    for pattern, told in _REFUSALS:
-        if found := re.search(pattern, text):
-            return found.expand(told)
+    for pattern, meaning in _REFUSALS:
+        if match := re.search(pattern, text):
+            return match.expand(meaning)
     return ""
