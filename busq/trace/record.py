@@ -135,8 +135,8 @@ class _Columns:
     """Columns of the core as an Arrow table, without a copy; freed with the last array that uses them."""
 
     def __init__(self, owner: Any) -> None:
-        self._found = _core.held(owner)
-        self.rows = int(self._found.n_rows)
+        self._columns = _core.held(owner)
+        self.rows = int(self._columns.n_rows)
 
     def _buffer(self, pointer: Any, size: int) -> pa.Buffer:
         return pa.py_buffer(ffi.buffer(pointer, size)) if size else pa.py_buffer(b"")
@@ -146,7 +146,7 @@ class _Columns:
         return pa.Array.from_buffers(kind, self.rows, [bits, self._buffer(values, self.rows * width)])
 
     def _destinations(self) -> pa.Array:
-        columns = self._found
+        columns = self._columns
         n_to = int(columns.n_to)
         values = pa.Array.from_buffers(pa.int32(), n_to, [None, self._buffer(columns.to, 4 * n_to)])
         bits = self._buffer(columns.has_to, (self.rows + 7) // 8)
@@ -154,14 +154,14 @@ class _Columns:
         return pa.Array.from_buffers(SCHEMA.field("destinations").type, self.rows, [bits, starts], children=[values])
 
     def _labels(self) -> pa.Array:
-        if not self._found.n_labels:
+        if not self._columns.n_labels:
             return pa.nulls(self.rows, pa.string())
         texts = pa.array([LABELS.get(number) for number in range(max(LABELS) + 1)], pa.string())
-        return texts.take(self._array(pa.uint8(), self._found.label, 1))
+        return texts.take(self._array(pa.uint8(), self._columns.label, 1))
 
     def table(self, run: str, process: int) -> pa.Table:
         """Return the rows with the columns of the schema."""
-        raw, long = self._found, pa.int64()
+        raw, long = self._columns, pa.int64()
         runs = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.rows), pa.array([run]))
         columns = {
             "run": runs,

@@ -3,7 +3,7 @@
 
 The state of a run (`watch_state`) is what its messages in flight need, a word or two for each pair of processes, a few
 numbers for each file, and what was told; `watch_run` judges with it.  Where a file comes so late that it changes what
-was judged before (`watch_files`), the run is read again: what turns out to be wrong is taken back (`watch_told`).
+was judged before (`watch_files`), the run is read again: what turns out to be wrong is taken back (`watch_reports`).
 
 Not given: causal order is judged by stamps alone (where they rise at every receiver, and every send is
 above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  What is
@@ -28,9 +28,9 @@ from busq._files import replacing
 from busq.audit.promises import claims
 from busq.audit.result import CHECKS
 from busq.audit.spark.watch_files import Files, Piece, Unreadable, read
+from busq.audit.spark.watch_reports import Reports
 from busq.audit.spark.watch_run import Run
 from busq.audit.spark.watch_state import ARRAYS, Found, Process, Receiver
-from busq.audit.spark.watch_told import Told
 from busq.trace.parquet import Head
 from busq.trace.schema import Kind
 
@@ -70,9 +70,9 @@ class Violation:
 class _Watched:
     """A run, its files, and what was told about it."""
 
-    def __init__(self, folder: str, files: Files | None = None, told: Told | None = None) -> None:
+    def __init__(self, folder: str, files: Files | None = None, reports: Reports | None = None) -> None:
         self.files = files or Files(folder)
-        self.told = told or Told()
+        self.reports = reports or Reports()
         self.run = self._new_run(os.path.basename(folder))
         self.not_before = 0.0  # of time.monotonic: when it may be read again
         self.unread = 0  # late files that could not be judged
@@ -177,7 +177,7 @@ class Watch:
         counts: Counter[str] = Counter()
         for one in self._runs.values():
             claimed = self._claims(one)
-            counts.update({kind: n for kind, n in one.told.counts.items() if n and is_meant(kind, claimed)})
+            counts.update({kind: n for kind, n in one.reports.counts.items() if n and is_meant(kind, claimed)})
         return dict(counts)
 
     def _claims(self, one: _Watched) -> frozenset[str]:
@@ -240,7 +240,7 @@ class Watch:
             self.files += 1
             fault = one.files.arrive(path, now)
             if fault:
-                violations += self._tell(one, one.told.add([one.note(Found("unordered", -1, (), fault))]))
+                violations += self._tell(one, one.reports.add([one.note(Found("unordered", -1, (), fault))]))
         for one in self._runs.values():
             violations += self._read_ready(one, now)
         return violations + self.tick(now)
@@ -264,13 +264,13 @@ class Watch:
                 violations += self._read_ready(one, now, delay)
             if one.run.reason:
                 violations += self._tell(
-                    one, one.told.amend([*one.notes, Found("unjudged", -1, (), _unjudged(one.run.reason))])
+                    one, one.reports.amend([*one.notes, Found("unjudged", -1, (), _unjudged(one.run.reason))])
                 )
                 continue
             if one.run.is_stale and (must_read or time.monotonic() >= one.not_before):
                 violations += self._read_again(one, now, delay, stop)
-            violations += self._tell(one, one.told.add(one.run.match(now, delay)))
-            violations += self._tell(one, one.told.add(one.run.overdue(now, delay, self.delay_s)))
+            violations += self._tell(one, one.reports.add(one.run.match(now, delay)))
+            violations += self._tell(one, one.reports.add(one.run.overdue(now, delay, self.delay_s)))
             one.run.forget()
         return violations
 
@@ -291,7 +291,7 @@ class Watch:
                     self.deliveries += thing.count(Kind.DELIVER)
                 else:
                     faults.append(thing)
-        return self._tell(one, one.told.add(faults))
+        return self._tell(one, one.reports.add(faults))
 
     def _read_again(self, one: _Watched, now: float, delay_s: float, stop: Callable[[], bool]) -> list[Violation]:
         began = time.monotonic()
@@ -300,9 +300,9 @@ class Watch:
         except Unreadable as error:
             # It can't be made exact any more; what was read later than it should have been stays unread.
             one.run.is_stale, one.unread = False, max(1, one.unread)
-            return self._tell(one, one.told.add([one.note(Found(error.kind, -1, (), str(error)))]))
+            return self._tell(one, one.reports.add([one.note(Found(error.kind, -1, (), str(error)))]))
         one.not_before = time.monotonic() + REST * (time.monotonic() - began)
-        return [] if faults is None else self._tell(one, one.told.amend(faults))
+        return [] if faults is None else self._tell(one, one.reports.amend(faults))
 
     # -- telling --
 
@@ -359,14 +359,14 @@ def _facts(folder: str, one: _Watched, arrays: dict[str, Any]) -> dict[str, Any]
         "unread": one.unread,
         "notes": [list(note) for note in one.notes],
         "files": one.files.as_json(),
-        "told": one.told.as_json(),
+        "told": one.reports.as_json(),
         "processes": {process: asdict(who) for process, who in one.run.processes.items()},
         "receivers": receivers,
     }
 
 
 def _watched_of(folder: str, facts: dict[str, Any], stored: Any) -> _Watched:
-    one = _Watched(folder, Files.of_json(folder, facts["files"]), Told.of_json(facts["told"]))
+    one = _Watched(folder, Files.of_json(folder, facts["files"]), Reports.of_json(facts["told"]))
     one.unread = facts["unread"]
     one.notes = [Found(kind, process, (), text) for kind, process, _, text, _ in facts["notes"]]
     for name, value in facts["run"].items():

@@ -9,15 +9,15 @@ from typing import Any
 
 from busq.audit.spark.watch_state import Found
 
-__all__ = ["TOLD_MAX", "Told"]
+__all__ = ["REPORTED_MAX", "Reports"]
 
-TOLD_MAX = 20  # of each kind and step
+REPORTED_MAX = 20  # of each kind and step
 KEPT_MAX = 20_000  # of each run: what is known one by one; the rest is a number
 
 _Key = tuple[str, int, str]
 
 
-class Told:
+class Reports:
     """What was told about a run; every method returns what to say now: a finding, and for how many it stands."""
 
     def __init__(self) -> None:
@@ -67,14 +67,14 @@ class Told:
         return {"counts": self.counts, "kept": [[*one[:4], times] for one, times in self._kept.values()]}
 
     @staticmethod
-    def of_json(facts: dict[str, Any]) -> Told:
+    def of_json(facts: dict[str, Any]) -> Reports:
         """Return what was kept."""
-        tally = Told()
-        tally.counts = facts["counts"]
+        reports = Reports()
+        reports.counts = facts["counts"]
         for kind, process, messages, text, times in facts["kept"]:
             one = Found(kind, process, tuple(messages), text)
-            tally._kept[_key(one)] = (one, times)
-        return tally
+            reports._kept[_key(one)] = (one, times)
+        return reports
 
 
 def _key(one: Found) -> _Key:
@@ -88,10 +88,10 @@ def _first(faults: Iterable[Found]) -> list[tuple[Found, int]]:
     for one in faults:
         which = one.kind, one.is_taken_back
         counts[which] = counts.get(which, 0) + 1
-        if counts[which] <= TOLD_MAX:
+        if counts[which] <= REPORTED_MAX:
             reports.append((one, 1))
     for (kind, is_taken_back), count in counts.items():
-        if count > TOLD_MAX:
-            more = Found(kind, -1, (), f"and {count - TOLD_MAX:,} more like these", is_taken_back)
-            reports.append((more, count - TOLD_MAX))
+        if count > REPORTED_MAX:
+            more = Found(kind, -1, (), f"and {count - REPORTED_MAX:,} more like these", is_taken_back)
+            reports.append((more, count - REPORTED_MAX))
     return reports
