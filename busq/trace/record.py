@@ -260,10 +260,10 @@ class _Folder:
 def _facts(path: Path) -> dict[str, str]:
     """The metadata of a file."""
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        stored = pq.read_schema(path).metadata or {}
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: {str(error).splitlines()[0]}") from None
-    return {key.decode().removeprefix("busq."): value.decode() for key, value in metadata.items()}
+    return {key.decode().removeprefix("busq."): value.decode() for key, value in stored.items()}
 
 
 def _last_number(segments: list[Path]) -> int:

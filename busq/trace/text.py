@@ -142,12 +142,12 @@ class BadLines:
     shown: list[tuple[int, str]] = field(default_factory=list)
     process: str = ""
 
-    def add(self, line: int, content: str, why: str = "") -> None:
+    def add(self, line: int, line_text: str, why: str = "") -> None:
         """Count a line; `why` says what is wrong with it if it is not the whole of it."""
         self.count += 1
         if len(self.shown) < _SHOWN_MAX:
-            content = content if len(content) <= _WIDTH_MAX else content[: _WIDTH_MAX - 3] + "..."
-            self.shown.append((line, f"{content!r}" + (f" ({why})" if why else "")))
+            line_text = line_text if len(line_text) <= _WIDTH_MAX else line_text[: _WIDTH_MAX - 3] + "..."
+            self.shown.append((line, f"{line_text!r}" + (f" ({why})" if why else "")))
 
     def findings(self) -> list[Finding]:
         """Return at most one finding."""

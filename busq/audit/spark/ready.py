@@ -197,14 +197,14 @@ def _pythons(executors: Sequence[Worker]) -> Iterator[Point]:
 
 def _files(paths: Iterable[str]) -> list[str]:
     """The paths, and the first files below them."""
-    listed: list[str] = []
+    first_files: list[str] = []
     for path in paths:
-        listed.append(path)
+        first_files.append(path)
         for folder, _, names in os.walk(path):
-            listed += [os.path.join(folder, name) for name in sorted(names)[: FILES_MAX - len(listed)]]
-            if len(listed) >= FILES_MAX:
-                return listed
-    return listed
+            first_files += [os.path.join(folder, name) for name in sorted(names)[: FILES_MAX - len(first_files)]]
+            if len(first_files) >= FILES_MAX:
+                return first_files
+    return first_files
 
 
 def _seen(executors: Sequence[Worker], paths: Sequence[str], wanted: Sequence[str]) -> Iterator[Point]:
