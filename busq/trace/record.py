@@ -443,17 +443,10 @@ class Recorder:
     def _examine(self) -> None:
         facts, recording = self._facts, self.recording
         lib.busq_recorder_examine(self._handle, facts)
-        recording.events, recording.dropped, recording.gaps, recording.lost = (
-            facts.events,
-            facts.dropped,
-            facts.gaps,
-            facts.lost,
-        )
-        recording.before, recording.processes, recording.continued = (
-            facts.before,
-            facts.processes,
-            bool(facts.is_continued),
-        )
+        recording.events, recording.dropped = facts.events, facts.dropped
+        recording.gaps, recording.lost = facts.gaps, facts.lost
+        recording.before, recording.processes = facts.before, facts.processes
+        recording.continued = bool(facts.is_continued)
         recording.seconds = time.monotonic() - self._began_s
 
     def _settled(self) -> list[tuple[int, _Columns]]:
