@@ -265,7 +265,25 @@ def _of_message(
 
 def nanoseconds(value: Any, called: str, small: int = 1) -> int | None:
     """Return a time; a field whose name ends in ns holds nanoseconds, and a `small` number counts so many of them."""
-    return _integer(value, "time") if _plain(called).endswith("ns") else _time(value, small)
+    return _integer(value, "time") if counts_nanoseconds(called) else _time(value, small)
+
+
+def counts_nanoseconds(called: str) -> bool:
+    """Return whether the name of a field says that it counts nanoseconds.
+
+    >>> counts_nanoseconds("sent_at_ns"), counts_nanoseconds("sent_at")
+    (True, False)
+    """
+    return _plain(called).endswith("ns")
+
+
+def unit_of(size: int, small: int = 1) -> int:
+    """Return the nanoseconds in what a whole number of this size counts, if it is a time since 1970; else `small`.
+
+    >>> unit_of(1_700_000_000_000), unit_of(1_700_000_000_000_000_000), unit_of(12, small=10**9)
+    (1000000, 1, 1000000000)
+    """
+    return next((factor for least, factor in _UNITS if size >= least), small)
 
 
 def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
@@ -365,8 +383,7 @@ def _time(value: Any, small: int = 1) -> int | None:
     if not abs(number) < 1 << 63:
         raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
     if _NUMBER.fullmatch(str(value)):
-        size = abs(int(value))
-        return int(value) * next((factor for least, factor in _UNITS if size >= least), small)
+        return int(value) * unit_of(abs(int(value)), small)
     return round(number * 1e9)
 
 

@@ -8,7 +8,6 @@ passes through Python.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
-from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, nanoseconds
+from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, counts_nanoseconds, nanoseconds, unit_of
 from busq.trace.finding import Finding
 from busq.trace.guesses import RECEIVERS_DERIVED, one_sided, tied, unordered
 from busq.trace.run import Run, Source
@@ -38,7 +37,6 @@ PROCESSES_MAX = 65536
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # of events, as they are
-_UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
 _SEPARATORS = r"[\s,;|]+"
 
 
@@ -319,11 +317,9 @@ def _times(column: Any, called: str, small: int) -> Any:
         return pc.cast(pc.cast(plain, pa.timestamp("ns", kind.tz)), pa.int64())
     if pa.types.is_integer(kind):
         whole = pc.cast(plain, pa.int64())
-        if re.sub(r"[\s_-]+", "", called).lower().endswith("ns"):
+        if counts_nanoseconds(called):
             return whole
-        size = abs(pc.max(pc.abs(whole)).as_py() or 0)
-        factor = next((factor for least, factor in _UNITS if size >= least), small)
-        return pc.multiply_checked(whole, factor)
+        return pc.multiply_checked(whole, unit_of(abs(pc.max(pc.abs(whole)).as_py() or 0), small))
     if pa.types.is_floating(kind):
         return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
     if pa.types.is_decimal(kind):

@@ -22,7 +22,7 @@ from busq.trace.builder import by_nature
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
-from busq.trace.fields import Fields
+from busq.trace.fields import Fields, counts_nanoseconds, unit_of
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet import PROCESSES_MAX, Head
@@ -101,7 +101,7 @@ def _named(
         columns["message"].cast("string").alias("message"),
         columns["destinations"].cast("array<string>").alias("destinations"),
         sender.alias("sender"),
-        *(_time(name, columns, kinds) for name in ("stamp", "time_ns", "commit_ns", "end_ns")),
+        *(_time(frame, name, columns, kinds, there) for name in ("stamp", "time_ns", "commit_ns", "end_ns")),
         (columns["label"] if "label" in columns else columns["message"]).cast("string").alias("label"),
     ]
     return frame.select(*chosen)
@@ -135,12 +135,22 @@ def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(int(Kind.LOCAL))).cast("tinyint")
 
 
-def _time(name: str, columns: Mapping[str, Column], kinds: Mapping[str, Any]) -> Column:
+def _time(
+    frame: DataFrame,
+    name: str,
+    columns: Mapping[str, Column],
+    kinds: Mapping[str, Any],
+    there: Mapping[str, Expression],
+) -> Column:
     if name not in columns or not isinstance(kinds[name], (T.LongType, T.IntegerType, T.TimestampType)):
         return F.lit(None).cast("bigint").alias(name)
     if isinstance(kinds[name], T.TimestampType):
         return (F.unix_micros(columns[name]) * 1000).alias(name)
-    return columns[name].cast("bigint").alias(name)
+    whole = columns[name].cast("bigint")
+    if name == "stamp" or counts_nanoseconds(there[name].text):
+        return whole.alias(name)
+    largest = frame.agg(F.max(F.abs(whole)).alias("largest")).collect()[0]["largest"]
+    return (whole * F.lit(unit_of(largest or 0))).alias(name)
 
 
 def _processes(events: DataFrame, source: Source) -> tuple[tuple[str, ...], Column]:

@@ -13,6 +13,7 @@ import pytest
 
 from busq.audit import native
 from busq.spark import huge, runs
+from busq.spark.load import load
 from busq.trace import TraceError, find, read
 
 if TYPE_CHECKING:
@@ -78,6 +79,21 @@ def test_a_column_of_runs_is_one_on_spark_as_well(spark: SparkSession, tmp_path:
     assert [source.name for source in sources] == ["1", "2"]
     for source in sources:
         assert verdicts(huge.audit(spark, source)) == verdicts(native.audit(read(source)))
+
+
+@pytest.mark.parametrize(("called", "unit_ns"), [("time", 10**6), ("time", 1), ("sent_ns", 1)])
+def test_whole_numbers_as_times_count_the_same_units_as_in_c(
+    spark: SparkSession, tmp_path: Path, called: str, unit_ns: int
+) -> None:
+    """Milliseconds since 1970 are told by their size; a column that says nanoseconds has them, whatever their size."""
+    start = 1_700_000_000 * 10**9 // unit_ns if called == "time" else 0
+    rows = story(str, lambda n: f"orders-7/{n}")
+    rows = [{**row, called: start + 10 * row["position"] + int(row["process"])} for row in rows]
+    (source,) = find(put(tmp_path / "logs", rows, files=1), options={"field.time_ns": called}).sources
+    from_c = sorted(time for log in read(source).logs for time in log.column("time_ns").to_pylist())
+    on_spark = sorted(row["time_ns"] for row in load(spark, source).events.select("time_ns").collect())
+    assert on_spark == from_c
+    assert from_c[0] == start * unit_ns
 
 
 def test_one_name_of_several_senders_is_refused(spark: SparkSession, tmp_path: Path) -> None:
