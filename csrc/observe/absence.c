@@ -22,7 +22,7 @@ typedef struct {
   uint32_t *delivered; /* by message: 1 + the last receiver looked at that delivered it */
   uint32_t *reached;   /* by message: how many of its destinations delivered it */
   uint32_t *latest;    /* by sender: 1 + place of the latest send that was delivered at the present receiver */
-  uint64_t *highest;   /* by process: the highest number of its own messages that its log sends */
+  uint64_t *past;      /* by process: 1 + the highest number of its own messages that its log sends; 0: it sends none */
   uint32_t *unreached; /* messages */
   uint32_t n_unreached;
   busq_absence *lost;
@@ -38,9 +38,9 @@ static bool absence_init(absence *a)
   a->delivered = calloc(n_messages, sizeof *a->delivered);
   a->reached = calloc(n_messages, sizeof *a->reached);
   a->latest = calloc(n_processes, sizeof *a->latest);
-  a->highest = calloc(n_processes, sizeof *a->highest);
+  a->past = calloc(n_processes, sizeof *a->past);
   a->unreached = malloc(n_messages * sizeof *a->unreached);
-  return a->delivered && a->reached && a->latest && a->highest && a->unreached;
+  return a->delivered && a->reached && a->latest && a->past && a->unreached;
 }
 
 static void absence_deinit(absence *a)
@@ -48,7 +48,7 @@ static void absence_deinit(absence *a)
   free(a->delivered);
   free(a->reached);
   free(a->latest);
-  free(a->highest);
+  free(a->past);
   free(a->unreached);
 }
 
@@ -64,13 +64,13 @@ static uint64_t name_number(uint64_t name)
 
 /* ---- phantoms ---- */
 
-static void note_highest(absence *a)
+static void note_past(absence *a)
 {
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
     const uint64_t name = a->history->index.names[message];
     const uint32_t sender = a->history->messages[message].sender; /* a name may say that it is nobody's, too */
-    if (sender != BUSQ_OBSERVE_NOBODY && sender == name_sender(name) && a->highest[sender] < name_number(name))
-      a->highest[sender] = name_number(name);
+    if (sender != BUSQ_OBSERVE_NOBODY && sender == name_sender(name) && a->past[sender] <= name_number(name))
+      a->past[sender] = name_number(name) + 1;
   }
 }
 
@@ -78,7 +78,7 @@ static bool phantom_is_open(const absence *a, uint64_t name, const busq_observe_
 {
   const uint64_t sender = name_sender(name);
   return m->sender == BUSQ_OBSERVE_NOBODY && sender < a->history->n_processes &&
-         (a->is_incomplete[sender] || a->highest[sender] < name_number(name));
+         (a->is_incomplete[sender] || a->past[sender] <= name_number(name));
 }
 
 static void note_phantom(absence *a, uint32_t receiver, uint32_t message)
@@ -148,7 +148,7 @@ static void judge(absence *a)
 {
   const uint32_t n = a->history->n_processes;
   uint32_t first = 0;
-  note_highest(a);
+  note_past(a);
   for (uint32_t receiver = 0; receiver < n; receiver++)
     read_log(a, receiver, true);
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
