@@ -19,6 +19,16 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 REAL = ROOT.parent / "shared" / "data"
 
+CHAT = """ann {"ann":1}
+asks
+bob {"ann":1, "bob":1}
+hears
+bob {"ann":1, "bob":2}
+answers
+ann {"ann":2, "bob":2}
+hears
+"""  # two people, as ShiViz has them
+
 Logs = dict[int, list[str]]
 Clock = dict[str, int]
 

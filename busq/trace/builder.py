@@ -12,9 +12,10 @@ import pyarrow as pa
 from busq.trace.schema import REQUIRED, SCHEMA, Kind
 from busq.trace.tables import count_from
 
-__all__ = ["PHANTOM", "UNKNOWN_SENDER", "Log", "as_list", "by_nature", "wanted"]
+__all__ = ["FAILED", "PHANTOM", "UNKNOWN_SENDER", "Log", "as_list", "by_nature", "wanted"]
 
 PHANTOM = 1 << 31  # the numbers of messages that nobody sent begin here, so that they differ from all that were sent
+FAILED = 3 << 30  # and here those of messages whose sends failed: under names, nothing else tells that nobody sent them
 UNKNOWN_SENDER = (1 << 31) - 1  # who sent a message of which nobody says that
 
 _FIELDS = [field for field in SCHEMA if field.name not in ("run", "process", "position")]

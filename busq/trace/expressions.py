@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a value of an event stands in a record or a table: what `--field NAME=...` and a file of fields may say.
 
-================  ==================================================================================================
-expression        value
-================  ==================================================================================================
-``node``          a column, or a field of a record
-``msg.head.id``   a field inside of others
-``to[].name``     a field of every item of a list: a list
-``'orders'``      this text
-``{topic}/{id}``  text, put together from others; nothing where one of them is missing
-================  ==================================================================================================
+==============================  ====================================================================================
+expression                      value
+==============================  ====================================================================================
+``node``                        a column, or a field of a record
+``msg.head.id``                 a field inside of others
+``to[].name``                   a field of every item of a list: a list
+``'orders'``                    this text
+``{topic}/{id}``                text, put together from others; nothing where one of them is missing
+``split_part(reply, '.', 3)``   of a text that is cut at each dot, the third part; nothing where there are fewer
+``{topic}/{id} ?? name``        what stands before ??, or, where that is nothing, what stands behind
+==============================  ====================================================================================
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -25,14 +28,19 @@ import pyarrow.compute as pc
 
 from busq.trace.errors import TraceError
 
-__all__ = ["Expression", "parsed"]
+__all__ = ["Expression", "parsed", "part_of"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_ELSE = re.compile(r"(?:^|\s)\?\?(?:\s|$)")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_PART = re.compile(
+    r"split_part\(\s*(?P<path>[^\s,'\"()]+)\s*,\s*(['\"])(?P<mark>.+?)\2\s*,\s*(?P<number>[1-9]\d{0,3})\s*\)"
+)
 
 
 @dataclass(frozen=True)
 class Expression:
-    """What gives a value; `pieces` are texts and paths by turns, for a template.
+    """What gives a value; `pieces` are texts and paths by turns, for a template, and expressions for a choice.
 
     >>> parsed("{topic}/{id}").value({"topic": "orders", "id": 7})
     'orders/7'
@@ -42,37 +50,51 @@ class Expression:
 
     text: str
     pieces: tuple[str, ...]
-    kind: str  # "path", "text", "template"
+    kind: str  # "path", "text", "template", "choice"
 
     @property
     def is_plain(self) -> bool:
         """It is the name of a column, and nothing else."""
-        return self.kind == "path" and not any(mark in self.text for mark in (".", "[]"))
+        return self.kind == "path" and not any(mark in self.text for mark in (".", "[]", "("))
+
+    @property
+    def choices(self) -> list[Expression]:
+        """What a choice chooses from, the first first."""
+        return [parsed(piece) for piece in self.pieces]
 
     def roots(self, names: Sequence[str]) -> list[str]:
         """Return the columns, among these, that it reads."""
+        if self.kind == "choice":
+            return [root for each in self.choices for root in each.roots(names)]
         paths = [self.text] if self.kind == "path" else self.pieces[1::2] if self.kind == "template" else []
-        return [root for path in paths if (root := _root(path, names))]
+        return [root for path in paths if (root := _root(part_of(path)[0], names))]
 
     def is_in(self, names: Sequence[str]) -> bool:
-        """Return whether there are the columns that it reads."""
+        """Return whether there are the columns that it reads; of a choice, those of one."""
+        if self.kind == "choice":
+            return any(each.is_in(names) for each in self.choices)
         count = {"path": 1, "text": 0, "template": len(self.pieces) // 2}[self.kind]
         return len(self.roots(names)) == count
 
     def value(self, record: Mapping[str, Any]) -> Any:
         """Return the value in a record, None where there is none."""
+        if self.kind == "choice":
+            values = (each.value(record) for each in self.choices)
+            return next((value for value in values if value not in (None, "")), None)
         if self.kind == "text":
             return self.pieces[0]
         if self.kind == "path":
             return _value(record, self.text)
-        values = [_value(record, path) for path in self.pieces[1::2]]
-        if any(value is None for value in values):
+        values_by_place = [_value(record, path) for path in self.pieces[1::2]]
+        if any(value in (None, "") for value in values_by_place):
             return None
-        words = [value if isinstance(value, str) else json.dumps(value) for value in values]
+        words = [value if isinstance(value, str) else json.dumps(value) for value in values_by_place]
         return "".join(text + word for text, word in zip(self.pieces[::2], [*words, ""], strict=True))
 
     def column(self, table: pa.Table) -> Any:
         """Return the values in a table as an Arrow array; TraceError if there is no such column."""
+        if self.kind == "choice":
+            return _first([each.column(table) for each in self.choices if each.is_in(table.column_names)])
         if self.kind == "text":
             return pa.chunked_array([pa.repeat(pa.scalar(self.pieces[0]), table.num_rows)])
         if self.kind == "path":
@@ -83,6 +105,7 @@ class Expression:
         return pc.binary_join_element_wise(*parts, pa.scalar(""))
 
 
+@functools.lru_cache(maxsize=256)
 def parsed(text: str) -> Expression:
     """Return an expression; TraceError if it is none.
 
@@ -94,11 +117,37 @@ def parsed(text: str) -> Expression:
         raise TraceError(
             "an empty expression: expected a column, as in node, msg.id, to[].name, 'text' or {topic}/{id}"
         )
+    if _ELSE.search(plain) and not _QUOTED.fullmatch(plain):
+        choices = tuple(parsed(each).text for each in _ELSE.split(plain))
+        if cut := next((each for each in choices if each.count("{") != each.count("}")), ""):
+            raise TraceError(f"{cut!r}: expected ?? between expressions, not within braces: {{a}} ?? {{b}}")
+        return Expression(plain, choices, "choice")
     if len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\"":
         return Expression(plain, (plain[1:-1],), "text")
     if _BRACES.search(plain):
-        return Expression(plain, tuple(_BRACES.split(plain)), "template")
+        pieces = tuple(_BRACES.split(plain))
+        for path in pieces[1::2]:
+            part_of(path)
+        return Expression(plain, pieces, "template")
+    part_of(plain)
     return Expression(plain, (plain,), "path")
+
+
+@functools.lru_cache(maxsize=256)
+def part_of(path: str) -> tuple[str, str, int]:
+    """Return a path, what its text is cut at, and which part is meant, from 1; "" and 0 for the whole.
+
+    Errors: TraceError for a split_part that lacks something.
+
+    >>> part_of("split_part(reply, '.', 3)"), part_of("reply")
+    (('reply', '.', 3), ('reply', '', 0))
+    """
+    if not path.strip().startswith("split_part("):
+        return path, "", 0
+    call = _PART.fullmatch(path.strip())
+    if call is None:
+        raise TraceError(f"{path.strip()!r}: expected a column, a text and a number from 1: split_part(reply, '.', 3)")
+    return call["path"], call["mark"], int(call["number"])
 
 
 def _root(path: str, names: Sequence[str]) -> str:
@@ -117,8 +166,13 @@ def _steps(path: str, root: str) -> list[str]:
 
 
 def _value(record: Mapping[str, Any], path: str) -> Any:
+    path, mark, number = part_of(path)
     root = _root(path, list(record))
-    return _inside(record[root], _steps(path, root)) if root else None
+    value = _inside(record[root], _steps(path, root)) if root else None
+    if not mark or value is None:
+        return value
+    parts = (value if isinstance(value, str) else json.dumps(value)).split(mark)
+    return parts[number - 1] if number <= len(parts) else None
 
 
 def _inside(value: Any, steps: Sequence[str]) -> Any:
@@ -131,18 +185,41 @@ def _inside(value: Any, steps: Sequence[str]) -> Any:
 
 
 def _column(table: pa.Table, path: str) -> Any:
+    path, mark, number = part_of(path)
     root = _root(path, table.column_names)
     if not root:
         raise TraceError(f"no column {path!r}: found {', '.join(table.column_names)}")
-    column = table[root].combine_chunks()
-    return _within(column, _steps(path, root), path)
+    column = _within(table[root].combine_chunks(), _steps(path, root), path)
+    return _part(_text(column), mark, number) if mark else column
+
+
+def _part(texts: Any, mark: str, number: int) -> Any:
+    """Return a part of each text; null where there are fewer."""
+    parts = pc.split_pattern(_in_one(texts), mark)
+    places = pc.add(parts.offsets.slice(0, len(parts)), number - 1)
+    there = pc.greater_equal(pc.list_value_length(parts), number)
+    return parts.values.take(pc.if_else(there, places, pa.scalar(None, pa.int32())))
+
+
+def _first(columns: Sequence[Any]) -> Any:
+    """Return the first value that is there, row by row; as text where the columns have different types."""
+    whole = [_in_one(column) for column in columns]
+    if len({column.type for column in whole}) > 1:
+        whole = [_text(column) for column in whole]
+    return pc.coalesce(*whole)
+
+
+def _in_one(column: Any) -> Any:
+    """Return a column in one piece."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _within(column: Any, steps: Sequence[str], path: str) -> Any:
     if not steps:
         return column
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    column = _in_one(column)
     if steps[0] == "[]":
         if not _is_list(column.type):
             raise TraceError(f"{path}: expected a list where [] stands, found {column.type}")

@@ -31,6 +31,7 @@ Logs with clocks that name no messages have the messages that the clocks tell of
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +64,7 @@ __all__ = [
     "Parsed",
     "Record",
     "build",
+    "list_of_text",
     "name_of",
     "nanoseconds",
     "records_of",
@@ -93,6 +95,7 @@ _OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _SEPARATORS = re.compile(r"[\s,;|]+")
 EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 _NUMBER = re.compile(r"-?\d{1,19}")
+_FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _MESSAGE_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
 SECOND = 10**9  # what small times of rows that are messages count, as `busq replay` takes them
@@ -388,23 +391,48 @@ def _time(value: Any, small: int = 1) -> int | None:
 
 
 def _date(text: str) -> int:
+    """Return a date in nanoseconds, which are more than Python's dates hold.
+
+    >>> _date("1970-01-01T00:00:01.000000002Z")
+    1000000002
+    """
+    fraction = _FRACTION.search(text)
+    whole = text[: fraction.start()] + text[fraction.end() :] if fraction else text
+    rest_ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
     try:
-        date = datetime.fromisoformat(text.replace("Z", "+00:00").replace(",", "."))
+        date = datetime.fromisoformat(whole.replace("Z", "+00:00").replace(",", "."))
     except ValueError:
         raise Bad(f"time {text[:40]!r}: expected a number, or a date as in ISO 8601") from None
     date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
     since = date - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000
+    return ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000 + rest_ns
 
 
 def _destinations(value: Any) -> tuple[str, ...] | None:
     if value is None or value == "":
         return None
     if isinstance(value, str):
-        value = [part for part in _SEPARATORS.split(value.strip(" []()\t")) if part]
+        value = list_of_text(value.strip())
     elif not isinstance(value, (list, tuple)):
         value = [value]
     return tuple(dict.fromkeys(filter(None, map(name_of, value))))
+
+
+def list_of_text(text: str) -> Sequence[Any]:
+    """Read a list as programs print it, with names in quotation marks or without.
+
+    >>> list_of_text('["ann", "bob, the 2nd"]'), list_of_text("['ann', 7]"), list_of_text("ann bob;cleo")
+    (['ann', 'bob, the 2nd'], ['ann', 7], ['ann', 'bob', 'cleo'])
+    """
+    if text.startswith(("[", "(")):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                value = read(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(value, (list, tuple)):
+                return value
+    return [part for part in _SEPARATORS.split(text.strip(" []()\t")) if part]
 
 
 def _clock(value: Any) -> Mapping[str, int] | Sequence[int] | None:
@@ -637,10 +665,12 @@ def _sort_by_time(logs: Sequence[list[Record]], labels: Sequence[str], findings:
         mine.sort(key=lambda record: record.others["time_ns"])
         same = [two for one, two in pairwise(mine) if one.others["time_ns"] == two.others["time_ns"]]
         ties += same if rows else [two for two in same if len(paths) > 1]
-    if ties and any(record.kind == Kind.DELIVER for mine in logs for record in mine):
-        findings.append(tied(ties[0].path, ties[0].line, len(ties)))
+    kinds_there = {record.kind for mine in logs for record in mine}
+    again = Kind.REDELIVER in kinds_there
+    if ties and Kind.DELIVER in kinds_there:
+        findings.append(tied(ties[0].path, ties[0].line, len(ties), has_repetitions=again))
     if guessed:
-        findings.append(unordered(guessed[0][0].path, [label for _, label in guessed]))
+        findings.append(unordered(guessed[0][0].path, [label for _, label in guessed], has_repetitions=again))
 
 
 def _clocked(
@@ -698,6 +728,10 @@ def _with_messages(
         for record in mine:
             if record.kind == Kind.SEND:
                 known.send(process, record.message)
+    for process, mine in enumerate(logs):
+        for record in mine:
+            if record.kind == Kind.ABORT:
+                known.fail(process, record.message)
     to = _to_whom(logs, known, indices, findings)
     clocks = {id(event.origin): event.clock for mine in events for event in mine}
     tables = []

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from busq._words import amount
 from busq.trace import places
-from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, by_nature
+from busq.trace.builder import FAILED, PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
-from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, counts_nanoseconds, nanoseconds, unit_of
+from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, counts_nanoseconds, list_of_text, nanoseconds, unit_of
 from busq.trace.finding import Finding
 from busq.trace.guesses import RECEIVERS_DERIVED, one_sided, tied, unordered
 from busq.trace.run import Run, Source
@@ -37,7 +38,6 @@ PROCESSES_MAX = 65536
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # of events, as they are
-_SEPARATORS = r"[\s,;|]+"
 
 
 class NeedsNames(Exception):
@@ -220,6 +220,10 @@ def _with_keys(table: pa.Table, path: str) -> pa.Table:
 
 def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, small: int) -> Any:
     try:
+        if name in _TIMES and each.kind == "choice":  # each of them may count another unit
+            there = [one for one in each.choices if one.is_in(table.column_names)]
+            times = [_typed(name, one, table, fields, path, small) for one in there]
+            return pc.coalesce(*(time.cast(pa.int64()) for time in times))
         column = each.column(table)
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
@@ -283,8 +287,12 @@ def _destinations(column: Any, path: str) -> Any:
         return _lists(items, lengths, pc.is_null(plain))
     named = _name_column(plain, "destinations", path)
     if pa.types.is_string(named.type):
-        parts = pc.split_pattern_regex(pc.utf8_trim(named, " []()\t"), _SEPARATORS)
-        return _destinations(parts, path)
+        texts = pc.dictionary_encode(named)
+        lists = [
+            None if text is None else list(map(str, list_of_text(text.strip())))
+            for text in texts.dictionary.to_pylist()
+        ]
+        return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices), path)
     return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), pc.is_null(named))
 
 
@@ -500,6 +508,9 @@ class _Mapped:
         dictionary = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.int64())
         codes = np.concatenate([_codes(chunk) for chunk in encoded.chunks]) if encoded.num_chunks else np.zeros(0, int)
         self.names, ranks = _ranked(dictionary)
+        self.are_indices = pa.types.is_integer(dictionary.type) and ranks.tolist() == dictionary.to_pylist()
+        if self.are_indices:  # clocks may know of more
+            self.names += [f"p{index}" for index in range(len(self.names), _longest(its.get("clock")))]
         everybody = [place for place, name in enumerate(dictionary.to_pylist()) if str(name).lower() in EVERYBODY]
         codes = np.append(ranks, -1)[codes]
         ends = np.cumsum([len(array) for array in alike])
@@ -522,18 +533,22 @@ class _Mapped:
         keys = (line, file, self.process) if by is None else (line, file, by, self.process)
         order = np.lexsort(keys)
         same = self.process[order][1:] == self.process[order][:-1]
-        several = same & (file[order][1:] != file[order][:-1])
+        has_order = self.source.has_order and not events.are_rows
+        several = same & (file[order][1:] != file[order][:-1]) if has_order else same
         path = self.source.paths[0]
+        kinds = its["kind"].to_numpy()
+        again = bool((kinds == int(Kind.REDELIVER)).any())
         if by is None and (several.any() or events.are_rows):
-            labels = [self.names[p] for p in np.unique(self.process[order][1:][same if events.are_rows else several])]
-            self.findings.append(unordered(path, labels))
+            labels = [self.names[p] for p in np.unique(self.process[order][1:][several])]
+            self.findings.append(unordered(path, labels, has_repetitions=again))
         elif position is None and by is not None:
             tied_ = same & (by[order][1:] == by[order][:-1])
-            if not events.are_rows and _is_sorted(by, self.process, file, line):
+            if has_order and _is_sorted(by, self.process, file, line):
                 tied_ &= several
-            if tied_.any() and (its["kind"].to_numpy() == int(Kind.DELIVER)).any():
-                first = int(order[1:][tied_][0])
-                self.findings.append(tied(self.source.paths[file[first]], int(line[first]), int(tied_.sum())))
+            if tied_.any() and (kinds == int(Kind.DELIVER)).any():
+                first, where = int(order[1:][tied_][0]), self.source.paths
+                count = int(tied_.sum())
+                self.findings.append(tied(where[file[first]], int(line[first]), count, has_repetitions=again))
         starts = np.cumsum(self.lengths) - self.lengths
         self.process, self.sender = self.process[order], self.sender[order]
         gathered = np.repeat(starts[order], self.lengths[order]) + _within(self.lengths[order])
@@ -559,6 +574,8 @@ class _Mapped:
         ranks[np.argsort(first)] = np.arange(len(sent))
         begins = np.searchsorted(sent, np.arange(len(self.names) + 1) * size)[:-1]
         numbers = ((sent // size) << 32) | (ranks - begins[sent // size] + 1)
+        failed = np.isin(sent, keys[(self.kind == int(Kind.ABORT)) & (codes >= 0)])
+        numbers[failed] = (UNKNOWN_SENDER << 32) | (FAILED + ranks[failed])
         self.message[self.is_send] = numbers[back.reshape(-1)]
         called, owner = np.unique(sent % size, return_index=True)
         firsts = np.full(size + 1, -1)
@@ -592,7 +609,7 @@ class _Mapped:
 
     def _are_ours(self, names: Any) -> bool:
         """Return whether messages are called as here: the sender's index, shifted, and a number."""
-        if not pa.types.is_integer(names.type) or not self.is_send.any():
+        if not self.are_indices or not pa.types.is_integer(names.type) or not self.is_send.any():
             return False
         numbers = pc.fill_null(names, 0).to_numpy()
         mine = numbers[self.is_send]
@@ -680,6 +697,7 @@ class _Mapped:
             "destinations": pc.if_else(nothing, pa.scalar(None, to.type), to),
             "label": label if label is not None and not pa.types.is_null(label.type) else self.labels,
             **{name: self.columns[name] for name in _KEPT if name in self.columns},
+            "clock": self._clocks(),
         }
         wanted = [
             f
@@ -694,6 +712,21 @@ class _Mapped:
         table = pa.Table.from_arrays(arrays, schema=pa.schema(wanted))
         logs = [table.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist())]
         return Run(self.source, tuple(self.names), tuple(logs), findings=tuple(self.findings))
+
+    def _clocks(self) -> Any:
+        """Return the clocks, if it is known whose events each of their components counts."""
+        clock = self.columns.get("clock")
+        if clock is None or not clock.null_count < len(clock):
+            return None
+        if self.are_indices:
+            return clock
+        longest = _longest(clock)
+        text = (
+            f"{self.source.paths[0]}: clocks are lists of up to {amount(longest, 'number')}, and processes are not"
+            f" called by indices from 0 to {longest - 1}: nobody says whose number is whose, so they were left out"
+        )
+        self.findings.append(Finding("clocks-left-out", text, len(clock) - clock.null_count, is_error=False))
+        return None
 
     def _gaps(self, position: Any, bounds: Any) -> None:
         """Tell of positions that are missing, or stand twice."""
@@ -711,6 +744,10 @@ class _Mapped:
             if missing:
                 text = f"{path}: {missing} events of {name} are missing, as its positions say"
                 self.findings.append(Finding("gap", text, missing, path, process=name))
+
+
+def _longest(lists: Any) -> int:
+    return 0 if lists is None or pa.types.is_null(lists.type) else pc.max(pc.list_value_length(lists)).as_py() or 0
 
 
 def _codes(encoded: Any) -> Any:

@@ -59,25 +59,35 @@ def one_sided(source: Source, sends: int, deliveries: int) -> Iterator[Finding]:
     """Tell that a log of strangers has sends, and nobody's deliveries, or deliveries of what nobody sent."""
     path = source.paths[0] if source.paths else source.name
     if sends and not deliveries:
-        offer = f"`busq replay {path}` sends such messages over a bus"
-        text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged; {offer}"
+        offer = f"; `busq replay {path}` sends such messages over a bus" if source.has_order else ""
+        text = f"{path}: {amount(sends, 'send')} and no delivery: nothing can be judged{offer}"
         yield Finding(NO_DELIVERIES, text, sends, path, is_error=False)
     elif deliveries and not sends:
         text = f"{path}: {amount(deliveries, 'delivery', 'deliveries')} and no send: who sent what is not known"
         yield Finding(NO_SENDS, text, deliveries, path, is_error=False)
 
 
-def tied(path: str, line: int, count: int) -> Finding:
+def tied(path: str, line: int, count: int, *, has_repetitions: bool) -> Finding:
     """Tell that events have equal times, and nothing else says which came first."""
     what = f"{amount(count, 'event')} of a process at the same time as another one"
     text = f"{path}:{line}: {what}: their order is not known"
-    return Finding("ties", text, count, path, line, is_error=False)
+    return _doubtful("ties", text, count, path, line, has_repetitions)
 
 
-def unordered(path: str, processes: Sequence[str]) -> Finding:
+def unordered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> Finding:
     """Tell that the events of processes stand in several files, and nothing says in which order."""
     text = (
         f"{path}: neither positions nor times say in which order the events of {listed(list(processes[:3]))} were:"
         " they are taken as they stand in the files"
     )
-    return Finding("order-guessed", text, len(processes), path, is_error=False)
+    return _doubtful("order-guessed", text, len(processes), path, 0, has_repetitions)
+
+
+def _doubtful(kind: str, text: str, count: int, path: str, line: int, has_repetitions: bool) -> Finding:
+    """Return a finding that leaves open what follows from the order of events alone.
+
+    That a loss is certain follows from what came later; whether a delivery that is marked as a repetition is one, from
+    what came before.
+    """
+    repeated = ("duplicated",) if has_repetitions else ()
+    return Finding(kind, text, count, path, line, is_error=False, may_hide=repeated, may_invent=("lost", *repeated))

@@ -25,7 +25,7 @@ from busq.trace.run import Source
 from busq.trace.tables import kinds
 from busq.trace.text import beginning, is_binary, stem
 
-__all__ = ["FORMATS", "Found", "find"]
+__all__ = ["FORMATS", "Found", "find", "named_apart", "settled"]
 
 FORMATS = ("busq", "epfl", "shiviz", "otlp", "ndjson", "csv")
 
@@ -94,21 +94,30 @@ def find(
     given = [places.plain(path) for path in _arguments.paths("paths", paths)]
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
-    its = dict(_arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
     described = places.plain(_arguments.path("fields", fields)) if fields is not None else beside(given)
-    its = (options_in(described) if described else {}) | its
-    if runs_by is not None:
-        its[RUNS_BY] = _arguments.text("runs_by", runs_by)
-        its |= {} if runs_by in WAYS else {"field.run": runs_by}
-    _check_options(its)
+    its = settled(options, described, runs_by)
     findings: list[Finding] = []
-    files = [file for root in given for file in _logs(root, format, its)]
+    files = [file for root in given for file in _logs(root, format, its, findings)]
     sources: list[Source] = []
     for name, gather in _GATHER.items():
         mine = list({places.real(file.path): file for file in files if file.format == name}.values())
         if mine:
             sources += gather(mine, its, findings)
-    return Found(_named_apart(sources), findings)
+    return Found(named_apart(sources), findings)
+
+
+def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str | None = None) -> dict[str, str]:
+    """Return the options of a search: `options` as in `find`, stronger than what a file of fields, `described`, says.
+
+    Errors: TraceError for what is not known; OSError.
+    """
+    its = dict(_arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
+    its = (options_in(described) if described else {}) | its
+    if runs_by is not None:
+        its[RUNS_BY] = _arguments.text("runs_by", runs_by)
+        its |= {} if runs_by in WAYS else {"field.run": runs_by}
+    _check_options(its)
+    return its
 
 
 def _check_options(options: Mapping[str, str]) -> None:
@@ -128,7 +137,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 # ---- files ----
 
 
-def _logs(root: str, wanted: str | None, options: Mapping[str, str]) -> list[_File]:
+def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: list[Finding]) -> list[_File]:
     """Return the logs under a path; TraceError if there are none."""
     if not places.exists(root):
         raise TraceError(f"{root}: no such file or folder")
@@ -141,7 +150,18 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str]) -> list[_Fi
     if not logs:
         looked = f"{len(files)} files, none of which" if files else "nothing that"
         raise TraceError(f"{root}: found {looked} is a log: expected {_expected(wanted)}")
+    findings += _left_out(files, logs)
     return logs
+
+
+def _left_out(files: Sequence[_File], logs: Sequence[_File]) -> Iterator[Finding]:
+    """Tell of files that are called like tables among the logs, and in which no event was recognised."""
+    suffixes = {os.path.splitext(file.path)[1] for file in logs if file.format in _RECORDS} - {""}
+    others = [file.path for file in files if not (file.format or file.is_empty)]
+    left_out = [path for path in others if os.path.splitext(path)[1] in suffixes]
+    if left_out:
+        text = f"{left_out[0]}: no event was recognised in its first lines: left out; --field names columns"
+        yield Finding("left-out", text, len(left_out), left_out[0], is_error=False)
 
 
 def _expected(wanted: str | None) -> str:
@@ -195,6 +215,7 @@ def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bo
     return not is_binary(head) and (shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)))
 
 
+_RECORDS = frozenset({"ndjson", "csv"})  # whose fields may be called so that nobody recognises them
 _LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
     "busq": _looks_like_parquet,
     "epfl": _looks_like_epfl,
@@ -413,7 +434,7 @@ def _name(folder: str, root: str) -> str:
     return below
 
 
-def _named_apart(sources: Sequence[Source]) -> list[Source]:
+def named_apart(sources: Sequence[Source]) -> list[Source]:
     """Return sources whose names differ: those that would not are called by their folder as well."""
     counts: dict[str, int] = {}
     for source in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from busq.trace.builder import PHANTOM, UNKNOWN_SENDER
+from busq.trace.builder import FAILED, PHANTOM, UNKNOWN_SENDER
 from busq.trace.schema import message_of
 
 __all__ = ["Names"]
@@ -33,6 +33,7 @@ class Names:
         self._first: dict[str, tuple[int, str]] = {}
         self._phantoms: dict[tuple[int, str], int] = {}
         self._several: set[str] = set()
+        self._failed: set[tuple[int, str]] = set()
         self.ambiguous: set[str] = set()  # names of deliveries that do not tell which of several messages they mean
 
     def send(self, process: int, name: str) -> None:
@@ -42,6 +43,12 @@ class Names:
             self._sent[process, name] = message_of(process, self._counts[process])
             if self._first.setdefault(name, (process, name)) != (process, name):
                 self._several.add(name)
+
+    def fail(self, process: int, name: str) -> None:
+        """A process says that its send of a message failed: its log tells for certain that nobody sent it."""
+        if (process, name) in self._sent:
+            self._sent[process, name] = message_of(UNKNOWN_SENDER, FAILED + len(self._failed))
+            self._failed.add((process, name))
 
     def sent(self, process: int, name: str) -> int:
         """Return the message that a process sent under a name."""

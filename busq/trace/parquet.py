@@ -27,7 +27,7 @@ from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
-__all__ = ["PROCESSES_MAX", "Head", "head", "read", "runs_of", "sample"]
+__all__ = ["PROCESSES_MAX", "Head", "check_columns", "head", "read", "runs_of", "sample"]
 
 _Used = TypeVar("_Used")
 
@@ -93,14 +93,7 @@ def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Hea
     schema = file.schema_arrow
     facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _metadata(schema)}
     _check_version(path, facts.get(METADATA))
-    foreign.check_columns(path, schema.names, options)
-    missing = [name for name in REQUIRED if name not in schema.names]
-    known = foreign.known_in(path, schema.names, options)
-    if missing and (METADATA in facts or not foreign.are_enough(known, options)):
-        raise TraceError(
-            f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
-            f" and destinations, found {', '.join(schema.names) or 'none'}"
-        )
+    missing = check_columns(path, schema.names, options, is_recorded=METADATA in facts)
     return Head(
         path,
         file.metadata.num_rows,
@@ -113,6 +106,21 @@ def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Hea
         METADATA in facts or (not missing and _is_plain(schema, options)),
         METADATA in facts,
     )
+
+
+def check_columns(
+    path: str, names: Sequence[str], options: Mapping[str, str], *, is_recorded: bool = False
+) -> list[str]:
+    """Return which required columns have other names here; TraceError if these columns cannot be those of a trace."""
+    foreign.check_columns(path, names, options)
+    missing = [name for name in REQUIRED if name not in names]
+    known = foreign.known_in(path, names, options)
+    if missing and (is_recorded or not foreign.are_enough(known, options)):
+        raise TraceError(
+            f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
+            f" and destinations, found {', '.join(names) or 'none'}"
+        )
+    return missing
 
 
 def _is_plain(schema: pa.Schema, options: Mapping[str, str]) -> bool:
@@ -167,8 +175,9 @@ def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[s
     column = (options or {}).get("field.run", "run")
     if file_head.is_ours or column not in file_head.columns or not file_head.rows:
         return [file_head.run]
-    with parquet_file(file_head.path) as file:
-        values = file.read(columns=[column])[column]
+    values = _with_file(file_head.path, lambda file: file.read(columns=[column])[column])
+    if isinstance(values, Finding):  # reading the rest will tell
+        return [file_head.run]
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise TraceError(
             f"{file_head.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"

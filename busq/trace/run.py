@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from busq.trace.finding import Finding
 
-__all__ = ["Run", "Source"]
+__all__ = ["ROWS", "UNORDERED", "Run", "Source"]
+
+ROWS, UNORDERED = "rows", "unordered"  # the option of a source whose rows stand in no order
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,11 @@ class Source:
     def tells_runs(self) -> bool:
         """Its files may hold other runs: only events of `trace` are its own."""
         return self.options.get("runs-by", "") not in ("file", "folder", "none")
+
+    @property
+    def has_order(self) -> bool:
+        """A later row is a later event, where nothing else says so: not in tables, whose rows have no order."""
+        return self.options.get(ROWS) != UNORDERED
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,17 @@ def test_a_folder_may_hold_all_formats(tmp_path: Path) -> None:
     assert all(trace.read(source).logs[0].num_rows for source in found.sources)
 
 
+def test_a_table_among_others_in_which_nothing_is_recognised_is_left_out_with_a_word(tmp_path: Path) -> None:
+    (tmp_path / "sent.csv").write_text("host,event,id\na,send,1\n")
+    (tmp_path / "got.csv").write_text("wer,event,id\nb,deliver,1\n")
+    (tmp_path / "README.md").write_text("Two tables.\n")
+    found = trace.find(tmp_path)
+    assert [source.paths for source in found.sources] == [(str(tmp_path / "sent.csv"),)]
+    (finding,) = found.findings
+    assert (finding.kind, finding.path, finding.count) == ("left-out", str(tmp_path / "got.csv"), 1)
+    assert "no event was recognised in its first lines: left out; --field names columns" in finding.text
+
+
 def test_sources_can_be_pickled(tmp_path: Path) -> None:
     (tmp_path / "1.output").write_text("b 1\n")
     source = trace.find(tmp_path).sources[0]

@@ -18,6 +18,7 @@ pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 import busq  # noqa: E402
 from busq import trace  # noqa: E402
 from busq.trace import TraceError, places  # noqa: E402
+from busq.trace.expressions import parsed  # noqa: E402
 
 NAMES = {
     "text": (lambda p: ["ann", "bob", "cleo"][p], lambda n: f"orders-7/{n}"),
@@ -121,6 +122,56 @@ def test_columns_and_parts_of_them_are_named_by_the_user(tmp_path: Path) -> None
     assert faults(tmp_path, options=options) == FAULTS
     with pytest.raises(TraceError, match=r"kind.OrderPlaced is 'put': expected send, deliver"):
         trace.find(tmp_path, options={"kind.OrderPlaced": "put"})
+
+
+# Rows of a log: a call has a cookie, an answer the cookie of its call as well; `reply` has words that dots join.
+ROWS: list[dict[str, Any]] = [
+    {"from": "ann", "to": "bob", "cookie": 7, "answers": None, "reply": "$JS.ACK.orders.billing.1", "at": {"n": 3}},
+    {"from": "bob", "to": "ann", "cookie": 1, "answers": 7, "reply": "$JS.ACK", "at": {"n": None}},
+    {"from": "bob", "to": None, "cookie": 2, "answers": None, "reply": None, "at": None},
+]
+VALUES = {
+    "{to}/{answers} ?? {from}/{cookie}": ["ann/7", "ann/7", "bob/2"],
+    "to ?? from": ["bob", "ann", "bob"],
+    "to ?? 'nobody'": ["bob", "ann", "nobody"],
+    "'nobody ?? bob'": ["nobody ?? bob"] * 3,
+    "at.n ?? answers ?? cookie": [3, 7, 2],
+    "answers ?? reply": ["$JS.ACK.orders.billing.1", "7", None],
+    "there.is.none ?? cookie": [7, 1, 2],
+    "split_part(reply, '.', 4)": ["billing", None, None],
+    "split_part(reply, '.', 1)": ["$JS", "$JS", None],
+    "split_part( cookie ,'.',1)": ["7", "1", "2"],
+    "{split_part(reply, '.', 3)}/{cookie} ?? from": ["orders/7", "bob", "bob"],
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), VALUES.items())
+def test_a_value_may_be_a_part_of_a_text_or_the_first_of_several(text: str, expected: list[Any]) -> None:
+    expression = parsed(text)
+    assert list(map(str, map(expression.value, ROWS))) == list(map(str, expected))
+    assert expression.is_in(list(ROWS[0]))
+    assert list(map(str, expression.column(pa.Table.from_pylist(ROWS)).to_pylist())) == list(map(str, expected))
+
+
+@pytest.mark.parametrize(
+    "text", ["split_part(reply)", "split_part(reply, '.', 0)", "{split_part(reply, '.')}", "a ?? split_part(reply)"]
+)
+def test_a_part_of_a_text_says_which(text: str) -> None:
+    with pytest.raises(
+        TraceError, match=r"expected a column, a text and a number from 1: split_part\(reply, '\.', 3\)"
+    ):
+        trace.find("nowhere", options={"field.process": text})
+
+
+def test_a_choice_stands_outside_of_braces() -> None:
+    with pytest.raises(TraceError, match=r"'\{a': expected \?\? between expressions, not within braces"):
+        parsed("{a ?? b}/{c}")
+
+
+@pytest.mark.parametrize("text", ["a ??", "?? a", "a ?? ?? b", " "])
+def test_what_is_chosen_from_is_not_empty(text: str) -> None:
+    with pytest.raises(TraceError, match=r"an empty expression: expected a column"):
+        parsed(text)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="reading TOML needs Python 3.11")
