@@ -67,7 +67,7 @@ def audit(
         deliveries=case.deliveries,
         events=sum(log.num_rows for log in run.logs),
         checks={name: checks_by_name[name] for name in CHECKS if name in checks_by_name},
-        findings=[*run.findings, *case.findings],
+        findings=doubts.settled([*run.findings, *case.findings]),
         figures=case.figures,
         order=order,
     )

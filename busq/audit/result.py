@@ -14,7 +14,19 @@ from typing import Any
 from busq.lab.observers import PROPERTIES
 from busq.trace.finding import Finding
 
-__all__ = ["CHECKS", "INVALID", "UNKNOWN", "VALID", "Audit", "Check", "Finding", "RunAudit"]
+__all__ = [
+    "CHECKS",
+    "INVALID",
+    "TABLE",
+    "UNKNOWN",
+    "VALID",
+    "Audit",
+    "Check",
+    "Finding",
+    "RunAudit",
+    "signed",
+    "unsigned",
+]
 
 # "side": deliveries that come, at the same receiver, after a message that was only sent when theirs was known to be
 # sent: it had been delivered somewhere, or its send had returned, before the other send was called (one host's clock).
@@ -22,6 +34,8 @@ __all__ = ["CHECKS", "INVALID", "UNKNOWN", "VALID", "Audit", "Check", "Finding",
 CHECKS = (*PROPERTIES, "side", "clock")
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+
+TABLE = "table:"  # what the source of a run begins with that stands in a table of a catalog, and in no file
 
 
 @dataclass(frozen=True)
@@ -152,3 +166,21 @@ class Audit:
             "findings": [finding.as_json() for finding in self.findings],
             "runs": [run.as_json() for run in self.runs],
         }
+
+
+def signed(message: int) -> int:
+    """Return the name of a message as a column of 64 bits with a sign holds it.
+
+    >>> signed((1 << 64) - 5), signed(7)
+    (-5, 7)
+    """
+    return message - (1 << 64) if message >= 1 << 63 else message
+
+
+def unsigned(message: int) -> int:
+    """Return the name of a message as the observers tell it, from a column with a sign.
+
+    >>> unsigned(-5) == (1 << 64) - 5, unsigned(7)
+    (True, 7)
+    """
+    return message + (1 << 64) if message < 0 else message

@@ -61,7 +61,12 @@ _BLOCKS = pa.list_(pa.field("item", pa.float64(), nullable=False))
 _COLUMNS: Mapping[str, tuple[pa.Field, ...]] = {
     "runs": (
         _column("audited_at", pa.timestamp("us", tz="UTC"), "when the audit ended", nullable=False),
-        _column("source", pa.string(), "the first file of the run, as an absolute path", nullable=False),
+        _column(
+            "source",
+            pa.string(),
+            "the first file of the run, as an absolute path; or table: and a name",
+            nullable=False,
+        ),
         _column("format", pa.string(), "of the logs", nullable=False),
         _column("order", pa.string(), "whose claims were held against it; null if nobody said"),
         _column("ok", pa.bool_(), "whether every claimed property holds; null if nothing could be judged"),

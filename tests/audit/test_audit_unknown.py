@@ -11,20 +11,11 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 from click.testing import CliRunner
+from samples import CHAT
 
 import busq
 from busq.audit.result import RunAudit
 from busq.cli import commands
-
-CHAT = """ann {"ann":1}
-asks
-bob {"ann":1, "bob":1}
-hears
-bob {"ann":1, "bob":2}
-answers
-ann {"ann":2, "bob":2}
-hears
-"""
 
 
 def judged(path: Path, **options: str) -> RunAudit:

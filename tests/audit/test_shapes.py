@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in the shapes in which people keep them: the audit in C says what is true of them, or that it can't know.
+
+500 shapes are drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/test_shapes.py` draws as many as it says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="traces need pyarrow")
+
+from audit_oracle import AuditOracle, Row, judge
+from shapes import Drawn, Shape, draw, sources_of
+from test_audit_agreement import assert_agreement, verdicts
+
+from busq.audit.native import audit
+from busq.audit.result import INVALID, UNKNOWN, RunAudit
+from busq.spec import PROPERTIES
+from busq.trace import TraceError, find, read
+from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN
+
+SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "500"))
+BLOCKS = 10  # of shapes, so that workers share them
+
+NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"}
+
+Rows = list[list[Row]]
+
+
+def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None:
+    """A verdict is that of the oracle, or unknown; unknown only where the shape does not tell enough."""
+    oracle = AuditOracle(rows)
+    true = verdicts(oracle)
+    kinds = {finding.kind for finding in found.findings}
+    may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN})
+    for name, count in oracle.counts.items():
+        check, hint = found.checks[name], f"{name}: {shape}"
+        if check.verdict == UNKNOWN and (may_doubt or not count):
+            assert may_doubt or true[name] == UNKNOWN or name not in PROPERTIES, hint
+            continue
+        assert check.count == count, hint
+        if name == "phantom" and count:  # names that tell nothing can't say whose log may have ended before
+            assert check.verdict in (INVALID, UNKNOWN), hint
+        elif name in PROPERTIES:
+            assert check.verdict == true[name], hint
+
+
+def assert_empty(drawn: Drawn) -> None:
+    """Of nothing, nothing is said."""
+    try:
+        runs = [audit(read(source)) for source in find([drawn.folder], options=drawn.options).sources]
+    except TraceError as error:
+        assert re.search("no event|none of which|nothing that", str(error)), drawn.shape  # noqa: PT017
+        return
+    assert {check.verdict for run in runs for check in run.checks.values()} == {UNKNOWN}, drawn.shape
+
+
+def assert_all_true(seed: int, folder: Path) -> None:
+    drawn = draw(seed, folder)
+    shape = drawn.shape
+    if not any(map(any, drawn.truth.values())):
+        assert_empty(drawn)
+        return
+    for name, source in sources_of(drawn).items():
+        run = read(source)
+        found = audit(run)
+        if drawn.is_unique:
+            assert_true(shape, drawn, drawn.truth[name], found)
+        elif shape.format == "parquet" and not {finding.kind for finding in found.findings} & NOT_FOR_THE_ORACLE:
+            assert_agreement(run, found, judge(run), str(shape))
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_verdicts_are_true_whatever_the_shape(block: int, tmp_path: Path) -> None:
+    for seed in range(block * SHAPES // BLOCKS, (block + 1) * SHAPES // BLOCKS):
+        assert_all_true(seed, tmp_path / f"{seed}")
+
+
+@pytest.mark.parametrize("text", ['["ann", "bob, the 2nd"]', "['ann', 'bob, the 2nd']", "('ann', 'bob, the 2nd')"])
+def test_a_list_in_a_cell_may_quote_its_names(text: str, tmp_path: Path) -> None:
+    """As pandas, DuckDB and JSON print them: a name may hold what else stands between names."""
+    quoted = text.replace('"', '""')
+    lines = [
+        "process,kind,message,destinations",
+        f'cleo,send,1,"{quoted}"',
+        "ann,deliver,1,",
+        '"bob, the 2nd",deliver,1,',
+    ]
+    (tmp_path / "events.csv").write_text("\n".join(lines) + "\n")
+    run = read(find([tmp_path]).sources[0])
+    assert run.processes == ("ann", "bob, the 2nd", "cleo")
+    assert audit(run).checks["lost"].count == 0
