@@ -23,11 +23,22 @@ import pyarrow.parquet as pq
 import busq
 from busq._files import replacing
 from busq.audit.blocks import Blocks
-from busq.audit.result import Audit, Check, Finding, RunAudit
+from busq.audit.result import TABLE, Audit, Check, Finding, RunAudit, signed
 from busq.audit.tables import METADATA, TABLES, VERSION
 from busq.errors import BusqError
 
-__all__ = ["Written", "check_room", "is_output", "read", "tables_of", "write"]
+__all__ = [
+    "OutputError",
+    "Parts",
+    "Written",
+    "check_room",
+    "check_same",
+    "is_output",
+    "read",
+    "tables_of",
+    "whole",
+    "write",
+]
 
 Parts = Mapping[str, Mapping[tuple[str, str], Blocks]]  # by run: what `busq.audit.blocks` found
 
@@ -127,18 +138,13 @@ def _witness(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
         "text": check.text,
-        "messages": [_signed(message) for message in check.messages],
+        "messages": [signed(message) for message in check.messages],
         "processes": list(check.processes),
         "steps": [
-            {"message": _signed(message), "process": process, "kind": kind}
+            {"message": signed(message), "process": process, "kind": kind}
             for (message, process), kind in zip(check.steps, kinds, strict=False)
         ],
     }
-
-
-def _signed(message: int) -> int:
-    """Return the name of a message as the trace has it, in 64 bits with a sign."""
-    return message - (1 << 64) if message >= 1 << 63 else message
 
 
 def _findings(run: str | None, findings: Sequence[Finding], stamp: _Stamp) -> Iterator[dict[str, Any]]:
@@ -253,15 +259,21 @@ def check_room(folder: str | os.PathLike[str], runs: Sequence[tuple[str, str]]) 
     for name, source in runs:
         its = _path(folder, "runs", name)
         before = str(_checked(its)["source"][0].as_py()) if its.exists() else ""
-        if before and not _is_same(before, _absolute(source)):
-            raise OutputError(
-                f"{path} holds another run called {name!r}, of {before}: this one is of {_absolute(source)}; "
-                "choose another folder"
-            )
+        if before:
+            check_same(f"{path}", "folder", name, before, source)
+
+
+def check_same(place: str, kind: str, name: str, before: str, source: str) -> None:
+    """OutputError if a run of one name is not of the source that it was of before, in a place of some kind."""
+    now = _absolute(source)
+    if not _is_same(before, now):
+        raise OutputError(
+            f"{place} holds another run called {name!r}, of {before}: this one is of {now}; choose another {kind}"
+        )
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path or not path else os.path.realpath(path)
+    return path if "://" in path or path.startswith(TABLE) or not path else os.path.realpath(path)
 
 
 def _is_same(before: str, now: str) -> bool:
@@ -287,8 +299,13 @@ def read(folder: str | os.PathLike[str]) -> dict[str, pa.Table]:
     for name, schema in TABLES.items():
         files = sorted(Path(folder, name).glob("*.parquet"))
         tables[name] = pa.concat_tables([_checked(path) for path in files] or [schema.empty_table()])
-    whole = {(row["run"], row["audit"]) for row in tables["runs"].select(["run", "audit"]).to_pylist()}
-    return {name: _whole(table, whole) for name, table in tables.items()}
+    return whole(tables)
+
+
+def whole(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return tables without the rows of an audit that was killed while it wrote."""
+    audits = {(row["run"], row["audit"]) for row in tables["runs"].select(["run", "audit"]).to_pylist()}
+    return {name: _whole(table, audits) for name, table in tables.items()}
 
 
 def _whole(table: pa.Table, whole: set[tuple[str, str]]) -> pa.Table:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -15,7 +16,11 @@ import click
 from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, option, os_error, print_json, split
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from busq.audit import Audit, RunAudit
+    from busq.audit.spark.catalog import Tables
+    from busq.audit.spark.memory import Shares
     from busq.trace import Finding, Source
 
 ENGINES = ("auto", "c", "spark")
@@ -34,11 +39,12 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
         "busq audit s3://logs/orders --field process=node --runs-by day",
         "busq audit chord.log --parser '(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)'",
         "busq audit huge --engine spark --memory 8g",
+        "busq audit --table db.events --field process=node --master sc://head",
         "busq audit traces --output results",
         "busq audit --compare results/monday results/tuesday",
     ),
 )
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1)
 @click.option("--format", "format_name", type=click.Choice(FORMATS), help="Of the logs.  [default: recognised]")
 @click.option("--parser", "--regex", metavar="REGEX", help="ShiViz: how to read an event: groups host, clock, event.")
 @click.option("--delimiter", metavar="REGEX", help="ShiViz: what stands between executions.")
@@ -60,11 +66,27 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
     "--master", metavar="URL", help="Spark: local[N], spark://..., sc://..., k8s://...; implies --engine spark."
 )
 @click.option("--memory", metavar="SIZE", help="Spark: what Java and Python may take together, as 6g.")
+@click.option(
+    "--table",
+    "tables",
+    metavar="NAME",
+    multiple=True,
+    help="Instead of PATHS: a table of Spark's catalog, as db.events; implies --engine spark.",
+)
+@click.option("--conf", metavar="NAME=VALUE", multiple=True, help="Spark: a setting, as that of a catalog.")
+@click.option(
+    "--staging", metavar="DIR", help="With --table: a folder that all executors see.  [default: where Spark spills]"
+)
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
 @click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
 @click.option(
     "--output", metavar="DIR", help="Add verdicts, findings and figures to the Parquet tables in this folder."
+)
+@click.option(
+    "--output-table",
+    metavar="DB",
+    help="The same as tables of this database of Spark's catalog; implies --engine spark.",
 )
 @click.option("--compare", is_flag=True, help="What got worse from the first path to the second? Outputs, or traces.")
 @click.option(
@@ -119,6 +141,9 @@ class _Command:
         self.paths = paths
         self.options = options
         self.found: Audit
+        self.settings: dict[str, str] = {}
+        self.spark: tuple[SparkSession, Shares | None] | None = None  # if it is there for the whole command
+        self.tables: Tables | None = None  # that hold the runs
         self.asked = {
             "order": options["order"],
             "allow": tuple(options["allow"] or ()),
@@ -130,19 +155,25 @@ class _Command:
     def run(self) -> int:
         from busq.audit import claims
         from busq.audit.promises import known
+        from busq.cli import audit_tables
 
         claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
         known(self.asked.get("checks", ()))
         self._check_files()
+        audit_tables.check(self.paths, self.options)
+        self.settings = audit_tables.settings(self.options)
         if self.options["compare"]:
             return self._compare()
         if self.options["follow"]:
             return self._follow()
-        sources, findings = self._find()
-        self._check_output(sources)
-        found = self._judge(sources, findings)
-        code = self._tell(found)
-        self._draw(sources)
+        with contextlib.ExitStack() as stack:
+            if self.options["tables"] or self.options["output_table"]:
+                self.spark = audit_tables.start(stack, self._session(), self.options)
+            sources, findings = self._stage(stack) if self.options["tables"] else self._find()
+            self._check_output(sources)
+            found = self._judge(sources, findings)
+            code = self._tell(found)
+            self._draw(sources)
         return code
 
     def _judge(self, sources: Sequence[Source], findings: Sequence[Finding]) -> Audit:
@@ -185,10 +216,17 @@ class _Command:
 
     def _check_output(self, sources: Sequence[Source]) -> None:
         """Refuse, before a long run, an output that has no room for these runs."""
+        runs = [(one.name, one.paths[0] if one.paths else "") for one in sources]
+        if self.tables is not None:
+            runs = [(name, self.tables.source_of(path)) for name, path in runs]
         if self.options["output"]:
             from busq.audit.output import check_room
 
-            check_room(self.options["output"], [(one.name, one.paths[0] if one.paths else "") for one in sources])
+            check_room(self.options["output"], runs)
+        if self.spark is not None and self.options["output_table"]:
+            from busq.audit.spark import results
+
+            results.prepare(self.spark[0], self.options["output_table"], runs)
 
     def _find(self) -> tuple[list[Source], Sequence[Finding]]:
         from busq.trace import find
@@ -201,15 +239,27 @@ class _Command:
             runs_by=asked["runs_by"],
             fields=asked["fields_file"],
         )
+        return self._chosen(found.sources, found.findings)
+
+    def _stage(self, stack: contextlib.ExitStack) -> tuple[list[Source], Sequence[Finding]]:
+        """Return the runs in tables, which stay files until the stack ends."""
+        from busq.cli import audit_tables
+
+        assert self.spark is not None
+        self.tables = audit_tables.stage(stack, self.spark[0], self.options, self._format_options())
+        return self._chosen(self.tables.sources, self.tables.findings)
+
+    def _chosen(self, sources: Sequence[Source], findings: Sequence[Finding]) -> tuple[list[Source], Sequence[Finding]]:
+        """Return the runs that are asked for, and what is remarkable about all."""
         if self.options["strict"]:
-            _stop_at_error(found.findings)
+            _stop_at_error(findings)
         chosen = self.options["chosen"]
-        unknown = [name for name in chosen if name not in {source.name for source in found.sources}]
+        unknown = [name for name in chosen if name not in {source.name for source in sources}]
         if unknown:
-            names = [source.name for source in found.sources]
+            names = [source.name for source in sources]
             listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
             raise Refusal(f"no run {unknown[0]!r}: found {listed}")
-        return [source for source in found.sources if not chosen or source.name in chosen], found.findings
+        return [source for source in sources if not chosen or source.name in chosen], findings
 
     def _format_options(self) -> dict[str, str]:
         names = ("parser", "delimiter", "send", "deliver")
@@ -223,13 +273,20 @@ class _Command:
 
     def _engine(self, sources: Sequence[Source]) -> str:
         from busq.audit.many import fits
+        from busq.cli import audit_tables
 
         asked: str = self.options["engine"]
-        if asked == "c" and self.options["master"]:
-            raise Refusal("--master is for --engine spark")
         if asked != "auto":
             return asked
-        return "spark" if self.options["master"] or not all(map(fits, sources)) else "c"
+        return "spark" if audit_tables.of_spark(self.options) or not all(map(fits, sources)) else "c"
+
+    def _session(self) -> AbstractContextManager[tuple[SparkSession, Shares | None]]:
+        """Give Spark while a block lasts: the one that is there already for the whole command, if there is one."""
+        from busq.audit.spark.memory import within
+
+        if self.spark is not None:
+            return contextlib.nullcontext(self.spark)
+        return within(self.options["master"], self.options["memory"], config=self.settings)
 
     # ---- judging ----
 
@@ -248,12 +305,11 @@ class _Command:
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
         from busq.audit import spark as room
         from busq.audit.many import fits, unreadable
-        from busq.audit.spark.memory import within
         from busq.cli import show
         from busq.trace import TraceError
 
         found: dict[str, RunAudit] = {}
-        with within(self.options["master"], self.options["memory"]) as (spark, shares):
+        with self._session() as (spark, shares):
             budget = shares.observers if shares else None
             small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
             with show.steps() as progress:
@@ -267,6 +323,8 @@ class _Command:
                         found[source.name] = room.huge.audit(spark, source, memory_bytes=budget, **self.asked)
                     except TraceError as error:
                         found[source.name] = unreadable(source, error)
+        if self.tables is not None:
+            found = {name: self.tables.named(audit) for name, audit in found.items()}
         if self.options["strict"]:
             for audit in found.values():
                 _stop_at_error(audit.findings)
@@ -275,8 +333,6 @@ class _Command:
     def _follow(self) -> int:
         from busq.cli import audit_follow
 
-        if self.options["output"]:
-            raise Refusal("--output does not go with --follow")
         return audit_follow.follow(self.paths, self.options, self.asked)
 
     # ---- telling ----
@@ -311,6 +367,10 @@ class _Command:
             from busq.cli import audit_compare
 
             audit_compare.write_output(self.found, load, self.options["output"])
+        if self.spark is not None and self.options["output_table"]:
+            from busq.cli import audit_tables
+
+            audit_tables.write(self.found, load, self.spark[0], self.options["output_table"])
 
 
 def _refuse_unreadable(found: Audit) -> bool:

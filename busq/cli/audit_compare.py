@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from busq.audit import Audit
     from busq.audit.blocks import Blocks
     from busq.audit.compare import Comparison, Difference
+    from busq.audit.output import Written
     from busq.cli.audit_pages import Reader
 
-__all__ = ["check", "compare", "write_output"]
+__all__ = ["check", "compare", "parts", "tell_written", "write_output"]
 
 ROWS_MAX = 20
 _STYLES = {"worse": "bold red", "better": "green", "unknown": "yellow"}
@@ -29,9 +30,9 @@ def check(paths: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse what does not go with --compare."""
     if len(paths) != 2:
         raise Refusal(f"--compare: found {amount(len(paths), 'path')}, expected two: BEFORE and AFTER")
-    for name in ("follow", "report", "shiviz", "diagram", "output"):
+    for name in ("follow", "report", "shiviz", "diagram", "output", "output_table"):
         if options[name]:
-            raise Refusal(f"--{name} does not go with --compare")
+            raise Refusal(f"--{name.replace('_', '-')} does not go with --compare")
 
 
 def compare(paths: Sequence[str], tolerance: float, as_json: bool, judge: Callable[[str], tuple[Audit, Reader]]) -> int:
@@ -43,7 +44,7 @@ def compare(paths: Sequence[str], tolerance: float, as_json: bool, judge: Callab
         if output.is_output(path):
             return output.read(path)
         found, load = judge(path)
-        return output.tables_of(found, _parts(found, load))
+        return output.tables_of(found, parts(found, load))
 
     found = room.compare(tables(paths[0]), tables(paths[1]), tolerance=tolerance)
     if as_json:
@@ -57,24 +58,28 @@ def write_output(found: Audit, load: Reader, folder: str) -> None:
     """Add the audit to a folder of tables, and say what became of rows that were there."""
     from busq.audit import output
 
-    written = output.write(found, folder, _parts(found, load))
+    tell_written(found, output.write(found, folder, parts(found, load)), folder)
+
+
+def tell_written(found: Audit, written: Written, place: str) -> None:
+    """Say where an audit was added, and what became of rows that were there."""
     what = amount(len(found.runs), "run")
     if written.replaced:
         names = listed(list(written.replaced[:3])) + (", ..." if len(written.replaced) > 3 else "")
         what += f", of which {len(written.replaced):,} had been there: the rows of {names} were replaced"
-    click.echo(f"wrote {folder}: {what}", err=True)
+    click.echo(f"wrote {place}: {what}", err=True)
 
 
-def _parts(found: Audit, load: Reader) -> dict[str, Any]:
+def parts(found: Audit, load: Reader) -> dict[str, Any]:
     """Return the latencies in parts of all runs that have times and fit into memory."""
     from busq.audit.blocks import blocks_of
 
-    parts: dict[str, dict[tuple[str, str], Blocks]] = {}
+    by_run: dict[str, dict[tuple[str, str], Blocks]] = {}
     for run in found.runs:
         logs = load(run.run) if "latency_us" in run.figures or "queueing_us" in run.figures else None
         if logs is not None:
-            parts[run.run] = dict(blocks_of(logs))
-    return parts
+            by_run[run.run] = dict(blocks_of(logs))
+    return by_run
 
 
 def _tell(found: Comparison) -> None:

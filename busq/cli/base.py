@@ -302,14 +302,31 @@ def write_text(path: str, text: str) -> None:
 
 
 def read_schedule(path: str, size_bytes: int) -> Schedule:
-    """Read the messages of a file; one that is no schedule is refused."""
+    """Read the messages of a file: a schedule, or a log of sends; what is neither is refused."""
     from busq.lab import workload
 
     with plain_errors():
         try:
             return workload.read(path, size_bytes=size_bytes)
+        except workload.OtherColumns as error:
+            return _read_log(path, size_bytes, str(error))
         except workload.ScheduleError as error:
             raise Refusal(str(error)) from None
+
+
+def _read_log(path: str, size_bytes: int, reason: str) -> Schedule:
+    """Read the sends of a log; `reason` why it is no schedule, for what is no log either."""
+    from busq.lab import workload
+
+    try:
+        from busq.trace import TraceError
+        from busq.trial import recorded
+
+        return recorded.schedule(path, size_bytes=size_bytes)
+    except (ImportError, TraceError):
+        raise Refusal(reason) from None
+    except workload.ScheduleError as error:
+        raise Refusal(str(error)) from None
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

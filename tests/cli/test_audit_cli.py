@@ -102,7 +102,7 @@ def test_what_is_allowed_ends_with_0(late: Path) -> None:
         ([".", "--engine", "c", "--master", "local"], "--master is for --engine spark"),
         ([".", "--field", "nonsense"], "--field nonsense: expected NAME=COLUMN"),
         ([".", "--run", "thursday"], "no run 'thursday': found late"),
-        ([], "Missing argument"),
+        ([], "nothing to judge"),
     ],
 )
 def test_what_cannot_be_ends_with_2_and_a_line(

@@ -17,7 +17,21 @@ from busq.audit.spark.available import Unavailable, require
 
 __all__ = ["SparkFailed", "Unavailable", "busy", "follow", "runs", "session"]
 
-_LATER = ("checks", "clocks", "follow", "huge", "islands", "pace", "ready", "runs", "sweep", "workers")
+_LATER = (
+    "catalog",
+    "checks",
+    "clocks",
+    "follow",
+    "huge",
+    "islands",
+    "load",
+    "pace",
+    "ready",
+    "results",
+    "runs",
+    "sweep",
+    "workers",
+)
 
 
 require()

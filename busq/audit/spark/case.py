@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from busq._words import amount
 from busq.audit import missing
-from busq.audit.result import INVALID, VALID, Check
+from busq.audit.result import INVALID, VALID, Check, signed, unsigned
 from busq.audit.spark import checks, layout
 from busq.audit.spark.load import Loaded
 from busq.audit.words import Words
@@ -80,6 +80,7 @@ class Case:
         self.logs = loaded.logs
         self.findings = list(loaded.findings)
         self.is_derived = loaded.is_derived
+        self.tells_senders = loaded.tells_senders
         self.events = loaded.events
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
         self.ties = _count_ties(self.events) if profile is None else {p: row["doubled"] for p, row in profile.items()}
@@ -169,7 +170,7 @@ class Case:
 
     def words(self, messages: Iterable[int]) -> Words:
         """Names for the processes and these messages."""
-        wanted = sorted(_signed(message) for message in set(messages))
+        wanted = sorted(signed(message) for message in set(messages))
         if not wanted or not self.total("labels"):
             return Words(self.run)
         name = F.col("name" if self.is_renamed else "message")
@@ -177,7 +178,7 @@ class Case:
         rows = labelled.groupBy(name.alias("message")).agg(
             F.min(F.when(checks.is_send(), F.col("label"))).alias("sent"), F.min("label").alias("label")
         )
-        return Words(self.run, {_unsigned(row["message"]): row["sent"] or row["label"] for row in rows.collect()})
+        return Words(self.run, {unsigned(row["message"]): row["sent"] or row["label"] for row in rows.collect()})
 
     @cached_property
     def all_words(self) -> Words:
@@ -188,9 +189,9 @@ class Case:
         """The names of messages before `rename`."""
         wanted = sorted(set(messages))
         if not self.is_renamed or not wanted:
-            return {message: _unsigned(message) for message in wanted}
+            return {message: unsigned(message) for message in wanted}
         rows = self.events.where(F.col("message").isin(wanted)).select("message", "name").distinct().collect()
-        return {row["message"]: _unsigned(row["name"]) for row in rows}
+        return {row["message"]: unsigned(row["name"]) for row in rows}
 
     def check(self, row: Row | Mapping[str, Any], engine: str) -> Check:
         """A verdict of the observers from a row of RESULTS."""
@@ -237,11 +238,3 @@ def _count_ties(events: DataFrame) -> dict[int, int]:
 
 def _collect(events: DataFrame) -> dict[int, Row]:
     return {row["process"]: row for row in _profile(events).collect()}
-
-
-def _signed(message: int) -> int:
-    return message - (1 << 64) if message >= 1 << 63 else message
-
-
-def _unsigned(message: int) -> int:
-    return message + (1 << 64) if message < 0 else message

@@ -7,6 +7,18 @@ within the block: no partition of a window holds more rows than a block, whoever
 
 `busq.spec` defines each property.  Names of messages are relied on (sender << 32 | number, numbers rise along
 the sends of their sender, no message is sent twice); `misnamed` tells where that does not hold, `renamed` makes it so.
+
+The examples are about these events: process 0 sends the messages 1 and 2 to process 1, which delivers 2 before 1.
+
+>>> from busq.spark.load import conformed
+>>> columns = "process int, position long, kind string, message long, destinations array<int>"
+>>> rows = [
+...     (0, 0, "send", 1, [1], 10_000, 11_000),
+...     (0, 1, "send", 2, [1], 20_000, 21_000),
+...     (1, 0, "deliver", 2, None, 30_000, None),
+...     (1, 1, "deliver", 1, None, 45_000, None),
+... ]
+>>> events = conformed(spark.createDataFrame(rows, f"{columns}, time_ns long, end_ns long"))
 """
 
 from __future__ import annotations
@@ -85,17 +97,29 @@ _PAIR = ("run", "sender", "receiver")
 
 
 def is_send() -> Column:
-    """Whether an event is a send."""
+    """Whether an event is a send.
+
+    >>> events.where(is_send()).count()
+    2
+    """
     return F.col("kind") == int(Kind.SEND)
 
 
 def is_delivery() -> Column:
-    """Whether an event is a delivery."""
+    """Whether an event is a delivery.
+
+    >>> events.where(is_delivery() & (F.col("process") == 1)).count()
+    2
+    """
     return F.col("kind") == int(Kind.DELIVER)
 
 
 def sender_of(message: str = "message") -> Column:
-    """Return the sender of a message, by its name."""
+    """Return the sender of a message, by its name.
+
+    >>> events.select(sender_of().alias("sender")).distinct().collect()
+    [Row(sender=0)]
+    """
     return F.shiftright(message, 32).cast("int")
 
 
@@ -113,6 +137,10 @@ def before(
 
     Two levels: the maxima of whole blocks (few, so that they go to every task), and a window within each block.
     `block`: positions in one.  Cost: two passes over `frame` and one shuffle of it.
+
+    >>> found = before(events, {"latest": F.col("message")})
+    >>> found.where("process = 1").orderBy("position").select("message", "latest_before").collect()
+    [Row(message=2, latest_before=None), Row(message=1, latest_before=2)]
     """
     keyed = frame.withColumn("block", _block(block)).withColumns(dict(values))
     blocks = keyed.groupBy(*by, "block").agg(*(F.max(name).alias(name) for name in values))
@@ -133,6 +161,9 @@ def settled(events: DataFrame) -> DataFrame:
 
     Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
     got it first died before it could say so.  Cost: a join with the marked messages; none need be there.
+
+    >>> settled(events).count()
+    4
     """
     of = ["run", "process", "message"]
     is_again = F.col("kind") == int(Kind.REDELIVER)
@@ -155,7 +186,13 @@ def settled(events: DataFrame) -> DataFrame:
 
 
 def misnamed(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
-    """Keep the sends of messages that are not named as is relied on: after their sender, by numbers that rise."""
+    """Keep the sends of messages that are not named as is relied on: after their sender, by numbers that rise.
+
+    Cost: that of `before`, on the sends.
+
+    >>> misnamed(events).count()
+    0
+    """
     sends = events.where(is_send()).select("run", "process", "position", "message")
     running = before(sends, {"highest": F.col("message")}, block=block)
     rises = F.coalesce(F.col("message") > F.col("highest_before"), F.lit(True))
@@ -163,7 +200,13 @@ def misnamed(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
 
 
 def resent(events: DataFrame) -> DataFrame:
-    """Keep the sends of messages that had been sent already: at a lower process, or earlier."""
+    """Keep the sends of messages that had been sent already: at a lower process, or earlier.
+
+    Cost: a shuffle of the sends.
+
+    >>> resent(events.union(events)).select("message").orderBy("message").collect()
+    [Row(message=1), Row(message=2)]
+    """
     first = Window.partitionBy("run", "message").orderBy("process", "position")
     return events.where(is_send()).withColumn("nth", F.row_number().over(first)).where("nth > 1").drop("nth")
 
@@ -172,6 +215,10 @@ def counted(events: DataFrame, *, low: int, high: int) -> DataFrame:
     """Number the events of each process from 1, in place of their positions, which may be equal or far apart.
 
     `low` and `high`: the ends of all positions.  Two levels, as in `before`.  Cost: two passes, and one shuffle.
+
+    >>> far = events.withColumn("position", F.col("position") * 1_000_000)
+    >>> counted(far, low=0, high=1_000_000).agg(F.max("position").alias("last")).collect()
+    [Row(last=2)]
     """
     width = max(1, (high - low + 1) // BLOCKS)
     keyed = events.withColumn("block", F.floor((F.col("position") - low) / width))
@@ -192,6 +239,11 @@ def renamed(events: DataFrame, *, low: int) -> DataFrame:
     `low`: the least position; each process has its events at different ones, less than 2^32 apart.  Of several sends of
     a message the one at the lowest process counts, there the first; the others become local events, which keep their
     clocks.  What nobody sent gets a name below 0, after the place where it was delivered first.  Cost: one shuffle.
+
+    >>> strange = events.withColumn("message", F.col("message") * 1000 + 7)
+    >>> found = renamed(strange, low=0).where(is_delivery()).orderBy("position")
+    >>> found.select("message", "name").collect()
+    [Row(message=2, name=2007), Row(message=1, name=1007)]
     """
     place = F.struct((~is_send()).alias("is_unsent"), "process", "position")
     is_named = is_send() | is_delivery()
@@ -231,6 +283,9 @@ def fingerprints(events: DataFrame) -> DataFrame:
     Columns: run, sender, receiver, sent, delivered; `differs` where these are not the same copies; `restamped` where
     they, or the stamps on them, are not the same.  That two different sets go unnoticed has odds of 2^-62.  Cost: one
     pass, no shuffle of rows.
+
+    >>> fingerprints(events).select("sender", "receiver", "sent", "delivered", "differs").collect()
+    [Row(sender=0, receiver=1, sent=2, delivered=2, differs=False)]
     """
     name, stamped = F.xxhash64("message"), F.xxhash64("message", F.coalesce("stamp", F.lit(-1)))
     copies = (
@@ -260,6 +315,9 @@ def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
 
     Columns: run, message, sender, receiver, is_sent, deliveries, first_position.  `groups` (run, sender, receiver):
     look at these alone, the `fingerprints` that differ.  Cost: a shuffle and a join of what is looked at.
+
+    >>> copies(events).orderBy("message").select("message", "receiver", "is_sent", "deliveries").collect()
+    [Row(message=1, receiver=1, is_sent=True, deliveries=1), Row(message=2, receiver=1, is_sent=True, deliveries=1)]
     """
     expected = _expected(events).select("run", "message", "receiver", sender_of().alias("sender"))
     delivered = _delivered(events).withColumn("sender", sender_of())
@@ -297,6 +355,14 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
 
     Where messages were named anew, it is the old names (column `name`) that tell the sender; `processes`: how many
     there are.
+
+    Parameters: `given`, what `copies` gave; `events`; `torn`, processes whose logs lack events; `processes`.
+    Cost: two small joins.
+
+    >>> less = events.where("kind = 1 or message = 2")  # nobody delivers message 1
+    >>> found = completeness(copies(less), less).where("count > 0").orderBy("check")
+    >>> found.select("check", "count", "messages").collect()
+    [Row(check='lost', count=1, messages=[1]), Row(check='lost_definite', count=1, messages=[1])]
     """
     sends = events.where(is_send())
     highest = sends.groupBy("run", sender_of().alias("sender")).agg(F.max("message").alias("highest"))
@@ -370,7 +436,12 @@ def result(
     text: Column | None = None,
     time_ns: Column | None = None,
 ) -> Column:
-    """Return a row of RESULTS but for its run; without a witness where there is nothing to witness."""
+    """Return a row of RESULTS but for its run; without a witness where there is nothing to witness.
+
+    >>> row = result("mine", F.count(F.lit(1)), F.array(F.min("message")), F.array(F.max("process")))
+    >>> events.agg(row.alias("its")).select("its.check", "its.count", "its.messages").collect()
+    [Row(check='mine', count=4, messages=[1])]
+    """
     some = count > 0
     nothing = F.lit(None)
     return F.struct(
@@ -391,7 +462,13 @@ def first_deliveries(events: DataFrame, given: DataFrame | None = None) -> DataF
     """Leave out repeated deliveries, and say of the others whether they are phantoms (`is_phantom`); sends stay.
 
     `given`: what `copies` gave (made from the events if missing); where it was given some groups only, nothing is wrong
-    with the others.
+    with the others.  Cost: a join with what is repeated or invented.
+
+    >>> first_deliveries(events.union(events)).where(is_delivery() & (F.col("position") == 0)).count()
+    2
+    >>> found = first_deliveries(events.where("kind = 0"))  # without the sends
+    >>> found.orderBy("position").select("message", "is_phantom").collect()
+    [Row(message=2, is_phantom=True), Row(message=1, is_phantom=True)]
     """
     pairs = copies(events) if given is None else given
     wrong = pairs.where((F.col("deliveries") > 1) | (~F.col("is_sent") & (F.col("deliveries") > 0))).select(
@@ -414,6 +491,10 @@ def fifo(firsts: DataFrame, *, block: int = BLOCK) -> DataFrame:
     """Count the deliveries that come after a later message of their sender: RESULTS.
 
     `firsts`: what `first_deliveries` gave.  Per receiver and sender, a running maximum of the message's number.
+    Cost: that of `before`.
+
+    >>> fifo(first_deliveries(events)).select("check", "count", "messages", "processes").collect()
+    [Row(check='fifo', count=1, messages=[1, 2], processes=[1, 0])]
     """
     deliveries = firsts.where(is_delivery() & ~F.col("is_phantom")).select(
         "run", "process", "position", "message", sender_of().alias("sender")
@@ -427,6 +508,10 @@ def late_results(late: DataFrame, name: str, other: str) -> DataFrame:
     """RESULTS for late deliveries: how many, and the first one of the lowest process.
 
     `other`: the column with the message that came first, or with the time when its send was called.
+
+    >>> late = events.where("kind = 0 and message = 1").withColumn("earlier", F.lit(2))
+    >>> late_results(late, "mine", "earlier").select("check", "count", "messages").collect()
+    [Row(check='mine', count=1, messages=[1, 2])]
     """
     first = F.struct("process", "position", "message", F.col(other).alias("other"))
     counted = late.groupBy("run").agg(F.count(F.lit(1)).alias("n"), F.min(first).alias("first"))

@@ -24,6 +24,16 @@ def clock(events: DataFrame, *, names: Sequence[str], torn: Sequence[int] = (), 
     has none, components may be greater, and so where the own one rises by more in a log that lacks events (`torn`).
 
     `names`: what the texts call the processes.  Cost: four joins, on the rows that have clocks.
+
+    The example gives clocks to the `events` of `busq.spark.checks`, and forgets in one what came with message 2.
+
+    >>> right = "CASE process WHEN 0 THEN array(position + 1, 0L) ELSE array(2L, position + 1) END"
+    >>> clocked = events.withColumn("clock", F.expr(right))
+    >>> clock(clocked, names=["ann", "bob"]).select("count").collect()
+    [Row(count=0)]
+    >>> wrong = "CASE WHEN process = 1 AND position = 0 THEN array(1L, 1L) ELSE clock END"
+    >>> clock(clocked.withColumn("clock", F.expr(wrong)), names=["ann", "bob"]).collect()[0]["text"]
+    'the clock of bob at position 0 counts 1 events of ann, not 2, which is what follows from its clock before and m2'
     """
     clock = F.when(F.size("clock") > 0, F.col("clock"))
     chosen = events.select("run", "process", "position", "kind", "message", clock.alias("clock"))

@@ -14,12 +14,24 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from busq.audit.spark.available import is_loaded
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Progress", "active", "interruptible", "is_connect", "parallelism", "shares_files", "watched"]
+__all__ = [
+    "Progress",
+    "active",
+    "frame_of",
+    "interruptible",
+    "is_connect",
+    "parallelism",
+    "setting",
+    "shares_files",
+    "watched",
+]
 
 Progress = Callable[[int, int, str], None]  # number, of how many, label
 TICK_S = 0.2
@@ -67,6 +79,40 @@ def _active_classic() -> SparkSession | None:
         return None
     session: SparkSession | None = SparkSession.getActiveSession()
     return session or SparkSession.builder.getOrCreate()  # a context whose session is another thread's
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return the rows of an Arrow table: Spark (4.3) leaves out what comes after a batch without rows.
+
+    >>> rows = pyarrow.table({"n": [1]})                                                         # doctest: +SKIP
+    >>> frame_of(spark, pyarrow.concat_tables([rows, rows.slice(1), rows])).count()              # doctest: +SKIP
+    2
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    if not batches:  # through Connect, a table without rows has no columns
+        return spark.createDataFrame([], from_arrow_schema(table.schema))
+    return spark.createDataFrame(pa.Table.from_batches(batches, table.schema))
+
+
+@contextlib.contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Give a setting of a session a value while a block lasts.
+
+    >>> with setting(spark, "spark.sql.shuffle.partitions", "2"):                                # doctest: +SKIP
+    ...     spark.conf.get("spark.sql.shuffle.partitions")
+    '2'
+    """
+    former = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if former is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, former)
 
 
 def parallelism(spark: SparkSession) -> int:

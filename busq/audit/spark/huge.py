@@ -16,6 +16,7 @@ as much as does, and the count is a lower bound.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -26,18 +27,22 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from busq._words import amount
 from busq.audit import doubts, missing
 from busq.audit.clock_check import clock_faults
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Check, RunAudit
+from busq.audit.spark import catalog, clocks, islands, layout, pace, rows, whole
 from busq.audit.spark import checks as relations
-from busq.audit.spark import clocks, islands, layout, pace, whole
 from busq.audit.spark.case import Case
+from busq.audit.spark.driver import setting
 from busq.audit.spark.load import Loaded, conformed, load
 from busq.audit.spark.segments import Summary
+from busq.audit.spark.session import NANOSECONDS_AS_NUMBERS
 from busq.audit.spark.workers import require
 from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
+from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.run import Source
 from busq.trace.schema import Kind
@@ -60,8 +65,10 @@ _COUNTS = ("lost", "duplicated", "phantom")
 
 def audit(
     spark: SparkSession,
-    source: Source | DataFrame,
+    source: Source | DataFrame | str,
     *,
+    fields: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    place: str | os.PathLike[str] | None = None,
     order: str | None = None,
     allow: Iterable[str] = (),
     ask: Iterable[str] = (),
@@ -71,22 +78,43 @@ def audit(
 ) -> RunAudit:
     """Audit one run, however large: a verdict for each check, as `busq.audit.native.audit` gives.
 
-    Parameters: `source`, or a DataFrame with the required columns of a trace, and destinations, of one run; `order`,
-    `allow` and `ask` as there; `checks`, which are judged; `memory_bytes`, how much the exact observers may take (35 %
-    of the machine's); `names` of the processes of a DataFrame.
-    Errors: ValueError for an unknown order or check; TraceError for files that cannot be used; SparkFailed inside of
-    `busq.spark.session`.
+    Parameters: `source`, or the name of a table in the session's catalog, or a DataFrame, of one run; `fields` of a
+    table or a DataFrame, by the columns in which they stand, or a file that says so, and `place`, as in
+    `busq.spark.catalog.staged`; `order`, `allow` and `ask` as there; `checks`, which are judged; `memory_bytes`, how
+    much the exact observers may take (35 % of the machine's); `names` of the processes of a DataFrame in which these
+    are indices.
+    Errors: ValueError for an unknown order or check; TraceError for files or tables that cannot be used, or hold
+    several runs; SparkFailed inside of `busq.spark.session`.
     Cost: 3.4 us on two cores per delivery of busq's own files, and 8.4 us of computing per delivery of a stranger's,
-    whatever the names; a DataFrame is judged where it is, which takes longer.  What does not fit into the heap is
-    spilled.
+    whatever the names; a DataFrame with the columns of a trace is judged where it is, which takes longer, any other one
+    is put into files first, as a table is.  What does not fit into the heap is spilled.
 
     >>> with busq.spark.session() as spark:                                                      # doctest: +SKIP
     ...     audit(spark, busq.trace.find("trace").sources[0]).ok
+    ...     audit(spark, "db.events", fields={"process": "node"}).ok
+    True
     True
     """
     judged = known(checks)
+    if isinstance(source, str) or (not isinstance(source, Source) and (fields or not catalog.is_plain(source))):
+        asked = {"order": order, "allow": allow, "ask": ask, "checks": checks, "memory_bytes": memory_bytes}
+        return _audit_staged(spark, source, fields, place, names, asked)
     require(spark, source.paths[:1] if isinstance(source, Source) else ())
-    loaded = load(spark, source) if isinstance(source, Source) else Loaded(conformed(source), tuple(names))
+    with setting(spark, NANOSECONDS_AS_NUMBERS, "true"):
+        return _audit(spark, source, order, allow, ask, judged, memory_bytes, names)
+
+
+def _audit(
+    spark: SparkSession,
+    source: Source | DataFrame,
+    order: str | None,
+    allow: Iterable[str],
+    ask: Iterable[str],
+    judged: frozenset[str],
+    memory_bytes: int | None,
+    names: Sequence[str],
+) -> RunAudit:
+    loaded = load(spark, source) if isinstance(source, Source) else _of_frame(source, names)
     about = source if isinstance(source, Source) else Source("", "", (), 0)
     order = loaded.order if order is None else order
     claims(order, allow=allow, ask=ask)
@@ -103,14 +131,39 @@ def audit(
         source=about.paths[0] if about.paths else "",
         format=about.format,
         processes=case.names,
-        messages=case.total("sends"),
+        messages=case.total("sends") - judge.n_resent,
         deliveries=case.total("deliveries"),
         events=case.rows,
         checks={name: checks_by_name[name] for name in CHECKS if name in checks_by_name},
-        findings=case.findings,
+        findings=doubts.settled(case.findings),
         figures=judge.figures,
         order=order,
     )
+
+
+def _audit_staged(
+    spark: SparkSession,
+    source: DataFrame | str,
+    fields: Mapping[str, str] | str | os.PathLike[str] | None,
+    place: str | os.PathLike[str] | None,
+    names: Sequence[str],
+    asked: Mapping[str, Any],
+) -> RunAudit:
+    """Audit a table that is put into files first."""
+    if names:
+        raise TraceError("names are for processes that are indices, and these have names of their own: leave them out")
+    tables = [source] if isinstance(source, str) else {"the DataFrame": source}
+    with catalog.staged(spark, tables, fields=fields, place=place) as found:
+        run_audit = found.named(audit(spark, found.only(), **asked))
+    return run_audit if isinstance(source, str) else replace(run_audit, run="", source="")
+
+
+def _of_frame(frame: DataFrame, names: Sequence[str]) -> Loaded:
+    """Return the events of a DataFrame; TraceError if they are of several runs."""
+    if "run" in frame.columns and frame.select("run").distinct().limit(2).count() > 1:
+        raise TraceError("the DataFrame: its column 'run' names several: expected the rows of one run")
+    events, findings = rows.without_bad(conformed(frame), names, path="the DataFrame")
+    return Loaded(events, tuple(names), findings=findings)
 
 
 @contextlib.contextmanager
@@ -131,19 +184,17 @@ def _laid_out(
 
 
 @contextlib.contextmanager
-def _partitions(spark: SparkSession, rows: int) -> Iterator[None]:
+def _partitions(spark: SparkSession, n_rows: int) -> Iterator[None]:
     """Let shuffles have as many partitions as so many rows are worth, while a block lasts.
 
     Spark's 200 are too many for few rows: each costs a task wherever something is kept.
     """
-    setting = "spark.sql.shuffle.partitions"
-    former = spark.conf.get(setting)
+    name = "spark.sql.shuffle.partitions"
+    former = spark.conf.get(name)
     usual = int(former) if former and former.isdigit() else 200
-    spark.conf.set(setting, str(max(2, min(rows // PARTITION_ROWS_MIN, max(usual, rows // PARTITION_ROWS)))))
-    try:
+    count = max(2, min(n_rows // PARTITION_ROWS_MIN, max(usual, n_rows // PARTITION_ROWS)))
+    with setting(spark, name, str(count)):
         yield
-    finally:
-        spark.conf.set(setting, str(usual))
 
 
 def _needs(names: Iterable[str], events: int, messages: int) -> int:
@@ -164,6 +215,7 @@ class _Judge:
         self.remarks: list[Finding] = []  # about times, which say nothing of vector clocks
         self.differing: DataFrame | None = None  # senders and receivers whose fingerprints differ; None: all
         self.are_complete = False  # nothing differs
+        self.n_resent = 0  # sends of messages that had been sent already
         self.rank = ""
         self.ranked: DataFrame | None = None
         self.dirty: dict[str, int] = {}  # how many events break each certificate
@@ -194,6 +246,8 @@ class _Judge:
         for name in CHECKS:
             if name in checks and name in judged:
                 one = missing.tell_guess(missing.tell_order(checks[name], case.run, case.holes), case.run)
+                if name == "phantom" and one.verdict == INVALID and case.tells_senders:
+                    one = self._of_told_senders(one)
                 reported.append(doubts.told(one, case.findings))
         case.findings += self.remarks
         return reported
@@ -238,6 +292,29 @@ class _Judge:
             if name in rows and rows[name]["count"]:
                 checks[name] = self._absent(name, rows)
         return checks
+
+    def _of_told_senders(self, check: Check) -> Check:
+        """Return the verdict about phantoms whose deliveries tell the sender: its log may lack those that nobody sent.
+
+        What was sent, but not to its receiver, is certain.
+        """
+        case = self.case
+        sends = case.events.where(relations.is_send()).groupBy("message").agg(F.first("destinations").alias("to"))
+        came = case.events.where(relations.is_delivery()).select("message", "process", "position")
+        known = came.join(sends, "message", "left")
+        certain = known.where(~F.array_contains("to", F.col("process")))
+        n_open = known.where("to is null").count()
+        if not n_open:
+            return check
+        why = "the logs of those that they name as their senders may have ended before"
+        if n_open == check.count:
+            return replace(check, verdict=UNKNOWN, text=f"{check.text}, but {why}")
+        row = certain.orderBy("process", "position").limit(1).collect()[0]
+        message = case.old_names([row["message"]])[row["message"]]
+        words, receiver = case.words([message]), case.names[row["process"]]
+        text = f"{receiver} delivered {words.message(message)}, which was sent, but not to it"
+        text += f"; {amount(n_open, 'other')} cannot be told: {why}"
+        return replace(check, text=text, messages=(message,), processes=(receiver,))
 
     def _torn(self) -> list[int]:
         return [process for process, is_torn in enumerate(self.case.holes) if is_torn]
@@ -368,8 +445,9 @@ class _Judge:
         case = self.case
         history = whole.history_of(case.logs, len(case.names))
         counts = () if case.is_renamed else tuple(name for name in _COUNTS if name in judged)  # old names tell senders
-        rows = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
-        checks = self._told(rows, "c")
+        results = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
+        self.n_resent = sum(row["count"] for row in results if row["check"] == "resent")
+        checks = self._told(results, "c")
         lost, phantom = checks.get("lost"), checks.get("phantom")
         if any(check and check.count for check in (lost, phantom)):
             absent_checks = missing.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and islands of what they do not cover: where in a huge run cycles can be, and who judges them."""
+"""Certificates, and islands of what they do not cover: where in a huge run cycles can be, and who judges them.
+
+The examples are about the `events` of `busq.spark.checks`, ranked by the times of sends: 1 before 2.
+
+>>> ranks = ranked(events, "time", processes=2)
+>>> steps = stepped(ranks)
+>>> land = islands(dirty(steps, "total"), width=1000)
+"""
 
 from __future__ import annotations
 
@@ -13,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.audit.result import signed
 from busq.audit.spark.checks import BLOCK, RESULTS, before, is_delivery, is_send, sender_of
 from busq.lab.observers import History
 
@@ -28,7 +36,13 @@ ISLANDS = T.StructType(
 
 
 def restamped(events: DataFrame) -> DataFrame:
-    """Count, by run, the messages that bear different stamps in different places, or none in some (run, count)."""
+    """Count, by run, the messages that bear different stamps in different places, or none in some (run, count).
+
+    Cost: a shuffle of all events.
+
+    >>> restamped(events).select("count").collect()  # none has any
+    [Row(count=2)]
+    """
     stamps = (
         events.where(is_send() | is_delivery())
         .groupBy("run", "message")
@@ -50,6 +64,9 @@ def ranked(events: DataFrame, by: str, *, processes: int) -> DataFrame:
     called; "position", how far its sender was in its log by then.  All but the first cost a join.
     Any rank is allowed: a bad one makes large islands, and no wrong
     verdict, as long as all events of a message have the same.
+
+    >>> ranked(events, "time", processes=2).select("message", "rank").distinct().orderBy("rank").collect()
+    [Row(message=1, rank=20000), Row(message=2, rank=40000)]
     """
     both = events.where(is_send() | is_delivery())
     tie = F.shiftright(F.col("message"), 32)
@@ -89,6 +106,12 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     An event is dirty for a property if an event before it at its process, that it is compared with, ranks higher.
     Where none is dirty for "total", the ranks are an order that everybody delivered in; none for "causal": they are
     one that causality follows; none for "synchronous": one in which every message could have taken no time.
+
+    Cost: that of `busq.spark.checks.before`.
+
+    >>> found = stepped(ranks).where("total_bound is not null")
+    >>> found.select("process", "message", "rank", "total_bound").collect()
+    [Row(process=1, message=1, rank=20000, total_bound=40000)]
     """
     rank = F.col("rank")
     values = {
@@ -107,14 +130,25 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
 
 
 def dirty(steps: DataFrame, edges: str) -> DataFrame:
-    """Give the ISLANDS (not merged) that a property's dirty events span: from their rank to the highest before."""
+    """Give the ISLANDS (not merged) that a property's dirty events span: from their rank to the highest before.
+
+    `edges`: "total", "causal" or "synchronous".
+
+    >>> dirty(steps, "total").select("low", "high").collect()
+    [Row(low=20000, high=40000)]
+    """
     bound = F.col(f"{edges}_bound")
     spans = steps.where(bound.isNotNull()).groupBy("run", bound.alias("high")).agg(F.min("rank").alias("low"))
     return spans.select("run", "low", "high")
 
 
 def islands(spans: DataFrame, *, width: int) -> DataFrame:
-    """Merge what overlaps: gaps and islands, first within stretches of `width`, then of what that leaves."""
+    """Merge what overlaps: gaps and islands, first within stretches of `width`, then of what that leaves.
+
+    >>> spans = spark.createDataFrame([("", 1, 5), ("", 3, 8), ("", 20, 30)], ISLANDS)
+    >>> islands(spans, width=10).orderBy("low").select("low", "high").collect()
+    [Row(low=1, high=8), Row(low=20, high=30)]
+    """
     stretches = spans.withColumn("stretch", F.floor(F.col("low") / width))
     return _merged(_merged(stretches, ("run", "stretch")), ("run",)).select("run", "low", "high")
 
@@ -133,6 +167,9 @@ def within(events: DataFrame, land: DataFrame, *, width: int) -> DataFrame:
 
     Why that is enough: every step that a cycle takes from a higher rank to a lower one lies on one island, and a cycle
     crosses each rank between its lowest and its highest on some such step; so all of it lies on one.
+
+    >>> within(ranks, land, width=1000).count()
+    4
     """
     first, last = F.floor(F.col("low") / width), F.floor(F.col("high") / width)
     stretches = land.select("run", "low", "high", F.explode(F.sequence(first, last)).alias("stretch"))
@@ -149,6 +186,10 @@ def judged(events: DataFrame, properties: Sequence[str], *, names: Sequence[str]
 
     `names`: what the texts call the processes, of all runs, or how many there are.  Cost: a shuffle by run, and for
     each run the memory of its History, in the worker of one task.
+
+    >>> found = judged(within(ranks, land, width=1000), ["fifo"], names=["ann", "bob"])
+    >>> found.select("check", "count", "messages").collect()
+    [Row(check='fifo', count=1, messages=[1, 2])]
     """
     columns = ["run", "process", "position", "kind", "message", "destinations"]
     logs = events.where(is_send() | is_delivery()).select(*columns)
@@ -206,9 +247,9 @@ def results_of(run: str | None, history: History, properties: Sequence[str]) -> 
                 "run": run,
                 "check": name,
                 "count": verdict.count,
-                "messages": [_signed(m) for m in w.messages] if w else None,
+                "messages": [signed(m) for m in w.messages] if w else None,
                 "processes": [index[p] for p in w.processes] if w else None,
-                "steps": [{"message": _signed(m), "process": index[p]} for m, p in w.steps] if w else None,
+                "steps": [{"message": signed(m), "process": index[p]} for m, p in w.steps] if w else None,
                 "kinds": list(w.kinds) if w else None,
                 "steps_left_out": w.steps_left_out if w else None,
                 "messages_left_out": w.messages_left_out if w else None,
@@ -216,10 +257,6 @@ def results_of(run: str | None, history: History, properties: Sequence[str]) -> 
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=_RESULTS_ARROW)
-
-
-def _signed(message: int) -> int:
-    return message - (1 << 64) if message >= 1 << 63 else message
 
 
 _RESULTS_ARROW = pa.schema(

@@ -13,15 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from busq.audit.many import fits
-from busq.audit.spark import names
+from busq.audit.spark import names, rows
 from busq.audit.spark.checks import EVENTS
+from busq.audit.spark.driver import frame_of
 from busq.trace import TraceError, parquet, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet import Head
 from busq.trace.run import Source
-from busq.trace.schema import NAMED, REQUIRED, Kind
-from busq.trace.tables import _KIND_NAMES, BROKEN
+from busq.trace.schema import REQUIRED, SCHEMA
+from busq.trace.tables import _KIND_NAMES, BROKEN, UNKNOWN_KIND
 
 __all__ = ["Loaded", "conformed", "load"]
 
@@ -39,6 +40,8 @@ _TYPES = {
 }
 
 _WORDS = ("run", "kind", "label")  # columns that may hold text
+_TIMES = ("time_ns", "commit_ns", "end_ns")
+_LISTS = ("destinations", "clock")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Loaded:
     is_foreign: bool = False  # nobody has looked yet whether it has both sends and deliveries
     is_derived: bool = False  # its messages are those that its clocks tell of
     is_renamed: bool = False
+    tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
 
 
 def load(spark: SparkSession, source: Source) -> Loaded:
@@ -65,13 +69,20 @@ def load(spark: SparkSession, source: Source) -> Loaded:
 
     Errors: TraceError if no file of it can be read, or one has columns that cannot be understood.
     Cost: a look at the end of each file.
+
+    >>> (source,) = busq.trace.find("traces/monday").sources                                     # doctest: +SKIP
+    >>> loaded = load(spark, source)                                                             # doctest: +SKIP
+    >>> loaded.events.groupBy("process", "kind").count().show()                                  # doctest: +SKIP
     """
     if source.format != "busq":
-        return _load_read(spark, source)
+        return _load_read(spark, source, f"the format {source.format}")
     heads, findings = _heads(source)
     if not all(head.is_plain for head in heads):
-        mapped = names.load(spark, source, heads)
-        return _load_read(spark, source) if mapped is None else _of_names(mapped, source, heads, findings)
+        try:
+            mapped = names.load(spark, source, heads)
+        except names.InMemory as why:
+            return _load_read(spark, source, str(why))
+        return _of_names(mapped, source, heads, findings)
     tells = source.options.get("field.run", "run") if source.tells_runs else ""
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
     for head in heads:
@@ -81,16 +92,24 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         conformed(_of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace))
         for schema, paths in parts.values()
     ]
+    events = reduce(DataFrame.unionByName, frames)
+    process_names = max((head.names for head in heads), key=len)
+    is_recorded = any(head.is_recorded for head in heads)
+    if all(head.is_recorded for head in heads):  # the recorder writes no such rows, and a pass costs time
+        events = events.dropna(subset=["process", "position", "kind"])
+    else:
+        events, bad = rows.without_bad(events, process_names, path=source.paths[0])
+        findings += bad
     ours = all(head.is_ours and len(parquet.runs_of(head)) == 1 for head in heads)
     logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
     return Loaded(
-        events=reduce(DataFrame.unionByName, frames),
-        names=max((head.names for head in heads), key=len),
+        events=events,
+        names=process_names,
         order=next((head.order for head in heads if head.order), ""),
         findings=(*source.findings, *findings),
         rows=sum(head.rows for head in heads),
         logs=[(process, path) for process, _, path in logs],
-        is_foreign=not any(head.is_recorded for head in heads),
+        is_foreign=not is_recorded,
     )
 
 
@@ -122,6 +141,9 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
     for column in fields:
         if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
             raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
+        if (column.name in _LISTS) != isinstance(column.dataType, T.ArrayType):
+            kind, form = column.dataType.simpleString(), "lists of " if column.name in _LISTS else ""
+            raise TraceError(f"{path}: column {column.name!r} is of type {kind}: expected {form}whole numbers")
     return T.StructType(fields)
 
 
@@ -131,16 +153,23 @@ def _spark_type(path: str, column: pa.Field) -> T.DataType:
         kind = kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return T.ArrayType(_spark_type(path, kind.value_field))
+    if pa.types.is_timestamp(kind) and column.name in _TIMES:
+        return T.LongType() if kind.unit == "ns" else T.TimestampType() if kind.tz else T.TimestampNTZType()
     if kind not in _TYPES:
         raise TraceError(f"{path}: column {column.name!r} is of type {column.type}: expected whole numbers, or text")
     return _TYPES[kind]
 
 
 def conformed(frame: DataFrame, run: str = "") -> DataFrame:
-    """Return the columns of EVENTS and `label`, in their types; rows without a process, position or kind are left out,
-    and so are sends and deliveries without a message.
+    """Return the columns of EVENTS and `label`, in their types; `rows.without_bad` leaves out what means nothing.
 
     `run`: only its rows, if the frame tells of several.  Raises TraceError for a required column that is missing.
+
+    >>> rows = [(0, 0, "sent", 1, [1]), (1, 0, "received", 1, None)]
+    >>> types = "process int, position int, kind string, message int, destinations array<int>"
+    >>> frame = spark.createDataFrame(rows, types)
+    >>> conformed(frame).orderBy("process").select("process", "kind", "message", "destinations").collect()
+    [Row(process=0, kind=1, message=1, destinations=[1]), Row(process=1, kind=0, message=1, destinations=None)]
     """
     absent = [name for name in REQUIRED if name not in frame.columns]
     if absent:
@@ -153,8 +182,7 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     columns = [F.lit("").alias("run")]
     columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
     columns.append(_column(frame, T.StructField("label", T.StringType())))
-    events = frame.select(*columns).dropna(subset=["process", "position", "kind"])
-    return events.where(F.col("message").isNotNull() | ~F.col("kind").isin(*map(int, NAMED)))
+    return frame.select(*columns)
 
 
 def _column(frame: DataFrame, wanted: T.StructField) -> Column:
@@ -162,33 +190,39 @@ def _column(frame: DataFrame, wanted: T.StructField) -> Column:
         return F.lit(None).cast(wanted.dataType).alias(wanted.name)
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
         words = F.create_map(*(F.lit(part) for word, kind in _KIND_NAMES.items() for part in (word, int(kind))))
-        kind_of_word = F.try_element_at(words, F.lower(F.trim("kind")))
-        return F.coalesce(kind_of_word, F.lit(int(Kind.LOCAL))).cast("byte").alias("kind")
+        kind_of_word = F.coalesce(F.try_element_at(words, F.lower(F.trim("kind"))), F.lit(UNKNOWN_KIND))
+        return F.when(F.col("kind").isNotNull(), kind_of_word).cast("byte").alias("kind")
+    if wanted.name in _TIMES:
+        time = rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
+        if time is not None:
+            return time.alias(wanted.name)
     return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
 
 
 def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
     """A run whose names became numbers where it stands."""
+    events, bad = rows.without_bad(conformed(mapped.events), path=source.paths[0], is_mapped=True)
     return Loaded(
-        conformed(mapped.events),
+        events,
         mapped.processes,
-        findings=(*source.findings, *findings, *mapped.findings),
+        findings=(*source.findings, *findings, *bad),
         rows=sum(head.rows for head in heads),
         is_foreign=True,
+        tells_senders=mapped.tells_senders,
     )
 
 
-def _load_read(spark: SparkSession, source: Source) -> Loaded:
-    """A run in a format that only `busq.trace` reads goes through memory."""
+def _load_read(spark: SparkSession, source: Source, why: str) -> Loaded:
+    """A run that only `busq.trace` reads goes through memory."""
     if not fits(source):
         raise TraceError(
-            f"{source.name}: such tables have to be read into memory, and there is too little of it: Spark reads tables"
+            f"{source.name}: {why}: it has to be read into memory, and there is too little of it; Spark reads tables"
             " of events with process, position, kind, message and destinations where they stand"
         )
     run = read(source)
-    table = pa.concat_tables(run.logs).drop_columns(["run"])
+    table = pa.concat_tables(run.logs or [SCHEMA.empty_table()]).drop_columns(["run"])
     try:
-        events = conformed(spark.createDataFrame(table))
+        events = conformed(frame_of(spark, table))
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
     return Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)

@@ -14,7 +14,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,21 +122,26 @@ def tree_bytes(pid: int | None = None) -> int:
 
 @contextlib.contextmanager
 def within(
-    master: str | None, memory: str | None, workers: int | None = None
+    master: str | None,
+    memory: str | None,
+    workers: int | None = None,
+    *,
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[SparkSession, Shares | None]]:
     """Give a session as `busq.spark.session` does, and keep the sum of all its processes below a size.
 
+    `config`: settings of a new session, as `busq.spark.session` takes them.
     Where a session is active, on a cluster, and where nobody says a size, nothing is divided, and the shares are None.
 
     Errors: those of `session`; ValueError for a size that cannot do; SparkFailed where it was not enough.
     """
     is_local = not remote_of(master) and re.fullmatch(r"local(\[.*\])?", master or "local[*]")
     if memory is None or active() is not None or not is_local:
-        with session(master, memory) as spark:
+        with session(master, memory, config=config) as spark:
             yield spark, None
         return
     parts = shares(memory, master, workers)
-    with session(master, parts.memory, config=parts.config) as spark, _watched(spark, parts.total):
+    with session(master, parts.memory, config=parts.config | dict(config or {})) as spark, _watched(spark, parts.total):
         yield spark, parts
 
 

@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the times of a huge run: side channels, and how long messages took."""
+"""Reads the times of a huge run: side channels, and how long messages took.
+
+The examples are about the `events` of `busq.spark.checks`: messages 1 and 2 are sent at 10 and 20 us; 2 is delivered at
+30 us and 1 at 45 us.
+
+>>> from busq.spark.checks import first_deliveries
+>>> firsts = first_deliveries(events)
+"""
 
 from __future__ import annotations
 
@@ -23,6 +30,10 @@ def timed(firsts: DataFrame) -> DataFrame:
     Columns: run, process, position, message, is_phantom, time_ns; is_sent, start_ns, commit_ns, end_ns, known_ns,
     fan_out.  A message is known to be sent when its send has returned, or when somebody has delivered it.  Cost: one
     shuffle of all events.
+
+    >>> found = timed(firsts).orderBy("position")
+    >>> found.select("message", "start_ns", "known_ns").collect()
+    [Row(message=2, start_ns=20000, known_ns=21000), Row(message=1, start_ns=10000, known_ns=11000)]
     """
     all_of = Window.partitionBy("run", "message").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     known_ns = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
@@ -49,7 +60,11 @@ def timed(firsts: DataFrame) -> DataFrame:
 
 
 def lacking(deliveries: DataFrame) -> DataFrame:
-    """Return the deliveries, of what `timed` gave, of which a time that could matter to `side` is not known."""
+    """Return the deliveries, of what `timed` gave, of which a time that could matter to `side` is not known.
+
+    >>> lacking(timed(firsts)).count()
+    0
+    """
     unknown = F.col("start_ns").isNull() | F.col("end_ns").isNull() | F.col("time_ns").isNull()
     return deliveries.where(F.col("is_sent") & unknown)
 
@@ -57,7 +72,11 @@ def lacking(deliveries: DataFrame) -> DataFrame:
 def side(deliveries: DataFrame, *, block: int = BLOCK) -> DataFrame:
     """Count the deliveries that come after a message whose send was called when theirs was known to be sent: RESULTS.
 
-    `deliveries`: what `timed` gave.  Per receiver, a running maximum of the start of sends.
+    `deliveries`: what `timed` gave.  Per receiver, a running maximum of the start of sends.  Cost: that of
+    `busq.spark.checks.before`.
+
+    >>> side(timed(firsts)).select("check", "count", "messages", "time_ns").collect()
+    [Row(check='side', count=1, messages=[1], time_ns=20000)]
     """
     running = before(deliveries, {"start": F.col("start_ns")}, block=block)
     is_sent_here = ~F.col("is_phantom") & F.col("start_ns").isNotNull()
@@ -75,7 +94,10 @@ def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFra
 
     `since`: "start_ns" or "commit_ns".
 
-    `deliveries`: what `timed` gave.  Columns: run, `by`, count, p50, p90, p99, max.
+    `deliveries`: what `timed` gave.  Columns: run, `by`, count, p50, p90, p99, max.  Cost: one aggregation.
+
+    >>> durations(timed(firsts), "start_ns").select("process", "count", "p50", "max").collect()
+    [Row(process=1, count=2, p50=10.0, max=35.0)]
     """
     took = _us(since)
     quantiles = F.percentile_approx(took, list(QUANTILES.values()), ACCURACY)
@@ -86,7 +108,14 @@ def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFra
 
 
 def waits(events: DataFrame) -> DataFrame:
-    """Say how often and how long (in ms) each process waited, to "send" or to "receive"."""
+    """Say how often and how long (in ms) each process waited, to "send" or to "receive".
+
+    Columns: run, process, to, count, total, longest.  Cost: one aggregation.
+
+    >>> wait = events.where("message = 1 and kind = 1").withColumn("kind", F.lit(int(Kind.BLOCK)))
+    >>> waits(wait).select("process", "to", "count", "total").collect()
+    [Row(process=0, to='send', count=1, total=0.001)]
+    """
     to = F.when(F.col("message").isNull(), "receive").otherwise("send").alias("to")
     took = (F.col("end_ns") - F.col("time_ns")) / 1e6
     chosen = events.where((F.col("kind") == int(Kind.BLOCK)) & took.isNotNull())

@@ -27,11 +27,14 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.spark.checks import EVENTS
 from busq.audit.spark.driver import parallelism, shares_files
 from busq.audit.spark.load import Loaded
+from busq.audit.spark.session import sweep
 from busq.trace.schema import SCHEMA
 
 __all__ = ["is_possible", "remove", "repacked", "workplace"]
 
 ROWS_PER_TASK = 1_000_000
+
+_PREFIX = "busq-audit-"
 
 _COLUMNS = [name for name in SCHEMA.names if name != "run"]
 _ORDERED = (*(name for name in EVENTS.names if name != "run"), "label", "name")
@@ -45,15 +48,22 @@ def is_possible(spark: SparkSession) -> bool:
 
 
 @contextlib.contextmanager
-def workplace(spark: SparkSession) -> Iterator[Path]:
-    """Give a folder beside what Spark spills, that goes with the block."""
-    places = (spark.conf.get("spark.local.dir", "") or "").split(",")
-    place = next((place for place in places if Path(place).is_absolute() and Path(place).is_dir()), None)
-    folder = Path(tempfile.mkdtemp(prefix="busq-audit-", dir=place))
+def workplace(spark: SparkSession, chosen: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Give a folder in a chosen one, or beside what Spark spills, that goes with the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=chosen or _beside(spark)))
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _beside(spark: SparkSession) -> Path:
+    """Return where Spark spills, without what was left there by processes that were killed."""
+    places = (spark.conf.get("spark.local.dir", "") or "").split(",")
+    spilled = next((Path(place) for place in places if Path(place).is_absolute() and Path(place).is_dir()), None)
+    base = spilled or Path(tempfile.gettempdir())
+    sweep(base, _PREFIX)
+    return base
 
 
 def remove(folder: Path) -> None:

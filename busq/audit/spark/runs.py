@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from busq.audit.many import UNREADABLE, audit_source, unreadable
-from busq.audit.result import CHECKS, Check, Finding, RunAudit
+from busq.audit.result import CHECKS, Check, Finding, RunAudit, signed, unsigned
 from busq.audit.spark.driver import Progress, parallelism
 from busq.audit.spark.session import busy
 from busq.audit.spark.workers import require
@@ -244,7 +244,11 @@ def _to_row(index: int, run_audit: RunAudit) -> dict[str, Any]:
 
 
 def _check_row(check: Check) -> dict[str, Any]:
-    steps = {"step_messages": [step[0] for step in check.steps], "step_processes": [step[1] for step in check.steps]}
+    steps = {
+        "messages": [signed(message) for message in check.messages],
+        "step_messages": [signed(step[0]) for step in check.steps],
+        "step_processes": [step[1] for step in check.steps],
+    }
     return {name: value for name, value in vars(check).items() if name != "steps"} | steps
 
 
@@ -271,9 +275,9 @@ def _to_check(row: Mapping[str, Any]) -> Check:
         count=row["count"],
         claimed=row["claimed"],
         text=row["text"],
-        messages=tuple(row["messages"]),
+        messages=tuple(map(unsigned, row["messages"])),
         processes=tuple(row["processes"]),
-        steps=tuple(zip(row["step_messages"], row["step_processes"], strict=True)),
+        steps=tuple(zip(map(unsigned, row["step_messages"]), row["step_processes"], strict=True)),
         kinds=tuple(row["kinds"]),
         engine=row["engine"],
         at_least=row["at_least"],

@@ -33,7 +33,17 @@ from busq.audit.spark.remote import connected, remote_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "SparkFailed", "busy", "check_master", "default_memory", "is_local", "session"]
+__all__ = [
+    "NANOSECONDS_AS_NUMBERS",
+    "Progress",
+    "SparkFailed",
+    "busy",
+    "check_master",
+    "default_memory",
+    "is_local",
+    "session",
+    "sweep",
+]
 
 HEAP_MAX_BYTES = 10 << 30
 HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the rest
@@ -42,6 +52,8 @@ TAIL_LINES = 5
 STOP_S = 10.0
 WORKER_STOP_S = 1.0
 
+NANOSECONDS_AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"  # else Spark refuses times as pandas writes them
+
 _PREFIX = "busq-spark-"
 _SESSION = {  # what a session may choose for itself, whoever started Spark
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -49,6 +61,7 @@ _SESSION = {  # what a session may choose for itself, whoever started Spark
     # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.session.timeZone": "UTC",
+    NANOSECONDS_AS_NUMBERS: "true",
 }
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
@@ -150,7 +163,7 @@ def _new_place(local_dir: str | os.PathLike[str] | None) -> _Place:
     base = Path(local_dir).resolve() if local_dir is not None else _scratch()
     if not base.is_dir():
         raise ValueError(f"{base} is no directory: Spark needs one for what does not fit into memory")
-    _sweep(base)
+    sweep(base, _PREFIX)
     return _Place(Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)))
 
 
@@ -164,10 +177,10 @@ def _scratch() -> Path:
     return base
 
 
-def _sweep(base: Path) -> None:
-    """Remove what sessions left behind whose process was killed."""
-    for path in base.glob(f"{_PREFIX}*-*"):
-        number = path.name[len(_PREFIX) :].split("-")[0]
+def sweep(base: Path, prefix: str) -> None:
+    """Remove what stands in folders called by a prefix and the number of a process, where that was killed."""
+    for path in base.glob(f"{prefix}*-*"):
+        number = path.name[len(prefix) :].split("-")[0]
         if path.is_dir() and number.isdigit() and not psutil.pid_exists(int(number)):
             shutil.rmtree(path, ignore_errors=True)
 

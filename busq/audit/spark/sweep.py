@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
-from busq.audit.spark.driver import interruptible, parallelism
+from busq.audit.spark.driver import interruptible, parallelism, setting
 from busq.audit.spark.workers import require
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
@@ -96,7 +96,7 @@ class OnSpark:
         """Make points, comparisons and winners of what the files have of the chosen cells."""
         spark = self._spark
         spread = max(self.cores, len(chosen) // ROWS_PER_PARTITION)
-        with _few_partitions(spark, spread):
+        with setting(spark, "spark.sql.shuffle.partitions", str(spread)):
             results = rows(spark, files, chosen).repartition(spread, "situation").cache()
             try:
                 return Answers(
@@ -106,18 +106,6 @@ class OnSpark:
                 )
             finally:
                 results.unpersist()
-
-
-@contextlib.contextmanager
-def _few_partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    """As many partitions as small tables want, and afterwards what the session had."""
-    name = "spark.sql.shuffle.partitions"
-    former = spark.conf.get(name)
-    spark.conf.set(name, str(count))
-    try:
-        yield
-    finally:
-        spark.conf.set(name, former or "200")
 
 
 # ---- simulating ----

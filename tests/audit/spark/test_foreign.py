@@ -149,6 +149,11 @@ def test_and_so_are_those_of_other_runs(
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, seed, style)
 
 
+def test_a_number_may_be_zero(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message 1.0, which nobody sent, and no sends in p1's log: that log may have ended before, 0 or not."""
+    assert_all_alike(spark, tmp_path / "traces", monkeypatch, 49030, "extreme")
+
+
 def test_a_log_whose_only_send_failed_is_not_one_without_sends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

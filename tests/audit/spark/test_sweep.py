@@ -17,10 +17,10 @@ import pytest
 from conftest import wait_until
 from pyspark.sql import SparkSession
 
+from busq.audit.spark.session import sweep as sweep_places
 from busq.lab.sweep import cells, parse, parts, plan, sweep
 from busq.lab.sweep.pool import Pool
 from busq.spark import sweep as on_spark
-from busq.spark.session import _sweep
 
 SMALL = """
 seeds = 3
@@ -143,7 +143,7 @@ def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_p
         child.wait()
     assert len(processes) >= 2
     wait_until(lambda: not any(map(psutil.Process.is_running, processes)), what="the end of Java")
-    _sweep(place)
+    sweep_places(place, "busq-spark-")
     assert list(place.iterdir()) == []
     wait_until(lambda: not _hidden(out))  # what ran may still end
     before = {path: path.stat().st_mtime_ns for path in parts.place_of(out).glob("part-*")}

@@ -43,6 +43,13 @@ def with_words_for_messages(trace: Path) -> None:
     )
 
 
+def with_clocks_that_are_no_lists(trace: Path) -> None:
+    rewrite(
+        file_of(trace),
+        lambda table: table.set_column(table.schema.get_field_index("clock"), "clock", pa.array([1] * 6)),
+    )
+
+
 def cut_off(trace: Path) -> None:
     file_of(trace).write_bytes(file_of(trace).read_bytes()[:-100])
 
@@ -64,6 +71,7 @@ def of_no_bytes(trace: Path) -> None:
         of_another_version,
         of_something_else,
         with_words_for_messages,
+        with_clocks_that_are_no_lists,
         cut_off,
         damaged_inside,
         of_no_bytes,
