@@ -166,8 +166,8 @@ def replay(
     """Send the messages of FILE between real processes, and judge what happened.
 
     FILE has one row per message with the columns time,sender,recipients[,size]: seconds, a name, names
-    separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet.  Every participant is a peer of its own;
-    the processes host them.
+    separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet; or a log as busq audit takes it, with a
+    time for each send.  Every participant is a peer of its own; the processes host them.
 
     An order other than bus1 has a group of fixed members, and many orders tell each message to all of them.  So
     there the participants that a process hosts share one peer, and a message goes once to each process that hosts

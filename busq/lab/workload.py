@@ -26,7 +26,7 @@ from typing import IO, Any
 from busq import _arguments
 from busq._core import integer, whole_number
 
-__all__ = ["Schedule", "ScheduleError", "by_traffic", "read", "skewed"]
+__all__ = ["OtherColumns", "Schedule", "ScheduleError", "by_traffic", "read", "skewed"]
 
 COLUMNS = ("time", "sender", "recipients")
 OPTIONAL = ("size", "after")
@@ -40,6 +40,10 @@ PARTICIPANTS_MAX = 4095  # a bus has 4096 slots, and one is kept for whoever cle
 
 class ScheduleError(Exception):
     """A file is no schedule; the text names the file, the line, what was found and what was expected."""
+
+
+class OtherColumns(ScheduleError):
+    """A file has not the columns of a schedule; it may be something else that tells of messages."""
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,8 @@ def _places(builder: Builder, header: Sequence[str]) -> Mapping[str, int]:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         columns = ",".join(header)
-        raise builder.fail("line 1", f"no column {', '.join(missing)} in {columns[:120]!r}; {EXPECTED}")
+        text = f"no column {', '.join(missing)} in {columns[:120]!r}; {EXPECTED}"
+        raise OtherColumns(str(builder.fail("line 1", text)))
     twice = [name for name in (*COLUMNS, *OPTIONAL) if header.count(name) > 1]
     if twice:
         raise builder.fail("line 1", f"the column {twice[0]} is there twice; {EXPECTED}")
