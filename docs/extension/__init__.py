@@ -10,6 +10,7 @@
 | `tables`     | the orders, the trace's columns and kinds of events, the checks of an audit               |
 | `shapes`     | the keys of what `--json` prints, from what it does print                                 |
 | `pictures`   | the pictures that `busq diagram` draws                                                    |
+| `notebooks`  | a page out of a notebook, with what it printed and drew                                   |
 | `site`       | llms.txt, and the check that every link inside the site leads somewhere                   |
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import busq
-from extension import commands, docstrings, header, modules, pictures, shapes, site, tables
+from extension import commands, docstrings, header, modules, notebooks, pictures, shapes, site, tables
 from extension.pages import GENERATED
 
 
@@ -51,6 +52,8 @@ def generate(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect everything with Sphinx."""
+    app.add_source_suffix(notebooks.SUFFIX, "notebook")
+    app.add_source_parser(notebooks.Notebook)
     app.connect("builder-inited", generate)
     app.connect("autodoc-process-docstring", docstrings.process)
     app.connect("autodoc-process-signature", docstrings.signature)

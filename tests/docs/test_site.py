@@ -15,7 +15,7 @@ import busq
 pytest.importorskip("sphinx", reason="needs Sphinx: pip install '.[docs]'")
 sys.path.insert(0, str(ROOT / "docs"))
 
-from extension import docstrings, header, modules, pages, shapes, site, tables
+from extension import docstrings, header, modules, notebooks, pages, shapes, site, tables
 
 
 @pytest.fixture
@@ -104,6 +104,27 @@ def test_keys_are_told_with_their_types() -> None:
         ("runs[].n", "integer"),
         ("verdicts.NAME.count", "integer"),
     ]
+
+
+def test_a_notebook_becomes_a_page_with_what_it_printed_and_drew(tmp_path: Path) -> None:
+    printed = {"output_type": "stream", "name": "stdout", "text": ["2\n"]}
+    drawn = {"output_type": "display_data", "data": {"image/png": "QUJD"}}
+    alt = {"alt": "A bar of height 2"}
+    cells = [
+        {"cell_type": "markdown", "id": "head", "source": ["# A title\n", "\n", "It adds."]},
+        {"cell_type": "code", "id": "sum", "source": "print(1 + 1)", "metadata": alt, "outputs": [printed, drawn]},
+    ]
+    text = "\n".join(notebooks.markdown({"cells": cells}, "howto/adding"))
+    assert text.split("\n\n") == [
+        "# A title",
+        "It adds.",
+        "{download}`Download the notebook </howto/adding.ipynb>`.",
+        "```python\nprint(1 + 1)\n```",
+        "```text\n2\n```",
+        "![A bar of height 2](/pictures/generated/howto-adding-sum.png)\n",
+    ]
+    notebooks.draw({"cells": cells}, tmp_path, "howto/adding")
+    assert (tmp_path / "pictures" / "generated" / "howto-adding-sum.png").read_bytes() == b"ABC"
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
