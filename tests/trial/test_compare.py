@@ -159,9 +159,10 @@ def test_a_rendezvous_that_gets_stuck_ends_with_an_error_that_says_so(
     buses: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "GRACE_S", 0.5)
-    rows = [("ann", "bob"), ("bob", "ann")] * 1000
+    rows = [("ann", "bob"), ("bob", "ann")] * 100
+    # Each request is held back for a while, so that both are sent before either arrives, however the two are scheduled.
     with pytest.raises(replay.ReplayError, match=r"is stuck in a call; nothing moved for 0.3 s: "):
-        replay.run(schedule_of(rows), processes=2, order="sync-naive", patience_s=0.3)
+        replay.run(schedule_of(rows), processes=2, order="sync-naive", patience_s=0.3, shuffle=7, shuffle_ms=50.0)
 
 
 def test_an_order_that_fails_is_not_tried_again_and_stops_no_other(
