@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast is an audit: on one core in C, on Spark, and next to DuckDB?
+"""How fast is an audit: on one core in C, on Spark, and next to DuckDB and Polars?
 
 Two shapes of work.  One large run: the C core reads and judges it in memory on one core, Spark judges it relationally
-on all cores, and DuckDB does in SQL what can be said in SQL: completeness, FIFO and causal order, the side channel, and
-the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of `busq
+on all cores, and DuckDB and Polars do what can be said in SQL: completeness, FIFO and causal order, the side channel,
+and the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of `busq
 audit`, and Spark with a file as a row.
 
 With `--foreign` the large run is a stranger's: other names, shuffled rows, no metadata, and no stamps unless asked for.
 
 Every measurement is a process of its own, with memory of its own; they are interleaved.  Faults are planted,
 and all have to count them alike.  Times are from files to verdicts; what Spark takes to start stands beside them.
-DuckDB has no way to find vector clocks: for causal order it is given those of all messages, and the time that it took
-to make them is not counted.
+DuckDB and Polars have no way to find vector clocks: for causal order they are given those of all messages, and the time
+that it took to make them is not counted.
 
 Run with `python -m busq.bench.audit` (needs `pip install 'busq[bench,spark]'`).
 """
@@ -43,10 +43,11 @@ from busq.cli import show
 from . import machine
 from .audit_foreign import NAMES
 
-HUGE = ("c", "spark", "duckdb")
+HUGE = ("c", "spark", "duckdb", "polars")
+SQL = ("duckdb", "polars")  # they are told which clocks the messages have, and know our own names alone
 MANY = ("c", "pool", "threads", "spark")
-NEEDS = {"spark": "pyspark", "duckdb": "duckdb"}
-CLOCKED_MAX = 2e7  # deliveries: beyond that, making the clocks for DuckDB takes too long
+NEEDS = {"spark": "pyspark", "duckdb": "duckdb", "polars": "polars"}
+CLOCKED_MAX = 2e7  # deliveries: beyond that, making the clocks takes too long
 TICK_S = 0.1
 CHILD_S_MAX = 3600
 
@@ -119,12 +120,22 @@ def judge_in_duckdb(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began_s, "counts": [counts]}
 
 
+def judge_in_polars(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What can be said in SQL, in its expressions."""
+    from .audit_polars import judge
+
+    began_s = time.perf_counter()
+    counts = judge(folder, Path(options["clocks"]) if options["clocks"] else None)
+    return {"seconds": time.perf_counter() - began_s, "counts": [counts]}
+
+
 WAYS: dict[str, Callable[[Path, Mapping[str, Any]], dict[str, Any]]] = {
     "c": judge_in_c,
     "pool": judge_in_pool,
     "threads": judge_in_threads,
     "spark": judge_on_spark,
     "duckdb": judge_in_duckdb,
+    "polars": judge_in_polars,
 }
 
 
@@ -185,11 +196,11 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
     ways = [way for way in o.ways or (MANY if o.runs > 1 else HUGE) if not missing(way)]
     stamps = not o.foreign if o.stamps is None else o.stamps
     plan = Plan(round(o.deliveries), o.processes, o.fan_out, o.hot, stamps=stamps, faults=o.faults, seed=o.seed)
-    if (o.runs > 1 or o.foreign) and "duckdb" in ways:
-        ways.remove("duckdb")
+    if o.runs > 1 or o.foreign:
+        ways = [way for way in ways if way not in SQL]
     made = make(folder / "traces", plan, o.runs, foreign=o.foreign or "", files=o.files)
     clocks = None
-    if "duckdb" in ways and plan.deliveries <= CLOCKED_MAX:
+    if set(SQL) & set(ways) and plan.deliveries <= CLOCKED_MAX:
         from .audit_sql import write_clocks
 
         clocks = str(folder / "clocks.parquet")
@@ -296,8 +307,8 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
         if point["start_s"]:
             again = f"; the same again took {point['again_s']:.2f} s" if point["again_s"] else ""
             out.print(f"{point['way']} took {point['start_s']:.1f} s to start{again}")
-        if point["way"] == "duckdb":
-            out.print(f"duckdb did only {', '.join(point['checks'])}")
+        if point["way"] in SQL:
+            out.print(f"{point['way']} did only {', '.join(point['checks'])}")
         for line in point["wrong"]:
             out.print(f"{point['way']}: {line}")
 
