@@ -3,8 +3,8 @@
 
 Two shapes of work.  One large run: the C core reads and judges it in memory on one core, Spark judges it relationally
 on all cores, and DuckDB and Polars do what can be said in SQL: completeness, FIFO and causal order, the side channel,
-and the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of `busq
-audit`, and Spark with a file as a row.
+and the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of
+`busq audit`, and Spark with a file as a row.
 
 With `--foreign` the large run is a stranger's: other names, shuffled rows, no metadata, and no stamps unless asked for.
 
@@ -38,6 +38,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from busq._processes import how_ended
 from busq.cli import show
 
 from . import machine
@@ -157,7 +158,7 @@ def measure(way: str, folder: Path, options: Mapping[str, Any]) -> dict[str, Any
             child.terminate()
             child.wait()
     if child.returncode:
-        raise RuntimeError(f"{way} failed, exit code {child.returncode}")
+        return {"seconds": None, "failed": how_ended(child.returncode), "peak_bytes": used[0], "cpu_s": used[1]}
     result: dict[str, Any] = json.loads(out.splitlines()[-1])
     return result | {"peak_bytes": used[0], "cpu_s": used[1]}
 
@@ -217,7 +218,8 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
     size = sum(path.stat().st_size for path in (folder / "traces").rglob("*.parquet"))
     points = [_point(way, repeats[way], made, expected) for way in ways]
     for point in points:
-        point["ratio"] = point["seconds"] / points[0]["seconds"]
+        ran = point["seconds"] is not None and points[0]["seconds"] is not None
+        point["ratio"] = point["seconds"] / points[0]["seconds"] if ran else None
     return {
         "machine": described | {"load_after": machine.load()},
         "settings": {
@@ -241,6 +243,17 @@ def run(o: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def _point(
     way: str, repeats: Sequence[Mapping[str, Any]], made: Sequence[Mapping[str, Any]], expected: Sequence[Counts]
 ) -> dict[str, Any]:
+    failures = [one["failed"] for one in repeats if "failed" in one]
+    if failures:
+        return {
+            "way": way,
+            "seconds": None,
+            "start_s": None,
+            "failed": failures[0],
+            "peak_bytes": max(one["peak_bytes"] for one in repeats),
+            "agrees": False,
+            "wrong": [failures[0]],
+        }
     seconds = statistics.median(one["seconds"] for one in repeats)
     starts = [one["start_s"] for one in repeats if one.get("start_s")]
     agains = [one["again_s"] for one in repeats if one.get("again_s")]
@@ -292,13 +305,16 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
     for heading in ("", "seconds", "from - to", "CPU s", "M events/s", "times C", "memory", "counts"):
         table.add_column(heading, justify="left" if heading in ("", "counts") else "right", no_wrap=True)
     for point in result["points"]:
+        if point["seconds"] is None:
+            table.add_row(point["way"], "failed")
+            continue
         table.add_row(
             point["way"],
             f"{point['seconds']:.2f}",
             f"{min(point['seconds_repeats']):.1f} - {max(point['seconds_repeats']):.1f}",
             f"{point['cpu_s']:.1f}",
             f"{point['events_per_s'] / 1e6:.2f}",
-            f"{point['ratio']:.1f}",
+            f"{point['ratio']:.1f}" if point["ratio"] else "",
             f"{point['peak_bytes'] / 2**30:.1f} GiB",
             "agree" if point["agrees"] else "WRONG",
         )
@@ -307,7 +323,7 @@ def print_report(result: Mapping[str, Any], console: Console | None = None) -> N
         if point["start_s"]:
             again = f"; the same again took {point['again_s']:.2f} s" if point["again_s"] else ""
             out.print(f"{point['way']} took {point['start_s']:.1f} s to start{again}")
-        if point["way"] in SQL:
+        if point["way"] in SQL and point["seconds"]:
             out.print(f"{point['way']} did only {', '.join(point['checks'])}")
         for line in point["wrong"]:
             out.print(f"{point['way']}: {line}")
