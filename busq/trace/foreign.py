@@ -27,7 +27,7 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression
 from busq.trace.fields import EVERYBODY, SECOND, Bad, Fields, counts_nanoseconds, list_of_text, nanoseconds, unit_of
 from busq.trace.finding import Finding
-from busq.trace.guesses import RECEIVERS_DERIVED, one_sided, tied, unordered
+from busq.trace.guesses import RECEIVERS_DERIVED, doubled, one_sided, tied, unordered
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
@@ -537,7 +537,7 @@ class _Mapped:
         several = same & (file[order][1:] != file[order][:-1]) if has_order else same
         path = self.source.paths[0]
         kinds = its["kind"].to_numpy()
-        again = bool((kinds == int(Kind.REDELIVER)).any())
+        again = self._has_repetitions = bool((kinds == int(Kind.REDELIVER)).any())
         if by is None and (several.any() or events.are_rows):
             labels = [self.names[p] for p in np.unique(self.process[order][1:][several])]
             self.findings.append(unordered(path, labels, has_repetitions=again))
@@ -735,12 +735,10 @@ class _Mapped:
             if begin == end:
                 continue
             mine, name = position[begin:end], self.names[index]
-            doubled = int((np.diff(mine) == 0).sum())
-            if doubled:
-                text = f"{path}: {name} has several events at one position: they are kept in the order of the files"
-                self.findings.append(Finding("doubled", text, doubled, path, process=name))
+            if more := int((np.diff(mine) == 0).sum()):
+                self.findings.append(doubled(path, name, more, has_repetitions=self._has_repetitions))
             first = int(mine[0])
-            missing = int(mine[-1]) - first + 1 - (end - begin - doubled) + (first if first > 1 else 0)
+            missing = int(mine[-1]) - first + 1 - (end - begin - more) + (first if first > 1 else 0)
             if missing:
                 text = f"{path}: {missing} events of {name} are missing, as its positions say"
                 self.findings.append(Finding("gap", text, missing, path, process=name))

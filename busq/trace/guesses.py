@@ -7,6 +7,7 @@ An audit holds its verdicts against these (`busq.audit.missing`): it says "unkno
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from busq._words import amount, listed
 from busq.trace.builder import Log
@@ -22,6 +23,7 @@ __all__ = [
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
     "derived",
+    "doubled",
     "one_sided",
     "tied",
     "unordered",
@@ -31,7 +33,7 @@ DERIVED = "derived-messages"  # from clocks
 RECEIVERS_DERIVED = "derived-destinations"  # from deliveries
 NO_DELIVERIES = "sends-alone"
 NO_SENDS = "deliveries-alone"
-ORDER_UNKNOWN = frozenset({"ties", "order-guessed"})
+ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
 
 
 def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]:
@@ -81,6 +83,14 @@ def unordered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> 
         " they are taken as they stand in the files"
     )
     return _doubtful("order-guessed", text, len(processes), path, 0, has_repetitions)
+
+
+def doubled(path: str, process: str, count: int, *, has_repetitions: bool) -> Finding:
+    """Tell that several events of a process claim one position: a defect, and nobody knows which of them came first."""
+    where = f"{path}: " if path else ""
+    text = f"{where}{process} has several events at one position, {count:,} more than there should be"
+    finding = _doubtful("doubled", f"{text}: their order is not known", count, path, 0, has_repetitions)
+    return replace(finding, process=process, is_error=True)
 
 
 def _doubtful(kind: str, text: str, count: int, path: str, line: int, has_repetitions: bool) -> Finding:

@@ -22,7 +22,7 @@ from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.foreign import PROCESSES_MAX, parquet_file
-from busq.trace.guesses import one_sided
+from busq.trace.guesses import doubled, one_sided
 from busq.trace.run import Run, Source
 from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
@@ -462,12 +462,9 @@ def _put_in_order(table: pa.Table, steps: Any, parts: list[_Segment], name: str,
         findings.append(Finding("unordered", what, count=back, path=path, process=name, is_error=False))
         table = table.take(pc.sort_indices(table, [("position", "ascending")]))
         steps = _steps(table["position"])
-    doubled = pc.equal(steps, 0)
-    count = pc.sum(doubled).as_py()
-    if count:
-        at = table["position"][pc.index(doubled, True).as_py()].as_py()
-        what = f"{path}: {name} has several events at position {at}: they are kept in the order of the file"
-        findings.append(Finding("doubled", what, count=count, path=path, process=name))
+    if count := pc.sum(pc.equal(steps, 0)).as_py():
+        again = pc.any(pc.equal(table["kind"], int(Kind.REDELIVER))).as_py()
+        findings.append(doubled(path, name, count, has_repetitions=bool(again)))
     return table
 
 

@@ -21,7 +21,7 @@ from busq.audit.words import Words
 from busq.lab.observers import Witness, tell
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.guesses import one_sided
+from busq.trace.guesses import doubled, one_sided
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 
@@ -96,8 +96,9 @@ class Case:
         self.kept: DataFrame | None = None
         if loaded.is_foreign:
             self.findings += one_sided(source, self.total("sends"), self.total("deliveries"))
+        has_repetitions = bool(self.total("repetitions"))
         self._settle()
-        self._find_holes()
+        self._find_holes(has_repetitions)
 
     def total(self, name: str) -> int:
         """The sum of a figure over all processes."""
@@ -124,7 +125,7 @@ class Case:
         self.profile = _collect(self.events)
         self.findings += layout.told_again(repetitions - (self.total("deliveries") - deliveries))
 
-    def _find_holes(self) -> None:
+    def _find_holes(self, has_repetitions: bool) -> None:
         for process, row in sorted(self.profile.items()):
             lacking = row["last"] - row["first"] + 1 - row["rows"] + (row["first"] if row["first"] > 1 else 0)
             if lacking > 0:
@@ -132,8 +133,7 @@ class Case:
                 self.findings.append(Finding("gap", text, lacking, process=self.names[process]))
 
             if ties := self.ties.get(process, 0):
-                text = f"{self.names[process]} has several events at one position, {ties:,} more than there should be"
-                self.findings.append(Finding("doubled", text, ties, process=self.names[process]))
+                self.findings.append(doubled("", self.names[process], ties, has_repetitions=has_repetitions))
 
     def rename(self) -> None:
         """Name the messages anew, because their names are not those that are relied on; `close` when done."""
