@@ -260,7 +260,8 @@ class Peer:
         It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
         and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
         received, and every 50 ms of waiting it is readable for a moment, so that no wake-up is lost to a sender that is
-        killed just before it announces its message.
+        killed just before it announces its message.  After a second without messages it sleeps: then senders announce
+        what they are going to commit as well.
 
         Errors: OSError if the system has no descriptor left; ShutDown if this peer was closed; ForkedHandle.
 

@@ -19,9 +19,14 @@ void (*busq_step_hook)(const char *where);
 
 int busq_bus_shutdown(busq_bus *bus)
 {
-  busq_store_release(&bus->header->is_shut_down, 1);
-  busq_fence_full();
-  busq_wake_all(bus);
+  /* Who sleeps deeply behind a descriptor has no slices: it is woken first, and looks every slice, should we be killed half-way. */
+  uint32_t *const words[] = {&bus->header->is_ending, &bus->header->is_shut_down};
+  for (unsigned i = 0; i < 2; i++) {
+    BUSQ_STEP("shutdown");
+    busq_store_release(words[i], 1);
+    busq_fence_full();
+    busq_wake_all(bus);
+  }
   return BUSQ_OK;
 }
 
@@ -334,7 +339,7 @@ static int receive_look(busq_peer *peer)
 }
 
 /* fileno() is readable while something can be received, or while receiving would fail at once; and, for a moment, whenever it is
- * time to look whether a sender was stopped or killed before it could say that something can. */
+ * time to look, and when a sender is about to wake it from a deep sleep. */
 static void fifo_settle(busq_peer *peer)
 {
   const bool is_armed =
@@ -344,14 +349,20 @@ static void fifo_settle(busq_peer *peer)
     result = BUSQ_SHUTDOWN;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
    * gone. */
-  if (result == BUSQ_EMPTY && (!is_armed || peer->fifo_is_raised || busq_fifo_drain(peer))) {
+  if (result == BUSQ_EMPTY &&
+      (!is_armed || peer->fifo_is_raised || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
     peer->fifo_is_raised = false;
     result = receive_look(peer);
   }
   if (result == BUSQ_EMPTY) {
-    busq_fifo_look_again(peer, peer->blocker.help_in_ns);
-  } else if (!peer->fifo_is_raised) {
+    const uint64_t limit_ns = busq_load_acquire(&peer->bus->header->is_ending) ? BUSQ_SLICE_NS : UINT64_MAX;
+    const uint64_t help_in_ns = peer->blocker.help_in_ns;
+    busq_fifo_look_again(peer, help_in_ns < limit_ns ? help_in_ns : limit_ns);
+    return;
+  }
+  busq_fifo_stir(peer);
+  if (!peer->fifo_is_raised) {
     busq_fifo_raise(peer);
     peer->fifo_is_raised = true;
   }

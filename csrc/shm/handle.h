@@ -122,6 +122,7 @@ struct busq_peer {
   uint32_t memory_wanted_seen;
   uint32_t reclaims_slot; /* where the search for memory that the gone have left goes on */
   bool finds_more;        /* the last send found no room, but made some progress: it is worth trying again at once */
+  uint64_t asked_ns; /* when those who sleep were last asked for memory */
   uint64_t tick_ns; /* of the last send, and how often the kernel was asked since who lives */
   uint32_t glances;
   busq_arena arena;
@@ -144,6 +145,8 @@ struct busq_peer {
   int fifo_fd;
   int timer_fd;
   uint64_t timer_due_ns;
+  uint32_t naps;   /* in a row that ended in vain, with nothing in the queue */
+  uint64_t net_ns; /* how long the next deep sleep may last */
   uint32_t fifo_epoch;
   bool fifo_is_raised; /* by ourselves, and not emptied since */
   uint64_t inherited;  /* positions before it were somebody else's: he may have taken what stands there */

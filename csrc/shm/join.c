@@ -99,6 +99,7 @@ static void slot_describe(busq_peer *peer)
   busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);
   busq_store_relaxed(&self->receives.what, BUSQ_WAITING_NOT);
   busq_store_relaxed(&self->wake_flags, 0);
+  busq_store_relaxed(&self->fifo_failed, 0);
   busq_store_relaxed(&self->memory_waits, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
   busq_store_relaxed(&self->searched, 0);

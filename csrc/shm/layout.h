@@ -16,7 +16,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 4u
+#define BUSQ_LAYOUT_VERSION 5u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -57,6 +57,7 @@ typedef struct {
   /* Read by everybody at every call, written almost never. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
   uint32_t memory_wanted; /* counts the times that a sender found no memory: who has some to spare gives it back */
+  uint32_t is_ending;     /* is_shut_down is about to be set */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
   uint64_t trace;         /* the random part of the name of its file (rings.h) */
 } busq_header;
@@ -87,6 +88,8 @@ typedef struct {
 /* The waiters of a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
  * nobody waits for that. */
 #define BUSQ_WAKE_FUTEX 1u
+/* Of the number: odd where the reader sleeps deeply (wake.h). */
+#define BUSQ_WAKE_DEEP 2u
 
 /* One peer.  Each group of fields has its own line pair, by who writes it. */
 typedef struct {
@@ -122,6 +125,7 @@ typedef struct {
   uint32_t pid;
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  uint32_t fifo_failed; /* a sender could not write to its FIFO */
 } busq_slot;
 
 /* The use of an extent of the arena. */

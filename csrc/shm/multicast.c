@@ -239,6 +239,15 @@ __attribute__((always_inline)) static inline int position_take(busq_peer *peer, 
   return BUSQ_OK;
 }
 
+/* The positions are taken, and nothing is committed: see wake.h. */
+static inline void readers_announce(busq_peer *peer, uint32_t n_targets)
+{
+  BUSQ_STEP("announce");
+  busq_fence_after_swap();
+  for (uint32_t i = 0; i < n_targets; i++)
+    busq_wake_announce(peer, peer->destinations[i]);
+}
+
 static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const uint32_t slot = peer->destinations[0];
@@ -253,6 +262,7 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
                                      peer->bus->geometry.capacity, &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
+    readers_announce(peer, 1);
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
   BUSQ_ASSERT(claim.timestamp > peer->lamport);
@@ -409,6 +419,8 @@ static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_
      * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
      * reader's head stands still. */
     int result = multicast_attempt(peer, &multicast);
+    if (BUSQ_LIKELY(result == BUSQ_OK))
+      readers_announce(peer, n_targets);
     const uint64_t timestamp = BUSQ_LIKELY(result == BUSQ_OK) ? multicast_commit(peer, &multicast) : 0;
     if (BUSQ_LIKELY(timestamp)) {
       /* One that is forced to be lost is accepted by a clock that somebody has damaged. */
@@ -460,6 +472,20 @@ void busq_multicast_share_memory_slow(busq_peer *peer)
     busq_wake_for_memory(peer->bus);
 }
 
+/* Those who sleep behind a descriptor are woken to give back what they do not need; once in a slice, for a sender that has no time
+ * tries again at once. */
+static void holders_ask(busq_peer *peer)
+{
+  (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
+  const uint64_t now_ns = busq_time_now_ns();
+  if (now_ns - peer->asked_ns < BUSQ_SLICE_NS)
+    return;
+  peer->asked_ns = now_ns;
+  busq_fence_full();
+  for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++)
+    busq_wake_announce(peer, slot);
+}
+
 /* Memory is short.  First what the gone do not need any more, then what they have left for successors who may never come, and
  * last what others keep and do not need: those are asked for it, and we try again later.  A step of each at a time: who has no
  * time is told that there is no room, and the next one goes on from there. */
@@ -472,7 +498,7 @@ static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
     busq_store_relaxed(&peer->finds_more, true);
   }
   if (result == BUSQ_FULL)
-    (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
+    holders_ask(peer);
   return result;
 }
 

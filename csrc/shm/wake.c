@@ -88,17 +88,32 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
   return known->fifo_fd;
 }
 
+/* Out of descriptors, or not allowed to: the reader has to look for itself. */
+static void fifo_fail(busq_peer *peer, uint32_t slot)
+{
+  busq_store_relaxed(&peer->bus->slots[slot].fifo_failed, 1);
+}
+
 /* The byte goes first and the flag second: killed in between, the flag stays up and the next sender writes again.  The
  * swap carries the number of the arming, so that it can't take down a flag that was raised after our byte was drained. */
 static void fifo_signal(busq_peer *peer, uint32_t slot, uint32_t seen)
 {
   uint32_t *flags = &peer->bus->slots[slot].wake_flags;
   const int fd = fifo_of_reader(peer, slot);
-  if (fd < 0 || (write(fd, "", 1) < 0 && errno != EAGAIN))
+  if (fd < 0 || (write(fd, "", 1) < 0 && errno != EAGAIN)) {
+    fifo_fail(peer, slot);
     return;
+  }
   uint32_t now = seen;
   while ((now & ~1u) == (seen & ~1u) && !busq_cas32(flags, now, now & 1u))
     now = busq_load_acquire(flags);
+}
+
+void busq_wake_announce_slow(busq_peer *peer, uint32_t slot)
+{
+  const uint32_t seen = busq_load_acquire(&peer->bus->slots[slot].wake_flags);
+  if (seen & BUSQ_WAKE_DEEP)
+    fifo_signal(peer, slot, seen);
 }
 
 void busq_wake_reader_slow(busq_peer *peer, uint32_t slot)
@@ -283,6 +298,7 @@ int busq_fifo_open(busq_peer *peer)
 {
   if (peer->poll_fd >= 0)
     return BUSQ_OK;
+  busq_fifo_stir(peer);
   int result = fifo_begin(peer);
   if (!result && (peer->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
     result = busq_error_system("can't make the timer behind fileno()");
@@ -310,11 +326,42 @@ void busq_fifo_close(busq_peer *peer)
   }
 }
 
+static bool fifo_is_deep(const busq_peer *peer)
+{
+  return (peer->fifo_epoch << 1 & BUSQ_WAKE_DEEP) != 0;
+}
+
+bool busq_fifo_may_deepen(const busq_peer *peer)
+{
+  return peer->naps >= BUSQ_NAPS && !fifo_is_deep(peer);
+}
+
+/* How long to sleep where nothing is in the queue: if deeply, twice as long as before. */
+static uint64_t fifo_sleep_ns(busq_peer *peer, uint64_t now_ns)
+{
+  const bool was_in_vain = peer->timer_due_ns && now_ns >= peer->timer_due_ns;
+  if (peer->naps < BUSQ_NAPS)
+    peer->naps += was_in_vain;
+  else if (was_in_vain && fifo_is_deep(peer))
+    peer->net_ns = 2 * peer->net_ns < BUSQ_NET_NS ? 2 * peer->net_ns : BUSQ_NET_NS;
+  return fifo_is_deep(peer) ? peer->net_ns : BUSQ_SLICE_NS;
+}
+
+void busq_fifo_stir(busq_peer *peer)
+{
+  peer->naps = 0;
+  peer->net_ns = BUSQ_NAPS * BUSQ_SLICE_NS;
+}
+
 /* Setting a timer anew also makes it unreadable. */
 void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
-  const uint64_t due_ns = now_ns + (in_ns < BUSQ_SLICE_NS ? in_ns : BUSQ_SLICE_NS);
+  const bool may_sleep = in_ns == UINT64_MAX && !busq_load_relaxed(&peer->self->fifo_failed);
+  if (!may_sleep)
+    busq_fifo_stir(peer);
+  const uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
+  const uint64_t due_ns = now_ns + (in_ns < limit_ns ? in_ns : limit_ns);
   if (now_ns < peer->timer_due_ns && peer->timer_due_ns <= due_ns)
     return;
   const struct itimerspec when = {
@@ -337,8 +384,11 @@ bool busq_fifo_drain(busq_peer *peer)
 
 void busq_fifo_arm(busq_peer *peer)
 {
+  const uint32_t is_deep = peer->naps >= BUSQ_NAPS;
   (void)busq_fifo_drain(peer);
-  peer->fifo_epoch = peer->fifo_epoch % (UINT32_MAX >> 1) + 1;
+  /* The next number of this parity that is not 0. */
+  peer->fifo_epoch = ((peer->fifo_epoch & ~1u) + 2) & (UINT32_MAX >> 1);
+  peer->fifo_epoch = (peer->fifo_epoch ? peer->fifo_epoch : 2) | is_deep;
   uint32_t seen;
   do
     seen = busq_load_relaxed(&peer->self->wake_flags);

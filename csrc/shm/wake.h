@@ -13,10 +13,18 @@
  *
  *      who waits        for what                            flag             sequence      woken by
  *      receiver         a message that can be delivered     wake_flags       wake_seq      every sender, after its commit
- *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit; a timer
+ *      select(), poll   the same                            wake_flags       a FIFO        every sender, after its commit, and
+ *                                                                                          before it, if the sleep is deep; a timer
  *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
  *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages, and
  *                                                                                          whoever gives memory back to all
+ *
+ * Who has waited behind a descriptor for BUSQ_NAPS slices, and whose queue is empty, sleeps deeply: without slices.  Then a sender
+ * tells it twice.  The first time is when it has taken a position and has not committed: killed before, it has sent nothing; killed
+ * after, the reader is awake, finds its queue not empty, and looks every slice until it is.  (To tell everybody twice would wake
+ * everybody twice: a reader is awake before its sender has left the system call that woke it.)  A sender that can't open the
+ * FIFO says so in the reader's slot (fifo_failed), and from then on the reader does not sleep deeply; for the first such
+ * message, and for what nobody has thought of, it looks after as long as it has slept already, BUSQ_NET_NS at most.
  *
  * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the head, or of the
  * mark, still on its way when it looks at the flag) is bounded by the first, short sleep; for room, the reader also closes it when
@@ -32,6 +40,17 @@
 #include "shm/handle.h"
 
 #define BUSQ_SLICE_NS UINT64_C(50000000)
+#define BUSQ_NAPS 20u
+#define BUSQ_NET_NS UINT64_C(10000000000)
+
+/* Between taking a position in a queue and the commit of what stands there: tells a reader that sleeps deeply behind its
+ * descriptor, so that it is awake, and looks again by its timer, should we not live to tell it afterwards. */
+void busq_wake_announce_slow(busq_peer *peer, uint32_t slot);
+static inline void busq_wake_announce(busq_peer *peer, uint32_t slot)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->bus->slots[slot].wake_flags) & BUSQ_WAKE_DEEP))
+    busq_wake_announce_slow(peer, slot);
+}
 
 /* After a commit: tells the reader of a queue, if it waits. */
 void busq_wake_reader_slow(busq_peer *peer, uint32_t slot);
@@ -75,15 +94,19 @@ bool busq_wait_turn(busq_wait *wait, busq_peer *peer);
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
 bool busq_wait_is_over(const busq_wait *wait);
 
-/* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for when they are
- * stopped or killed before they do, both behind one epoll descriptor. */
+/* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for as long as something
+ * in the queue can't be received, both behind one epoll descriptor. */
 int busq_fifo_open(busq_peer *peer);
 void busq_fifo_close(busq_peer *peer);
-/* Makes the descriptor readable after a while, a slice at most. */
+/* Makes the descriptor readable after a while: where something is in the queue, a slice at most; UINT64_MAX where nothing is. */
 void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns);
 /* Both with the receive latch held: empties the FIFO and asks senders to signal (look at the queue once more afterwards); or
  * makes it readable oneself. */
 void busq_fifo_arm(busq_peer *peer);
+/* Something has come to pass: the next sleep is none of the deep ones. */
+void busq_fifo_stir(busq_peer *peer);
+/* Whether it may sleep deeply, and is not armed for that. */
+bool busq_fifo_may_deepen(const busq_peer *peer);
 void busq_fifo_raise(busq_peer *peer);
 /* Empties the FIFO; true if there was anything in it. */
 bool busq_fifo_drain(busq_peer *peer);

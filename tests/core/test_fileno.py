@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fileno(): readable when recv would not block, for select, poll, epoll and asyncio, in one process and between two.
 
-Every 50 ms of waiting it is also readable for a moment, so that a sender killed between its commit and its wake-up
-keeps nobody waiting.  So "not readable" is asked of it only right after a recv.
+It may also be readable for a moment with nothing to receive: when a sender is about to commit, or a timer says that it
+is time to look.  So "not readable" is asked of it only right after a recv.
 """
 
 from __future__ import annotations
@@ -218,14 +218,48 @@ def test_the_descriptor_is_readable_while_a_message_waits_and_in_vain_only_now_a
     child.result()
 
 
-def test_who_waits_is_woken_every_50_ms_to_look_and_no_more(bus: busq.Bus, asker: busq.Peer) -> None:
-    descriptor, woken, began = asker.fileno(), 0, time.monotonic()
-    while woken < 3 or time.monotonic() - began < 1:
-        if is_readable(descriptor, timeout=0.01):
-            woken += 1
-            with pytest.raises(busq.Empty):
-                asker.recv(timeout=0)
-    assert woken <= 20 * (time.monotonic() - began) + 1, "slices of 50 ms, fewer where the machine is busy"
+def test_who_waits_for_nothing_is_woken_20_times_and_then_hardly_ever(bus: busq.Bus, asker: busq.Peer) -> None:
+    descriptor, sleeps_s = asker.fileno(), []
+    while len(sleeps_s) < 23:
+        began = time.monotonic()
+        assert is_readable(descriptor, timeout=PATIENCE_S)
+        sleeps_s.append(time.monotonic() - began)
+        with pytest.raises(busq.Empty):
+            asker.recv(timeout=0)
+    assert sleeps_s[21] >= 0.99
+    assert sleeps_s[22] >= 1.99
+    bus.join("sender").send("asker", b"wakes it")
+    assert is_readable(descriptor, timeout=PATIENCE_S)
+    assert asker.recv(timeout=0).data == b"wakes it"
+
+
+def test_memory_that_who_sleeps_does_not_need_is_had_back(make_bus: Callable[..., busq.Bus]) -> None:
+    """What it sent once was received long ago: it is woken to give that back as soon as somebody else runs short."""
+    bus = make_bus(peers=3, capacity=4096, arena=1 << 20)
+    sleeper, sender = bus.join("sleeper"), bus.join("sender")
+    descriptor = sleeper.fileno()
+
+    def send_all_that_fits() -> int:
+        for count in range(4096):
+            try:
+                sender.send("sender", b"y" * 1000, timeout=0)
+            except busq.Full:
+                return count
+        raise AssertionError("there is less memory than that")
+
+    for _ in range(600):
+        sleeper.send("sender", b"x" * 1000, timeout=PATIENCE_S)
+    for _ in range(600):
+        sender.recv(timeout=0)
+    for _ in range(22):  # until it sleeps deeply
+        assert is_readable(descriptor, timeout=PATIENCE_S)
+        with pytest.raises(busq.Empty):
+            sleeper.recv(timeout=0)
+    before = send_all_that_fits()
+    assert is_readable(descriptor, timeout=PATIENCE_S)
+    with pytest.raises(busq.Empty):
+        sleeper.recv(timeout=0)
+    assert before + send_all_that_fits() > 600
 
 
 def commit_and_die_before_the_wake_up(name: str) -> None:

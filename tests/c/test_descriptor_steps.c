@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who sleeps deeply behind a descriptor does so for as long as its queue is empty; and yet nobody's death keeps it asleep.
+ *
+ * A child sends, or shuts the bus down, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3 and so on
+ * until it comes through alive.  The receivers sleep in poll() without a timeout, and the timer behind the descriptor, where it
+ * is armed for an empty queue, comes in an hour: who is not woken sleeps on, and the test comes to its time limit.
+ */
+#include "harness/company.h"
+#include "shm/handle.h"
+#include "shm/wake.h"
+#include <poll.h>
+
+#ifndef BUSQ_STEPS
+#error "this test needs a core built with BUSQ_STEPS"
+#endif
+
+#define PEERS 4
+#define HOUR_NS UINT64_C(3600000000000)
+
+typedef struct {
+  uint32_t is_ready;
+  uint32_t may_go_on;
+  uint32_t has_survived;
+  char died_at[32];
+} last_words;
+
+typedef struct {
+  const char *name;
+  void (*act)(busq_peer *victim);
+  bool is_stale;
+} script;
+
+typedef struct {
+  const script *script;
+  uint64_t steps;
+} death;
+
+static last_words *words;
+static uint64_t steps_left;
+
+static void deadly_step(const char *where)
+{
+  if (--steps_left)
+    return;
+  snprintf(words->died_at, sizeof words->died_at, "%s", where);
+  _exit(0);
+}
+
+static void act_unicast(busq_peer *victim)
+{
+  said(victim, "bob", "v");
+}
+
+static void act_multicast(busq_peer *victim)
+{
+  said(victim, "bob carol", "v");
+}
+
+static void act_shutdown(busq_peer *victim)
+{
+  (void)victim;
+  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
+}
+
+static void victim_body(void *argument)
+{
+  const death *self = argument;
+  CHECK(!self->script->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  arrive();
+  busq_peer *victim = join("victim");
+  tell(&words->is_ready);
+  wait_for(&words->may_go_on, 1);
+  steps_left = self->steps;
+  busq_step_hook = deadly_step;
+  self->script->act(victim);
+  words->has_survived = 1;
+}
+
+/* Behind its descriptor, with a timer that is of no use where the queue is empty. */
+static int falls_asleep(busq_peer *peer)
+{
+  int fd;
+  busq_message message;
+  CHECK_EQUAL(busq_peer_fileno(peer, &fd), BUSQ_OK);
+  peer->naps = BUSQ_NAPS;
+  peer->net_ns = HOUR_NS;
+  peer->timer_due_ns = 0;
+  CHECK_EQUAL(take_now(peer, &message), BUSQ_EMPTY);
+  CHECK(busq_load_acquire(&peer->self->wake_flags) & BUSQ_WAKE_DEEP);
+  CHECK(peer->timer_due_ns > HOUR_NS);
+  return fd;
+}
+
+static bool has_something(const busq_peer *peer)
+{
+  busq_peer_facts facts;
+  CHECK_EQUAL(busq_bus_examine_peer(company_bus, peer->slot, &facts), BUSQ_OK);
+  return facts.depth != 0;
+}
+
+/* Receives when the descriptor says so; the letter that came, or '\0'. */
+static char wakes_once(busq_peer *peer, int fd)
+{
+  busq_message message;
+  CHECK_EQUAL(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1), 1);
+  const int result = take_now(peer, &message);
+  CHECK(result == BUSQ_OK || result == BUSQ_EMPTY);
+  const char letter = result == BUSQ_OK ? *(const char *)message.data : '\0';
+  if (result == BUSQ_OK)
+    busq_peer_release(peer, &message);
+  return letter;
+}
+
+/* What was committed comes without anybody's help: the descriptor is readable, or the timer makes it so until the queue is at its
+ * end.  What was not stays until somebody else sends something; and does not keep that. */
+static void hears_all(busq_peer *peer, int fd, busq_peer *dave)
+{
+  if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 1)
+    while (has_something(peer))
+      (void)wakes_once(peer, fd);
+  said(dave, peer->self->name, "x");
+  char letter;
+  while ((letter = wakes_once(peer, fd)) != 'x')
+    CHECK(letter == '\0'); /* else it had been there before, and nobody had said so */
+}
+
+static void hears_of_the_end(busq_peer *peer, int fd)
+{
+  busq_message message;
+  int result;
+  do {
+    CHECK_EQUAL(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1), 1);
+    result = take_now(peer, &message);
+  } while (result == BUSQ_EMPTY);
+  CHECK_EQUAL(result, BUSQ_SHUTDOWN);
+}
+
+static char scene[128];
+
+/* True if the victim came through. */
+static bool die(const script *s, uint64_t steps)
+{
+  memset(words, 0, sizeof *words);
+  meet(PEERS, 8, 1 << 16);
+  busq_peer *bob = join("bob"), *carol = join("carol"), *dave = join("dave");
+  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  wait_for(&words->is_ready, 1);
+  const int fds[] = {falls_asleep(bob), falls_asleep(carol)};
+  tell(&words->may_go_on);
+  ends_well(pid);
+  snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
+           words->has_survived ? "alive" : words->died_at);
+  check_test = scene;
+  if (busq_bus_is_shut_down(company_bus)) {
+    hears_of_the_end(bob, fds[0]);
+    hears_of_the_end(carol, fds[1]);
+  } else {
+    hears_all(bob, fds[0], dave);
+    hears_all(carol, fds[1], dave);
+  }
+  leave(bob);
+  leave(carol);
+  leave(dave);
+  part();
+  return words->has_survived;
+}
+
+int main(void)
+{
+  check_begin();
+  const script scripts[] = {
+      {"a unicast", act_unicast, false},
+      {"a multicast", act_multicast, false},
+      {"a multicast whose proposal is lost", act_multicast, true},
+      {"a shutdown", act_shutdown, false},
+  };
+  words = shared_memory(sizeof *words);
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+    uint64_t steps = 1;
+    while (!die(&scripts[i], steps))
+      steps++;
+    CHECK(steps > 1);
+    printf("ok  %s: died at each of %" PRIu64 " steps\n", scripts[i].name, steps - 1);
+    fflush(stdout);
+  }
+  return 0;
+}
