@@ -25,7 +25,7 @@ from busq.audit.spark.available import SparkFailed
 from busq.audit.spark.driver import active
 from busq.audit.spark.ending import end_at_once
 from busq.audit.spark.remote import remote_of
-from busq.audit.spark.session import session
+from busq.audit.spark.session import bytes_of, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,6 @@ HEAP_MIN = 512 * MIB  # Spark itself asks for 450 of what its collector leaves
 HEAP_SHARE = 0.6  # of what is left after these; the rest is for the exact observers
 TICK_S = 0.25
 SLACK = 1.05  # pages that belong to several are counted when they move
-_UNITS = {"k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -78,10 +77,7 @@ def shares(memory: str, master: str | None = None, workers: int | None = None) -
     >>> shares("4g", "local[2]").heap < 4 << 30
     True
     """
-    match = re.fullmatch(r"([1-9]\d*)([kmgt])", memory.lower())
-    if not match:
-        raise ValueError(f"{memory!r} is no size of memory: use one like 800m or 6g")
-    total = int(match[1]) * _UNITS[match[2]]
+    total = bytes_of(memory)
     workers = _tasks(master or "local[*]") if workers is None else workers
     fixed = JAVA + DRIVER + workers * WORKER
     needed = fixed + int(HEAP_MIN * (1 + JAVA_SHARE))

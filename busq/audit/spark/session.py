@@ -38,6 +38,7 @@ __all__ = [
     "Progress",
     "SparkFailed",
     "busy",
+    "bytes_of",
     "check_master",
     "default_memory",
     "is_local",
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 HEAP_MAX_BYTES = 10 << 30
+_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the rest
 ARROW_ROWS = 100_000
 TAIL_LINES = 5
@@ -100,10 +102,16 @@ def _memory_limits() -> Iterator[int]:
             yield int(Path(path).read_text())
 
 
-def _check_memory(memory: str) -> str:
-    if not re.fullmatch(r"[1-9]\d*[kmgt]", memory.lower()):
-        raise ValueError(f"{memory!r} is no size of a heap: use one like 800m or 6g")
-    return memory.lower()
+def bytes_of(memory: str) -> int:
+    """Return a size as Spark writes it, in bytes; raises ValueError for what is none.
+
+    >>> bytes_of("6g") == 6 << 30, bytes_of("800M") == 800 << 20
+    (True, True)
+    """
+    match = re.fullmatch(r"([1-9]\d*)([kmgt])", memory.lower())
+    if not match:
+        raise ValueError(f"{memory!r} is no size of memory: use one like 800m or 6g")
+    return int(match[1]) << _SHIFTS[match[2]]
 
 
 def check_master(master: str) -> str:
@@ -224,7 +232,8 @@ def session(
         return
     master = master or os.environ.get("SPARK_REMOTE")  # "local[N]": Spark would start a server here, for us alone
     chosen = check_master(master or "local[*]")
-    heap = _check_memory(memory or default_memory())
+    heap = (memory or default_memory()).lower()
+    bytes_of(heap)
     java = find_java()
     place = _new_place(local_dir)
     try:

@@ -184,7 +184,7 @@ def test_a_master_that_cannot_be_is_refused_before_anything_starts(
 @pytest.mark.parametrize("memory", ["6", "0g", "6 GB", "-1g"])
 def test_a_heap_that_cannot_be_is_refused(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SESSION, "active", lambda: None)
-    with pytest.raises(ValueError, match="is no size of a heap: use one like"), busq.spark.session(memory=memory):
+    with pytest.raises(ValueError, match="is no size of memory: use one like"), busq.spark.session(memory=memory):
         pass
 
 
