@@ -76,7 +76,7 @@ def rows(results: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[flo
     """Return the points by kind of files and way, and then by the number of events."""
     found: dict[tuple[str, str], dict[float, Mapping[str, Any]]] = {}
     for result in results:
-        kind = "a stranger's" if result["settings"]["foreign"] else "own"
+        kind = "foreign" if result["settings"]["foreign"] else "own"
         for point in result["points"]:
             found.setdefault((kind, point["way"]), {})[result["settings"]["events"]] = point
     return found
@@ -104,9 +104,11 @@ def print_report(results: Sequence[Mapping[str, Any]], console: Console | None =
     out, machine = console or Console(), results[0]["machine"]
     out.print(f"{machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}")
     sizes = list(dict.fromkeys(result["settings"]["deliveries"] for result in results))
-    table = Table(title="seconds / GiB / ns per event", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("files", "by", *(f"{size:,} deliveries" for size in sizes), "growth", "of the last", "counts"):
-        table.add_column(heading, justify="left" if heading in ("files", "by", "counts") else "right")
+    title = "seconds / GiB of all processes / ns per event, by deliveries"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("files", "by", *(f"{size:,}" for size in sizes), "growth", "of the last", "counts"):
+        left = heading in ("files", "by", "counts")
+        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
     for (kind, way), points in rows(results).items():
         cells = [_cell(events, points[events]) for events in sorted(points)]
         cells += [""] * (len(sizes) - len(cells))
