@@ -12,6 +12,7 @@ One file per question:
     versions.py           two installed versions, measured in turn
     report.py picture.py  the tables and the picture
     floor.c core.c        what the machine costs without a bus; busq from C to C
+    steps.py steps.h      where the time of a message goes, step by step
     bench_calls.py        calls inside one process (pytest-benchmark)
     bench_queue_depth.py  what an operation costs with many messages waiting
 """

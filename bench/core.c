@@ -4,6 +4,7 @@
  *
  *   core one_to_one   one process sends, one receives, up to --limit messages per call
  *   core all_to_all   four processes each send a window to all four, then receive everybody's, and so on
+ *   core alone        one process sends to itself and receives, --limit messages at a time
  *   core depth        what an operation costs while --waiting messages stand in each of two queues, inside one process
  *
  * A message carries its number and is looked at where it lies; every process counts, and all_to_all compares the
@@ -28,6 +29,7 @@
 
 #include "busq.h"
 #include "machine.h"
+#include "steps.h"
 
 #define BUS_NAME "bench"
 #define LIMIT_MAX 256u
@@ -168,9 +170,11 @@ static void send_all(busq_peer *peer, const uint64_t *targets, uint32_t n_target
 {
   int r;
 
+  steps_mark("send");
   do {
     r = busq_peer_send(peer, targets, n_targets, data, size_bytes, -1);
   } while (r == BUSQ_INTERRUPTED);
+  steps_mark("sent");
   check(r, "send");
 }
 
@@ -196,12 +200,14 @@ static uint32_t recv_some(busq_peer *peer, taken *messages, uint32_t limit)
     uint32_t count = 0;
     int r = BUSQ_OK;
 
+    steps_mark("receive");
     check(busq_peer_receive_begin(peer), "receive");
     while (count < limit && (r = busq_peer_receive_peek(peer, &found)) == BUSQ_OK) {
       messages[count++] = (taken){ .h = head_of(&found), .size_bytes = found.size_bytes };
       busq_peer_receive_take(peer, 0);
     }
     busq_peer_receive_end(peer);
+    steps_mark(count > 0 ? "received" : "nothing");
     if (count > 0)
       return count;
     check(r == BUSQ_EMPTY ? BUSQ_OK : r, "receive");
@@ -209,6 +215,7 @@ static uint32_t recv_some(busq_peer *peer, taken *messages, uint32_t limit)
       r = busq_peer_wait(peer, -1);
     } while (r == BUSQ_INTERRUPTED);
     check(r, "wait");
+    steps_mark("waited");
   }
 }
 
@@ -272,6 +279,7 @@ static void stream_receive(shared_area *area, const options *o)
   bool ended = false;
 
   meet(area, 2);
+  steps_begin();
   while (!ended) {
     const uint32_t count = recv_some(peer, messages, o->limit);
 
@@ -284,6 +292,7 @@ static void stream_receive(shared_area *area, const options *o)
     }
   }
   t.end_ns = machine_now_ns();
+  steps_print("receiver");
   area->tallies[1] = t;
   busq_peer_free(peer);
   busq_bus_free(bus);
@@ -327,8 +336,10 @@ static int one_to_one(shared_area *area, const options *o, unsigned char *data)
   peer = join(bus, 0);
   meet(area, 2);
   drop_name();
+  steps_begin();
   start_ns = machine_now_ns();
   sent = stream_send(peer, o, data);
+  steps_print("sender");
   await_children(1);
   seconds = (double)(t->end_ns - start_ns) / 1e9;
   wrong = t->wrong + (t->received != sent);
@@ -336,6 +347,47 @@ static int one_to_one(shared_area *area, const options *o, unsigned char *data)
          ", \"wrong\": %" PRIu64 ", \"seconds\": %.6f, \"rate_per_s\": %.1f, \"deliveries_per_s\": %.1f}\n",
          o->size_bytes, o->limit, sent, (int64_t)(sent - t->received), wrong, seconds, (double)sent / seconds,
          (double)t->received / seconds);
+  busq_peer_free(peer);
+  busq_bus_free(bus);
+  return wrong ? 1 : 0;
+}
+
+/* ---- alone ---- */
+
+/* `--limit` messages to oneself, then as many received. */
+static int alone(const options *o, unsigned char *data)
+{
+  const uint32_t capacity = capacity_for(o->size_bytes);
+  busq_bus *bus = create_bus(capacity < LIMIT_MAX ? LIMIT_MAX : capacity, 16u << 20);
+  busq_peer *peer = join(bus, 0);
+  const uint64_t target = lookup(peer, 0);
+  taken messages[LIMIT_MAX];
+  uint64_t received = 0, wrong = 0, start_ns, end_ns;
+  head h = { .kind = KIND_DATA };
+
+  steps_begin();
+  start_ns = end_ns = machine_now_ns();
+  while ((double)(end_ns - start_ns) < o->seconds * 1e9) {
+    for (unsigned look = 0; look < ROUNDS_PER_LOOK; look += o->limit) {
+      for (uint32_t i = 0; i < o->limit; ++i) {
+        memcpy(data, &h, sizeof(h));
+        send_all(peer, &target, 1, data, o->size_bytes);
+        ++h.sequence;
+      }
+      for (uint32_t left = o->limit; left > 0;) {
+        const uint32_t count = recv_some(peer, messages, left);
+
+        for (uint32_t i = 0; i < count; ++i)
+          wrong += messages[i].h.sequence != received++;
+        left -= count;
+      }
+    }
+    end_ns = machine_now_ns();
+  }
+  steps_print("alone");
+  printf("{\"test\": \"alone\", \"size_bytes\": %u, \"limit\": %u, \"messages\": %" PRIu64 ", \"wrong\": %" PRIu64
+         ", \"ns_per_op\": %.2f}\n",
+         o->size_bytes, o->limit, received, wrong, (double)(end_ns - start_ns) / (double)received);
   busq_peer_free(peer);
   busq_bus_free(bus);
   return wrong ? 1 : 0;
@@ -478,7 +530,7 @@ static int compare_doubles(const void *a, const void *b)
 static int measure_depth(busq_peer *peers[2], const options *o, unsigned char *data, double *looks_ns)
 {
   const uint64_t targets[2] = { lookup(peers[0], 0), lookup(peers[0], 1) };
-  uint64_t sent = 0, taken = 0, wrong = 0, deadline_ns, before_ns;
+  uint64_t sent = 0, n_taken = 0, wrong = 0, deadline_ns, before_ns;
   uint32_t n_looks = 0;
 
   while (sent < o->waiting)
@@ -488,13 +540,13 @@ static int measure_depth(busq_peer *peers[2], const options *o, unsigned char *d
     before_ns = machine_now_ns();
     for (unsigned i = 0; i < ROUNDS_PER_LOOK; ++i) {
       depth_send(peers[0], targets, sent++, data);
-      wrong += depth_recv(peers[0], taken) + depth_recv(peers[1], taken);
-      ++taken;
+      wrong += depth_recv(peers[0], n_taken) + depth_recv(peers[1], n_taken);
+      ++n_taken;
     }
     looks_ns[n_looks++] = (double)(machine_now_ns() - before_ns) / (ROUNDS_PER_LOOK * OPERATIONS_PER_ROUND);
   } while (machine_now_ns() < deadline_ns && n_looks < LOOKS_MAX);
-  for (; taken < sent; ++taken)
-    wrong += depth_recv(peers[0], taken) + depth_recv(peers[1], taken);
+  for (; n_taken < sent; ++n_taken)
+    wrong += depth_recv(peers[0], n_taken) + depth_recv(peers[1], n_taken);
 
   qsort(looks_ns, n_looks, sizeof(*looks_ns), compare_doubles);
   printf("{\"test\": \"depth\", \"waiting\": %" PRIu64 ", \"stale\": %s, \"rounds\": %" PRIu64 ", \"wrong\": %" PRIu64
@@ -528,7 +580,7 @@ static int depth(const options *o, unsigned char *data)
 
 static int usage(void)
 {
-  fprintf(stderr, "usage: core one_to_one|all_to_all|depth [--seconds S] [--size BYTES] [--limit N] [--window N]"
+  fprintf(stderr, "usage: core one_to_one|all_to_all|alone|depth [--seconds S] [--size BYTES] [--limit N] [--window N]"
                   " [--waiting N] [--stale] [--across]\n");
   return 2;
 }
@@ -592,6 +644,8 @@ int main(int argc, char **argv)
     return one_to_one(area, &o, data);
   if (!strcmp(o.test, "all_to_all"))
     return all_to_all(area, &o, data);
+  if (!strcmp(o.test, "alone"))
+    return alone(&o, data);
   if (!strcmp(o.test, "depth"))
     return depth(&o, data);
   return usage();

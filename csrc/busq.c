@@ -11,7 +11,7 @@
 #include "shm/wake.h"
 #include <string.h>
 
-#ifdef BUSQ_STEPS
+#if defined(BUSQ_STEPS) || defined(BUSQ_TIMES)
 void (*busq_step_hook)(const char *where);
 #endif
 
@@ -189,6 +189,7 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   busq_latch_acquire(&peer->send_latch);
+  BUSQ_TIME("latched");
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     const busq_trace_ring *full = send_record(peer, times);
@@ -382,6 +383,7 @@ int busq_peer_receive_begin(busq_peer *peer)
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   busq_latch_acquire(&peer->receive_latch);
+  BUSQ_TIME("latched");
   if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->is_closed))) {
     busq_latch_release(&peer->receive_latch);
     return BUSQ_CLOSED;

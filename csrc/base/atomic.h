@@ -10,11 +10,29 @@
  *
  * In a build with BUSQ_STEPS each call says what it is going to touch before it does (busq_access_hook), so that a test can hand
  * control to somebody else between any two accesses; nothing has to be marked for it.  Of a busq_pair's load both halves
- * are announced.  BUSQ_STEP() marks places between plain writes besides.  In a normal build both are nothing.
+ * are announced.  BUSQ_STEP() marks places between plain writes besides; with BUSQ_TIMES, places that are timed, and BUSQ_TIME() marks some more (bench/steps.h).  In
+ * a normal build both are nothing.
  *
  * Not given: a full fence unless the name says so.
  */
 #include "base/types.h"
+
+#if defined(BUSQ_STEPS) || defined(BUSQ_TIMES)
+extern void (*busq_step_hook)(const char *where);
+#define BUSQ_STEP(where)               \
+  do {                                 \
+    if (busq_step_hook)                \
+      busq_step_hook(where);           \
+  } while (0)
+#else
+#define BUSQ_STEP(where) ((void)0)
+#endif
+/* A place that is timed and nothing else: no step of a test. */
+#ifdef BUSQ_TIMES
+#define BUSQ_TIME(where) BUSQ_STEP(where)
+#else
+#define BUSQ_TIME(where) ((void)0)
+#endif
 
 typedef struct {
   _Alignas(16) uint64_t lo;
@@ -32,16 +50,9 @@ typedef enum {
   BUSQ_ACCESS_SWAP /* if it is what was expected */
 } busq_access;
 
-extern void (*busq_step_hook)(const char *where);
 /* How much work one bounded step is, of what several may share; tests make it small, so that a small scene takes many. */
 extern uint32_t busq_step_looks;
 extern void (*busq_access_hook)(busq_access access, const volatile void *address, size_t bytes);
-
-#define BUSQ_STEP(where)               \
-  do {                                 \
-    if (busq_step_hook)                \
-      busq_step_hook(where);           \
-  } while (0)
 
 static inline void busq_access_announce(busq_access access, const volatile void *address, size_t bytes)
 {
@@ -59,7 +70,6 @@ static inline void busq_access_announce(busq_access access, const volatile void 
 /* For variables of a process: a test that plays several processes in one keeps one of each for each of them. */
 #define BUSQ_PROCESS_STATE __attribute__((section("busq_process")))
 #else
-#define BUSQ_STEP(where) ((void)0)
 #define busq_step_looks 4096u /* a fraction of a millisecond */
 #define BUSQ_PROCESS_STATE
 #define BUSQ_ACCESS(access, p) ((void)0)

@@ -134,7 +134,9 @@ static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
   if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->is_shut_down)))
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
   int result = destinations_sort(peer, targets, n_targets);
+  BUSQ_TIME("sorted");
   const uint64_t tick_ns = busq_time_tick_ns();
+  BUSQ_TIME("tick");
   for (uint32_t i = 0; i < n_targets && !result; i++)
     result = destination_check(peer, peer->destinations[i], tick_ns);
   return result;
@@ -514,8 +516,10 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
   peer->failed_target = BUSQ_NO_TARGET;
   busq_store_relaxed(&peer->finds_more, false);
   int result = message_check(peer, targets, n_targets, size_bytes);
+  BUSQ_TIME("checked");
   for (uint32_t i = 0; i < n_targets && !result; i++)
     result = destination_room(peer, peer->destinations[i]);
+  BUSQ_TIME("has room");
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   const uint64_t bytes = busq_record_payload_offset(n_targets, size_bytes) + size_bytes;
@@ -528,6 +532,7 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
   BUSQ_ASSERT(record && n_targets > 0 && n_targets <= peer->bus->geometry.peers);
   /* SYNC POINT in hand: the last message is done with before, and nobody knows of this one yet. */
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
+  BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, data, size_bytes);
   return send_filled(peer, record, bytes, n_targets);
 }
