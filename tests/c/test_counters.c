@@ -399,7 +399,7 @@ static void test_a_descriptor_tells_when_the_number_of_its_arming_begins_again(v
     hears(bob, "m");
     CHECK(!is_readable(fd));
   }
-  CHECK(bob->fifo_epoch < 20);
+  CHECK(bob->fifo_epoch && bob->fifo_epoch < 40); /* two for each arming: the odd ones are of deep sleeps */
   part();
 }
 
