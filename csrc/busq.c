@@ -348,6 +348,9 @@ static void fifo_settle(busq_peer *peer)
   int result = receive_look(peer);
   if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
     result = BUSQ_SHUTDOWN;
+  if (peer->received != peer->fifo_received)
+    busq_fifo_stir(peer);
+  peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
    * gone. */
   if (result == BUSQ_EMPTY &&

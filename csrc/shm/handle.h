@@ -146,7 +146,9 @@ struct busq_peer {
   int timer_fd;
   uint64_t timer_due_ns;
   uint32_t naps;   /* in a row that ended in vain, with nothing in the queue */
+  bool was_deep;   /* the sleep that the timer is set for */
   uint64_t net_ns; /* how long the next deep sleep may last */
+  uint64_t fifo_received; /* `received` when it was last looked at */
   uint32_t fifo_epoch;
   bool fifo_is_raised; /* by ourselves, and not emptied since */
   uint64_t inherited;  /* positions before it were somebody else's: he may have taken what stands there */

@@ -125,7 +125,7 @@ typedef struct {
   uint32_t pid;
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
-  uint32_t fifo_failed; /* a sender could not write to its FIFO */
+  uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
 } busq_slot;
 
 /* The use of an extent of the arena. */

@@ -484,8 +484,7 @@ static void holders_ask(busq_peer *peer)
     return;
   peer->asked_ns = now_ns;
   busq_fence_full();
-  for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++)
-    busq_wake_announce(peer, slot);
+  busq_wake_deep_sleepers(peer->bus);
 }
 
 /* Memory is short.  First what the gone do not need any more, then what they have left for successors who may never come, and

@@ -65,6 +65,16 @@ static int fifo_open_writer(const busq_bus *bus, uint32_t slot)
   return fd;
 }
 
+/* For who has no further use of it. */
+static void fifo_write_once(const busq_bus *bus, uint32_t slot)
+{
+  const int fd = fifo_open_writer(bus, slot);
+  if (fd < 0)
+    return;
+  (void)!write(fd, "", 1);
+  close(fd);
+}
+
 /* The sender's end of a reader's FIFO, kept open for as long as the reader has this one. */
 static int fifo_of_reader(busq_peer *peer, uint32_t slot)
 {
@@ -91,7 +101,9 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
 /* Out of descriptors, or not allowed to: the reader has to look for itself. */
 static void fifo_fail(busq_peer *peer, uint32_t slot)
 {
-  busq_store_relaxed(&peer->bus->slots[slot].fifo_failed, 1);
+  const uint64_t fifo = peer->known[slot].fifo;
+  if (fifo) /* of that one: by now it may be a successor's slot */
+    busq_store_relaxed(&peer->bus->slots[slot].fifo_failed, (uint32_t)fifo);
 }
 
 /* The byte goes first and the flag second: killed in between, the flag stays up and the next sender writes again.  The
@@ -136,6 +148,13 @@ void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence)
   futex_wake_all(sequence);
 }
 
+void busq_wake_deep_sleepers(busq_bus *bus)
+{
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    if (busq_load_acquire(&bus->slots[slot].wake_flags) & BUSQ_WAKE_DEEP)
+      fifo_write_once(bus, slot);
+}
+
 void busq_wake_for_memory(busq_bus *bus)
 {
   busq_fence_full();
@@ -161,13 +180,8 @@ void busq_wake_all(busq_bus *bus)
       (void)busq_fetch_add(words[i], 1);
       futex_wake_all(words[i]);
     }
-    if (busq_load_acquire(&peer->wake_flags) & ~BUSQ_WAKE_FUTEX) {
-      const int fd = fifo_open_writer(bus, slot);
-      if (fd >= 0) {
-        (void)!write(fd, "", 1);
-        close(fd);
-      }
-    }
+    if (busq_load_acquire(&peer->wake_flags) & ~BUSQ_WAKE_FUTEX)
+      fifo_write_once(bus, slot);
   }
 }
 
@@ -300,6 +314,9 @@ int busq_fifo_open(busq_peer *peer)
     return BUSQ_OK;
   busq_fifo_stir(peer);
   int result = fifo_begin(peer);
+  /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its swap: the
+   * numbers of our armings begin somewhere else. */
+  peer->fifo_epoch = (uint32_t)busq_load_relaxed(&peer->self->fifo) & (UINT32_MAX >> 1);
   if (!result && (peer->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
     result = busq_error_system("can't make the timer behind fileno()");
   if (!result && (peer->poll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
@@ -336,13 +353,13 @@ bool busq_fifo_may_deepen(const busq_peer *peer)
   return peer->naps >= BUSQ_NAPS && !fifo_is_deep(peer);
 }
 
-/* How long to sleep where nothing is in the queue: if deeply, twice as long as before. */
+/* How long to sleep where nothing is in the queue: deeply, twice as long as the last time. */
 static uint64_t fifo_sleep_ns(busq_peer *peer, uint64_t now_ns)
 {
   const bool was_in_vain = peer->timer_due_ns && now_ns >= peer->timer_due_ns;
   if (peer->naps < BUSQ_NAPS)
     peer->naps += was_in_vain;
-  else if (was_in_vain && fifo_is_deep(peer))
+  else if (was_in_vain && peer->was_deep)
     peer->net_ns = 2 * peer->net_ns < BUSQ_NET_NS ? 2 * peer->net_ns : BUSQ_NET_NS;
   return fifo_is_deep(peer) ? peer->net_ns : BUSQ_SLICE_NS;
 }
@@ -357,13 +374,15 @@ void busq_fifo_stir(busq_peer *peer)
 void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
-  const bool may_sleep = in_ns == UINT64_MAX && !busq_load_relaxed(&peer->self->fifo_failed);
+  const uint32_t failed = busq_load_relaxed(&peer->self->fifo_failed);
+  const bool may_sleep = in_ns == UINT64_MAX && (!failed || failed != (uint32_t)busq_load_relaxed(&peer->self->fifo));
   if (!may_sleep)
     busq_fifo_stir(peer);
   const uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
   const uint64_t due_ns = now_ns + (in_ns < limit_ns ? in_ns : limit_ns);
   if (now_ns < peer->timer_due_ns && peer->timer_due_ns <= due_ns)
     return;
+  peer->was_deep = may_sleep && fifo_is_deep(peer);
   const struct itimerspec when = {
       .it_value = {.tv_sec = (time_t)(due_ns / 1000000000u), .tv_nsec = (long)(due_ns % 1000000000u)}};
   (void)timerfd_settime(peer->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);

@@ -68,6 +68,9 @@ static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
     busq_wake_waiters_slow(flag, sequence);
 }
 
+/* Those who sleep deeply: they look at their queues and at what is asked of them. */
+void busq_wake_deep_sleepers(busq_bus *bus);
+
 /* Everybody who waits for memory: some was given back to all. */
 void busq_wake_for_memory(busq_bus *bus);
 

@@ -166,6 +166,39 @@ static bool die(const script *s, uint64_t steps)
   return words->has_survived;
 }
 
+/* A message ends the deep sleep, and the next one is none before the receiver has waited again. */
+static void test_who_receives_sleeps_lightly(void)
+{
+  meet(PEERS, 8, 1 << 16);
+  busq_peer *bob = join("bob"), *dave = join("dave");
+  const int fd = falls_asleep(bob);
+  said(dave, "bob", "x");
+  while (wakes_once(bob, fd) != 'x')
+    ;
+  CHECK_EQUAL(bob->naps, 0);
+  CHECK(!(busq_load_acquire(&bob->self->wake_flags) & BUSQ_WAKE_DEEP));
+  leave(bob);
+  leave(dave);
+  part();
+}
+
+/* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does: its swap expects
+ * the number of an arming that must not come again. */
+static void test_the_numbers_of_a_successor_are_others(void)
+{
+  meet(PEERS, 8, 1 << 16);
+  busq_peer *bob = join("bob");
+  (void)falls_asleep(bob);
+  const uint32_t slot = bob->slot, first = busq_load_acquire(&bob->self->wake_flags);
+  leave(bob);
+  busq_peer *next = join("bob");
+  (void)falls_asleep(next);
+  CHECK_EQUAL(next->slot, slot);
+  CHECK(busq_load_acquire(&next->self->wake_flags) != first);
+  leave(next);
+  part();
+}
+
 int main(void)
 {
   check_begin();
@@ -184,5 +217,7 @@ int main(void)
     printf("ok  %s: died at each of %" PRIu64 " steps\n", scripts[i].name, steps - 1);
     fflush(stdout);
   }
+  CHECK_RUN(test_who_receives_sleeps_lightly);
+  CHECK_RUN(test_the_numbers_of_a_successor_are_others);
   return 0;
 }
