@@ -148,7 +148,7 @@ def test_waits_for_messages_and_for_room_are_told_and_who_gives_up_says_so(
     assert for_message["message"] is None
     assert for_room["message"] == messages(found["ann"], Kind.ABORT)[0]
     for row in (for_message, for_room):
-        assert 40e6 < row["end_ns"] - row["time_ns"] < 5e9
+        assert 10e6 < row["end_ns"] - row["time_ns"] < 5e9
     assert len(of_kind(found["ann"], Kind.SEND)) == 2
 
 
