@@ -13,6 +13,9 @@ Whoever closes leaves his queue as it is.  A successor begins at its first place
 as he comes by it, what was offered and not acknowledged comes again.  What nobody continues is dropped when its name or
 its slot is wanted, the longest gone first; what is durable, only when it is removed by name.
 
+A durable queue that is full and that nobody reads is packed by who finds it full: what was released before gives its
+places back, wherever it stood.
+
 Not given: two operations at once, crashes, or the limits of memory (give the core an arena that is large enough).
 """
 
@@ -127,6 +130,14 @@ class Member:
         else:
             self.scan += 1
         return copy
+
+    def pack(self) -> None:
+        """What a successor will receive moves up to the tail, in its order; the places before it are free again."""
+        kept = sorted([*self.waiting, *self.offered], key=lambda copy: copy.place)
+        self.head = self.tail - len(kept)
+        for place, copy in enumerate(kept, self.head):
+            copy.place = place
+        self.done.clear()
 
     def drop(self) -> int:
         """What is left for a successor is given up; how many messages."""
@@ -260,8 +271,16 @@ class Bus:
             errors.add(busq.ShutDown)
         if errors:
             return errors
-        is_full = any(self._member(name).depth >= self.capacity for name in to)
-        return {busq.Full} if is_full else set()
+        for member in sorted((self._member(name) for name in to), key=lambda member: member.slot):
+            if not self._has_room(member):
+                return {busq.Full}
+        return set()
+
+    def _has_room(self, member: Member) -> bool:
+        """Who finds a durable queue full that nobody reads takes out of it what nobody will ever receive."""
+        if member.depth >= self.capacity and member.is_durable and member.is_resumable:
+            member.pack()
+        return member.depth < self.capacity
 
     def _member(self, name: str) -> Member:
         member = self._receiver(name)
@@ -303,7 +322,7 @@ class Bus:
         return copy
 
     def release(self, copy: Copy) -> None:
-        """Nobody looks at it any more, and its place is free again, unless the receiver has left meanwhile."""
+        """Nobody looks at it any more, and its place is free again; if the receiver has left meanwhile, when it is packed."""
         member = copy.receiver
         member.n_held -= 1
         copy.message.sender.n_under_way -= 1

@@ -455,6 +455,30 @@ def test_core_and_model_agree() -> None:
     run(EXAMPLES)
 
 
+def test_a_durable_queue_that_nobody_reads_is_full_of_messages_only() -> None:
+    """Found by the histories above: bob leaves while it holds the first of four, and lets go of it afterwards."""
+    both = SideBySide()
+    both.create(capacity=4, members=["ann"])
+    try:
+        both._join("bob", durable=True)
+        for number in range(4):
+            both._send("ann", ["bob"], payload_of(16 << 10, number))
+        held = both.model.recv(both._member("bob"))
+        both._look_at(both.peers["bob"].recv(), held, "view")
+        both.model.close(both._member("bob"))
+        both.peers.pop("bob").close()
+        both._send("ann", ["bob"], b"held")
+        assert both.model.send_errors(["bob"], b"") == {busq.Full}
+        both._let_go(both.held.pop())
+        both.counters_agree()
+        both._send("ann", ["bob"], b"let go")
+        both.counters_agree()
+        assert both.model.send_errors(["bob"], b"") == {busq.Full}
+        both._send("ann", ["bob"], b"four again")
+    finally:
+        both.teardown()
+
+
 def test_core_and_model_agree_where_every_proposal_is_lost(lost_proposals: None) -> None:
     run(EXAMPLES)
 
