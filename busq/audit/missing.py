@@ -97,7 +97,19 @@ def _why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
 
 
 def tell_guess(check: Check, run: Run) -> Check:
-    """Return a verdict, "unknown" if it may come from names that mean several messages."""
+    """Return a verdict, "unknown" if it may come from names that mean several messages.
+
+    Of what was sent more than once, the first send counts: where the order of events is a guess, so is which one that was.
+
+    Where the order of events is a guess, so is which of two deliveries the one marked as repeated repeats: if it came
+    last, it is not counted again, and otherwise the other one is. So what is invented counts half of it at least.
+    """
+    doubts = [finding for finding in run.findings if finding.kind in ORDER_UNKNOWN]
+    resent = [finding for finding in run.findings if finding.kind == "resent"]
+    if check.name == "phantom" and check.verdict == INVALID and doubts and resent:
+        return replace(check, verdict=UNKNOWN, text=f"{check.text}; but {resent[0].text}, and {doubts[0].text}")
+    if check.name == "phantom" and any("duplicated" in one.may_hide for one in doubts):
+        check = replace(check, count=(check.count + 1) // 2, at_least=bool(check.count))
     if check.verdict != INVALID or not any(finding.kind == "ambiguous" for finding in run.findings):
         return check
     text = f"{check.text}; but names of messages are ambiguous, and deliveries do not tell the sender"

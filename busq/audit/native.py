@@ -118,6 +118,7 @@ class _Case:
         }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
         self.findings += missing.idle(self.run, self.messages, self.deliveries)
+        self._remark(verdicts)
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
@@ -125,7 +126,6 @@ class _Case:
             checks |= {check.name: check for check in absent_checks}
         for check in checks.values():
             yield missing.tell_guess(missing.tell_order(check, run, self.holes), run)
-        self._remark(verdicts)
         pace = times.Pace(self.history, self.rows)
         self.findings += pace.findings(self.words)
         if "side" in judged:
