@@ -188,7 +188,7 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
-  busq_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->send_latch);
   BUSQ_TIME("latched");
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
@@ -199,7 +199,7 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
     peer->tracer.begun = peer->tracer.blocked = 0;
     *failed_targetp = peer->failed_target;
   }
-  busq_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->send_latch);
   return result;
 }
 
@@ -263,12 +263,12 @@ static void let_room_gather(const busq_peer *peer)
 
 static void send_timed_out(busq_peer *peer, send_times *times)
 {
-  busq_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed) && !send_record(peer, times)) {
     busq_multicast_timed_out(peer);
     peer->tracer.begun = peer->tracer.blocked = 0;
   }
-  busq_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->send_latch);
 }
 
 static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
@@ -375,20 +375,20 @@ static void fifo_settle(busq_peer *peer)
 /* Also a peer that only receives may keep memory from what it sent once. */
 static void share_memory(busq_peer *peer)
 {
-  busq_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed))
     busq_multicast_share_memory(peer);
-  busq_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->send_latch);
 }
 
 int busq_peer_receive_begin(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
-  busq_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->receive_latch);
   BUSQ_TIME("latched");
   if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->is_closed))) {
-    busq_latch_release(&peer->receive_latch);
+    busq_biased_latch_release(&peer->receive_latch);
     return BUSQ_CLOSED;
   }
   return BUSQ_OK;
@@ -400,7 +400,7 @@ void busq_peer_receive_end(busq_peer *peer)
     fifo_settle(peer);
   if (BUSQ_UNLIKELY(peer->tracer.n_taken))
     busq_tracer_flush(peer);
-  busq_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
 }
@@ -475,9 +475,9 @@ void busq_peer_release(busq_peer *peer, const busq_message *message)
 {
   if (peer->fork_generation != busq_fork_generation)
     return;
-  busq_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->receive_latch);
   busq_receive_release(peer, message->record, message->mark, message->position);
-  busq_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->receive_latch);
 }
 
 int busq_peer_is_forked(const busq_peer *peer)
@@ -489,13 +489,13 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
 {
   if (peer->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
-  busq_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->receive_latch);
   const bool is_back = busq_receive_give_back(peer, mode, message);
   if (!busq_load_relaxed(&peer->is_closed)) {
     busq_peer_receive_end(peer);
     busq_wake_self(peer); /* other threads of this peer may sleep, and nobody else will tell them */
   } else {
-    busq_latch_release(&peer->receive_latch);
+    busq_biased_latch_release(&peer->receive_latch);
   }
   return is_back ? BUSQ_OK : BUSQ_INVALID;
 }
@@ -541,7 +541,7 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
-  busq_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
   return result;
@@ -555,11 +555,11 @@ static void receive_tidy(busq_peer *peer)
   enum { LOOKS_PER_SLEEP = 64 };
   busq_fence_full();
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
-  busq_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed) && (peer->arena.owned || peer->arena.inherited_count) &&
       busq_arena_collect(&peer->arena, LOOKS_PER_SLEEP))
     busq_wake_for_memory(peer->bus);
-  busq_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->send_latch);
 }
 
 static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
@@ -618,7 +618,7 @@ static void wait_record(busq_peer *peer, uint64_t since_ns, int result)
   if (result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || busq_peer_receive_begin(peer) != BUSQ_OK)
     return;
   busq_tracer_waited(peer, since_ns);
-  busq_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->receive_latch);
 }
 
 static int wait_asleep(busq_peer *peer, busq_wait *wait)

@@ -112,7 +112,7 @@ struct busq_peer {
   bool is_durable;
 
   /* Sending: under send_latch. */
-  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_latch send_latch;
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch send_latch;
   bool proposes_stale;     /* tests force lost proposals with it */
   uint64_t lamport;        /* no message that this peer has sent has a higher timestamp */
   uint64_t sequence;       /* of the last message */
@@ -131,7 +131,7 @@ struct busq_peer {
   uint64_t failed_target;
 
   /* Receiving: under receive_latch. */
-  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_latch receive_latch;
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch receive_latch;
   uint64_t scan;      /* everything before it was taken, skipped, or is in the heap */
   uint64_t head;      /* private copy of the queue's head */
   uint64_t ahead;     /* positions from head on that are done out of order */

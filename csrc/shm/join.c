@@ -42,6 +42,8 @@ static busq_peer *peer_new(busq_bus *bus)
   peer->bus = bus;
   peer->lock_fd = peer->poll_fd = peer->fifo_fd = peer->timer_fd = -1;
   peer->fork_generation = busq_fork_generation;
+  busq_biased_latch_init(&peer->send_latch);
+  busq_biased_latch_init(&peer->receive_latch);
   peer->references = 1;
   peer->spin_ns = SPIN_NS_DEFAULT;
   peer->yield_ns = YIELD_NS_DEFAULT;
@@ -406,13 +408,13 @@ int busq_peer_close(busq_peer *peer)
 {
   if (peer->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
-  busq_latch_acquire(&peer->send_latch);
-  busq_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->receive_latch);
   const bool was_closed = busq_load_relaxed(&peer->is_closed);
   if (!was_closed)
     peer_leave(peer);
-  busq_latch_release(&peer->receive_latch);
-  busq_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->send_latch);
   if (!was_closed) {
     busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
     busq_wake_self(peer);
