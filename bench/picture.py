@@ -17,6 +17,9 @@ NAMES = {
     "fan_out": "one to four",
     "fan_in": "four to one",
     "all_to_all": "four to four",
+    "fan_out_16": "one to sixteen",
+    "fan_out_60": "one to sixty",
+    "all_to_all_60": "sixty to sixty",
 }
 LEFT_OUT = ("c-floor",)  # no rival: the machine itself
 AHEAD, BEHIND, INK, GRID = "#2a6f97", "#c8553d", "#333333", "#dddddd"

@@ -33,6 +33,7 @@ class Workload:
     metric: str = "rate_per_s"
     batch: bool = False  # the default plan measures it in batches too
     asleep: bool = False  # each process on its own core, and nobody spins
+    by_name: bool = False  # measured only where it is asked for: many processes, which take long to start
 
     @property
     def processes(self) -> int:
@@ -93,6 +94,28 @@ _ALL = (
         kind="windows",
         targets=((0, 1, 2, 3),) * 4,
         metric="deliveries_per_s",
+    ),
+    Workload(
+        name="fan_out_16",
+        question="How many messages per second go from one process to each of sixteen?",
+        kind="stream",
+        targets=(tuple(range(1, 17)), *((),) * 16),
+        by_name=True,
+    ),
+    Workload(
+        name="fan_out_60",
+        question="How many messages per second go from one process to each of sixty?",
+        kind="stream",
+        targets=(tuple(range(1, 61)), *((),) * 60),
+        by_name=True,
+    ),
+    Workload(
+        name="all_to_all_60",
+        question="How many deliveries per second while each of sixty processes sends to all sixty?",
+        kind="windows",
+        targets=(tuple(range(60)),) * 60,
+        metric="deliveries_per_s",
+        by_name=True,
     ),
     Workload(
         name="depth",

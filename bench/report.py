@@ -25,6 +25,9 @@ SHORT = {
     "fan_out": "1 -> 4",
     "fan_in": "4 -> 1",
     "all_to_all": "4x4",
+    "fan_out_16": "1 -> 16",
+    "fan_out_60": "1 -> 60",
+    "all_to_all_60": "60x60",
 }
 
 

@@ -54,7 +54,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure and give back everything as one JSON-able object.
 
-    peers: names, as `available()` lists them; None is all of them. workloads: names of `WORKLOADS`; None is all.
+    peers: names, as `available()` lists them; None is all of them. workloads: names of `WORKLOADS`; None is all but
+    those of many processes.
     sizes: bytes, 64 to 1 MiB; None takes each workload's own. seconds: time of measuring per case and repeat.
     progress: called before each measurement with (number, of how many, label).
     A peer that is missing, refuses a case, fails or hangs is reported in its points and stops nothing.
@@ -67,7 +68,8 @@ def run(
     0
     """
     chosen_peers = _chosen("peer", peers, ADAPTERS)
-    listed = cases(chosen_peers, _chosen("workload", workloads, WORKLOADS), sizes)
+    usual = [name for name, workload in WORKLOADS.items() if not workload.by_name]
+    listed = cases(chosen_peers, usual if workloads is None else _chosen("workload", workloads, WORKLOADS), sizes)
     result = _run(listed, ADAPTERS, repeats, seconds, progress)
     return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
 

@@ -278,9 +278,10 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
   busq_wait wait;
   let_room_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
+  (void)busq_wait_is_over(&wait); /* the time counts from now on */
   for (;;) {
     const bool goes_on = busq_load_relaxed(&peer->finds_more) && !busq_wait_is_over(&wait);
-    if (!goes_on && !busq_wait_turn(&wait, peer)) {
+    if (!goes_on && !busq_wait_spin(&wait, peer, NULL) && !busq_wait_yield(&wait, peer)) {
       if (room_wait_is_armed(&room, failed_target, n_targets)) {
         const int result = room_wait_sleep(&room, peer, &wait);
         if (result != BUSQ_OK) {
@@ -405,11 +406,8 @@ void busq_peer_receive_end(busq_peer *peer)
     share_memory(peer);
 }
 
-int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
+static int message_found(const busq_peer *peer, busq_message *message)
 {
-  const int result = busq_receive_peek(peer);
-  if (result != BUSQ_OK)
-    return result;
   const busq_found *found = &peer->found;
   message->data = found->payload;
   message->size_bytes = found->size_bytes;
@@ -421,6 +419,12 @@ int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
   message->mark = (uint16_t)found->mark;
   message->is_redelivered = found->is_redelivered;
   return BUSQ_OK;
+}
+
+int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
+{
+  const int result = busq_receive_peek(peer);
+  return result == BUSQ_OK ? message_found(peer, message) : result;
 }
 
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
@@ -636,21 +640,67 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
+/* What has come, and nothing else: whether something blocks the queue, or the bus has ended, is seen a microsecond later.  Between
+ * begin and end. */
+static int receive_spin(busq_peer *peer, busq_wait *wait)
+{
+  int result;
+  let_messages_gather(peer);
+  do {
+    result = busq_receive_peek(peer);
+  } while (result == BUSQ_EMPTY &&
+           busq_wait_spin(wait, peer, &(busq_watch){&busq_ring_slot(&peer->ring, peer->scan)->lo,
+                                                     busq_ring_lap(&peer->ring, peer->scan)}));
+  return result;
+}
+
+static int wait_spinning(busq_peer *peer, busq_wait *wait)
+{
+  int result = busq_peer_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = receive_spin(peer, wait);
+  busq_biased_latch_release(&peer->receive_latch);
+  return result;
+}
+
+static int wait_yielding(busq_peer *peer, busq_wait *wait)
+{
+  while (busq_wait_yield(wait, peer)) {
+    const int result = receive_ready(peer, NULL);
+    if (result != BUSQ_EMPTY)
+      return result;
+  }
+  busq_store_relaxed(&peer->short_waits, 0);
+  return wait_asleep(peer, wait);
+}
+
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)
 {
   busq_wait wait;
   int result = receive_ready(peer, NULL);
   if (result != BUSQ_EMPTY || timeout_ns == 0)
     return result;
-  let_messages_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
-  while (busq_wait_turn(&wait, peer)) {
-    result = receive_ready(peer, NULL);
-    if (result != BUSQ_EMPTY)
-      return result;
-  }
-  busq_store_relaxed(&peer->short_waits, 0);
-  return wait_asleep(peer, &wait);
+  result = wait_spinning(peer, &wait);
+  return result == BUSQ_EMPTY ? wait_yielding(peer, &wait) : result;
+}
+
+int busq_peer_receive_spin(busq_peer *peer, busq_message *message)
+{
+  busq_wait wait;
+  busq_wait_begin(&wait, -1);
+  const int result = receive_spin(peer, &wait);
+  return result == BUSQ_OK ? message_found(peer, message) : result;
+}
+
+int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns)
+{
+  busq_wait wait;
+  if (timeout_ns == 0)
+    return receive_ready(peer, NULL);
+  busq_wait_begin_spun(&wait, timeout_ns);
+  return wait_yielding(peer, &wait);
 }
 
 int busq_peer_fileno(busq_peer *peer, int *fdp)
@@ -682,7 +732,8 @@ const busq_calls *busq_calls_table(void)
       .receive_take = busq_peer_receive_take,
       .receive_release = busq_peer_receive_release,
       .receive_end = busq_peer_receive_end,
-      .wait = busq_peer_wait,
+      .receive_spin = busq_peer_receive_spin,
+      .wait = busq_peer_wait_spun,
       .release = busq_peer_release,
       .ack = busq_peer_ack,
       .slot_name = busq_peer_slot_name,

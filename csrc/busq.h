@@ -186,10 +186,14 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
 int busq_peer_fileno(busq_peer *peer, int *fdp);
 uint64_t busq_peer_failed_target(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
+/* The same without spinning, for who has done that already. */
+int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns);
 
 /* Receiving without a copy, step by step: between begin and end this thread alone receives. */
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
+/* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun. */
+int busq_peer_receive_spin(busq_peer *peer, busq_message *message);
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode);
 /* Of what was pinned. */
 void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, size_t n_messages);
@@ -245,6 +249,7 @@ typedef struct {
   void (*receive_take)(busq_peer *peer, uint32_t mode);
   void (*receive_release)(busq_peer *peer, const busq_message *messages, size_t n_messages);
   void (*receive_end)(busq_peer *peer);
+  int (*receive_spin)(busq_peer *peer, busq_message *message);
   int (*wait)(busq_peer *peer, int64_t timeout_ns);
   void (*release)(busq_peer *peer, const busq_message *message);
   int (*ack)(busq_peer *peer, const busq_message *message);

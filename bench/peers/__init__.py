@@ -7,7 +7,7 @@ from .base import Adapter, Endpoint
 from .fasterfifo import FasterFifoAdapter, FasterFifoRawAdapter
 from .hyper import HyperQAdapter
 from .iceoryx import IceoryxAdapter, IceoryxViewAdapter
-from .native import CoreAdapter, FloorAdapter
+from .native import CoreAdapter, FloorAdapter, RingAdapter
 from .ours import BusqAdapter, BusqViewAdapter
 from .standard import PipeAdapter, QueueAdapter, SimpleQueueAdapter
 from .zeromq import PubAdapter, PushAdapter
@@ -27,6 +27,7 @@ _CLASSES: tuple[type[Adapter], ...] = (
     IceoryxViewAdapter,
     CoreAdapter,
     FloorAdapter,
+    RingAdapter,
 )
 
 ADAPTERS: dict[str, Adapter] = {adapter.name: adapter() for adapter in _CLASSES}

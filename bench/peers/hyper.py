@@ -36,7 +36,7 @@ class HyperQAdapter(Adapter):
         return endpoint
 
     def sweep(self, token: str) -> None:
-        for receiver in range(5):
+        for receiver in range(61):
             name = self._shm_name(token, receiver)
             for path in (f"/dev/shm/{name}", f"/dev/shm/b_{name}"):
                 with contextlib.suppress(FileNotFoundError):

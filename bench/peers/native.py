@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in C that measure themselves: the floor of the machine, and busq without Python.
+"""Programs in C that measure themselves: the floor of the machine, and busq without Python; and the floor of Python.
 
 Their processes take the cores in turn. Where the scheduler puts two of them on one core they never wait for each
 other's cache, and a bare ring is three times as fast as between two cores: that says nothing about either.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..plan import Case
-from .base import Adapter
+from .base import Adapter, Endpoint, load
 
 PROGRAMS = "BUSQ_BENCH_PROGRAMS"  # a directory to look in first
 
@@ -95,3 +95,41 @@ class CoreAdapter(_ProgramAdapter):
         if workload == "all_to_all":
             return ["all_to_all", "--across", "--size", str(case.size_bytes), "--window", str(case.window)]
         return None
+
+
+class RingAdapter(Adapter):
+    """A bare ring of one producer and one consumer behind an extension module (`ring.c`): what Python itself costs."""
+
+    name = "c-ring"
+
+    def missing(self) -> str | None:
+        try:
+            self._ring()
+        except ImportError as error:
+            return f"its module comes with the wheel: {error}"
+        return None
+
+    def version(self) -> str:
+        return "this build"
+
+    @staticmethod
+    def _ring() -> Any:
+        return load("busq.bench._ring").Ring
+
+    def refuses(self, case: Case) -> str | None:
+        if case.workload.name not in ("one_to_one", "ping_pong") or case.size_bytes > 1024:
+            return "one producer, one consumer, 1 KiB"
+        return super().refuses(case)
+
+    def prepare(self, case: Case, token: str) -> Any:
+        return {receiver: self._ring()() for receiver in case.workload.receivers}
+
+    def open(self, shared: Any, case: Case, me: int) -> Endpoint:
+        endpoint = Endpoint()
+        for target in case.workload.targets[me]:
+            endpoint.names["put"] = shared[target].put
+            endpoint.send = "put(data)"
+        if me in shared:
+            endpoint.names["get"] = shared[me].get
+            endpoint.recv = "data = get()"
+        return endpoint

@@ -565,14 +565,22 @@ enum {
 };
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; RECEIVE_RAISED for an exception. */
-static Message *port_recv_fast(Port *self, int is_ack, int *result)
+/* Looks whether there is one, and where it may wait, spins, before it lets go of the interpreter lock: letting go and taking it again
+ * costs more than what a busy sender needs. */
+static int port_peek(Port *self, int may_wait, busq_message *found)
+{
+  const int result = calls->receive_peek(self->peer, found);
+  return result == BUSQ_EMPTY && may_wait ? calls->receive_spin(self->peer, found) : result;
+}
+
+static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result)
 {
   busq_message found;
   Message *message = NULL;
   *result = self->peer ? calls->receive_begin(self->peer) : BUSQ_CLOSED;
   if (*result != BUSQ_OK)
     return NULL;
-  *result = calls->receive_peek(self->peer, &found);
+  *result = port_peek(self, may_wait, &found);
   if (*result == BUSQ_OK) {
     message = port_prepare(self, &found, is_ack, result);
     if (message)
@@ -629,7 +637,7 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
   while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK) {
-    Message *message = port_recv_fast(self, options.is_ack, &result);
+    Message *message = port_recv_fast(self, options.is_ack, timeout_ns != 0, &result);
     if (message && message->handle && PyErr_CheckSignals() < 0) {
       message_give_back(message);
       Py_DECREF(message);
@@ -700,14 +708,14 @@ static int batch_grow(batch *self)
 
 /* Takes what is there.  There is room for a message before it is taken, so none is lost for want of it; and what was taken before is
  * not lost for an exception that the next call would raise as well. */
-static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, batch *taken)
+static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wait, batch *taken)
 {
   int result = calls->receive_begin(self->peer);
   if (result != BUSQ_OK)
     return result;
   while (taken->n_messages < limit && (taken->n_messages < taken->room || batch_grow(taken))) {
     busq_message *found = &taken->copied[taken->n_copied];
-    result = calls->receive_peek(self->peer, found);
+    result = port_peek(self, may_wait && !taken->n_messages, found);
     Message *message = result == BUSQ_OK ? port_prepare(self, found, is_ack, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RECEIVE_RAISED : result;
@@ -786,7 +794,7 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
   while (limit >= 1 && result == BUSQ_OK) {
     batch taken;
     batch_init(&taken);
-    result = port_take_batch(self, limit, options.is_ack, &taken);
+    result = port_take_batch(self, limit, options.is_ack, timeout_ns != 0, &taken);
     if (taken.n_messages)
       return batch_hand_over(self, &taken);
     if (result == BUSQ_EMPTY)

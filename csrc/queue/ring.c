@@ -6,8 +6,8 @@ bool busq_ring_skip(const busq_ring *ring, uint64_t position)
   busq_pair *slot = busq_ring_slot(ring, position);
   busq_pair seen = busq_pair_load(slot);
   const uint64_t lap = busq_ring_lap(ring, position);
-  while (seen.lo >> 48 != lap) {
-    const busq_pair skipped = {lap << 48 | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
+  while (seen.lo >> BUSQ_RING_LAP_SHIFT != lap) {
+    const busq_pair skipped = {lap << BUSQ_RING_LAP_SHIFT | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
     BUSQ_STEP("skip");
     if (busq_pair_cas(slot, &seen, skipped))
       return true;

@@ -33,6 +33,7 @@
 
 #define BUSQ_RING_POSITION_BITS 52
 #define BUSQ_RING_POSITION_MASK ((UINT64_C(1) << BUSQ_RING_POSITION_BITS) - 1)
+#define BUSQ_RING_LAP_SHIFT 48 /* in the first half of a slot */
 #define BUSQ_RING_LIFE_MASK UINT32_C(0x7ff)
 #define BUSQ_RING_CLOSED (UINT64_C(1) << 63)
 #define BUSQ_RING_NOBODY UINT32_C(0xffff)
@@ -140,7 +141,7 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
-  const busq_pair filled = {busq_ring_lap(ring, claim->position) << 48 | (uint64_t)reference.sender << 32 |
+  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
                                 reference.record,
                             reference.tag};
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
@@ -154,7 +155,7 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
 {
   /* SYNC POINT slot */
   const busq_pair seen = busq_pair_load(busq_ring_slot(ring, position));
-  if (seen.lo >> 48 != busq_ring_lap(ring, position))
+  if (seen.lo >> BUSQ_RING_LAP_SHIFT != busq_ring_lap(ring, position))
     return false;
   reference->sender = (uint32_t)(seen.lo >> 32) & 0xffff;
   reference->record = (uint32_t)seen.lo;

@@ -99,6 +99,14 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
   return BUSQ_FULL;
 }
 
+/* The line where the reference will stand is the one that a reader looks at who waits: asked for as early as it is known, it comes
+ * while the record is filled. */
+static inline void destination_ask_for(const busq_peer *peer, uint32_t slot)
+{
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  busq_prefetch_write(busq_ring_slot(&ring, busq_ring_tail(&ring)));
+}
+
 /* A full queue that nobody reads may be full of what nobody will ever receive. */
 __attribute__((noinline, cold)) static int destination_room_unread(busq_peer *peer, uint32_t slot)
 {
@@ -516,8 +524,12 @@ __attribute__((always_inline)) static inline int message_try(busq_peer *peer, co
   busq_record *record;
   peer->failed_target = BUSQ_NO_TARGET;
   busq_store_relaxed(&peer->finds_more, false);
+  if (n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers)
+    busq_prefetch_write(&peer->bus->slots[busq_target_slot(targets[0])].queue.clock_tail);
   int result = message_check(peer, targets, n_targets, size_bytes);
   BUSQ_TIME("checked");
+  if (n_targets == 1)
+    destination_ask_for(peer, peer->destinations[0]);
   for (uint32_t i = 0; i < n_targets && !result; i++)
     result = destination_room(peer, peer->destinations[i]);
   BUSQ_TIME("has room");

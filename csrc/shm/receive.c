@@ -77,6 +77,7 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   if (BUSQ_UNLIKELY(!record))
     return LOOK_DAMAGED;
   BUSQ_STEP("read");
+  __builtin_prefetch((const char *)record + BUSQ_LAYOUT_UNIT_BYTES, 0, 3);
   /* SYNC POINT commit: what comes before the commit (all its clocks are raised) comes before our delivery. */
   const uint64_t state = busq_load_acquire(&record->state.lo);
   if (BUSQ_UNLIKELY(((state ^ reference.tag) & ~BUSQ_PHASE_MASK) || (state & BUSQ_PHASE_MASK) == BUSQ_PHASE_FREE))

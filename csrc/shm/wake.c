@@ -197,52 +197,83 @@ enum {
 
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
 {
-  wait->began_ns = busq_time_now_ns();
-  wait->deadline_ns = timeout_ns < 0 ? UINT64_MAX : wait->began_ns + (uint64_t)timeout_ns;
-  wait->slice_ns = FIRST_SLICE_NS;
-  wait->stage = STAGE_SPIN;
-  wait->is_told = false;
+  *wait = (busq_wait){.stage = STAGE_SPIN, .slice_ns = FIRST_SLICE_NS, .timeout_ns = timeout_ns};
 }
 
-bool busq_wait_is_over(const busq_wait *wait)
+void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns)
 {
-  return wait->deadline_ns != UINT64_MAX && busq_time_now_ns() >= wait->deadline_ns;
+  busq_wait_begin(wait, timeout_ns);
+  wait->stage = STAGE_YIELD;
+}
+
+/* Since the clock was first asked. */
+static uint64_t wait_spent_ns(busq_wait *wait)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  if (!wait->began_ns)
+    wait->began_ns = now_ns;
+  return now_ns - wait->began_ns;
+}
+
+static uint64_t wait_left_ns(busq_wait *wait)
+{
+  if (wait->timeout_ns < 0)
+    return UINT64_MAX;
+  const uint64_t spent_ns = wait_spent_ns(wait);
+  return spent_ns < (uint64_t)wait->timeout_ns ? (uint64_t)wait->timeout_ns - spent_ns : 0;
+}
+
+bool busq_wait_is_over(busq_wait *wait)
+{
+  return !wait_left_ns(wait);
 }
 
 /* A yield that takes this long has let somebody else run. */
 #define CROWDED_NS 3000u
 
-bool busq_wait_turn(busq_wait *wait, busq_peer *peer)
+/* The clock is asked after the first turn only: asking costs as much as a pause. */
+bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch)
+{
+  enum { PAUSES = 8 };
+  if (wait->stage != STAGE_SPIN)
+    return false;
+  const bool is_crowded = __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED);
+  if (!peer->spin_ns || is_crowded || (wait->has_spun && wait_spent_ns(wait) >= peer->spin_ns)) {
+    wait->stage = STAGE_YIELD;
+    return false;
+  }
+  wait->has_spun = true;
+  int left = watch ? PAUSES : 1;
+  do
+    busq_cpu_relax();
+  while (--left && __atomic_load_n(watch->word, __ATOMIC_RELAXED) >> BUSQ_RING_LAP_SHIFT != watch->lap);
+  return true;
+}
+
+bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
 {
   if (wait->stage == STAGE_SLEEP)
     return false;
-  const uint64_t before_ns = busq_time_now_ns();
-  const uint64_t waited_ns = before_ns - wait->began_ns;
-  const bool crowded = __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED);
-  if (wait->stage == STAGE_SPIN && !crowded && waited_ns < peer->spin_ns) {
-    busq_cpu_relax();
-    return true;
-  }
-  wait->stage = STAGE_YIELD;
-  if (waited_ns >= (uint64_t)peer->spin_ns + peer->yield_ns || before_ns >= wait->deadline_ns) {
+  const uint64_t spent_ns = wait_spent_ns(wait);
+  if (spent_ns >= (uint64_t)peer->spin_ns + peer->yield_ns || busq_wait_is_over(wait)) {
     wait->stage = STAGE_SLEEP;
     return false;
   }
   sched_yield();
-  const bool was_long = busq_time_now_ns() - before_ns > CROWDED_NS;
-  if (was_long != crowded)
+  const bool was_long = wait_spent_ns(wait) - spent_ns > CROWDED_NS;
+  if (was_long != __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED))
     __atomic_store_n(&peer->is_crowded, was_long, __ATOMIC_RELAXED);
   return true;
 }
 
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns)
 {
-  const uint64_t now_ns = busq_time_now_ns();
-  if (now_ns >= wait->deadline_ns)
+  const uint64_t left_ns = wait_left_ns(wait);
+  if (!left_ns)
     return BUSQ_EMPTY;
   uint64_t slice_ns = wait->slice_ns < limit_ns ? wait->slice_ns : limit_ns;
-  if (slice_ns > wait->deadline_ns - now_ns)
-    slice_ns = wait->deadline_ns - now_ns;
+  if (slice_ns > left_ns)
+    slice_ns = left_ns;
   const int number = futex_wait_slice(word, value, slice_ns);
   if (number == EINTR)
     return BUSQ_INTERRUPTED;
@@ -250,7 +281,7 @@ int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t li
     return BUSQ_OK;
   /* Twice as long next time, up to a slice: what a killed waker costs is in proportion to what was waited already. */
   if (wait->slice_ns >= BUSQ_SLICE_NS)
-    return busq_time_now_ns() >= wait->deadline_ns ? BUSQ_EMPTY : BUSQ_INTERRUPTED;
+    return busq_wait_is_over(wait) ? BUSQ_EMPTY : BUSQ_INTERRUPTED;
   wait->slice_ns *= 2;
   if (wait->slice_ns > BUSQ_SLICE_NS)
     wait->slice_ns = BUSQ_SLICE_NS;

@@ -82,20 +82,32 @@ void busq_wake_all(busq_bus *bus);
 
 /* One wait, in stages: spinning, yielding, sleeping. */
 typedef struct {
-  uint64_t began_ns;
-  uint64_t deadline_ns; /* UINT64_MAX: for ever */
-  uint64_t slice_ns;    /* of the next sleep */
+  uint64_t began_ns;  /* 0: nobody has asked the clock so far */
+  int64_t timeout_ns; /* below 0: none */
+  uint64_t slice_ns;  /* of the next sleep */
   uint32_t stage;
+  bool has_spun;
   bool is_told; /* to whoever asks what this peer waits for */
 } busq_wait;
 
+/* Where the next message will stand, and what will stand there then: a reader that spins looks at this alone for some
+ * pauses, before it looks at everything again.  Whoever reads more of what the senders write takes it from their caches. */
+typedef struct {
+  const uint64_t *word;
+  uint64_t lap;
+} busq_watch;
+
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
-/* One turn of spinning or yielding; false when it is time to sleep. */
-bool busq_wait_turn(busq_wait *wait, busq_peer *peer);
+/* As if it had spun already. */
+void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns);
+/* One turn of spinning; false when it is time to yield.  Without a watch, a turn is one pause. */
+bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch);
+/* One turn of yielding; false when it is time to sleep. */
+bool busq_wait_yield(busq_wait *wait, busq_peer *peer);
 /* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed;
  * BUSQ_INTERRUPTED. */
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
-bool busq_wait_is_over(const busq_wait *wait);
+bool busq_wait_is_over(busq_wait *wait);
 
 /* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for as long as something
  * in the queue can't be received, both behind one epoll descriptor. */
