@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from busq import _core
+from busq._arguments import number
 from busq._native import ffi, lib
 from busq.errors import ShutDown
 from busq.peer import Peer
@@ -30,15 +31,16 @@ _WAITS = {
     lib.BUSQ_WAITING_MEMORY: "memory",
 }
 _COUNTERS = ("clock", "depth", "sent", "received", "late", "helped", "memory_bytes")
+SPIN_US_MAX = 1_000_000
 _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
 class Bus1Peer(_core.Port, Peer):
     """A member of a bus whose order is bus1."""
 
-    def __init__(self, bus: Bus, name: str, *, resume: bool, durable: bool) -> None:
+    def __init__(self, bus: Bus, name: str, *, resume: bool, durable: bool, spin_us: float | None) -> None:
         encoded = _core.encode_peer_name(name)
-        spin = bus._spin_ns()
+        spin = bus._spin_ns(spin_us)
         owner = _core.owned("busq_peer")
         flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
         try:
@@ -227,14 +229,17 @@ class Bus:
         """The order that the bus was created with, and its options: "bus1", "lamport:ack=all"."""
         return self._order
 
-    def join(self, name: str, *, resume: bool = False, durable: bool = False) -> Peer:
+    def join(
+        self, name: str, *, resume: bool = False, durable: bool = False, spin_us: float | None = None
+    ) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
         Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer
         that a dead or closed one of that name was: what it had not received comes now, what it had received with
         `ack=True` and not acknowledged comes again, in order (without such a predecessor it makes no difference);
         `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
-        `Bus.remove` drops it.
+        `Bus.remove` drops it; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
+        wait, 0 to 1,000,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
 
         Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
         come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume` or `durable` are asked
@@ -252,12 +257,12 @@ class Bus:
         >>> busq.Bus.unlink("doc-join")
         """
         if self._order == "bus1":
-            return Bus1Peer(self, name, resume=resume, durable=durable)
+            return Bus1Peer(self, name, resume=resume, durable=durable, spin_us=spin_us)
         if resume or durable:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
         from busq.ordered import OrderedPeer  # here, since most who import busq never need it
 
-        return OrderedPeer(self, name, self._order)
+        return OrderedPeer(self, name, self._order, spin_us=spin_us)
 
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it.
@@ -433,15 +438,20 @@ class Bus:
         return handle
 
     @staticmethod
-    def _spin_ns() -> tuple[int, int] | None:
-        """Return how long peers of this process spin and then yield before they sleep, if the environment says so."""
-        chosen = os.environ.get("BUSQ_SPIN_US")
-        if chosen is None:
-            return None
-        try:
-            total_ns = int(float(chosen) * 1000)
-        except ValueError:
-            raise ValueError(f"BUSQ_SPIN_US={chosen!r}: expected microseconds") from None
+    def _spin_ns(chosen_us: float | None) -> tuple[int, int] | None:
+        """Return how long a peer spins and then yields before it sleeps, if the caller or the environment says so."""
+        expected = "0 to 1,000,000 microseconds"
+        if chosen_us is None:
+            text = os.environ.get("BUSQ_SPIN_US")
+            if text is None:
+                return None
+            try:
+                chosen_us = float(text)
+            except ValueError:
+                raise ValueError(f"BUSQ_SPIN_US={text!r}: expected {expected}") from None
+        if not 0 <= number("spin_us", chosen_us, expected) <= SPIN_US_MAX:
+            raise ValueError(f"spin_us {chosen_us!r}: expected {expected}")
+        total_ns = int(chosen_us * 1000)
         return min(total_ns, 1000), max(total_ns - 1000, 0)
 
     def __enter__(self) -> Bus:

@@ -61,9 +61,11 @@ class OrderedPeer(Peer):
     >>> busq.Bus.unlink("doc-ordered")
     """
 
-    def __init__(self, bus: Any, name: str, order: str, *, shuffle: str | None = None) -> None:
+    def __init__(
+        self, bus: Any, name: str, order: str, *, shuffle: str | None = None, spin_us: float | None = None
+    ) -> None:
         encoded = _core.encode_peer_name(name)
-        spin = bus._spin_ns()
+        spin = bus._spin_ns(spin_us)
         options = ffi.new("busq_live_options *")
         options.shuffle_seed, options.shuffle_ns = _shuffle(shuffle)
         owner = _core.owned("busq_live")

@@ -640,11 +640,41 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
+/*
+ * Spinning and yielding are worth it where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at
+ * once: for its next message that makes no difference, and its cores are spared.  The first wait that was not long at all, and was
+ * spent asleep, makes it spin again; so the second message of a conversation is slow, and not the third.
+ */
+enum { IN_VAIN_MAX = 4, IN_VAIN_TIMES = 8 };
+
+static bool waits_are_long(const busq_peer *peer)
+{
+  return busq_load_relaxed(&peer->waits_in_vain) >= IN_VAIN_MAX && !peer->spin_is_chosen;
+}
+
+static void wait_was_short(busq_peer *peer)
+{
+  if (busq_load_relaxed(&peer->waits_in_vain))
+    busq_store_relaxed(&peer->waits_in_vain, 0);
+}
+
+static void wait_weigh(busq_peer *peer, busq_wait *wait)
+{
+  const uint32_t in_vain = busq_load_relaxed(&peer->waits_in_vain);
+  const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * ((uint64_t)peer->spin_ns + peer->yield_ns);
+  if (!was_long)
+    wait_was_short(peer);
+  else if (in_vain < IN_VAIN_MAX)
+    busq_store_relaxed(&peer->waits_in_vain, in_vain + 1);
+}
+
 /* What has come, and nothing else: whether something blocks the queue, or the bus has ended, is seen a microsecond later.  Between
  * begin and end. */
 static int receive_spin(busq_peer *peer, busq_wait *wait)
 {
   int result;
+  if (waits_are_long(peer))
+    return busq_receive_peek(peer);
   let_messages_gather(peer);
   do {
     result = busq_receive_peek(peer);
@@ -666,13 +696,18 @@ static int wait_spinning(busq_peer *peer, busq_wait *wait)
 
 static int wait_yielding(busq_peer *peer, busq_wait *wait)
 {
-  while (busq_wait_yield(wait, peer)) {
+  while (!waits_are_long(peer) && busq_wait_yield(wait, peer)) {
     const int result = receive_ready(peer, NULL);
-    if (result != BUSQ_EMPTY)
+    if (result != BUSQ_EMPTY) {
+      wait_was_short(peer);
       return result;
+    }
   }
   busq_store_relaxed(&peer->short_waits, 0);
-  return wait_asleep(peer, wait);
+  (void)busq_wait_spent_ns(wait); /* the clock runs at the latest from now on */
+  const int result = wait_asleep(peer, wait);
+  wait_weigh(peer, wait);
+  return result;
 }
 
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)
@@ -719,6 +754,7 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns)
 {
   peer->spin_ns = spin_ns;
   peer->yield_ns = yield_ns;
+  peer->spin_is_chosen = true;
 }
 
 /* ---- the table for the accelerator ---- */

@@ -164,6 +164,8 @@ struct busq_peer {
   uint64_t short_waits_since; /* messages sent when the row began */
   uint32_t spin_ns;
   uint32_t yield_ns;
+  uint32_t waits_in_vain; /* in a row for which spinning and yielding would have been too short by far */
+  bool spin_is_chosen;    /* by the application: always that long */
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
 
   busq_tracer tracer;

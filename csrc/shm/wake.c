@@ -207,7 +207,7 @@ void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns)
 }
 
 /* Since the clock was first asked. */
-static uint64_t wait_spent_ns(busq_wait *wait)
+uint64_t busq_wait_spent_ns(busq_wait *wait)
 {
   const uint64_t now_ns = busq_time_now_ns();
   if (!wait->began_ns)
@@ -219,7 +219,7 @@ static uint64_t wait_left_ns(busq_wait *wait)
 {
   if (wait->timeout_ns < 0)
     return UINT64_MAX;
-  const uint64_t spent_ns = wait_spent_ns(wait);
+  const uint64_t spent_ns = busq_wait_spent_ns(wait);
   return spent_ns < (uint64_t)wait->timeout_ns ? (uint64_t)wait->timeout_ns - spent_ns : 0;
 }
 
@@ -238,7 +238,7 @@ bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *wa
   if (wait->stage != STAGE_SPIN)
     return false;
   const bool is_crowded = __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED);
-  if (!peer->spin_ns || is_crowded || (wait->has_spun && wait_spent_ns(wait) >= peer->spin_ns)) {
+  if (!peer->spin_ns || is_crowded || (wait->has_spun && busq_wait_spent_ns(wait) >= peer->spin_ns)) {
     wait->stage = STAGE_YIELD;
     return false;
   }
@@ -254,13 +254,13 @@ bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
 {
   if (wait->stage == STAGE_SLEEP)
     return false;
-  const uint64_t spent_ns = wait_spent_ns(wait);
+  const uint64_t spent_ns = busq_wait_spent_ns(wait);
   if (spent_ns >= (uint64_t)peer->spin_ns + peer->yield_ns || busq_wait_is_over(wait)) {
     wait->stage = STAGE_SLEEP;
     return false;
   }
   sched_yield();
-  const bool was_long = wait_spent_ns(wait) - spent_ns > CROWDED_NS;
+  const bool was_long = busq_wait_spent_ns(wait) - spent_ns > CROWDED_NS;
   if (was_long != __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED))
     __atomic_store_n(&peer->is_crowded, was_long, __ATOMIC_RELAXED);
   return true;

@@ -35,7 +35,8 @@
  * thread that leaves must not make its sleeping siblings look as if they were awake.
  *
  * Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them: waking a sleeper
- * costs about that much.  Where yielding shows that others want the processor, the spinning is left out.
+ * costs about that much.  Where yielding shows that others want the processor, the spinning is left out; where the last waits
+ * for messages were far longer than all that, the yielding, too.
  */
 #include "shm/handle.h"
 
@@ -107,6 +108,8 @@ bool busq_wait_yield(busq_wait *wait, busq_peer *peer);
 /* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed;
  * BUSQ_INTERRUPTED. */
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
+/* Since the clock was first asked, here or by any of the others. */
+uint64_t busq_wait_spent_ns(busq_wait *wait);
 bool busq_wait_is_over(busq_wait *wait);
 
 /* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for as long as something

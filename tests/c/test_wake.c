@@ -37,6 +37,16 @@ int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
   return __real_nanosleep(pause, left);
 }
 
+static _Thread_local uint32_t n_yields;
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+  n_yields++;
+  return __real_sched_yield();
+}
+
 /* ---- the company ---- */
 
 static busq_peer *sleepy(const char *name)
@@ -294,6 +304,56 @@ static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void
   }
 }
 
+/* ---- how long before a sleep ---- */
+
+static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void)
+{
+  enum { LONG_NS = 2000000, LONG_WAITS = 4 };
+  pthread_t thread;
+  busq_message message;
+  meet(3, 8, 4096);
+  has_slices = true;
+  busq_peer *reader = join("reader");
+  task work = {.peer = join("a"), .to = "reader", .size_bytes = 1, .n_messages = 1};
+  for (uint32_t i = 0; i < LONG_WAITS; i++) {
+    n_yields = 0;
+    CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
+    CHECK(n_yields > 0);
+  }
+  n_yields = 0;
+  CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
+  CHECK_EQUAL(n_yields, 0);
+  /* On a loaded machine this may take long, too. */
+  while (reader->waits_in_vain) {
+    begin_all(&thread, 1, send_all, &work);
+    CHECK_EQUAL(busq_peer_wait(reader, -1), BUSQ_OK);
+    CHECK_EQUAL(take_now(reader, &message), BUSQ_OK);
+    busq_peer_release(reader, &message);
+    end_all(&thread, 1);
+  }
+  n_yields = 0;
+  CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
+  CHECK(n_yields > 0);
+  has_slices = false;
+  part();
+}
+
+static void test_who_is_told_how_long_to_yield_always_does(void)
+{
+  enum { LONG_NS = 2000000, MANY = 10 };
+  meet(2, 8, 4096);
+  has_slices = true;
+  busq_peer *reader = join("reader");
+  busq_peer_set_spin(reader, 0, 1000);
+  for (uint32_t i = 0; i < MANY; i++) {
+    n_yields = 0;
+    CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
+    CHECK(n_yields > 0);
+  }
+  has_slices = false;
+  part();
+}
+
 /* ---- latches ---- */
 
 static void *send_watched(void *argument)
@@ -329,6 +389,8 @@ int main(void)
   CHECK_RUN(test_all_threads_that_wait_for_memory_get_it);
   CHECK_RUN(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each);
   CHECK_RUN(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it);
+  CHECK_RUN(test_who_waited_long_does_not_yield_until_it_has_waited_shortly);
+  CHECK_RUN(test_who_is_told_how_long_to_yield_always_does);
   CHECK_RUN(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside);
   return 0;
 }

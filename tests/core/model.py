@@ -322,7 +322,7 @@ class Bus:
         return copy
 
     def release(self, copy: Copy) -> None:
-        """Nobody looks at it any more, and its place is free again, unless the receiver has left meanwhile: see pack."""
+        """Nobody looks at it any more, and its place is free again, unless the receiver has left: see pack."""
         member = copy.receiver
         member.n_held -= 1
         copy.message.sender.n_under_way -= 1
