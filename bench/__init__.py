@@ -18,7 +18,7 @@ One file per question:
 """
 
 from .lines import passed
-from .plan import WORKLOADS
+from .plan import BUSY, WORKLOADS
 from .runner import available, run, run_orders
 
-__all__ = ["WORKLOADS", "available", "passed", "run", "run_orders"]
+__all__ = ["BUSY", "WORKLOADS", "available", "passed", "run", "run_orders"]

@@ -25,11 +25,13 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="*", type=int, metavar="BYTES")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of measuring, per case and repeat")
+    parser.add_argument("--busy", type=int, default=0, help="measure once more beside so many busy processes")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--picture", type=Path, metavar="FILE")
     options = parser.parse_args()
 
-    result = run(options.peers, options.workloads, options.sizes, options.repeats, options.seconds, _progress)
+    settings = (options.sizes, options.repeats, options.seconds, _progress, options.busy)
+    result = run(options.peers, options.workloads, *settings)
     print(file=sys.stderr)
     print_report(result)
     if options.json:

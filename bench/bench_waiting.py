@@ -3,8 +3,8 @@
 
     python -m busq.bench.bench_waiting --plot waiting.png --json waiting.json
 
-A client asks a server at intervals, busily, so that it is awake itself; the server answers at once and waits for the next
-question, and is told for how long to stay awake (`spin_us`; "by itself": nothing is told).  For each interval:
+A client asks a server at intervals, busily, so that it is awake itself; the server answers at once and waits for the
+next question, and is told for how long to stay awake (`spin_us`; "by itself": nothing is told).  For each interval:
 the round trip that the client sees, and the share of a core that the server uses.
 """
 
@@ -113,7 +113,10 @@ def run(repeats: int, seconds: float) -> dict[str, Any]:
 def tables(result: dict[str, Any]) -> list[Table]:
     """One for the round trips, one for the server's share of a core."""
     made = []
-    for title, key, scale in (("Round trip, µs, median", "rtt_us_p50", 1.0), ("The server's core, %", "server_cores", 100.0)):
+    for title, key, scale in (
+        ("Round trip, µs, median", "rtt_us_p50", 1.0),
+        ("The server's core, %", "server_cores", 100.0),
+    ):
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         table.add_column("asked every, µs", justify="right")
         for spin_us in SPINS_US:
@@ -130,7 +133,10 @@ def draw(result: dict[str, Any], path: Path) -> None:
     importlib.import_module("matplotlib").use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
-    panels = (("rtt_us_p50", 1.0, "round trip, µs, median"), ("server_cores", 100.0, "share of a core that the server uses, %"))
+    panels = (
+        ("rtt_us_p50", 1.0, "round trip, µs, median"),
+        ("server_cores", 100.0, "share of a core that the server uses, %"),
+    )
     for axis, (key, scale, title) in zip(axes, panels, strict=True):
         for spin_us, color in zip(SPINS_US, COLORS, strict=True):
             line = [point for point in result["points"] if point["spin_us"] == spin_us]

@@ -110,6 +110,36 @@ def attempt(work: Callable[[], Outcome]) -> Outcome:
         return {"status": "failed", "reason": f"{type(error).__name__}: {error} ({where})"}
 
 
+@contextlib.contextmanager
+def crowd(count: int) -> Iterator[None]:
+    """Have so many processes beside that do nothing but want the cores."""
+    parent, pids = os.getpid(), []
+    try:
+        for _ in range(count):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if pid == 0:
+                _want_a_core(parent)
+            pids.append(pid)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _want_a_core(parent: int) -> None:
+    """The life of a busy process: never returns."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever made it ends it
+        die_with_parent(parent)
+        while True:
+            pass
+    finally:
+        os._exit(1)
+
+
 def _read_line(fd: int, timeout_s: float) -> bytes | None:
     """What comes before the newline; None after the timeout; less than a line if the other side is gone."""
     deadline_s = time.monotonic() + timeout_s

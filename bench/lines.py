@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import BATCH, WORKLOADS, size_text
+from .plan import BATCH, BUSY, WORKLOADS, size_text
 
 Point = dict[str, Any]
 TIMES = ("rtt_us_p50", "ns_per_op")
@@ -34,6 +34,7 @@ class Line:
     peer_calls: int = 1
     peer_workload: str | None = None
     ours: str = "busq"
+    busy: int = 0
 
     @property
     def metric(self) -> str:
@@ -51,6 +52,8 @@ class Line:
         what = f"{self.ours} {self.workload} {size_text(self.size_bytes)}"
         if self.calls > 1:
             what += f", {self.calls} per call"
+        if self.busy:
+            what += f", beside {self.busy} busy"
         if self.peer is None:
             return what
         how = " ".join(
@@ -65,6 +68,8 @@ LINES = (
     Line("one_to_one", 12.0, "mp.Queue"),
     Line("one_to_one", 1.2, "zmq-push"),
     Line("one_to_one", 5.0, "iceoryx2"),
+    Line("one_to_one", 2.0, "hyperq"),
+    Line("one_to_one", 1.2, "hyperq", busy=BUSY),
     Line("all_to_all", 1.4, "hyperq"),
     Line("all_to_all", 3.5, "zmq-push"),
     Line("all_to_all", 3.5, "zmq-pub"),
@@ -73,6 +78,7 @@ LINES = (
     Line("fan_out", 1.0, "zmq-pub"),
     Line("fan_out", 0.7, "hyperq"),
     Line("ping_pong", 1.2, None),
+    Line("ping_pong", 1.5, "c-ring"),
     Line("ping_pong_asleep", 1.15, "c-floor"),
     Line("one_to_one", 2.0, "hyperq", calls=BATCH),
     Line("one_to_one", 6.0, "faster-fifo-raw", calls=BATCH, peer_calls=BATCH),
@@ -106,12 +112,13 @@ def in_order(point: dict[str, Any]) -> bool:
 
 
 def _judge_line(line: Line, points: list[Point]) -> dict[str, Any]:
-    ours = find(points, line.ours, line.workload, line.size_bytes, line.calls)
+    ours = find(points, line.ours, line.workload, line.size_bytes, line.calls, line.busy)
     verdict: dict[str, Any] = {
         "line": line.text,
         "workload": line.workload,
         "size_bytes": line.size_bytes,
         "calls": line.calls,
+        "busy": line.busy,
         "ours": line.ours,
         "peer": line.peer,
         "metric": line.metric,
@@ -123,7 +130,8 @@ def _judge_line(line: Line, points: list[Point]) -> dict[str, Any]:
     if line.peer is None:
         measured = None if ours is None else float(ours[line.metric])
     else:
-        theirs = find(points, line.peer, line.peer_workload or line.workload, line.size_bytes, line.peer_calls)
+        peer_workload = line.peer_workload or line.workload
+        theirs = find(points, line.peer, peer_workload, line.size_bytes, line.peer_calls, line.busy)
         measured = None if ours is None or theirs is None else ours[line.metric] / theirs[line.peer_metric]
     if measured is not None:
         verdict |= {"measured": measured, "met": BOUNDS[verdict["bound"]](measured, line.required)}
@@ -144,6 +152,7 @@ def _judge_growth(points: list[Point]) -> list[dict[str, Any]]:
                     "workload": "depth",
                     "size_bytes": 64,
                     "calls": 1,
+                    "busy": 0,
                     "ours": peer,
                     "peer": peer,
                     "stale": stale,
@@ -157,7 +166,8 @@ def _judge_growth(points: list[Point]) -> list[dict[str, Any]]:
     return verdicts
 
 
-def find(points: Iterable[Point], peer: str, workload: str, size_bytes: int, calls: int) -> Point | None:
+def find(points: Iterable[Point], peer: str, workload: str, size_bytes: int, calls: int, busy: int = 0) -> Point | None:
     """The point of these parameters, if it was measured."""
-    wanted = (peer, workload, size_bytes, calls)
-    return next((p for p in points if (p["peer"], p["workload"], p["size_bytes"], p["calls"]) == wanted), None)
+    wanted = (peer, workload, size_bytes, calls, busy)
+    names = ("peer", "workload", "size_bytes", "calls", "busy")
+    return next((p for p in points if tuple(p[name] for name in names) == wanted), None)

@@ -21,7 +21,7 @@ NAMES = {
     "fan_out_60": "one to sixty",
     "all_to_all_60": "sixty to sixty",
 }
-LEFT_OUT = ("c-floor",)  # no rival: the machine itself
+LEFT_OUT = ("c-floor", "c-ring")  # no rivals: the machine itself
 AHEAD, BEHIND, INK, GRID = "#2a6f97", "#c8553d", "#333333", "#dddddd"
 
 
@@ -30,7 +30,7 @@ def draw(result: dict[str, Any], path: str | os.PathLike[str]) -> None:
 
     Needs matplotlib (ImportError without it); ValueError if the run has no ratio to show.
     """
-    ratios = [ratio for ratio in result["ratios"] if ratio["peer"] not in LEFT_OUT]
+    ratios = [ratio for ratio in result["ratios"] if ratio["peer"] not in LEFT_OUT and not ratio["busy"]]
     columns = sorted(_columns(ratios), key=lambda column: column[2])  # single messages first
     if not columns:
         raise ValueError(f"no ratio to draw: the run needs {result['ours']} and another peer under one workload")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 SIZE_BYTES_MIN = 64
 SIZE_BYTES_MAX = 1 << 20
 BATCH = 100
+BUSY = 4  # processes that do nothing but want the cores
 SIZES_BYTES = (64, 1024, 65536, 1 << 20)
 
 # Up to this size the whole content of each message is compared; above it the length and the first byte.
@@ -143,6 +144,7 @@ class Case:
     calls: int = 1  # messages per call: 1, or BATCH
     waiting: int = 0  # depth only: messages in each queue
     stale: bool = False  # depth only: every proposal is lost
+    busy: int = 0  # processes beside it that do nothing but want the cores
 
     @property
     def label(self) -> str:
@@ -152,6 +154,8 @@ class Case:
             parts.append(f"{self.calls} per call")
         if self.workload.kind == "depth":
             parts.append(f"{self.waiting} waiting" + (", stale" if self.stale else ""))
+        if self.busy:
+            parts.append(f"beside {self.busy} busy")
         return " ".join(parts)
 
     @property
@@ -193,20 +197,25 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def cases(peers: Iterable[str], workloads: Iterable[str], sizes_bytes: Iterable[int] | None = None) -> list[Case]:
+def cases(
+    peers: Iterable[str], workloads: Iterable[str], sizes_bytes: Iterable[int] | None = None, busy: int = 0
+) -> list[Case]:
     """Every combination that is asked for, with the peers of one question next to each other.
 
-    `sizes_bytes` of None takes each workload's own. Cases that a peer cannot do are still listed: the runner says why.
+    `sizes_bytes` of None takes each workload's own; with `busy` processes beside, whatever waits awake is listed twice.
+    Cases that a peer cannot do are still listed: the runner says why.
     """
     chosen = None if sizes_bytes is None else tuple(sizes_bytes)
     for size_bytes in chosen or ():
         if not SIZE_BYTES_MIN <= size_bytes <= SIZE_BYTES_MAX:
             raise ValueError(f"size {size_bytes} B: expected {SIZE_BYTES_MIN} to {SIZE_BYTES_MAX}")
     listed = tuple(peers)
-    return [case for name in workloads for case in _cases_of(WORKLOADS[name], listed, chosen)]
+    return [case for name in workloads for case in _cases_of(WORKLOADS[name], listed, chosen, busy)]
 
 
-def _cases_of(workload: Workload, peers: tuple[str, ...], sizes_bytes: tuple[int, ...] | None) -> Iterator[Case]:
+def _cases_of(
+    workload: Workload, peers: tuple[str, ...], sizes_bytes: tuple[int, ...] | None, busy: int
+) -> Iterator[Case]:
     if workload.kind == "depth":
         for waiting in WAITING:
             for stale in (False, True):
@@ -214,8 +223,9 @@ def _cases_of(workload: Workload, peers: tuple[str, ...], sizes_bytes: tuple[int
                     yield Case(workload, peer, workload.sizes_bytes[0], waiting=waiting, stale=stale)
         return
     for size_bytes in workload.sizes_bytes if sizes_bytes is None else sizes_bytes:
-        for peer in peers:
-            yield Case(workload, peer, size_bytes)
-        if workload.batch and size_bytes <= COMPARED_BYTES_MAX:
+        for beside in (0, busy) if busy and not workload.asleep else (0,):
             for peer in peers:
-                yield Case(workload, peer, size_bytes, calls=BATCH)
+                yield Case(workload, peer, size_bytes, busy=beside)
+            if workload.batch and size_bytes <= COMPARED_BYTES_MAX:
+                for peer in peers:
+                    yield Case(workload, peer, size_bytes, calls=BATCH, busy=beside)

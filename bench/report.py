@@ -17,6 +17,7 @@ Result = dict[str, Any]
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
 COLUMNS_MAX = 6  # of a table; more are split
+DISTURBED = 1.5  # between the smallest and the largest repeat
 
 SHORT = {
     "one_to_one": "1 -> 1",
@@ -40,7 +41,14 @@ def print_report(result: Result, console: Console | None = None) -> None:
         f"medians of {settings['repeats']} interleaved repeats of {settings['seconds']} s; "
         f"load {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
     )
-    for table in (*figures_tables(result), *ratios_tables(result), depth_table(result), lines_table(result)):
+    percentiles = percentiles_table(result)
+    for table in (
+        *figures_tables(result),
+        percentiles,
+        *ratios_tables(result),
+        depth_table(result),
+        lines_table(result),
+    ):
         if table.row_count:
             out.print(table)
     for text in remarks(result):
@@ -86,10 +94,31 @@ def _table(
     table.add_column(rows, no_wrap=True)
     for column in columns:
         table.add_column(_heading(column), justify="right", no_wrap=True)
-    for peer in dict.fromkeys(p["peer"] for p in points):
-        cells = [cell(find(points, peer, *column)) for column in columns]
+    for peer, busy in _rows(points):
+        cells = [cell(find(points, peer, *column, busy)) for column in columns]
         if any(cells):
-            table.add_row(peer, *cells)
+            table.add_row(f"  beside {busy} busy" if busy else peer, *cells)
+    return table
+
+
+def _rows(points: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Every peer, in quiet and below that in a crowd."""
+    crowds = sorted({p["busy"] for p in points})
+    return [(peer, busy) for peer in dict.fromkeys(p["peer"] for p in points) for busy in crowds]
+
+
+def percentiles_table(result: Result) -> Table:
+    """What a round trip takes mostly, and at worst."""
+    points = [p for p in result["points"] if p["workload"] == "ping_pong" and p["status"] == "ok"]
+    table = Table(title="Round trips, us", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("order" if any("order" in p for p in points) else "peer", no_wrap=True)
+    table.add_column("size", justify="right")
+    for heading in ("p50", "p99", "p99.9"):
+        table.add_column(heading, justify="right")
+    for peer, busy in _rows(points):
+        for point in (p for p in points if (p["peer"], p["busy"]) == (peer, busy)):
+            figures = [f"{point[f'rtt_us_{name}']:.3g}" for name in ("p50", "p99", "p999")]
+            table.add_row(f"  beside {busy} busy" if busy else peer, size_text(point["size_bytes"]), *figures)
     return table
 
 
@@ -131,6 +160,8 @@ def remarks(result: Result) -> list[str]:
             texts[f"{point['peer']}: not measured, {point['reason']}"] = None
         elif point.get("failures"):
             texts[f"{what}: {point['failures']} measurements failed: {point['reason']}"] = None
+        if point.get("spread", 1) > DISTURBED and point["workload"] != "depth":
+            texts["~: disturbed, the repeats differ by more than half; another run may say something else"] = None
         if point.get("lost"):
             texts[f"{what}: {point['lost']} messages lost"] = None
         if not in_order(point):
@@ -155,7 +186,8 @@ def _figure(point: dict[str, Any] | None) -> str:
     if point["status"] != "ok":
         return str(point["status"])
     metric = WORKLOADS[point["workload"]].metric
-    return f"{point[metric]:.3g}" if metric == "rtt_us_p50" else rate_text(point[metric])
+    mark = "~" if point["spread"] > DISTURBED else ""
+    return mark + (f"{point[metric]:.3g}" if metric == "rtt_us_p50" else rate_text(point[metric]))
 
 
 def rate_text(rate_per_s: float) -> str:

@@ -51,13 +51,15 @@ def run(
     repeats: int = 5,
     seconds: float = 0.5,
     progress: Progress | None = None,
+    busy: int = 0,
 ) -> dict[str, Any]:
     """Measure and give back everything as one JSON-able object.
 
     peers: names, as `available()` lists them; None is all of them. workloads: names of `WORKLOADS`; None is all but
     those of many processes.
     sizes: bytes, 64 to 1 MiB; None takes each workload's own. seconds: time of measuring per case and repeat.
-    progress: called before each measurement with (number, of how many, label).
+    progress: called before each measurement with (number, of how many, label). busy: measure what waits awake once
+    more, beside so many processes that do nothing but want the cores.
     A peer that is missing, refuses a case, fails or hangs is reported in its points and stops nothing.
     Raises ValueError for an unknown name, a size out of range, fewer than 1 repeat or a time that is not above 0.
 
@@ -69,7 +71,7 @@ def run(
     """
     chosen_peers = _chosen("peer", peers, ADAPTERS)
     usual = [name for name, workload in WORKLOADS.items() if not workload.by_name]
-    listed = cases(chosen_peers, usual if workloads is None else _chosen("workload", workloads, WORKLOADS), sizes)
+    listed = cases(chosen_peers, usual if workloads is None else _chosen("workload", workloads, WORKLOADS), sizes, busy)
     result = _run(listed, ADAPTERS, repeats, seconds, progress)
     return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
 
@@ -153,7 +155,8 @@ def _measure(
             if progress is not None:
                 progress(number, repeats * len(todo), case.label)
             if sum(outcome["status"] == "hung" for _, outcome in outcomes[case]) < HANGS_MAX:
-                outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds)))
+                with group.crowd(case.busy):
+                    outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds)))
     return outcomes
 
 
@@ -166,6 +169,7 @@ def _point(
         "peer": case.peer,
         "size_bytes": case.size_bytes,
         "calls": case.calls,
+        "busy": case.busy,
         "processes": case.workload.processes,
         "ordered": adapter.ordered,
     }
@@ -182,6 +186,8 @@ def _point(
         values = [outcome[figure] for _, outcome in good if figure in outcome]
         if values:
             point |= {figure: statistics.median(values), f"{figure}_repeats": values}
+    if values := point.get(f"{case.workload.metric}_repeats"):
+        point["spread"] = max(values) / min(values)
     if any("lost" in outcome for _, outcome in good):
         point["lost"] = sum(outcome["lost"] for _, outcome in good)
     if any("same_order" in outcome for _, outcome in good):
@@ -199,7 +205,7 @@ def ratios(points: Sequence[dict[str, Any]], ours_name: str = OURS) -> list[dict
     for point in good:
         metric = WORKLOADS[point["workload"]].metric
         name = f"{ours_name}-view" if point["peer"].endswith("-view") else ours_name
-        ours = lines.find(good, name, point["workload"], point["size_bytes"], point["calls"])
+        ours = lines.find(good, name, point["workload"], point["size_bytes"], point["calls"], point["busy"])
         if point["workload"] == "depth" or point["peer"].startswith(ours_name) or ours is None:
             continue
         ours_by_repeat = dict(zip(ours["repeats"], ours[f"{metric}_repeats"], strict=True))
@@ -215,6 +221,7 @@ def ratios(points: Sequence[dict[str, Any]], ours_name: str = OURS) -> list[dict
                 "workload": point["workload"],
                 "size_bytes": point["size_bytes"],
                 "calls": point["calls"],
+                "busy": point["busy"],
                 "peer": point["peer"],
                 "metric": metric,
                 "ratio": ahead(ours[metric], point[metric]),

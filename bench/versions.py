@@ -54,7 +54,7 @@ with busq.Bus.create(name, peers=2) as bus, bus.join("a") as peer:
 print(count / end)
 """
 # What an operation costs at depth fills queues of millions: a question of its own, in bench_queue_depth.py.
-NAMES = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth"))
+NAMES = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth" and not workload.by_name))
 RESAMPLES = 2000
 
 

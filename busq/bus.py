@@ -229,9 +229,7 @@ class Bus:
         """The order that the bus was created with, and its options: "bus1", "lamport:ack=all"."""
         return self._order
 
-    def join(
-        self, name: str, *, resume: bool = False, durable: bool = False, spin_us: float | None = None
-    ) -> Peer:
+    def join(self, name: str, *, resume: bool = False, durable: bool = False, spin_us: float | None = None) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
         Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer

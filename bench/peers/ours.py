@@ -72,7 +72,11 @@ class BusqAdapter(Adapter):
     def _sizes(self, case: Case) -> dict[str, Any]:
         # Every sender may have a full queue on its way, and as much again may wait to be given back.
         senders = sum(1 for targets in case.workload.targets if targets)
-        return {"peers": max(8, case.workload.processes), "capacity": case.depth, "arena": max(16 << 20, 2 * senders * case.queue_bytes)}
+        return {
+            "peers": max(8, case.workload.processes),
+            "capacity": case.depth,
+            "arena": max(16 << 20, 2 * senders * case.queue_bytes),
+        }
 
     def open(self, shared: str, case: Case, me: int) -> Endpoint:
         return _BusqEndpoint(shared, case, me)

@@ -99,7 +99,7 @@ def _why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
 def tell_guess(check: Check, run: Run) -> Check:
     """Return a verdict, "unknown" if it may come from names that mean several messages.
 
-    Of what was sent more than once, the first send counts; where the order of events is a guess, so is which one that is.
+    Of what was sent more than once, the first send counts; which one that is, is a guess where the order of events is.
 
     Where the order of events is a guess, so is which of two deliveries the one marked as repeated repeats: if it came
     last, it is not counted again, and otherwise the other one is. So what is invented counts half of it at least.

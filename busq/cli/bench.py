@@ -36,6 +36,7 @@ __all__ = ["bench"]
         "busq bench --peers busq,mp.Queue --workloads one_to_one",
         "busq bench --orders all --repeats 3",
         "busq bench --order skeen --workloads ping_pong",
+        "busq bench --compare old-venv new-venv --repeats 15",
     )
 )
 @click.option(
@@ -57,6 +58,17 @@ __all__ = ["bench"]
 @click.option("--sizes", callback=split, metavar="BYTES", help="Message sizes, separated by commas.")
 @option("--repeats", type=click.IntRange(min=1), default=5, help="How often each case is measured.")
 @option("--seconds", type=float, default=0.5, help="For how long, each time.")
+@click.option(
+    "--busy",
+    type=click.IntRange(min=0, max=256),
+    help="Measure once more beside so many processes that do nothing but want the cores (default with --peers: 4).",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="OLD NEW",
+    help="Is busq NEW faster than OLD? Two virtual environments or interpreters, measured in turn.",
+)
 @option(
     "--output",
     type=click.Path(file_okay=False, exists=True),
@@ -75,6 +87,8 @@ def bench(
     sizes: list[str] | None,
     repeats: int,
     seconds: float,
+    busy: int | None,
+    compare: tuple[str, str] | None,
     output: str,
     plot: str | None,
     as_json: bool,
@@ -84,11 +98,16 @@ def bench(
     With --order or --orders, how it compares with itself: the same bus under other orders, whose packets travel
     through mailboxes of the bus, message by message at 64 bytes unless something else is asked for.
 
+    With --compare, how two installed versions compare: each question is put to both, one right after the other, and
+    the ratios are shown with intervals of 95 %.
+
     Exit code 1 means that something failed, was lost or came in the wrong order, or that busq fell short of a
     line that it should reach.
     """
-    if sum(option is not None for option in (peers, order, names)) > 1:
-        raise click.UsageError("--peers, --order and --orders exclude each other")
+    if sum(option is not None for option in (peers, order, names, compare)) > 1:
+        raise click.UsageError("--peers, --order, --orders and --compare exclude each other")
+    if compare is not None:
+        return _compare(*compare, workloads, repeats, seconds, as_json)
     from busq.cli import show
 
     benchmarks: Any = importlib.import_module("busq.bench")
@@ -102,7 +121,8 @@ def bench(
             if orders is not None:
                 result = benchmarks.run_orders(orders, *settings)
             else:
-                result = benchmarks.run(_peers(peers), *settings)
+                beside = busy if busy is not None else benchmarks.BUSY if peers is not None else 0
+                result = benchmarks.run(_peers(peers), *settings, beside)
     except ValueError as error:
         raise Refusal(str(error)) from None
     if as_json:
@@ -112,6 +132,25 @@ def bench(
     stem = "busq-bench" if peers is not None else "busq-orders" if names is not None else None
     _write(result, None if stem is None else os.path.join(output, stem), plot)
     return 0 if benchmarks.passed(result) else 1
+
+
+def _compare(old: str, new: str, workloads: list[str] | None, repeats: int, seconds: float, as_json: bool) -> int:
+    """Measure two installed versions in turn."""
+    from busq.cli import show
+
+    versions: Any = importlib.import_module("busq.bench.versions")
+    try:
+        with show.steps() as progress:
+            result = versions.compare(old, new, workloads or versions.NAMES, repeats, seconds, progress)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    except RuntimeError as error:
+        raise Failure(str(error)) from None
+    if as_json:
+        print_json(result)
+    else:
+        versions.print_comparison(result)
+    return 0
 
 
 def _peers(names: str | None) -> list[str] | None:
