@@ -160,8 +160,9 @@ def test_what_can_not_be_measured_is_refused(arguments: dict[str, Any], text: st
 def point(peer: str, workload: str, value: float, **parameters: Any) -> dict[str, Any]:
     """A measured point, as `run` makes it."""
     metric = WORKLOADS[workload].metric
-    defaults = {"size_bytes": 64, "calls": 1, "status": "ok", "repeats": [0], "ordered": peer == "busq"}
-    return {"peer": peer, "workload": workload, metric: value, f"{metric}_repeats": [value]} | defaults | parameters
+    defaults = {"size_bytes": 64, "calls": 1, "busy": 0, "status": "ok", "repeats": [0], "ordered": peer == "busq"}
+    named = {"peer": peer, "workload": workload, metric: value, f"{metric}_repeats": [value], "spread": 1.0}
+    return named | defaults | parameters
 
 
 def verdict(points: list[dict[str, Any]], text: str) -> dict[str, Any]:
@@ -249,7 +250,42 @@ def test_every_peer_that_is_here_works(peer: str) -> None:
     assert [point for point in result["points"] if point.get("lost")] == []
 
 
-SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth"]
+SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth" and not workload.by_name]
+
+
+@pytest.mark.parametrize("workload", [name for name, workload in WORKLOADS.items() if workload.by_name])
+def test_many_receivers_are_measured_where_they_are_asked_for(workload: str) -> None:
+    (found,) = runner.run(["busq"], [workload], repeats=1, seconds=SECONDS)["points"]
+    assert (found["status"], found["lost"], found["processes"]) == ("ok", 0, WORKLOADS[workload].processes)
+    assert found.get("same_order", 1) == 1
+
+
+def test_what_waits_awake_is_measured_in_a_crowd_too() -> None:
+    result = runner.run(["busq"], ["ping_pong", "ping_pong_asleep"], repeats=1, seconds=SECONDS, busy=2)
+    assert [(found["workload"], found["busy"], found["status"]) for found in result["points"]] == [
+        ("ping_pong", 0, "ok"),
+        ("ping_pong", 2, "ok"),
+        ("ping_pong_asleep", 0, "ok"),
+    ]
+    assert list(report.percentiles_table(result).columns[0].cells) == ["busq", "  beside 2 busy"]
+
+
+def test_what_a_neighbour_disturbed_is_marked() -> None:
+    calm, shaken = point("busq", "one_to_one", 3e6), point("hyperq", "one_to_one", 2e6, spread=1.6)
+    (table,) = report.figures_tables({"points": [calm, shaken]})
+    assert list(table.columns[1].cells) == ["3M", "~2M"]
+    assert report.remarks({"points": [calm]}) == []
+    assert report.remarks({"points": [shaken]})[0].startswith("~: disturbed")
+
+
+def test_a_crowd_is_gone_when_it_is_not_needed() -> None:
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children()}
+
+    before = children()
+    with group.crowd(3):
+        assert len(children() - before) == 3
+    assert children() == before
 
 
 # ---- orders ----
@@ -329,7 +365,7 @@ def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--orders", "all", "--peers"], "--peers, --order and --orders exclude each other"),
+        (["--orders", "all", "--peers"], "--peers, --order, --orders and --compare exclude each other"),
         (["--orders", "best"], "Invalid value for '--orders': "),
         (["--order", "fifo", "--workloads", "depth"], "orders are measured under one_to_one, "),
     ],
@@ -351,6 +387,13 @@ def test_two_installations_are_measured_in_turn(capsys: pytest.CaptureFixture[st
     assert mean["ratio_low"] <= mean["ratio"] <= mean["ratio_high"]
     versions.print_comparison(result)
     assert "geometric mean" in capsys.readouterr().out
+
+
+def test_the_command_compares_installations_too() -> None:
+    arguments = ["bench", "--compare", sys.prefix, sys.executable, "--workloads", "one_process", "--repeats", "2"]
+    result = CliRunner().invoke(commands, [*arguments, "--seconds", "0.01", "--json"])
+    assert result.exit_code == 0
+    assert {found["workload"] for found in json.loads(result.stdout)["points"]} == {"one_process"}
 
 
 def test_what_is_no_installation_is_refused(tmp_path: Path) -> None:
