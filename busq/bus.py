@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from busq import _core
-from busq._arguments import number
 from busq._native import ffi, lib
 from busq.errors import ShutDown
 from busq.peer import Peer
@@ -439,10 +438,12 @@ class Bus:
     def _spin_ns(chosen_us: float | None) -> tuple[int, int] | None:
         """Return how long a peer spins and then yields before it sleeps, if the caller or the environment says so."""
         expected = "0 to 1,000,000 microseconds"
+        if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
+            return None
+        from busq._arguments import number  # here, since most who import busq never need it
+
         if chosen_us is None:
-            text = os.environ.get("BUSQ_SPIN_US")
-            if text is None:
-                return None
+            text = os.environ["BUSQ_SPIN_US"]
             try:
                 chosen_us = float(text)
             except ValueError:

@@ -40,6 +40,14 @@ static int error_from_errno(int number)
   }
 }
 
+/* The C library of GNU returns the text, which need not be in the buffer; others return whether they have put it there. */
+static const char *reason_of(int number, char *buffer, size_t bytes)
+{
+  buffer[0] = '\0';
+  const __typeof__(strerror_r(number, buffer, bytes)) result = strerror_r(number, buffer, bytes);
+  return _Generic(result, char *: result, default: buffer);
+}
+
 int busq_error_system(const char *format, ...)
 {
   int number = errno;
@@ -51,7 +59,7 @@ int busq_error_system(const char *format, ...)
   if (used < 0)
     used = 0;
   if ((size_t)used < sizeof error_text)
-    snprintf(error_text + used, sizeof error_text - (size_t)used, ": %s", strerror_r(number, reason, sizeof reason));
+    snprintf(error_text + used, sizeof error_text - (size_t)used, ": %s", reason_of(number, reason, sizeof reason));
   error_number = number;
   return error_from_errno(number);
 }
