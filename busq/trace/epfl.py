@@ -17,6 +17,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -402,8 +403,10 @@ def _table(
 def _broadcasts(kinds: pa.Array, to: array[int]) -> pa.ListArray:
     """Return the destinations of events: of each broadcast all, of deliveries none."""
     count = pc.sum(kinds).as_py() or 0
-    ends = pc.cumulative_sum(pc.multiply(kinds.cast(pa.int64()), len(to))).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    ends = np.cumsum(kinds.to_numpy().astype(np.int64) * len(to))
+    offsets = pa.array(
+        np.concatenate(([0], ends)).astype(np.int32)
+    )  # PyArrow up to 25 wants them without a validity bitmap
     values = pa.Array.from_buffers(pa.int32(), count * len(to), [None, pa.py_buffer(to.tobytes() * count)])
     kind = SCHEMA.field("destinations").type
     return pa.ListArray.from_arrays(offsets, values, type=kind, mask=pc.equal(kinds, 0))
