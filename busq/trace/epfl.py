@@ -404,7 +404,8 @@ def _broadcasts(kinds: pa.Array, to: array[int]) -> pa.ListArray:
     """Return the destinations of events: of each broadcast all, of deliveries none."""
     count = pc.sum(kinds).as_py() or 0
     ends = np.cumsum(kinds.to_numpy().astype(np.int64) * len(to))
-    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())  # without a validity bitmap: PyArrow up to 25 wants it so
+    # PyArrow up to 25 wants them without a validity bitmap.
+    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
     values = pa.Array.from_buffers(pa.int32(), count * len(to), [None, pa.py_buffer(to.tobytes() * count)])
     kind = SCHEMA.field("destinations").type
     return pa.ListArray.from_arrays(offsets, values, type=kind, mask=pc.equal(kinds, 0))
