@@ -30,7 +30,7 @@ _WAITS = {
     lib.BUSQ_WAITING_MEMORY: "memory",
 }
 _COUNTERS = ("clock", "depth", "sent", "received", "late", "helped", "memory_bytes")
-SPIN_US_MAX = 1_000_000
+SPIN_US_MAX = 50_000
 _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
@@ -236,7 +236,7 @@ class Bus:
         `ack=True` and not acknowledged comes again, in order (without such a predecessor it makes no difference);
         `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
         `Bus.remove` drops it; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
-        wait, 0 to 1,000,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
+        wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
 
         Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
         come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume` or `durable` are asked
@@ -437,19 +437,24 @@ class Bus:
     @staticmethod
     def _spin_ns(chosen_us: float | None) -> tuple[int, int] | None:
         """Return how long a peer spins and then yields before it sleeps, if the caller or the environment says so."""
-        expected = "0 to 1,000,000 microseconds"
+        expected, called = "0 to 50,000 microseconds", "spin_us"
         if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
             return None
         from busq._arguments import number  # here, since most who import busq never need it
 
         if chosen_us is None:
             text = os.environ["BUSQ_SPIN_US"]
+            called = f"the environment's BUSQ_SPIN_US={text!r}, in microseconds,"
             try:
                 chosen_us = float(text)
             except ValueError:
-                raise ValueError(f"BUSQ_SPIN_US={text!r}: expected {expected}") from None
-        if not 0 <= number("spin_us", chosen_us, expected) <= SPIN_US_MAX:
-            raise ValueError(f"spin_us {chosen_us!r}: expected {expected}")
+                raise ValueError(f"{called} is no number: expected {expected}") from None
+        try:
+            is_in_range = 0 <= number(called, chosen_us, expected) <= SPIN_US_MAX
+        except OverflowError:
+            is_in_range = False
+        if not is_in_range:
+            raise ValueError(f"{called} is {chosen_us!r}: expected {expected}")
         total_ns = int(chosen_us * 1000)
         return min(total_ns, 1000), max(total_ns - 1000, 0)
 

@@ -649,6 +649,8 @@ enum { IN_VAIN_MAX = 4, IN_VAIN_TIMES = 8 };
 
 static bool waits_are_long(const busq_peer *peer)
 {
+  if (__atomic_load_n(&peer->is_to_go_on, __ATOMIC_RELAXED))
+    return true;
   return busq_load_relaxed(&peer->waits_in_vain) >= IN_VAIN_MAX && !peer->spin_is_chosen;
 }
 
@@ -658,13 +660,14 @@ static void wait_was_short(busq_peer *peer)
     busq_store_relaxed(&peer->waits_in_vain, 0);
 }
 
-static void wait_weigh(busq_peer *peer, busq_wait *wait)
+static void wait_weigh(busq_peer *peer, busq_wait *wait, int result)
 {
   const uint32_t in_vain = busq_load_relaxed(&peer->waits_in_vain);
   const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * ((uint64_t)peer->spin_ns + peer->yield_ns);
-  if (!was_long)
+  __atomic_store_n(&peer->is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
+  if (!was_long && result != BUSQ_INTERRUPTED)
     wait_was_short(peer);
-  else if (in_vain < IN_VAIN_MAX)
+  else if (was_long && in_vain < IN_VAIN_MAX)
     busq_store_relaxed(&peer->waits_in_vain, in_vain + 1);
 }
 
@@ -681,6 +684,8 @@ static int receive_spin(busq_peer *peer, busq_wait *wait)
   } while (result == BUSQ_EMPTY &&
            busq_wait_spin(wait, peer, &(busq_watch){&busq_ring_slot(&peer->ring, peer->scan)->lo,
                                                      busq_ring_lap(&peer->ring, peer->scan)}));
+  if (result == BUSQ_OK)
+    wait_was_short(peer);
   return result;
 }
 
@@ -706,7 +711,7 @@ static int wait_yielding(busq_peer *peer, busq_wait *wait)
   busq_store_relaxed(&peer->short_waits, 0);
   (void)busq_wait_spent_ns(wait); /* the clock runs at the latest from now on */
   const int result = wait_asleep(peer, wait);
-  wait_weigh(peer, wait);
+  wait_weigh(peer, wait, result);
   return result;
 }
 
@@ -752,8 +757,11 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
 
 void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns)
 {
-  peer->spin_ns = spin_ns;
-  peer->yield_ns = yield_ns;
+  /* Who spins holds the receive latch, and looks at nothing else: the rest of it is spent yielding. */
+  const uint32_t spins_ns = spin_ns < BUSQ_SPIN_NS_MAX ? spin_ns : BUSQ_SPIN_NS_MAX;
+  const uint64_t yields_ns = (uint64_t)yield_ns + (spin_ns - spins_ns);
+  peer->spin_ns = spins_ns;
+  peer->yield_ns = yields_ns < BUSQ_SLICE_NS ? (uint32_t)yields_ns : (uint32_t)BUSQ_SLICE_NS;
   peer->spin_is_chosen = true;
 }
 

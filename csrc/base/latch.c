@@ -68,7 +68,8 @@ void busq_biased_latch_init(busq_biased_latch *latch)
   *latch = (busq_biased_latch){.owner = barrier_register() ? BUSQ_LATCH_UNCLAIMED : BUSQ_LATCH_UNBIASED};
 }
 
-/* From the one who has it, whose last stay is waited for. */
+/* From the one who has it, whose last stay is waited for.  Several may do this at once, and each to its end: who begins it may be
+ * cancelled while it waits. */
 static void bias_take_away(busq_biased_latch *latch)
 {
   barrier_all_threads(); /* SYNC POINT bias */
@@ -80,7 +81,7 @@ static void bias_take_away(busq_biased_latch *latch)
 
 void busq_biased_latch_acquire_slow(busq_biased_latch *latch)
 {
-  for (unsigned turn = 0;; turn++) {
+  for (;;) {
     uintptr_t owner = __atomic_load_n(&latch->owner, __ATOMIC_ACQUIRE);
     if (owner == BUSQ_LATCH_UNBIASED) {
       busq_latch_acquire(&latch->latch);
@@ -88,10 +89,9 @@ void busq_biased_latch_acquire_slow(busq_biased_latch *latch)
     }
     const bool is_unclaimed = owner == BUSQ_LATCH_UNCLAIMED;
     const uintptr_t next = is_unclaimed ? busq_latch_thread() : BUSQ_LATCH_TAKEN_AWAY;
-    if (owner == BUSQ_LATCH_TAKEN_AWAY) {
-      step_aside(turn);
-    } else if (__atomic_compare_exchange_n(&latch->owner, &owner, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-               !is_unclaimed) {
+    const bool is_done =
+        __atomic_compare_exchange_n(&latch->owner, &owner, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    if (is_done && !is_unclaimed) {
       bias_take_away(latch);
       return;
     }

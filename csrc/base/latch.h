@@ -79,6 +79,7 @@ static inline bool busq_biased_latch_enter(busq_biased_latch *latch)
   const uintptr_t self = busq_latch_thread();
   if (BUSQ_UNLIKELY(__atomic_load_n(&latch->owner, __ATOMIC_RELAXED) != self))
     return false;
+  BUSQ_ASSERT(!__atomic_load_n(&latch->is_inside, __ATOMIC_RELAXED)); /* by ourselves, further up the stack */
   __atomic_store_n(&latch->is_inside, 1, __ATOMIC_RELAXED);
   __atomic_signal_fence(__ATOMIC_SEQ_CST); /* SYNC POINT bias */
   if (BUSQ_LIKELY(__atomic_load_n(&latch->owner, __ATOMIC_RELAXED) == self))

@@ -565,11 +565,10 @@ enum {
 };
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; RECEIVE_RAISED for an exception. */
-/* Looks whether there is one, and where it may wait, spins, before it lets go of the interpreter lock: letting go and taking it again
- * costs more than what a busy sender needs. */
-static int port_peek(Port *self, int may_wait, busq_message *found)
+/* Where nothing is there and it may wait, spins before it lets go of the interpreter lock: letting go and taking it again costs more
+ * than what a busy sender needs. */
+static int port_spin(Port *self, int may_wait, int result, busq_message *found)
 {
-  const int result = calls->receive_peek(self->peer, found);
   return result == BUSQ_EMPTY && may_wait ? calls->receive_spin(self->peer, found) : result;
 }
 
@@ -580,7 +579,13 @@ static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result
   *result = self->peer ? calls->receive_begin(self->peer) : BUSQ_CLOSED;
   if (*result != BUSQ_OK)
     return NULL;
-  *result = port_peek(self, may_wait, &found);
+  *result = calls->receive_peek(self->peer, &found);
+  if (*result == BUSQ_EMPTY && port_spin(self, may_wait, *result, &found) == BUSQ_OK) {
+    /* As after every wait: signals first.  A handler that raises after a message is taken would lose it. */
+    calls->receive_end(self->peer);
+    *result = PyErr_CheckSignals() < 0 ? RECEIVE_RAISED : BUSQ_OK;
+    return NULL;
+  }
   if (*result == BUSQ_OK) {
     message = port_prepare(self, &found, is_ack, result);
     if (message)
@@ -715,7 +720,8 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
     return result;
   while (taken->n_messages < limit && (taken->n_messages < taken->room || batch_grow(taken))) {
     busq_message *found = &taken->copied[taken->n_copied];
-    result = port_peek(self, may_wait && !taken->n_messages, found);
+    result = calls->receive_peek(self->peer, found);
+    result = port_spin(self, may_wait && !taken->n_messages, result, found);
     Message *message = result == BUSQ_OK ? port_prepare(self, found, is_ack, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RECEIVE_RAISED : result;

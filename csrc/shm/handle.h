@@ -166,6 +166,7 @@ struct busq_peer {
   uint32_t yield_ns;
   uint32_t waits_in_vain; /* in a row for which spinning and yielding would have been too short by far */
   bool spin_is_chosen;    /* by the application: always that long */
+  bool is_to_go_on;       /* the last wait was interrupted, having slept: who goes on with it sleeps at once */
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
 
   busq_tracer tracer;

@@ -30,7 +30,6 @@ static int peer_allocate(busq_peer *peer)
   return BUSQ_OK;
 }
 
-#define SPIN_NS_DEFAULT 1000u
 #define YIELD_NS_DEFAULT 50000u
 
 static busq_peer *peer_new(busq_bus *bus)
@@ -45,7 +44,7 @@ static busq_peer *peer_new(busq_bus *bus)
   busq_biased_latch_init(&peer->send_latch);
   busq_biased_latch_init(&peer->receive_latch);
   peer->references = 1;
-  peer->spin_ns = SPIN_NS_DEFAULT;
+  peer->spin_ns = BUSQ_SPIN_NS_MAX;
   peer->yield_ns = YIELD_NS_DEFAULT;
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
     peer->spin_ns = 0;

@@ -42,6 +42,7 @@
 
 #define BUSQ_SLICE_NS UINT64_C(50000000)
 #define BUSQ_NAPS 20u
+#define BUSQ_SPIN_NS_MAX 1000u
 #define BUSQ_NET_NS UINT64_C(10000000000)
 
 /* Between taking a position in a queue and the commit of what stands there: tells a reader that sleeps deeply behind its

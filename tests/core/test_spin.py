@@ -19,7 +19,7 @@ def bus(request: pytest.FixtureRequest, bus_name: str) -> Any:
         yield bus
 
 
-@pytest.mark.parametrize("spin_us", [0, 0.5, 1, 51, 1_000_000])
+@pytest.mark.parametrize("spin_us", [0, 0.5, 1, 51, 50_000])
 def test_a_peer_that_spins_as_long_as_it_is_told_gets_its_messages(bus: busq.Bus, spin_us: float) -> None:
     with bus.join("a", spin_us=spin_us) as peer:
         peer.send("a", b"hello")
@@ -28,9 +28,9 @@ def test_a_peer_that_spins_as_long_as_it_is_told_gets_its_messages(bus: busq.Bus
             peer.recv(timeout=0.01)
 
 
-@pytest.mark.parametrize("spin_us", [-1, 1_000_001, float("nan"), float("inf")])
+@pytest.mark.parametrize("spin_us", [-1, 50_001, 10**400, float("nan"), float("inf")])
 def test_no_other_length_can_be_chosen(bus: busq.Bus, spin_us: float) -> None:
-    with pytest.raises(ValueError, match=re.escape("expected 0 to 1,000,000 microseconds")):
+    with pytest.raises(ValueError, match=re.escape("expected 0 to 50,000 microseconds")):
         bus.join("a", spin_us=spin_us)
     bus.join("a").close()
 
@@ -45,4 +45,4 @@ def test_what_the_environment_says_must_be_one_too(text: str, bus_name: str) -> 
     code = f"import busq\nwith busq.Bus.create({bus_name!r}) as bus:\n    bus.join('a')"
     done = fresh_python(code, BUSQ_SPIN_US=text)
     assert done.returncode
-    assert "expected 0 to 1,000,000 microseconds" in done.stderr
+    assert "expected 0 to 50,000 microseconds" in done.stderr
