@@ -23,6 +23,7 @@ from busq.cli.base import Commands, outlive_readers
 SECTIONS: dict[str, dict[str, str]] = {
     "The bus": {
         "demo": "busq.cli.replay:demo",
+        "create": "busq.cli.buses:create",
         "ls": "busq.cli.buses:list_command",
         "info": "busq.cli.buses:info",
         "send": "busq.cli.messages:send",

@@ -1,15 +1,78 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The buses of this user: `busq ls`, `busq info` and `busq rm`."""
+"""The buses of this user: `busq create`, `busq ls`, `busq info` and `busq rm`."""
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import click
 
 import busq
-from busq.cli.base import JSON, check_number, examples, one_line, option, os_error, plain_errors, print_json
+from busq.cli.base import (
+    JSON,
+    ParamType,
+    Size,
+    check_number,
+    examples,
+    one_line,
+    option,
+    os_error,
+    plain_errors,
+    print_json,
+)
+
+
+class Mode(ParamType[int]):
+    """The permissions of a file, in octal digits."""
+
+    name = "mode"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number, or fail as Click's types do."""
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"(?:0o)?[0-7]{1,7}", value):
+            self.fail(f"{value!r}: expected octal digits, like 600 or 660", param, ctx)
+        return int(value.removeprefix("0o"), 8)
+
+
+@click.command(
+    epilog=examples(
+        "busq create orders",
+        "busq create orders --peers 16 --capacity 4096 --arena 256M",
+        "busq create orders --order skeen --peers 3 --exist-ok",
+    )
+)
+@click.argument("name")
+@click.option("--order", metavar="NAME", help="The ordering protocol, perhaps with options.  [default: bus1]")
+@click.option("--peers", type=int, metavar="N", help="How many may be joined at once.  [default: 64]")
+@click.option(
+    "--capacity", type=int, metavar="N", help="Messages that a queue holds before senders wait.  [default: 1024]"
+)
+@click.option(
+    "--arena", type=Size(), metavar="BYTES", help="Memory for messages in flight, all peers together.  [default: 16M]"
+)
+@click.option("--permissions", type=Mode(), metavar="MODE", help="600, or 660 for a group.  [default: 600]")
+@click.option("--exist-ok", is_flag=True, help="Be content with a bus of that name, if it has what is asked for here.")
+def create(
+    name: str,
+    order: str | None,
+    peers: int | None,
+    capacity: int | None,
+    arena: int | None,
+    permissions: int | None,
+    exist_ok: bool,
+) -> None:
+    """Create bus NAME, for processes that open it.
+
+    It stays until `busq rm`, or until the machine is started anew.
+    """
+    asked = {"order": order, "peers": peers, "capacity": capacity, "arena": arena, "permissions": permissions}
+    given: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+    with plain_errors():
+        busq.Bus.create(name, exist_ok=exist_ok, **given).close()
 
 
 @click.command("ls", epilog=examples("busq ls", "busq ls --json"))

@@ -11,6 +11,7 @@ import pty
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -144,6 +145,16 @@ def test_what_nobody_promised_is_not_shown_as_a_fault(buses: Path) -> None:
         (["replay", "/dev/null"], "busq: /dev/null: the file is empty; expected the columns time,sender,recipients"),
         (["bench", "--peers", "nobody"], "busq: unknown peer 'nobody'"),
         (["bench", "--sizes", "1"], "busq: size 1 B"),
+        (["create"], "busq create: Missing argument 'NAME'"),
+        (["create", "a/b"], 'busq: bus name "a/b"'),
+        (["create", "a", "--peers", "0"], "busq: peers=0, "),
+        (["create", "a", "--order", "best"], "busq: order 'best'"),
+        (["create", "a", "--arena", "much"], "busq create: Invalid value for '--arena': 'much': expected bytes"),
+        (
+            ["create", "a", "--permissions", "999"],
+            "busq create: Invalid value for '--permissions': '999': expected octal",
+        ),
+        (["create", "a", "--permissions", "777"], "busq: permissions 0777"),
         (["rm"], "busq rm: Missing argument 'NAMES...'"),
         (["rm", "a/b"], 'busq: bus name "a/b"'),
         (["info", ""], 'busq: bus name ""'),
@@ -405,6 +416,25 @@ def test_buses_are_listed_shown_and_removed(buses: Path) -> None:
     assert (removed.exit_code, removed.stdout) == (1, "")
     assert removed.stderr == 'busq: there is no bus "nothing"\n'
     assert run("ls").stdout == "no buses\n"
+
+
+def test_a_bus_is_made_from_the_command_line(buses: Path) -> None:
+    made = run("create", "letters", "--peers", "3", "--capacity", "7", "--arena", "2M", "--permissions", "660")
+    assert (made.exit_code, made.stdout, made.stderr) == (0, "", "")
+    with busq.Bus.open("letters") as bus:
+        facts = bus.stats()
+        assert (facts["peer_slots"], facts["capacity"], facts["arena_bytes"]) == (3, 7, 2 << 20)
+    assert stat.S_IMODE((buses / "letters").stat().st_mode) == 0o660
+
+    again = run("create", "letters")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr.startswith('busq: bus "letters" exists')
+    assert run("create", "letters", "--exist-ok", "--peers", "3").exit_code == 0
+    assert run("create", "letters", "--exist-ok", "--peers", "4").exit_code != 0
+
+    assert run("create", "group", "--order", "skeen", "--peers", "2").exit_code == 0
+    assert json.loads(run("info", "group", "--interval", "0", "--json").stdout)["order"] == "skeen"
+    assert run("rm", "letters", "group").exit_code == 0
 
 
 def test_a_file_that_is_no_bus_is_pointed_out(buses: Path) -> None:

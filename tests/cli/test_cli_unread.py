@@ -46,6 +46,7 @@ ASKED: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", ""),
     "gc": ("gc --dry-run", ""),
     "rm": ("rm nowhere", ""),
+    "create": ("create orders --exist-ok", ""),
     "send": ("send orders nobody --data x", ""),
     "demo": ("demo --messages 300", ""),
     "replay": ("replay {in}/mails.csv --plot waits.svg --record replayed", "waits.svg replayed"),
