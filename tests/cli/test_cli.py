@@ -285,7 +285,7 @@ def slow_replay(tmp_path: Path) -> list[str]:
 
 
 def wait_for_traffic(directory: Path) -> dict[str, Any]:
-    """The facts of the only bus there, once something was received."""
+    """The facts of the only bus there, once everybody has received something: so several have sent."""
     found: list[dict[str, Any]] = []
 
     def is_running() -> bool:
@@ -293,7 +293,7 @@ def wait_for_traffic(directory: Path) -> dict[str, Any]:
             if not name.startswith("."):
                 with busq.Bus.open(name) as bus:
                     found[:] = [bus.stats()]
-        return bool(found) and any(peer["received"] for peer in found[0]["peers"])
+        return bool(found and found[0]["peers"]) and all(peer["received"] for peer in found[0]["peers"])
 
     wait_until(is_running, what="traffic")
     return found[0]
