@@ -12,9 +12,11 @@ One file per question:
     versions.py           two installed versions, measured in turn
     report.py picture.py  the tables and the picture
     floor.c core.c        what the machine costs without a bus; busq from C to C
+    ring.c                what Python costs without a bus
     steps.py steps.h      where the time of a message goes, step by step
     bench_calls.py        calls inside one process (pytest-benchmark)
     bench_queue_depth.py  what an operation costs with many messages waiting
+    bench_waiting.py      what it costs to wait awake, and what asleep
 """
 
 from .lines import passed

@@ -11,7 +11,7 @@ from pathlib import Path
 from .lines import passed
 from .picture import draw
 from .plan import WORKLOADS
-from .report import print_report
+from .report import print_report, progress
 from .runner import available, run
 
 
@@ -30,19 +30,14 @@ def main() -> int:
     parser.add_argument("--picture", type=Path, metavar="FILE")
     options = parser.parse_args()
 
-    settings = (options.sizes, options.repeats, options.seconds, _progress, options.busy)
+    settings = (options.sizes, options.repeats, options.seconds, progress(), options.busy)
     result = run(options.peers, options.workloads, *settings)
-    print(file=sys.stderr)
     print_report(result)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if options.picture:
         draw(result, options.picture)
     return 0 if passed(result) else 1
-
-
-def _progress(number: int, total: int, label: str) -> None:
-    print(f"\r\x1b[K{number}/{total} {label}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

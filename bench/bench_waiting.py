@@ -28,6 +28,7 @@ from rich.table import Table
 import busq
 
 from . import machine
+from .report import progress
 
 INTERVALS_US = (3, 10, 30, 100, 300, 1_000, 3_000, 10_000)
 SPINS_US = (0.0, 10.0, 50.0, 200.0, None)
@@ -98,10 +99,11 @@ def run(repeats: int, seconds: float) -> dict[str, Any]:
     """Measure everything, each repeat from the first interval to the last; medians."""
     cases = [(interval_us, spin_us) for interval_us in INTERVALS_US for spin_us in SPINS_US]
     found: dict[tuple[float, float | None], list[dict[str, Any]]] = {case: [] for case in cases}
+    tell = progress()
     for number in range(repeats * len(cases)):
         case = cases[number % len(cases)]
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{number + 1}/{repeats * len(cases)}", end="", file=sys.stderr, flush=True)
+        if tell is not None:
+            tell(number + 1, repeats * len(cases), f"asked every {case[0]} µs")
         found[case].append(measure(*case, seconds))
     points = []
     for (interval_us, spin_us), ones in found.items():

@@ -113,31 +113,28 @@ def attempt(work: Callable[[], Outcome]) -> Outcome:
 @contextlib.contextmanager
 def crowd(count: int) -> Iterator[None]:
     """Have so many processes beside that do nothing but want the cores."""
-    parent, pids = os.getpid(), []
+    context = multiprocessing.get_context("fork")
+    crowded = [context.Process(target=_want_a_core, args=(os.getpid(),), daemon=True) for _ in range(count)]
     try:
-        for _ in range(count):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if pid == 0:
-                _want_a_core(parent)
-            pids.append(pid)
+        with warnings.catch_warnings():
+            # The caller may have threads; a child touches nothing that could be theirs.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for process in crowded:
+                process.start()
         yield
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        for process in crowded:
+            if process.pid is not None:
+                process.kill()
+                process.join()
 
 
 def _want_a_core(parent: int) -> None:
-    """The life of a busy process: never returns."""
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever made it ends it
-        die_with_parent(parent)
-        while True:
-            pass
-    finally:
-        os._exit(1)
+    """The life of a busy process: it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever made it ends it
+    die_with_parent(parent)
+    while True:
+        pass
 
 
 def _read_line(fd: int, timeout_s: float) -> bytes | None:

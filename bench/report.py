@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +19,14 @@ Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
 COLUMNS_MAX = 6  # of a table; more are split
 DISTURBED = 1.5  # between the smallest and the largest repeat
+
+
+def progress() -> Callable[[int, int, str], None] | None:
+    """What tells on stderr how far a run has come; None where that is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+    return lambda number, total, label: print(f"\r\x1b[K{number}/{total} {label}", end="", file=sys.stderr, flush=True)
+
 
 SHORT = {
     "one_to_one": "1 -> 1",

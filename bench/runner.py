@@ -69,9 +69,9 @@ def run(
     >>> result["points"][0]["lost"]
     0
     """
-    chosen_peers = _chosen("peer", peers, ADAPTERS)
+    chosen_peers = chosen("peer", peers, ADAPTERS)
     usual = [name for name, workload in WORKLOADS.items() if not workload.by_name]
-    listed = cases(chosen_peers, usual if workloads is None else _chosen("workload", workloads, WORKLOADS), sizes, busy)
+    listed = cases(chosen_peers, usual if workloads is None else chosen("workload", workloads, WORKLOADS), sizes, busy)
     result = _run(listed, ADAPTERS, repeats, seconds, progress)
     return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
 
@@ -93,11 +93,11 @@ def run_orders(
     [('bus1', 'ok')]
     """
     adapters = {order: OrderAdapter(order) for order in dict.fromkeys([*orders, NATIVE])}
-    chosen = ORDER_WORKLOADS if workloads is None else _chosen("workload", workloads, WORKLOADS)
-    listed = cases(adapters, chosen, ORDER_SIZES_BYTES if sizes is None else sizes)
+    asked = ORDER_WORKLOADS if workloads is None else chosen("workload", workloads, WORKLOADS)
+    listed = cases(adapters, asked, ORDER_SIZES_BYTES if sizes is None else sizes)
     listed = [case for case in listed if adapters[case.peer].refuses(case) is None]
     if not listed:
-        raise ValueError(f"workloads {', '.join(chosen)}: orders are measured under {', '.join(ORDER_WORKLOADS)}")
+        raise ValueError(f"workloads {', '.join(asked)}: orders are measured under {', '.join(ORDER_WORKLOADS)}")
     result = _run(listed, adapters, repeats, seconds, progress)
     points = [point | {"order": point["peer"]} for point in result["points"]]
     return result | {"ours": NATIVE, "points": points, "ratios": ratios(points, NATIVE), "lines": []}
@@ -111,8 +111,7 @@ def _run(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """What was measured, and on what."""
-    if repeats < 1 or not 0 < seconds <= 3600:
-        raise ValueError(f"repeats {repeats}, seconds {seconds}: expected at least 1, and more than 0 up to 3600")
+    check_settings(repeats, seconds)
     peers = list(dict.fromkeys(case.peer for case in listed))
     described = machine.describe({peer: adapters[peer] for peer in peers})
     missing = {peer: adapters[peer].missing() for peer in peers}
@@ -134,12 +133,19 @@ def _reason_to_skip(case: Case, adapter: Adapter, missing: str | None) -> tuple[
     return None if refused is None else ("refused", refused)
 
 
-def _chosen(what: str, names: Sequence[str] | None, known: dict[str, Any]) -> list[str]:
-    chosen = list(known) if names is None else list(dict.fromkeys(names))
-    for name in chosen:
+def check_settings(repeats: int, seconds: float) -> None:
+    """Raise ValueError where nothing could be measured."""
+    if repeats < 1 or not 0 < seconds <= 3600:
+        raise ValueError(f"repeats {repeats}, seconds {seconds}: expected at least 1, and more than 0 up to 3600")
+
+
+def chosen(what: str, names: Sequence[str] | None, known: Mapping[str, Any]) -> list[str]:
+    """The names that are asked for, each once; all of the known ones for None.  Raises ValueError for another one."""
+    asked = list(known) if names is None else list(dict.fromkeys(names))
+    for name in asked:
         if name not in known:
             raise ValueError(f"unknown {what} {name!r}; there are {', '.join(known)}")
-    return chosen
+    return asked
 
 
 def _measure(

@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from . import lines, machine
+from . import lines, machine, report
 from .plan import WORKLOADS, size_text
+from .runner import Progress, check_settings, chosen
 
-Progress = Callable[[int, int, str], None]
 Question = tuple[str, int]  # workload, size in bytes
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
@@ -54,7 +54,8 @@ with busq.Bus.create(name, peers=2) as bus, bus.join("a") as peer:
 print(count / end)
 """
 # What an operation costs at depth fills queues of millions: a question of its own, in bench_queue_depth.py.
-NAMES = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth" and not workload.by_name))
+KNOWN = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth"))
+NAMES = tuple(name for name in KNOWN if name == ALONE or not WORKLOADS[name].by_name)
 RESAMPLES = 2000
 
 
@@ -71,13 +72,16 @@ def compare(
 
     old, new: virtual environments or interpreters. workloads: of `NAMES`. repeats: pairs per question. seconds: time of
     measuring per case. progress: called before each pair with (number, of how many, label). seed: of the resampling.
-    Raises ValueError for what is no installation, RuntimeError where a measurement fails.
+    Raises ValueError for what is no installation, an unknown name, fewer than 1 repeat or a time that is not above 0,
+    RuntimeError where a measurement fails.
 
     Costs about 2 x (seconds + 0.5) for each of the 16 cases of the default and each repeat.
     """
+    check_settings(repeats, seconds)
+    asked = chosen("workload", workloads, dict.fromkeys(KNOWN))
     sides = interpreter(old), interpreter(new)
     before = machine.describe({})
-    rounds = [(repeat, question) for repeat in range(repeats) for question in _questions(workloads)]
+    rounds = [(repeat, question) for repeat in range(repeats) for question in _questions(asked)]
     pairs: dict[Column, list[float]] = {}
     for number, (repeat, (workload, size)) in enumerate(rounds):
         if progress is not None:
@@ -195,14 +199,16 @@ def main() -> int:
     parser.add_argument("old", metavar="OLD", help="a virtual environment, or an interpreter")
     parser.add_argument("new", metavar="NEW", help="another one")
     parser.add_argument(
-        "--workloads", nargs="+", choices=NAMES, default=NAMES, metavar="WORKLOAD", help=", ".join(NAMES)
+        "--workloads", nargs="+", choices=KNOWN, default=NAMES, metavar="WORKLOAD", help=", ".join(KNOWN)
     )
     parser.add_argument("--repeats", type=int, default=15, help="pairs per question")
     parser.add_argument("--seconds", type=float, default=0.3, help="of measuring, per case")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     try:
-        result = compare(options.old, options.new, options.workloads, options.repeats, options.seconds, _progress())
+        result = compare(
+            options.old, options.new, options.workloads, options.repeats, options.seconds, report.progress()
+        )
     except ValueError as error:
         parser.error(str(error))
     except RuntimeError as error:
@@ -212,12 +218,6 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
-
-
-def _progress() -> Progress | None:
-    if not sys.stderr.isatty():
-        return None
-    return lambda number, total, label: print(f"\r\x1b[K{number}/{total} {label}", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

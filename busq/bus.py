@@ -48,7 +48,7 @@ class Bus1Peer(_core.Port, Peer):
             self._name = name
             self._open(_core.held(owner))
             if spin is not None:
-                lib.busq_peer_set_spin(self._handle, *spin)
+                lib.busq_peer_set_spin(self._handle, spin, 0)
         except BaseException:
             if owner[0] != ffi.NULL:  # no caller gets this peer: it leaves now, not with the last traceback
                 lib.busq_peer_close(owner[0])
@@ -435,9 +435,9 @@ class Bus:
         return handle
 
     @staticmethod
-    def _spin_ns(chosen_us: float | None) -> tuple[int, int] | None:
-        """Return how long a peer spins and then yields before it sleeps, if the caller or the environment says so."""
-        expected, called = "0 to 50,000 microseconds", "spin_us"
+    def _spin_ns(chosen_us: float | None) -> int | None:
+        """Return how long a peer stays awake before it sleeps, if the caller or the environment says so."""
+        expected, called = f"0 to {SPIN_US_MAX:,} microseconds", "spin_us"
         if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
             return None
         from busq._arguments import number  # here, since most who import busq never need it
@@ -455,8 +455,7 @@ class Bus:
             is_in_range = False
         if not is_in_range:
             raise ValueError(f"{called} is {chosen_us!r}: expected {expected}")
-        total_ns = int(chosen_us * 1000)
-        return min(total_ns, 1000), max(total_ns - 1000, 0)
+        return int(chosen_us * 1000)
 
     def __enter__(self) -> Bus:
         return self

@@ -74,7 +74,7 @@ class OrderedPeer(Peer):
         self._raw_bus = bus._raw()
         self._handle: Any = _core.held(owner)
         if spin is not None:
-            lib.busq_live_set_spin(self._handle, *spin)
+            lib.busq_live_set_spin(self._handle, spin, 0)
         # A process that ends without closing lets its messages reach their receivers first.
         self._at_exit = weakref.finalize(self, lib.busq_live_close, self._handle)
         self._bus = bus

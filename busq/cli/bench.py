@@ -106,6 +106,10 @@ def bench(
     """
     if sum(option is not None for option in (peers, order, names, compare)) > 1:
         raise click.UsageError("--peers, --order, --orders and --compare exclude each other")
+    if busy is not None and (order, names, compare) != (None, None, None):
+        raise click.UsageError("--busy is for --peers, and for busq alone")
+    if compare is not None and (sizes, plot) != (None, None):
+        raise click.UsageError("--compare takes each workload at its own sizes, and draws no picture")
     if compare is not None:
         return _compare(*compare, workloads, repeats, seconds, as_json)
     from busq.cli import show

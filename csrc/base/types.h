@@ -8,6 +8,9 @@
 
 #define BUSQ_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BUSQ_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For what is compiled anew where an argument is known, and for what must not take registers from the code around it. */
+#define BUSQ_ALWAYS_INLINE __attribute__((always_inline)) static inline
+#define BUSQ_COLD __attribute__((noinline, cold))
 /* The mask is as wide as the value, so that a small alignment does not cut a large offset. */
 #define BUSQ_ALIGN_UP(x, a) (((uint64_t)(x) + ((uint64_t)(a) - 1)) & ~((uint64_t)(a) - 1))
 

@@ -565,13 +565,8 @@ enum {
 };
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; RECEIVE_RAISED for an exception. */
-/* Where nothing is there and it may wait, spins before it lets go of the interpreter lock: letting go and taking it again costs more
- * than what a busy sender needs. */
-static int port_spin(Port *self, int may_wait, int result, busq_message *found)
-{
-  return result == BUSQ_EMPTY && may_wait ? calls->receive_spin(self->peer, found) : result;
-}
-
+/* Where nothing is there and it may wait, it spins before it lets go of the interpreter lock: letting go and taking it again costs
+ * more than what a busy sender needs. */
 static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result)
 {
   busq_message found;
@@ -580,7 +575,7 @@ static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result
   if (*result != BUSQ_OK)
     return NULL;
   *result = calls->receive_peek(self->peer, &found);
-  if (*result == BUSQ_EMPTY && port_spin(self, may_wait, *result, &found) == BUSQ_OK) {
+  if (*result == BUSQ_EMPTY && may_wait && calls->receive_spin(self->peer, &found) == BUSQ_OK) {
     /* As after every wait: signals first.  A handler that raises after a message is taken would lose it. */
     calls->receive_end(self->peer);
     *result = PyErr_CheckSignals() < 0 ? RECEIVE_RAISED : BUSQ_OK;
@@ -721,7 +716,8 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
   while (taken->n_messages < limit && (taken->n_messages < taken->room || batch_grow(taken))) {
     busq_message *found = &taken->copied[taken->n_copied];
     result = calls->receive_peek(self->peer, found);
-    result = port_spin(self, may_wait && !taken->n_messages, result, found);
+    if (result == BUSQ_EMPTY && may_wait && !taken->n_messages)
+      result = calls->receive_spin(self->peer, found);
     Message *message = result == BUSQ_OK ? port_prepare(self, found, is_ack, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RECEIVE_RAISED : result;

@@ -13,7 +13,7 @@
 
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
  * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
-__attribute__((always_inline)) static inline int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
+BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
 {
   uint16_t *sorted = peer->destinations;
   if (n_targets == 0 || n_targets > peer->bus->geometry.peers)
@@ -39,13 +39,13 @@ __attribute__((always_inline)) static inline int destinations_sort(busq_peer *pe
   return BUSQ_OK;
 }
 
-__attribute__((noinline, cold)) static int destination_gone(busq_peer *peer, uint32_t slot)
+BUSQ_COLD static int destination_gone(busq_peer *peer, uint32_t slot)
 {
   peer->failed_target = (uint64_t)peer->known[slot].incarnation << 16 | slot;
   return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
 }
 
-__attribute__((noinline, cold)) static int queue_damaged(const busq_peer *peer, uint32_t slot)
+BUSQ_COLD static int queue_damaged(const busq_peer *peer, uint32_t slot)
 {
   return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again", slot,
                     peer->bus->name);
@@ -108,7 +108,7 @@ static inline void destination_ask_for(const busq_peer *peer, uint32_t slot)
 }
 
 /* A full queue that nobody reads may be full of what nobody will ever receive. */
-__attribute__((noinline, cold)) static int destination_room_unread(busq_peer *peer, uint32_t slot)
+BUSQ_COLD static int destination_room_unread(busq_peer *peer, uint32_t slot)
 {
   const int result = destination_room_slow(peer, slot);
   if (result != BUSQ_FULL)
@@ -130,7 +130,8 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   return destination_room_unread(peer, slot);
 }
 
-__attribute__((always_inline)) static inline int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, size_t size_bytes)
+BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                     size_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
   if (BUSQ_UNLIKELY(size_bytes > bus->geometry.arena_bytes || size_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX))
@@ -163,7 +164,8 @@ static uint64_t sequence_next(busq_peer *peer)
   return peer->sequence;
 }
 
-__attribute__((always_inline)) static inline void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const void *data, size_t size_bytes)
+BUSQ_ALWAYS_INLINE void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const void *data,
+                                    size_t size_bytes)
 {
   /* Free first: one who dies here must not leave marks behind that look as if the record's last message were needed. */
   busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
@@ -225,8 +227,8 @@ static inline bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_r
 }
 
 /* Takes a position in a destination's queue, or says why there is none. */
-__attribute__((always_inline)) static inline int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring,
-                                                               uint64_t proposed, uint64_t *stamp, uint64_t limit,
+BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring,
+                                     uint64_t proposed, uint64_t *stamp, uint64_t limit,
                                                                busq_ring_claim *claim, bool *is_latep)
 {
   busq_acquaintance *known = &peer->known[slot];
@@ -449,7 +451,7 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
 
 /* ---- the whole of a send ---- */
 
-__attribute__((always_inline)) static inline int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
+BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
@@ -498,7 +500,7 @@ static void holders_ask(busq_peer *peer)
 /* Memory is short.  First what the gone do not need any more, then what they have left for successors who may never come, and
  * last what others keep and do not need: those are asked for it, and we try again later.  A step of each at a time: who has no
  * time is told that there is no room, and the next one goes on from there. */
-__attribute__((noinline, cold)) static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
+BUSQ_COLD static int memory_find(busq_peer *peer, uint64_t bytes, busq_record **recordp)
 {
   busq_grave_reclaim_some(peer->bus, &peer->reclaims_slot);
   int result = busq_arena_take(&peer->arena, bytes, recordp);
@@ -518,8 +520,8 @@ void busq_multicast_timed_out(busq_peer *peer)
 }
 
 /* Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
-__attribute__((always_inline)) static inline int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
-                                                              size_t size_bytes)
+BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
+                                   size_t size_bytes)
 {
   busq_record *record;
   peer->failed_target = BUSQ_NO_TARGET;

@@ -308,12 +308,13 @@ static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void
 
 static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void)
 {
-  enum { LONG_NS = 2000000, LONG_WAITS = 4 };
+  enum { YIELD_NS = 5000000, LONG_NS = 50000000, LONG_WAITS = 4 }; /* so that a short wait may take 40 ms */
   pthread_t thread;
   busq_message message;
   meet(3, 8, 4096);
   has_slices = true;
   busq_peer *reader = join("reader");
+  reader->yield_ns = YIELD_NS;
   task work = {.peer = join("a"), .to = "reader", .size_bytes = 1, .n_messages = 1};
   for (uint32_t i = 0; i < LONG_WAITS; i++) {
     n_yields = 0;

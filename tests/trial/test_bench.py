@@ -396,6 +396,22 @@ def test_the_command_compares_installations_too() -> None:
     assert {found["workload"] for found in json.loads(result.stdout)["points"]} == {"one_process"}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--workloads", "nonsense"], "unknown workload 'nonsense'; there are one_process, one_to_one, "),
+        (["--seconds", "0"], "repeats 5, seconds 0.0: expected"),
+        (["--sizes", "64"], "--compare takes each workload at its own sizes"),
+        (["--busy", "4"], "--busy is for --peers"),
+    ],
+)
+def test_a_comparison_that_can_not_be_is_refused_in_one_line(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(commands, ["bench", "--compare", sys.prefix, sys.executable, *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert text in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 def test_what_is_no_installation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected a virtual environment or an interpreter"):
         versions.compare(str(tmp_path), sys.executable)
