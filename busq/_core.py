@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from busq import errors
 from busq._native import ffi, lib
-from busq.peer import Buffer, Message, Peer
+from busq.peer import Message, Payload, Peer
 
 try:
     if os.environ.get("BUSQ_NO_ACCELERATOR"):
@@ -407,7 +407,7 @@ class PythonPort:
 
     # ---- sending ----
 
-    def _send_slow(self, to: str | Iterable[str], data: Buffer, *, timeout: float | None = None) -> None:
+    def _send_slow(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
         note = _new_note()
         try:
             try:
@@ -421,7 +421,7 @@ class PythonPort:
             raise
 
     def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any) -> Any:
-        payload = _payload(data)
+        payload = _Parts(data)
         names, targets = self._resolve(to)
         for is_retry in (False, True):
             result = self._send_targets(targets, payload, deadline, note)
@@ -434,15 +434,17 @@ class PythonPort:
                 names, targets = self._resolve(names)
         check(result)
 
-    def _send_targets(self, targets: list[int], payload: Any, deadline: Deadline, note: Any) -> int:
+    def _send_targets(self, targets: list[int], payload: _Parts, deadline: Deadline, note: Any) -> int:
         while True:
             left_ns = deadline.left_ns()
-            result = lib.busq_peer_send_noted(self._handle, targets, len(targets), payload, len(payload), left_ns, note)
+            result = lib.busq_peer_send_parts(
+                self._handle, targets, len(targets), payload.parts, len(payload.parts), payload.form, left_ns, note
+            )
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
 
     def _send_many_slow(
-        self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None
+        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
     ) -> int:
         sending = self._sending(0)
         try:
@@ -554,15 +556,36 @@ for _name in ("send", "send_many", "recv", "recv_many"):
 _PythonMessage.__init__.__qualname__ = "Message.__init__"
 
 
-def _payload(data: Any) -> Any:
-    if isinstance(data, bytes):
-        return data
+class _Parts:
+    """What is sent: buffers that are gathered into one message."""
+
+    __slots__ = ("_buffers", "form", "parts")
+
+    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA) -> None:
+        """Of one buffer, or of a list or tuple of them."""
+        if isinstance(data, list | tuple):
+            self._buffers = [_buffer(part, f"data[{i}]") for i, part in enumerate(tuple(data))]
+        else:
+            self._buffers = [_buffer(data, "data")]
+        self.form = form
+        self.parts = ffi.new("busq_part[]", [(buffer, len(buffer)) for buffer in self._buffers])
+
+
+def joined(data: Any) -> Any:
+    """Return the buffer of a payload; one that is given in parts is joined, by a copy."""
+    if not isinstance(data, list | tuple):
+        return _buffer(data, "data")
+    return b"".join(ffi.buffer(_buffer(part, f"data[{i}]")) for i, part in enumerate(tuple(data)))
+
+
+def _buffer(data: Any, argument: str) -> Any:
     if isinstance(data, str):
-        raise wrong_type("data", data, "bytes; encode it first")
+        raise wrong_type(argument, data, "bytes; encode it first")
     try:
         return ffi.from_buffer(data)
     except TypeError:
-        raise wrong_type("data", data, "bytes, bytearray, memoryview or another buffer") from None
+        many = ", or a list of them" if argument == "data" else ""
+        raise wrong_type(argument, data, f"bytes, bytearray, memoryview or another buffer{many}") from None
 
 
 # How those methods are called that the accelerator has in C.

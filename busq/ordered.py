@@ -16,7 +16,7 @@ from busq import _core, errors
 from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
-from busq.peer import Buffer, Message, Peer
+from busq.peer import Message, Payload, Peer
 
 _RECEIVE_BATCH = 256
 _COUNTERS = (
@@ -111,7 +111,7 @@ class OrderedPeer(Peer):
 
     # ---- sending ----
 
-    def send(self, to: str | Iterable[str], data: Buffer, *, timeout: float | None = None) -> None:
+    def send(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
         """Send one message to one peer, or the same message to several.
 
         Returns when the order has taken the message; a receiver gets it when the order says so.  Where the order is a
@@ -154,7 +154,7 @@ class OrderedPeer(Peer):
             raise
 
     def _send(self, to: Any, data: Any, deadline: Deadline, ticket: Any) -> Any:
-        payload = _core._payload(data)
+        payload = _core.joined(data)
         if not self._is_assembled:
             self._assemble(deadline)
         names = _core.receivers(to)
@@ -208,7 +208,9 @@ class OrderedPeer(Peer):
             self._numbers.clear()
             raise
 
-    def send_many(self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None) -> int:
+    def send_many(
+        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
+    ) -> int:
         """Send (to, data) pairs one after the other; returns how many.
 
         Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to

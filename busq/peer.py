@@ -11,7 +11,7 @@ import abc
 import collections.abc
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 else:
     Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
 
-__all__ = ["Buffer", "Message", "Peer"]
+Payload: TypeAlias = "Buffer | list[Buffer] | tuple[Buffer, ...]"
+__all__ = ["Buffer", "Message", "Payload", "Peer"]
 
 _Self = TypeVar("_Self", bound="Peer")
 
@@ -153,7 +154,7 @@ class Peer:
         """The bus that this peer joined."""
         return self._bus
 
-    def send(self, to: str | Iterable[str], data: Buffer, *, timeout: float | None = None) -> None:
+    def send(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
         """Send one message to one peer, or the same message to several at once.
 
         Returns when the message is committed: every receiver will get it, and all who receive it receive it at the
@@ -162,7 +163,8 @@ class Peer:
 
         Parameters: `to`, the name of a peer, or an iterable of names, each once; `data`, bytes-like (bytes, bytearray,
         memoryview, array, mmap ...), contiguous and at most as large as the bus's arena, copied before the call
-        returns; `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
+        returns, or a list or tuple of such parts, which become one message without being joined first; `timeout`, how
+        many seconds to wait for room: None waits for ever, 0 tries once.
 
         Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; UnknownPeer if no
         peer of that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus
@@ -177,12 +179,17 @@ class Peer:
         >>> with busq.Bus.create("doc-send") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
         ...     alice.send(["alice", "bob"], b"to both, at once", timeout=1.5)
         ...     alice.recv().data, bob.recv().data
+        ...     alice.send("bob", [b"head", bytearray(b"body"), b"tail"])
+        ...     bob.recv().data
         (b'to both, at once', b'to both, at once')
+        b'headbodytail'
         >>> busq.Bus.unlink("doc-send")
         """
         raise NotImplementedError
 
-    def send_many(self, messages: Iterable[tuple[str | Iterable[str], Buffer]], *, timeout: float | None = None) -> int:
+    def send_many(
+        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
+    ) -> int:
         """Send (to, data) pairs one after the other; returns how many.
 
         Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to

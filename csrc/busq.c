@@ -182,7 +182,7 @@ static busq_trace_ring *send_record(busq_peer *peer, send_times *times)
   return NULL;
 }
 
-static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
+static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
                      send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
@@ -193,7 +193,7 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     const busq_trace_ring *full = send_record(peer, times);
-    result = busq_multicast_try(peer, targets, n_targets, data, size_bytes);
+    result = busq_multicast_try(peer, targets, n_targets, payload);
     if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
@@ -271,8 +271,8 @@ static void send_timed_out(busq_peer *peer, send_times *times)
   busq_biased_latch_release(&peer->send_latch);
 }
 
-static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
-                        size_t size_bytes, int64_t timeout_ns, send_times *times, uint64_t failed_target)
+static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+                        int64_t timeout_ns, send_times *times, uint64_t failed_target)
 {
   room_wait room = {0};
   busq_wait wait;
@@ -293,7 +293,7 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
       }
       room_wait_arm(&room, peer, failed_target);
     }
-    const int result = send_once(peer, targets, n_targets, data, size_bytes, times, &failed_target);
+    const int result = send_once(peer, targets, n_targets, payload, times, &failed_target);
     if (result != BUSQ_FULL) {
       room_wait_end(peer, &wait, result);
       return result;
@@ -301,22 +301,36 @@ static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_tar
   }
 }
 
-int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-                   int64_t timeout_ns)
+BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+                                    int64_t timeout_ns)
 {
   uint64_t failed_target;
   send_times times = {0};
-  const int result = send_once(peer, targets, n_targets, data, size_bytes, &times, &failed_target);
+  const int result = send_once(peer, targets, n_targets, payload, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
   times.blocked = busq_bus_recording_now(peer->bus);
-  return send_waiting(peer, targets, n_targets, data, size_bytes, timeout_ns, &times, failed_target);
+  return send_waiting(peer, targets, n_targets, payload, timeout_ns, &times, failed_target);
 }
 
-int busq_peer_send_noted(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-                         int64_t timeout_ns, uint32_t *sentp)
+int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
+                   int64_t timeout_ns)
 {
-  const int result = busq_peer_send(peer, targets, n_targets, data, size_bytes, timeout_ns);
+  const busq_part part = {data, size_bytes};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes};
+  return send_payload(peer, targets, n_targets, &payload, timeout_ns);
+}
+
+int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                         uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+{
+  busq_payload payload = {parts, n_parts, form, 0};
+  if (form > BUSQ_FORM_MAX)
+    return busq_error(BUSQ_INVALID, "form %u of a message: expected 0 to %u", form, BUSQ_FORM_MAX);
+  for (uint32_t i = 0; i < n_parts; i++)
+    if (__builtin_add_overflow(payload.size_bytes, parts[i].size_bytes, &payload.size_bytes))
+      return busq_error(BUSQ_TOO_LARGE, "the %u parts of a message have more than 2^64 bytes", n_parts);
+  const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
   if (result == BUSQ_OK)
     *sentp = 1;
   return result;
@@ -418,6 +432,7 @@ static int message_found(const busq_peer *peer, busq_message *message)
   message->sender = (uint16_t)found->key.sender;
   message->mark = (uint16_t)found->mark;
   message->is_redelivered = found->is_redelivered;
+  message->form = (uint16_t)found->form;
   return BUSQ_OK;
 }
 

@@ -125,8 +125,18 @@ typedef struct {
   uint32_t sender_incarnation;
   uint16_t sender; /* slot */
   uint16_t mark;   /* which of the record's marks is ours */
-  uint32_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
+  uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
+  uint16_t form;           /* a busq_form */
 } busq_message;
+
+/* What a payload is, for whoever reads it; the core does not look into it. */
+typedef enum { BUSQ_FORM_DATA = 0, BUSQ_FORM_MAX = 15 } busq_form;
+
+/* A piece of a payload. */
+typedef struct {
+  const void *data;
+  uint64_t size_bytes;
+} busq_part;
 
 /* The mode in which a message is taken. */
 typedef enum {
@@ -236,9 +246,10 @@ void busq_pin_give_back(busq_pin *pin);
 void busq_pin_end(busq_pin *pin, const void *data);
 void busq_pin_drop(busq_pin *pin);
 
-/* As busq_peer_send, and *sentp becomes 1 as soon as it was sent: the result may be lost to an exception. */
-int busq_peer_send_noted(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-                         int64_t timeout_ns, uint32_t *sentp);
+/* As busq_peer_send: the parts become one payload, of that form, and *sentp becomes 1 as soon as it was sent, because the result may
+ * be lost to an exception. */
+int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                         uint32_t form, int64_t timeout_ns, uint32_t *sentp);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {

@@ -9,8 +9,8 @@
  * The short way from Python to send and recv.
  *
  * Guarantee: exactly what busq/_core.py does through cffi, or else its very code: whatever is not the common case (bad
- * arguments, unknown names, errors, large payloads, queues that are full) is handed to the methods _send_slow, _recv_slow and so on of the
- * Python subclass.  Without this module everything works, more slowly.
+ * arguments, unknown names, errors, large payloads, payloads that are more than data, queues that are full) is handed to the methods
+ * _send_slow, _recv_slow and so on of the Python subclass.  Without this module everything works, more slowly.
  *
  * Mechanism: a base class with METH_FASTCALL methods that call the core through a table of functions, so that there is one
  * core in the process.  The interpreter lock is kept for what takes nanoseconds and released for what may wait.
@@ -508,6 +508,11 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
 
 /* ---- receiving ---- */
 
+enum {
+  RECEIVE_SLOWLY = -2,
+  RECEIVE_RAISED = -1
+};
+
 /* The handler of a signal raises: the caller has not seen a message that was taken and is still held, so it comes again, next. */
 static void message_give_back(Message *self)
 {
@@ -534,8 +539,8 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
  * or with BUSQ_OK and an exception.  A message that waits for its acknowledgement is copied: it may outlive our hold on it. */
 static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
-  Message *message = message_new(self, found, is_ack);
-  *result = BUSQ_OK;
+  *result = found->form == BUSQ_FORM_DATA ? BUSQ_OK : RECEIVE_SLOWLY;
+  Message *message = *result == BUSQ_OK ? message_new(self, found, is_ack) : NULL;
   if (!message)
     return NULL;
   message->sender = port_sender(self, found, result);
@@ -559,10 +564,6 @@ static void port_take(Port *self, Message *message, int is_held)
                                   : is_held || !message->data ? BUSQ_TAKE_PINNED
                                                               : BUSQ_TAKE_COPIED);
 }
-
-enum {
-  RECEIVE_RAISED = -1
-};
 
 /* A message, or NULL with *result: BUSQ_EMPTY, or what the slow way must report; RECEIVE_RAISED for an exception. */
 /* Where nothing is there and it may wait, it spins before it lets go of the interpreter lock: letting go and taking it again costs

@@ -197,7 +197,7 @@ void busq_arena_deinit(busq_arena *arena)
 /* The count is in shared memory: more destinations than peers is damage, and such a record is kept, not reused. */
 bool busq_record_is_released(const busq_bus *bus, const busq_record *record)
 {
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t destinations = busq_record_destinations(record);
   if (BUSQ_UNLIKELY(destinations > bus->geometry.peers))
     return false;
   for (uint32_t i = 0; i < destinations; i++) {
@@ -462,7 +462,7 @@ static busq_record *large_take(busq_arena *arena, uint64_t bytes)
   /* Atomic, because the last life of this memory may have ended with two who released at once: the slower one still looks. */
   busq_store_relaxed(&record->state.lo, BUSQ_PHASE_FREE);
   busq_store_relaxed(&record->state.hi, 0);
-  busq_store_relaxed(&record->destinations, 0);
+  busq_store_relaxed(&record->outline, 0);
   busq_store_relaxed(&bus->table[first].length, length);
   for (uint64_t rest = first + 1; rest < first + length; rest++)
     extent_become(bus, rest, arena->slot, BUSQ_EXTENT_REST, 0);
@@ -654,7 +654,7 @@ bool busq_arena_collect(busq_arena *arena, uint64_t looks)
 void busq_arena_sender_done(busq_record *record)
 {
   /* SYNC POINT mark */
-  busq_store_release(&record->destination[0].sender_mark, BUSQ_MARK_RELEASED);
+  (void)busq_fetch_or(&record->outline, BUSQ_RECORD_SENT);
 }
 
 /* A run is given back by whoever is the last to need it.  That may be the sender: stopped in the middle of a message that
@@ -666,7 +666,7 @@ static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, u
    * word's generation has changed with it, so our swap fails, whatever we have read. */
   busq_fence_full();
   if (word_kind(word) == BUSQ_EXTENT_LARGE && record_is_done(bus, record) &&
-      (busq_load_acquire(&record->destination[0].sender_mark) & BUSQ_MARK_RELEASED))
+      (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT))
     (void)run_free_as(bus, extent, word, by_slot);
 }
 
@@ -785,7 +785,7 @@ bool busq_arena_vacate(busq_bus *bus, uint32_t slot)
 static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word)
 {
   busq_record *record = busq_bus_record(bus, (uint32_t)(extent * extent_units(bus)));
-  const bool is_through = (busq_load_acquire(&record->destination[0].sender_mark) & BUSQ_MARK_RELEASED) != 0;
+  const bool is_through = (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT) != 0;
   return !is_through && busq_load_acquire(&bus->table[extent].word) == word;
 }
 

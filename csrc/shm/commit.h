@@ -22,7 +22,7 @@
  * a timestamp that some clock has reached, which does no harm. */
 static inline void busq_commit_sync(busq_bus *bus, busq_record *record, uint64_t timestamp)
 {
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t destinations = busq_record_destinations(record);
   for (uint32_t i = 0; i < destinations && i < bus->geometry.peers; i++) {
     const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
     if (slot >= bus->geometry.peers)

@@ -78,7 +78,7 @@ static search_outcome queue_search(const busq_bus *bus, uint32_t slot, uint32_t 
 static bool record_release_unpublished(busq_bus *bus, uint32_t slot, busq_record *record)
 {
   const uint64_t state = busq_load_acquire(&record->state.lo);
-  const uint32_t destinations = busq_load_relaxed(&record->destinations), to = busq_load_relaxed(&record->destination[0].slot);
+  const uint32_t destinations = busq_record_destinations(record), to = busq_load_relaxed(&record->destination[0].slot);
   const uint32_t unit = (uint32_t)((uint64_t)((char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
   if ((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED || destinations > bus->geometry.peers)
     return true;

@@ -16,7 +16,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 5u
+#define BUSQ_LAYOUT_VERSION 6u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -143,8 +143,7 @@ typedef struct {
  */
 typedef struct {
   uint16_t slot;
-  uint8_t mark;        /* BUSQ_MARK_* bits, set by this destination */
-  uint8_t sender_mark; /* of the first destination: BUSQ_MARK_RELEASED when the sender is through with sending it */
+  uint16_t mark; /* BUSQ_MARK_* bits, set by this destination */
 } busq_destination;
 
 typedef struct {
@@ -152,10 +151,30 @@ typedef struct {
   uint64_t proposal; /* no final timestamp is below it */
   uint32_t size_bytes;
   uint32_t sender_incarnation;
-  uint16_t sender;
-  uint16_t destinations;
+  uint16_t origin;  /* a busq_form (4) | slot of the sender (12) */
+  uint16_t outline; /* its sender is through with sending it (1) | destinations (15) */
   busq_destination destination[];
 } busq_record;
+
+#define BUSQ_RECORD_FORM_SHIFT 12
+#define BUSQ_RECORD_SENT UINT16_C(0x8000)
+_Static_assert(BUSQ_LAYOUT_PEERS_MAX <= 1u << BUSQ_RECORD_FORM_SHIFT, "a slot leaves room for a form");
+_Static_assert(BUSQ_FORM_MAX < 1u << (16 - BUSQ_RECORD_FORM_SHIFT), "a form fits above a slot");
+
+static inline uint32_t busq_record_destinations(const busq_record *record)
+{
+  return busq_load_relaxed(&record->outline) & (uint16_t)~BUSQ_RECORD_SENT;
+}
+
+static inline uint32_t busq_record_sender(const busq_record *record)
+{
+  return busq_load_relaxed(&record->origin) & ((1u << BUSQ_RECORD_FORM_SHIFT) - 1);
+}
+
+static inline uint32_t busq_record_form(const busq_record *record)
+{
+  return busq_load_relaxed(&record->origin) >> BUSQ_RECORD_FORM_SHIFT;
+}
 
 enum {
   BUSQ_PHASE_FREE = 0,

@@ -131,12 +131,12 @@ static int destination_room(busq_peer *peer, uint32_t slot)
 }
 
 BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
-                                     size_t size_bytes)
+                                     uint64_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
   if (BUSQ_UNLIKELY(size_bytes > bus->geometry.arena_bytes || size_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX))
-    return busq_error(BUSQ_TOO_LARGE, "a message of %zu bytes: bus \"%s\" takes at most %llu; create it with a larger arena",
-                      size_bytes, bus->name,
+    return busq_error(BUSQ_TOO_LARGE, "a message of %llu bytes: bus \"%s\" takes at most %llu; create it with a larger arena",
+                      (unsigned long long)size_bytes, bus->name,
                       (unsigned long long)(bus->geometry.arena_bytes < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
                                                ? bus->geometry.arena_bytes
                                                : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX));
@@ -164,28 +164,35 @@ static uint64_t sequence_next(busq_peer *peer)
   return peer->sequence;
 }
 
-BUSQ_ALWAYS_INLINE void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const void *data,
-                                    size_t size_bytes)
+static void payload_gather(char *to, const busq_payload *payload)
+{
+  for (uint32_t i = 0; i < payload->n_parts; i++) {
+    const busq_part *part = &payload->parts[i];
+    if (part->size_bytes)
+      memcpy(to, part->data, part->size_bytes);
+    to += part->size_bytes;
+  }
+}
+
+BUSQ_ALWAYS_INLINE void record_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const busq_payload *payload)
 {
   /* Free first: one who dies here must not leave marks behind that look as if the record's last message were needed. */
   busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  record->size_bytes = (uint32_t)size_bytes;
+  record->size_bytes = (uint32_t)payload->size_bytes;
   record->sender_incarnation = peer->incarnation;
-  record->sender = (uint16_t)peer->slot;
+  record->origin = (uint16_t)(payload->form << BUSQ_RECORD_FORM_SHIFT | peer->slot);
   /* Atomic, because others may be late and still look at them: somebody who completes the record's last message, or who released
    * it and asks whether he was the last (large_release; the swap that follows his look fails). */
-  busq_store_relaxed(&record->destinations, (uint16_t)n_targets);
+  busq_store_relaxed(&record->outline, (uint16_t)n_targets);
   for (uint32_t i = 0; i < n_targets; i++) {
     BUSQ_ASSERT(peer->destinations[i] < peer->bus->geometry.peers);
     BUSQ_ASSERT(i == 0 || peer->destinations[i - 1] < peer->destinations[i]); /* readers look for themselves by halving */
     busq_store_relaxed(&record->destination[i].slot, peer->destinations[i]);
     busq_store_relaxed(&record->destination[i].mark, 0);
-    busq_store_relaxed(&record->destination[i].sender_mark, 0);
   }
   BUSQ_STEP("fill");
-  if (size_bytes)
-    memcpy((char *)record + busq_record_payload_offset(n_targets, size_bytes), data, size_bytes);
+  payload_gather((char *)record + busq_record_payload_offset(n_targets, payload->size_bytes), payload);
 }
 
 static busq_reference record_reference(const busq_peer *peer, const busq_record *record, uint64_t tag)
@@ -520,15 +527,14 @@ void busq_multicast_timed_out(busq_peer *peer)
 }
 
 /* Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
-BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data,
-                                   size_t size_bytes)
+BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   busq_record *record;
   peer->failed_target = BUSQ_NO_TARGET;
   busq_store_relaxed(&peer->finds_more, false);
   if (n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers)
     busq_prefetch_write(&peer->bus->slots[busq_target_slot(targets[0])].queue.clock_tail);
-  int result = message_check(peer, targets, n_targets, size_bytes);
+  int result = message_check(peer, targets, n_targets, payload->size_bytes);
   BUSQ_TIME("checked");
   if (n_targets == 1)
     destination_ask_for(peer, peer->destinations[0]);
@@ -537,7 +543,7 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   BUSQ_TIME("has room");
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  const uint64_t bytes = busq_record_payload_offset(n_targets, size_bytes) + size_bytes;
+  const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
   busq_multicast_share_memory(peer);
   result = busq_arena_take(&peer->arena, bytes, &record);
   if (BUSQ_UNLIKELY(result == BUSQ_FULL))
@@ -548,12 +554,11 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   /* SYNC POINT in hand: the last message is done with before, and nobody knows of this one yet. */
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
-  record_fill(peer, record, n_targets, data, size_bytes);
+  record_fill(peer, record, n_targets, payload);
   return send_filled(peer, record, bytes, n_targets);
 }
 
-int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes)
+int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
-  return BUSQ_LIKELY(n_targets == 1) ? message_try(peer, targets, 1, data, size_bytes)
-                                     : message_try(peer, targets, n_targets, data, size_bytes);
+  return BUSQ_LIKELY(n_targets == 1) ? message_try(peer, targets, 1, payload) : message_try(peer, targets, n_targets, payload);
 }

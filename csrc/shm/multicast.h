@@ -42,8 +42,16 @@
  */
 #include "shm/handle.h"
 
+/* What is sent: the parts one behind the other. */
+typedef struct {
+  const busq_part *parts;
+  uint32_t n_parts;
+  uint32_t form;
+  uint64_t size_bytes; /* of all parts */
+} busq_payload;
+
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
-int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes);
+int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
 /* For the recording: a send that found no room before its time was over uses up a number. */
 void busq_multicast_timed_out(busq_peer *peer);
 /* Gives memory back that somebody else asks for; wants the send latch. */

@@ -24,11 +24,11 @@ typedef enum {
 /* Everything that is used as an index or a length is read once and checked before it is used. */
 static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
 {
-  const uint32_t destinations = busq_load_relaxed(&record->destinations);
+  const uint32_t destinations = busq_record_destinations(record);
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
   const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
-  if (destinations == 0 || destinations > bus->geometry.peers || record->sender != reference.sender ||
+  if (destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
       reference.sender >= bus->geometry.peers || end > bus->geometry.extents * bus->geometry.extent_bytes)
     return false;
   found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
@@ -37,13 +37,14 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
   found->record = record;
   found->payload = (const char *)record + (end - size_bytes - begin);
   found->size_bytes = size_bytes;
+  found->form = busq_record_form(record);
   found->sender_incarnation = busq_load_relaxed(&record->sender_incarnation);
   return busq_timestamp_is_sound(found->key.timestamp);
 }
 
 static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
 {
-  const uint32_t slot = busq_load_relaxed(&record->sender); /* once: it may change between the check and the use */
+  const uint32_t slot = busq_record_sender(record); /* once: it may change between the check and the use */
   busq_slot *sender = &peer->bus->slots[slot < peer->bus->geometry.peers ? slot : peer->slot];
   busq_arena_release(peer->bus, peer->slot, record, mark);
   busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
@@ -99,7 +100,7 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
     return position < peer->inherited && !busq_record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
   found->is_late = found->is_redelivered = found->was_given_back = false;
-  const bool in_place = record->destinations == 1 || found->key.timestamp == record->proposal;
+  const bool in_place = busq_record_destinations(record) == 1 || found->key.timestamp == record->proposal;
   const look_outcome outcome = BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
   return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, state, outcome);
 }

@@ -22,9 +22,9 @@ static busq_record *take(busq_peer *peer, uint64_t bytes)
 /* As if it had been sent to the first so many slots, and committed. */
 static void commit(busq_peer *peer, busq_record *record, uint64_t bytes, uint16_t destinations)
 {
-  record->destinations = destinations;
+  record->outline = destinations;
   for (uint16_t i = 0; i < destinations; i++)
-    record->destination[i] = (busq_destination){i, 0, 0};
+    record->destination[i] = (busq_destination){i, 0};
   record->state.hi = 7;
   record->state.lo = (next_tag += 1024) | BUSQ_PHASE_COMMITTED;
   busq_arena_sent(&peer->arena, bytes, record);

@@ -44,6 +44,25 @@ def test_a_view_shows_the_payload_and_can_not_be_written(bus: busq.Bus, size: in
                 view[0] = 1
 
 
+@pytest.mark.parametrize("order", ["bus1", "fifo"])
+@pytest.mark.parametrize("sizes", [[], [0], [0, 0], [1, 0, 2], [SMALL] * 50, [LARGE, 1, LARGE]])
+def test_parts_become_one_message(make_bus: Callable[..., busq.Bus], order: str, sizes: list[int]) -> None:
+    parts = [pattern(size, number) for number, size in enumerate(sizes)]
+    bus = make_bus(order=order, peers=2)
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        alice.send(["alice", "bob"], parts)
+        alice.send_many([("bob", tuple(bytearray(part) for part in parts)), ("bob", b"last")], timeout=PATIENCE_S)
+        assert alice.recv(PATIENCE_S).data == b"".join(parts)
+        assert [bob.recv(PATIENCE_S).data for _ in range(3)] == [b"".join(parts), b"".join(parts), b"last"]
+
+
+def test_parts_are_too_large_together(bus: busq.Bus) -> None:
+    alice = bus.join("alice")
+    most = bus.stats()["arena_bytes"]
+    with pytest.raises(ValueError, match=f"a message of {most + 1} bytes"):
+        alice.send("alice", [bytes(most), b"x"])
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_data_may_be_read_again_and_before_a_view(bus: busq.Bus, size: int) -> None:
     alice = bus.join("alice")

@@ -58,8 +58,8 @@ static void explore_place_in_arena(uint64_t offset, explore_place *place)
       {offsetof(busq_record, proposal), "proposal"},
       {offsetof(busq_record, size_bytes), "size"},
       {offsetof(busq_record, sender_incarnation), "incarnation"},
-      {offsetof(busq_record, sender), "sender"},
-      {offsetof(busq_record, destinations), "destinations"},
+      {offsetof(busq_record, origin), "origin"},
+      {offsetof(busq_record, outline), "outline"},
   };
   const busq_geometry *geometry = &company_bus->geometry;
   const uint64_t extent = offset / geometry->extent_bytes;
