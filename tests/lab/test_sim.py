@@ -692,6 +692,7 @@ def test_a_total_order_has_room_for_the_answers_of_several_servers_to_each_reque
     assert result.deliveries == result.copies == 6 * 2 * 2 * result.config.messages_per_process
 
 
+@pytest.mark.thread_unsafe(reason="signals come to the main thread")
 def test_a_run_can_be_interrupted() -> None:
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 import threading
 from array import array
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -367,22 +369,22 @@ def test_columns_are_the_same_as_single_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "messages",
+    "make",
     [
-        range(3),
-        (m for m in [0, 1, 2]),
-        array("Q", [0, 1, 2]),
-        array("i", [0, 1, 2]),
-        memoryview(array("Q", [0, 9, 1, 9, 2]))[::2],
-        memoryview(array("L", [0, 1, 2])),
-        b"\x00\x01\x02",
+        lambda: range(3),
+        lambda: (m for m in [0, 1, 2]),
+        lambda: array("Q", [0, 1, 2]),
+        lambda: array("i", [0, 1, 2]),
+        lambda: memoryview(array("Q", [0, 9, 1, 9, 2]))[::2],
+        lambda: memoryview(array("L", [0, 1, 2])),
+        lambda: b"\x00\x01\x02",
     ],
     ids=["range", "generator", "fitting array", "other array", "strided view", "view", "bytes"],
 )
-def test_messages_from_any_iterable(messages: object) -> None:
+def test_messages_from_any_iterable(make: Callable[[], Any]) -> None:
     history = History(1)
     history.send_many(0, [0, 1, 2], 0)
-    history.deliver_many(0, messages)  # type: ignore[arg-type]
+    history.deliver_many(0, make())
     assert faults(history.judge()) == {}
 
 
