@@ -102,6 +102,7 @@ static void slot_describe(busq_peer *peer)
   busq_store_relaxed(&self->wake_flags, 0);
   busq_store_relaxed(&self->fifo_failed, 0);
   busq_store_relaxed(&self->memory_waits, 0);
+  busq_store_relaxed(&self->asks, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
   busq_store_relaxed(&self->searched, 0);
   peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
@@ -415,7 +416,7 @@ int busq_peer_close(busq_peer *peer)
   busq_biased_latch_release(&peer->receive_latch);
   busq_biased_latch_release(&peer->send_latch);
   if (!was_closed) {
-    busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
+    busq_wake_for_room_slow(peer->bus, peer->slot);
     busq_wake_self(peer);
   }
   return BUSQ_OK;

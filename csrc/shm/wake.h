@@ -62,12 +62,20 @@ static inline void busq_wake_reader(busq_peer *peer, uint32_t slot)
     busq_wake_reader_slow(peer, slot);
 }
 
-/* A flag and its sequence, for senders that wait. */
-void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence);
-static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
+/* The senders that wait for room in a queue: there is some, or its reader has gone. */
+void busq_wake_for_room_slow(const busq_bus *bus, uint32_t slot);
+static inline void busq_wake_for_room(const busq_bus *bus, uint32_t slot)
 {
-  if (BUSQ_UNLIKELY(busq_load_relaxed(flag)))
-    busq_wake_waiters_slow(flag, sequence);
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->slots[slot].room_waiters)))
+    busq_wake_for_room_slow(bus, slot);
+}
+
+/* A sender that waits for memory: one of its messages was released. */
+void busq_wake_owner_slow(const busq_bus *bus, uint32_t slot);
+static inline void busq_wake_owner(const busq_bus *bus, uint32_t slot)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->slots[slot].memory_waits)))
+    busq_wake_owner_slow(bus, slot);
 }
 
 /* Those who sleep deeply: they look at their queues and at what is asked of them. */
@@ -129,6 +137,19 @@ bool busq_fifo_may_deepen(const busq_peer *peer);
 void busq_fifo_raise(busq_peer *peer);
 /* Empties the FIFO; true if there was anything in it. */
 bool busq_fifo_drain(busq_peer *peer);
+/* With the receive latch held: nobody sleeps behind it for now; unreadable, and no sender's business. */
+void busq_fifo_hush(busq_peer *peer);
+
+/* Waiting for room behind the descriptor, all with the receive latch held.  Asks for room in the queue of a slot (BUSQ_RING_NOBODY: for
+ * memory); the caller tries once more afterwards, before anybody sleeps. */
+void busq_room_ask(busq_peer *peer, uint32_t slot);
+/* As if it had come. */
+void busq_room_come(busq_peer *peer, uint32_t slot);
+/* Something of what was asked for has come, or was lost to another: it is worth trying again. */
+bool busq_room_has_come(const busq_peer *peer);
+/* Takes back what was asked for: who still needs it asks again. */
+void busq_room_forget(busq_peer *peer);
+
 /* Also makes the slot forget it. */
 void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 
