@@ -15,9 +15,11 @@ b'hello'
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -38,10 +40,10 @@ _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8
 class _Waiter:
     """A task that waits: for its turn to receive, or to send."""
 
-    __slots__ = ("future", "since")
+    __slots__ = ("future",)
 
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self.future = future
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] | None = None  # None while it looks itself
 
 
 class _Station:
@@ -62,7 +64,6 @@ class _Station:
         self._spin_s = _SPIN_S if spin_s is None else spin_s
         self._spin_is_chosen = spin_s is not None
         self._in_vain = 0
-        self._spins_until = 0.0
         self.receivers: deque[_Waiter] = deque()
         self.senders: dict[Any, deque[_Waiter]] = {}
         self.resumed = time.monotonic()
@@ -76,7 +77,7 @@ class _Station:
 
     async def pause(self) -> None:
         """Let other tasks run."""
-        await asyncio.sleep(0)
+        await _one_turn()
         self.resumed = time.monotonic()
 
     def schedule(self) -> None:
@@ -87,24 +88,47 @@ class _Station:
 
     async def receive_turn(self, deadline: _core.Deadline, is_first: bool) -> None:
         """Wait until there is something to receive and nobody else's turn; raise Empty at the deadline."""
-        waiter = _Waiter(self._loop.create_future())
-        if not self.receivers and not is_first:
-            self._spins_until = time.monotonic() + (0 if self._in_vain >= _IN_VAIN_MAX else self._spin_s)
+        waiter = _Waiter()
         if is_first:
             self.receivers.appendleft(waiter)
         else:
             self.receivers.append(waiter)
-        self.schedule()
         try:
+            began = time.monotonic()
+            if self.receivers[0] is waiter and self._in_vain < _IN_VAIN_MAX and await self._spin(began):
+                return
+            self.schedule()
             await self._wait(waiter, deadline, Empty("nothing came before the timeout"))
+            self._weigh(self.resumed - began)
         finally:
             self.receivers.remove(waiter)
             if self.receivers:
                 self.schedule()
 
+    async def _spin(self, began: float) -> bool:
+        """Look for a moment, between which others run; True if there is something."""
+        while True:
+            os.sched_yield()
+            await _one_turn()
+            self.resumed = time.monotonic()
+            if lib.busq_peer_wait(self._peer._handle, 0) != lib.BUSQ_EMPTY:
+                self._in_vain = 0
+                return True
+            if self.resumed - began > self._spin_s:
+                return False
+
+    def _weigh(self, waited_s: float) -> None:
+        """Spinning is worth it where it is mostly long enough."""
+        if self._spin_is_chosen:
+            return
+        if waited_s < _IN_VAIN_TIMES * self._spin_s:
+            self._in_vain = 0
+        elif self._in_vain < _IN_VAIN_MAX:
+            self._in_vain += 1
+
     async def send_turn(self, key: Any, deadline: _core.Deadline, is_first: bool) -> None:
         """Wait until it is worth trying to send to these receivers again; raise Full at the deadline."""
-        waiter = _Waiter(self._loop.create_future())
+        waiter = _Waiter()
         group = self.senders.setdefault(key, deque())
         if is_first:
             group.appendleft(waiter)
@@ -125,6 +149,7 @@ class _Station:
             _wake(group[0])
 
     async def _wait(self, waiter: _Waiter, deadline: _core.Deadline, error: Exception) -> None:
+        waiter.future = self._loop.create_future()
         left_ns = deadline.left_ns()
         timer = None if left_ns < 0 else self._loop.call_later(left_ns / 1e9, _expire, waiter, error)
         try:
@@ -137,28 +162,20 @@ class _Station:
     def _turn(self) -> None:
         """Wake the receiver whose turn it is, if it is worth it; otherwise look again, or listen."""
         self._is_scheduled = False
-        if self._wakes_receiver():
-            listens = 0
-        elif self.receivers:
-            if not self.senders and time.monotonic() < self._spins_until:
-                self.schedule()
-                return
-            listens = lib.BUSQ_LISTEN_MESSAGES
-        else:
-            listens = 0
-        if listens or self.senders:
-            self._listen(listens or lib.BUSQ_LISTEN_ROOM)
+        if self._needs_message():
+            self._listen(lib.BUSQ_LISTEN_MESSAGES)
+        elif self.senders:
+            self._listen(lib.BUSQ_LISTEN_ROOM)
 
-    def _wakes_receiver(self) -> bool:
-        """Wake the first receiver, if there is something for it; an error is something, too."""
-        if not self.receivers:
+    def _needs_message(self) -> bool:
+        """Wake the first receiver, if there is something for it (an error is something, too); True if there is not."""
+        first = self.receivers[0] if self.receivers else None
+        if first is None or first.future is None or first.future.done():
             return False
-        first = self.receivers[0]
-        if not first.future.done():
-            if lib.busq_peer_wait(self._peer._handle, 0) == lib.BUSQ_EMPTY:
-                return False
-            first.future.set_result(None)
-        return True
+        if lib.busq_peer_wait(self._peer._handle, 0) == lib.BUSQ_EMPTY:
+            return True
+        first.future.set_result(None)
+        return False
 
     def _listen(self, what: int) -> None:
         if self._fd < 0:
@@ -191,13 +208,19 @@ class _Station:
 
 
 def _wake(waiter: _Waiter) -> None:
-    if not waiter.future.done():
+    if waiter.future is not None and not waiter.future.done():
         waiter.future.set_result(None)
 
 
 def _expire(waiter: _Waiter, error: Exception) -> None:
-    if not waiter.future.done():
+    if waiter.future is not None and not waiter.future.done():
         waiter.future.set_exception(error)
+
+
+@types.coroutine
+def _one_turn() -> Generator[None, None, None]:
+    """Let the other tasks of asyncio run."""
+    yield
 
 
 class Peer:
