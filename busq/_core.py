@@ -437,9 +437,7 @@ class PythonPort:
 
     def _send_targets(self, targets: list[int], payload: Any, deadline: Deadline, note: Any) -> int:
         if deadline is ASKING:
-            return int(
-                lib.busq_peer_send_asking(self._handle, targets, len(targets), payload, len(payload), note)
-            )
+            return int(lib.busq_peer_send_asking(self._handle, targets, len(targets), payload, len(payload), note))
         while True:
             left_ns = deadline.left_ns()
             result = lib.busq_peer_send_noted(self._handle, targets, len(targets), payload, len(payload), left_ns, note)
