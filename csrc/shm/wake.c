@@ -222,6 +222,7 @@ enum {
 };
 
 #define FIRST_SLICE_NS UINT64_C(1000000)
+#define ROOM_SLICE_NS FIRST_SLICE_NS /* behind a descriptor */
 
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
 {
@@ -372,6 +373,7 @@ int busq_fifo_open(busq_peer *peer)
   if (peer->poll_fd >= 0)
     return BUSQ_OK;
   busq_fifo_stir(peer);
+  peer->room_slice_ns = ROOM_SLICE_NS;
   int result = fifo_begin(peer);
   /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its swap: the
    * numbers of our armings begin somewhere else. */
@@ -460,8 +462,6 @@ void busq_fifo_hush(busq_peer *peer)
 
 /* ---- room ---- */
 
-#define ROOM_SLICE_NS UINT64_C(1000000)
-
 static uint64_t room_of(uint32_t slot)
 {
   return slot == BUSQ_RING_NOBODY ? BUSQ_ASKS_MEMORY : busq_asks_room(slot);
@@ -476,6 +476,7 @@ void busq_room_ask(busq_peer *peer, uint32_t slot)
   (void)busq_fetch_or(&peer->self->asks, what);
   BUSQ_STEP("ask");
   (void)busq_fetch_or(flag, busq_waits_bit(peer->slot));
+  BUSQ_STEP("ask");
   busq_fence_full();
 }
 
