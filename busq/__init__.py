@@ -74,7 +74,7 @@ __all__ = [
     "__version__",
 ]
 
-_WINGS = ("audit", "orders", "trace")  # packages and modules that stand where their names say
+_WINGS = ("aio", "audit", "orders", "trace")  # packages and modules that stand where their names say
 
 _places.install()
 

@@ -221,6 +221,7 @@ def held(owner: Any) -> Any:
 
 
 _AT_ONCE = Deadline(0)
+ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see csrc/busq.h on event loops
 
 
 class _PythonMessage(Message):
@@ -435,6 +436,11 @@ class PythonPort:
         check(result)
 
     def _send_targets(self, targets: list[int], payload: _Parts, deadline: Deadline, note: Any) -> int:
+        if deadline is ASKING:
+            result = lib.busq_peer_send_asking(
+                self._handle, targets, len(targets), payload.parts, len(payload.parts), payload.form, note
+            )
+            return int(result)
         while True:
             left_ns = deadline.left_ns()
             result = lib.busq_peer_send_parts(

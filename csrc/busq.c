@@ -239,7 +239,7 @@ static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_targ
   uint32_t *flag = room_is_memory(room) ? &slot->memory_waits : &slot->room_waiters;
   room->sequence = room_is_memory(room) ? &slot->memory_seq : &slot->room_seq;
   room->value = busq_load_acquire(room->sequence);
-  busq_store_release(flag, 1);
+  (void)busq_fetch_or(flag, BUSQ_WAITS_FUTEX);
   busq_fence_full();
   room->is_armed = true;
 }
@@ -335,18 +335,83 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
   return send_payload(peer, targets, n_targets, &payload, timeout_ns);
 }
 
-int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
-                         uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+static int payload_make(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
 {
-  busq_payload payload = {parts, n_parts, form, 0};
+  *payload = (busq_payload){parts, n_parts, form, 0};
   if (form > BUSQ_FORM_MAX)
     return busq_error(BUSQ_INVALID, "form %u of a message: expected 0 to %u", form, BUSQ_FORM_MAX);
   for (uint32_t i = 0; i < n_parts; i++)
-    if (__builtin_add_overflow(payload.size_bytes, parts[i].size_bytes, &payload.size_bytes))
+    if (__builtin_add_overflow(payload->size_bytes, parts[i].size_bytes, &payload->size_bytes))
       return busq_error(BUSQ_TOO_LARGE, "the %u parts of a message have more than 2^64 bytes", n_parts);
-  const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
+  return BUSQ_OK;
+}
+
+int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                         uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+{
+  busq_payload payload;
+  int result = payload_make(&payload, parts, n_parts, form);
+  if (result == BUSQ_OK)
+    result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
   if (result == BUSQ_OK)
     *sentp = 1;
+  return result;
+}
+
+/* ---- sending behind a descriptor ---- */
+
+static int room_ask(busq_peer *peer, uint64_t failed_target)
+{
+  const uint32_t slot = failed_target == BUSQ_NO_TARGET ? BUSQ_RING_NOBODY : busq_target_slot(failed_target);
+  int result = busq_peer_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_fifo_open(peer);
+  if (result == BUSQ_OK) {
+    busq_room_ask(peer, slot);
+    /* There may be room for who looks once more; nobody else would say so. */
+    if (busq_load_relaxed(&peer->finds_more))
+      busq_room_come(peer, slot);
+  }
+  busq_biased_latch_release(&peer->receive_latch);
+  return result;
+}
+
+/* While it looks, one of its destinations may get room and another one none: it asks there as well. */
+int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                          uint32_t form, uint32_t *sentp)
+{
+  uint64_t failed_target, asked_target = 0;
+  send_times times = {0};
+  busq_payload payload;
+  int result = payload_make(&payload, parts, n_parts, form);
+  if (result == BUSQ_OK)
+    result = send_once(peer, targets, n_targets, &payload, &times, &failed_target);
+  for (uint32_t i = 0; result == BUSQ_FULL && i <= n_targets && !(i && failed_target == asked_target); i++) {
+    asked_target = failed_target;
+    result = room_ask(peer, failed_target);
+    if (result == BUSQ_OK)
+      result = send_once(peer, targets, n_targets, &payload, &times, &failed_target);
+  }
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
+}
+
+int busq_peer_listen(busq_peer *peer, uint32_t what)
+{
+  int result = busq_peer_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_fifo_open(peer);
+  if (result == BUSQ_OK) {
+    if (what == BUSQ_LISTEN_NOT) {
+      busq_room_forget(peer);
+      busq_fifo_hush(peer);
+    }
+    peer->listens = what;
+  }
+  busq_peer_receive_end(peer);
   return result;
 }
 
@@ -368,15 +433,35 @@ static int receive_look(busq_peer *peer)
   return result;
 }
 
+/* Whether something has come to pass that the descriptor tells of. */
+static int fifo_look(busq_peer *peer)
+{
+  if (busq_room_has_come(peer))
+    return BUSQ_OK;
+  const int result = peer->listens & BUSQ_LISTEN_MESSAGES ? receive_look(peer) : BUSQ_EMPTY;
+  return result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down) ? BUSQ_SHUTDOWN : result;
+}
+
+/* For how long it may stay unreadable if nobody says anything. */
+static uint64_t fifo_limit_ns(const busq_peer *peer)
+{
+  uint64_t limit_ns = peer->listens & BUSQ_LISTEN_MESSAGES ? peer->blocker.help_in_ns : UINT64_MAX;
+  if (peer->asked && peer->room_slice_ns < limit_ns)
+    limit_ns = peer->room_slice_ns;
+  if (busq_load_acquire(&peer->bus->header->is_ending) && BUSQ_SLICE_NS < limit_ns)
+    limit_ns = BUSQ_SLICE_NS;
+  return limit_ns;
+}
+
 /* fileno() is readable while something can be received, or while receiving would fail at once; and, for a moment, whenever it is
  * time to look, and when a sender is about to wake it from a deep sleep. */
 static void fifo_settle(busq_peer *peer)
 {
+  if (peer->listens == BUSQ_LISTEN_NOT)
+    return;
   const bool is_armed =
       peer->fifo_epoch && busq_load_acquire(&peer->self->wake_flags) >> 1 == peer->fifo_epoch;
-  int result = receive_look(peer);
-  if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
-    result = BUSQ_SHUTDOWN;
+  int result = fifo_look(peer);
   if (peer->received != peer->fifo_received)
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
@@ -386,12 +471,11 @@ static void fifo_settle(busq_peer *peer)
       (!is_armed || peer->fifo_is_raised || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
     peer->fifo_is_raised = false;
-    result = receive_look(peer);
+    busq_wake_for_room(peer->bus, peer->slot); /* behind a fence, as in receive_tidy */
+    result = fifo_look(peer);
   }
   if (result == BUSQ_EMPTY) {
-    const uint64_t limit_ns = busq_load_acquire(&peer->bus->header->is_ending) ? BUSQ_SLICE_NS : UINT64_MAX;
-    const uint64_t help_in_ns = peer->blocker.help_in_ns;
-    busq_fifo_look_again(peer, help_in_ns < limit_ns ? help_in_ns : limit_ns);
+    busq_fifo_look_again(peer, fifo_limit_ns(peer));
     return;
   }
   busq_fifo_stir(peer);
@@ -589,7 +673,7 @@ static void receive_tidy(busq_peer *peer)
 {
   enum { LOOKS_PER_SLEEP = 64 };
   busq_fence_full();
-  busq_wake_waiters(&peer->inbox->room_waiters, &peer->inbox->room_seq);
+  busq_wake_for_room(peer->bus, peer->inbox_slot);
   if (peer->is_consumer && busq_peer_receive_begin(peer) == BUSQ_OK) {
     busq_receive_tend(peer);
     busq_biased_latch_release(&peer->receive_latch);
@@ -784,10 +868,14 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
+  const bool is_first = peer->poll_fd < 0;
   result = peer->is_consumer ? busq_error(BUSQ_INVALID, "a reader of a shared queue has no descriptor to wait for: wait in recv")
                              : busq_fifo_open(peer);
-  if (result == BUSQ_OK)
+  if (result == BUSQ_OK) {
     *fdp = peer->poll_fd;
+    if (is_first)
+      peer->listens = BUSQ_LISTEN_MESSAGES;
+  }
   busq_peer_receive_end(peer);
   return result;
 }

@@ -198,6 +198,25 @@ int busq_peer_ack(busq_peer *peer, const busq_message *message);
  * BUSQ_INVALID where that can't be; then it is still taken. */
 int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 int busq_peer_fileno(busq_peer *peer, int *fdp);
+
+/*
+ * Sending and receiving behind the descriptor of busq_peer_fileno, for an event loop (shm/wake.h):
+ *
+ *   1. busq_peer_listen(NOT): takes back what was asked for; the descriptor is unreadable, and no sender writes to it
+ *   2. receive with timeout 0 (busq_peer_recv), send with busq_peer_send_asking: BUSQ_FULL has asked for the room that was missing
+ *   3. who still waits: busq_peer_listen(MESSAGES or ROOM); the descriptor is readable as soon as 1 to 3 are worth doing again
+ */
+typedef enum {
+  BUSQ_LISTEN_NOT = 0,
+  BUSQ_LISTEN_MESSAGES = 1, /* readable while there is something to receive; for room as well, where it was asked for */
+  BUSQ_LISTEN_ROOM = 2      /* for room alone, while messages may stand in the queue that nobody receives */
+} busq_listen;
+
+int busq_peer_listen(busq_peer *peer, uint32_t what);
+/* Tries once, as busq_peer_send_parts with no time; where there is no room, asks for it and tries again. */
+int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                          uint32_t form, uint32_t *sentp);
+
 uint64_t busq_peer_failed_target(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
 /* The same without spinning, for who has done that already. */

@@ -195,7 +195,7 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   BUSQ_STEP("bury");
   const uint32_t flags = (uint32_t)life & ~(uint32_t)BUSQ_LIFE_MASK;
   busq_store_release(&self->life, busq_life_word(incarnation, BUSQ_LIFE_DEAD | flags));
-  busq_wake_waiters(&self->room_waiters, &self->room_seq);
+  busq_wake_for_room(bus, slot);
   return true;
 }
 
@@ -232,7 +232,7 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
   BUSQ_ASSERT(end <= tail);
   BUSQ_STEP("discard");
   busq_store_release(&ring.queue->head, end);
-  busq_wake_waiters(&self->room_waiters, &self->room_seq);
+  busq_wake_for_room(bus, slot);
   return end == tail;
 }
 

@@ -159,6 +159,9 @@ struct busq_peer {
   uint64_t fifo_received; /* `received` when it was last looked at */
   uint32_t fifo_epoch;
   bool fifo_is_raised; /* by ourselves, and not emptied since */
+  uint32_t listens;    /* of busq_listen: what the descriptor is readable for */
+  uint64_t asked;      /* for room, as in the slot; what is not there any more has come */
+  uint64_t room_slice_ns; /* how long the next sleep for room may last */
   uint64_t inherited;  /* positions before it were somebody else's: he may have taken what stands there */
   busq_blocker blocker;
   busq_found found;    /* what the last look has found */

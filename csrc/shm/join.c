@@ -103,6 +103,7 @@ static void slot_describe(busq_peer *peer)
   busq_store_relaxed(&self->wake_flags, 0);
   busq_store_relaxed(&self->fifo_failed, 0);
   busq_store_relaxed(&self->memory_waits, 0);
+  busq_store_relaxed(&self->asks, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
   busq_store_relaxed(&self->searched, 0);
   peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
@@ -507,7 +508,7 @@ static void queue_leave(const busq_peer *peer)
   busq_store_relaxed(&queue->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&queue->life, (life & ~(uint64_t)BUSQ_LIFE_MASK) | BUSQ_LIFE_LEFT);
-  busq_wake_waiters(&queue->room_waiters, &queue->room_seq);
+  busq_wake_for_room(peer->bus, peer->inbox_slot);
 }
 
 /* Unreceived messages stay where they are, for a successor. */
@@ -567,7 +568,7 @@ int busq_peer_close(busq_peer *peer)
   busq_biased_latch_release(&peer->send_latch);
   if (!was_closed) {
     if (!peer->is_consumer)
-      busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
+      busq_wake_for_room_slow(peer->bus, peer->slot);
     busq_wake_self(peer);
   }
   return BUSQ_OK;

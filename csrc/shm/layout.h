@@ -93,6 +93,25 @@ typedef struct {
 /* Of the number: odd where the reader sleeps deeply (wake.h). */
 #define BUSQ_WAKE_DEEP 2u
 
+/* The waiters of `room_waiters` and `memory_waits`: bit 0 for those who sleep in the call, another for who waits behind a
+ * descriptor, by its slot; several slots may share one, and then all of them are looked at. */
+#define BUSQ_WAITS_FUTEX 1u
+#define BUSQ_WAITS_BITS 31u
+
+static inline uint32_t busq_waits_bit(uint32_t slot)
+{
+  return 2u << slot % BUSQ_WAITS_BITS;
+}
+
+/* The bits of `asks`: room in a queue, by its slot, again several for one; and memory. */
+#define BUSQ_ASKS_BITS 63u
+#define BUSQ_ASKS_MEMORY (UINT64_C(1) << BUSQ_ASKS_BITS)
+
+static inline uint64_t busq_asks_room(uint32_t slot)
+{
+  return UINT64_C(1) << slot % BUSQ_ASKS_BITS;
+}
+
 /* One peer.  Each group of fields has its own line pair, by who writes it. */
 typedef struct {
   busq_queue queue;
@@ -106,6 +125,7 @@ typedef struct {
   uint32_t room_waiters;
   uint32_t memory_seq;
   uint32_t memory_waits;
+  uint64_t asks; /* what this peer waits for behind its descriptor and was not told of; set by it, cleared by who tells it */
   /* Written by the owner alone, read by whoever is curious. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t sequence_reserved; /* no life of this slot has used a number from here on */
   uint64_t sent;

@@ -116,7 +116,7 @@ static busq_pack_outcome pass_end(const pack_pass *pass)
     BUSQ_STEP("pack");
     /* SYNC POINT ring-head */
     busq_store_release(&pass->self->queue.head, pass->to);
-    busq_wake_waiters(&pass->self->room_waiters, &pass->self->room_seq);
+    busq_wake_for_room(pass->bus, pass->slot);
   }
   BUSQ_STEP("pack");
   busq_store_release(&pass->self->packing, pass->unfinished ? 0 : PACK_CLEAN);

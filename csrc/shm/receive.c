@@ -46,9 +46,8 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
 static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
 {
   const uint32_t slot = busq_record_sender(record); /* once: it may change between the check and the use */
-  busq_slot *sender = &peer->bus->slots[slot < peer->bus->geometry.peers ? slot : peer->slot];
   busq_arena_release(peer->bus, peer->slot, record, mark);
-  busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
+  busq_wake_owner(peer->bus, slot < peer->bus->geometry.peers ? slot : peer->slot);
 }
 
 /* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once; offered
@@ -173,7 +172,7 @@ static inline void head_publish(busq_peer *peer)
   BUSQ_STEP("head");
   /* SYNC POINT ring-head: from here on these slots may be written again. */
   busq_store_release(&peer->self->queue.head, peer->head);
-  busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
+  busq_wake_for_room(peer->bus, peer->slot);
 }
 
 /* Of several readers, whoever is through with what stands at the head moves it. */

@@ -69,7 +69,7 @@ void busq_share_advance(busq_bus *bus, uint32_t slot)
     busq_fence_full();
   }
   if (has_moved)
-    busq_wake_waiters(&queue->room_waiters, &queue->room_seq);
+    busq_wake_for_room(bus, slot);
 }
 
 /* ---- what comes back ---- */
@@ -97,7 +97,7 @@ static void record_release(busq_bus *bus, uint32_t reader, busq_record *record, 
   const uint32_t from = busq_record_sender(record);
   busq_arena_release(bus, reader, record, mark);
   if (from < bus->geometry.peers)
-    busq_wake_waiters(&bus->slots[from].memory_waits, &bus->slots[from].memory_seq);
+    busq_wake_owner(bus, from);
 }
 
 /* True where something came back. */

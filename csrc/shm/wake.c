@@ -153,12 +153,40 @@ void busq_wake_readers_of(busq_bus *bus, uint32_t slot)
   }
 }
 
-void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence)
+/* Takes the flag down, and wakes those who sleep in a call; what is left are the bits of the others. */
+static uint32_t waiters_wake(uint32_t *flag, uint32_t *sequence)
 {
-  if (!busq_exchange(flag, 0))
+  const uint32_t waiters = busq_exchange(flag, 0);
+  if (waiters & BUSQ_WAITS_FUTEX) {
+    (void)busq_fetch_add(sequence, 1);
+    futex_wake_all(sequence);
+  }
+  return waiters & ~BUSQ_WAITS_FUTEX;
+}
+
+/* SYNC POINT asks: the bit is cleared first, so that whoever drains the byte finds that it is; and by one of us alone. */
+static void sender_tell(const busq_bus *bus, uint32_t slot, uint64_t what)
+{
+  BUSQ_STEP("tell");
+  if (!(busq_fetch_and(&bus->slots[slot].asks, ~what) & what))
     return;
-  (void)busq_fetch_add(sequence, 1);
-  futex_wake_all(sequence);
+  BUSQ_STEP("tell");
+  fifo_write_once(bus, slot);
+}
+
+void busq_wake_for_room_slow(const busq_bus *bus, uint32_t slot)
+{
+  busq_slot *reader = &bus->slots[slot];
+  for (uint32_t waiters = waiters_wake(&reader->room_waiters, &reader->room_seq); waiters; waiters &= waiters - 1)
+    for (uint32_t sender = (uint32_t)__builtin_ctz(waiters) - 1; sender < bus->geometry.peers; sender += BUSQ_WAITS_BITS)
+      sender_tell(bus, sender, busq_asks_room(slot));
+}
+
+void busq_wake_owner_slow(const busq_bus *bus, uint32_t slot)
+{
+  busq_slot *owner = &bus->slots[slot];
+  if (waiters_wake(&owner->memory_waits, &owner->memory_seq))
+    sender_tell(bus, slot, BUSQ_ASKS_MEMORY);
 }
 
 void busq_wake_deep_sleepers(busq_bus *bus)
@@ -172,7 +200,7 @@ void busq_wake_for_memory(busq_bus *bus)
 {
   busq_fence_full();
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
-    busq_wake_waiters(&bus->slots[slot].memory_waits, &bus->slots[slot].memory_seq);
+    busq_wake_owner(bus, slot);
 }
 
 void busq_wake_self(busq_peer *peer)
@@ -207,6 +235,7 @@ enum {
 };
 
 #define FIRST_SLICE_NS UINT64_C(1000000)
+#define ROOM_SLICE_NS FIRST_SLICE_NS /* behind a descriptor */
 
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
 {
@@ -357,6 +386,7 @@ int busq_fifo_open(busq_peer *peer)
   if (peer->poll_fd >= 0)
     return BUSQ_OK;
   busq_fifo_stir(peer);
+  peer->room_slice_ns = ROOM_SLICE_NS;
   int result = fifo_begin(peer);
   /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its swap: the
    * numbers of our armings begin somewhere else. */
@@ -431,6 +461,57 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
       .it_value = {.tv_sec = (time_t)(due_ns / 1000000000u), .tv_nsec = (long)(due_ns % 1000000000u)}};
   (void)timerfd_settime(peer->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
   peer->timer_due_ns = due_ns;
+}
+
+void busq_fifo_hush(busq_peer *peer)
+{
+  uint64_t expirations;
+  peer->listens = BUSQ_LISTEN_NOT;
+  (void)busq_fetch_and(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
+  (void)busq_fifo_drain(peer);
+  peer->fifo_is_raised = false;
+  (void)!read(peer->timer_fd, &expirations, sizeof expirations);
+}
+
+/* ---- room ---- */
+
+static uint64_t room_of(uint32_t slot)
+{
+  return slot == BUSQ_RING_NOBODY ? BUSQ_ASKS_MEMORY : busq_asks_room(slot);
+}
+
+void busq_room_ask(busq_peer *peer, uint32_t slot)
+{
+  const uint64_t what = room_of(slot);
+  uint32_t *flag = slot == BUSQ_RING_NOBODY ? &peer->self->memory_waits : &peer->bus->slots[slot].room_waiters;
+  peer->asked |= what;
+  /* SYNC POINT asks: our bit stands before anybody can be told to look for it. */
+  (void)busq_fetch_or(&peer->self->asks, what);
+  BUSQ_STEP("ask");
+  (void)busq_fetch_or(flag, busq_waits_bit(peer->slot));
+  BUSQ_STEP("ask");
+  busq_fence_full();
+}
+
+void busq_room_come(busq_peer *peer, uint32_t slot)
+{
+  (void)busq_fetch_and(&peer->self->asks, ~room_of(slot));
+}
+
+bool busq_room_has_come(const busq_peer *peer)
+{
+  return (peer->asked & ~busq_load_acquire(&peer->self->asks)) != 0;
+}
+
+/* A wait in vain is followed by one twice as long. */
+void busq_room_forget(busq_peer *peer)
+{
+  if (peer->asked && !busq_room_has_come(peer))
+    peer->room_slice_ns = 2 * peer->room_slice_ns < BUSQ_SLICE_NS ? 2 * peer->room_slice_ns : BUSQ_SLICE_NS;
+  else
+    peer->room_slice_ns = ROOM_SLICE_NS;
+  peer->asked = 0;
+  busq_store_relaxed(&peer->self->asks, 0);
 }
 
 bool busq_fifo_drain(busq_peer *peer)

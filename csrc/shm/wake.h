@@ -18,6 +18,7 @@
  *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
  *      sender           memory in its arena                 memory_waits     memory_seq    the readers of its messages, and
  *                                                                                          whoever gives memory back to all
+ *      select(), poll   room or memory                      the same, asks   the FIFO      the same; a timer
  *
  * Who has waited behind a descriptor for BUSQ_NAPS slices, and whose queue is empty, sleeps deeply: without slices.  Then a sender
  * tells it twice.  The first time is when it has taken a position and has not committed: killed before, it has sent nothing; killed
@@ -29,6 +30,15 @@
  * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the head, or of the
  * mark, still on its way when it looks at the flag) is bounded by the first, short sleep; for room, the reader also closes it when
  * it goes to sleep itself.
+ *
+ * A sender that waits for room behind its descriptor (busq_peer_send_asking) sets a bit for the queue in its own slot (asks), then one
+ * for itself in that queue's flag, and tries once more.  Who takes the flag down clears the bit, and then writes a byte to the sender's
+ * FIFO; whoever finds the bit cleared writes none.  A bit that is cleared has come: it keeps the descriptor readable, whoever drains
+ * the byte, until the sender takes back what it asked for.  So of a waker that is killed there is left at most a bit without
+ * its byte, and of one that was stopped a bit cleared too many, or a byte, in a slot that has another peer by now: a false
+ * alarm.  A sender that is killed leaves a bit in a flag, which costs its next waker a look.  Against all of these, and because
+ * the waker does not pay for a fence, who waits for room looks after 1 ms, 2 ms and so on, up to a slice.  Both sets of bits are
+ * small, so several slots share one: then a sender is told of another queue's room, and asks again.
  *
  * A flag stands for everybody who waits.  A waker takes it down and wakes all of them; those who find nothing raise it again
  * before they sleep.  Nobody else takes it down but the last thread of a peer that waits for messages (receivers_asleep): a
@@ -65,12 +75,20 @@ static inline void busq_wake_reader(busq_peer *peer, uint32_t slot)
 /* The same for who is no peer: something came back into a queue. */
 void busq_wake_readers_of(busq_bus *bus, uint32_t slot);
 
-/* A flag and its sequence, for senders that wait. */
-void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence);
-static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
+/* The senders that wait for room in a queue: there is some, or its reader has gone. */
+void busq_wake_for_room_slow(const busq_bus *bus, uint32_t slot);
+static inline void busq_wake_for_room(const busq_bus *bus, uint32_t slot)
 {
-  if (BUSQ_UNLIKELY(busq_load_relaxed(flag)))
-    busq_wake_waiters_slow(flag, sequence);
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->slots[slot].room_waiters)))
+    busq_wake_for_room_slow(bus, slot);
+}
+
+/* A sender that waits for memory: one of its messages was released. */
+void busq_wake_owner_slow(const busq_bus *bus, uint32_t slot);
+static inline void busq_wake_owner(const busq_bus *bus, uint32_t slot)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->slots[slot].memory_waits)))
+    busq_wake_owner_slow(bus, slot);
 }
 
 /* Those who sleep deeply: they look at their queues and at what is asked of them. */
@@ -132,6 +150,19 @@ bool busq_fifo_may_deepen(const busq_peer *peer);
 void busq_fifo_raise(busq_peer *peer);
 /* Empties the FIFO; true if there was anything in it. */
 bool busq_fifo_drain(busq_peer *peer);
+/* With the receive latch held: nobody sleeps behind it for now; unreadable, and no sender's business. */
+void busq_fifo_hush(busq_peer *peer);
+
+/* Waiting for room behind the descriptor, all with the receive latch held.  Asks for room in the queue of a slot (BUSQ_RING_NOBODY: for
+ * memory); the caller tries once more afterwards, before anybody sleeps. */
+void busq_room_ask(busq_peer *peer, uint32_t slot);
+/* As if it had come. */
+void busq_room_come(busq_peer *peer, uint32_t slot);
+/* Something of what was asked for has come, or was lost to another: it is worth trying again. */
+bool busq_room_has_come(const busq_peer *peer);
+/* Takes back what was asked for: who still needs it asks again. */
+void busq_room_forget(busq_peer *peer);
+
 /* Also makes the slot forget it. */
 void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 

@@ -63,6 +63,7 @@ static void print_fields(void)
   FIELD(room_waiters);
   FIELD(memory_seq);
   FIELD(memory_waits);
+  FIELD(asks);
   FIELD(sequence_reserved);
   FIELD(sent);
   FIELD(received);

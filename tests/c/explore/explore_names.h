@@ -34,6 +34,7 @@ static void explore_place_in_slot(uint32_t peer, size_t offset, explore_place *p
       {offsetof(busq_slot, room_waiters), "room_waiters", PLACE_PLAIN},
       {offsetof(busq_slot, memory_seq), "memory_seq", PLACE_PLAIN},
       {offsetof(busq_slot, memory_waits), "memory_waits", PLACE_PLAIN},
+      {offsetof(busq_slot, asks), "asks", PLACE_PLAIN},
       {offsetof(busq_slot, sequence_reserved), "sequence_reserved", PLACE_PLAIN},
       {offsetof(busq_slot, sent), "sent", PLACE_PLAIN},
       {offsetof(busq_slot, late), "late", PLACE_PLAIN},

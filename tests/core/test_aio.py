@@ -1,0 +1,838 @@
+# SPDX-License-Identifier: Apache-2.0
+"""busq.aio in every event loop that is installed: asyncio's own, uvloop, and trio by way of anyio.
+
+Between processes: what is cancelled has done nothing, nobody waits for ever for the dead, and nothing polls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import resource
+import signal
+import threading
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from conftest import Child, fresh_python
+
+import busq
+from busq import aio
+
+Fork = Callable[..., Child]
+Run = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+
+def run_asyncio(main: Callable[[], Awaitable[Any]]) -> Any:
+    return asyncio.run(main(), debug=False)  # type: ignore[arg-type]
+
+
+def run_uvloop(main: Callable[[], Awaitable[Any]]) -> Any:
+    uvloop = pytest.importorskip("uvloop")
+    loop = uvloop.new_event_loop()
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def run_trio(main: Callable[[], Awaitable[Any]]) -> Any:
+    pytest.importorskip("anyio")
+    return pytest.importorskip("trio").run(main)
+
+
+@pytest.fixture(params=[run_asyncio, run_uvloop, run_trio], ids=["asyncio", "uvloop", "trio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[run_asyncio, run_uvloop], ids=["asyncio", "uvloop"])
+def run_tasks(request: pytest.FixtureRequest) -> Run:
+    return request.param  # type: ignore[no-any-return]
+
+
+@contextlib.asynccontextmanager
+async def together() -> Any:
+    """A task group, by whichever library runs: `start(function, *arguments)`; all are cancelled at the end."""
+    anyio = pytest.importorskip("anyio")
+    async with anyio.create_task_group() as group:
+        yield group.start_soon
+        group.cancel_scope.cancel()
+
+
+async def a_moment(seconds: float = 0.02) -> None:
+    await pytest.importorskip("anyio").sleep(seconds)
+
+
+# ---- a transcript, in every loop ----
+
+
+def test_a_conversation(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            assert (ann.name, ann.bus, repr(ann)) == ("ann", bus, f"<aio.Peer 'ann' of bus {bus.name!r}>")
+            await ann.send("bob", b"1")
+            assert (await bob.recv()).data == b"1"
+            await ann.send(["ann", "bob"], bytearray(b"2"))
+            assert (await ann.recv(timeout=5)).data == (await bob.recv(0)).data == b"2"
+            assert await ann.send_many([("bob", b"3"), (("bob",), b"4"), ("bob", b"5")]) == 3
+            assert [message.data for message in await bob.recv_many(2)] == [b"3", b"4"]
+            assert [message.data for message in await bob.recv_many(2)] == [b"5"]
+            await ann.send("bob", b"6")
+            message = await bob.recv(ack=True)
+            message.ack()
+            with pytest.raises(busq.Empty):
+                await bob.recv(timeout=0)
+            with pytest.raises(busq.Empty):
+                await bob.recv_many(1, 0.01)
+            await ann.send("bob", b"last")
+            bus.shutdown()
+            assert [message.data async for message in bob] == [b"last"]
+            with pytest.raises(busq.ShutDown) as caught:
+                await ann.send("bob", b"too late")
+            assert caught.value.sent == 0  # type: ignore[attr-defined]
+
+    run(main)
+
+
+def test_what_comes_while_it_waits_wakes_it(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        got: list[bytes] = []
+
+        async def receive(peer: aio.Peer) -> None:
+            async for message in peer:
+                got.append(message.data)
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            start(receive, bob)
+            for number in range(200):
+                if number % 5 == 0:
+                    await a_moment(0.002)
+                await ann.send("bob", b"%d" % number)
+            while len(got) < 200:
+                await a_moment()
+        assert got == [b"%d" % number for number in range(200)]
+
+    run(main)
+
+
+def test_room_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=3)
+
+    async def main() -> None:
+        got: list[bytes] = []
+
+        async def send(peer: aio.Peer, first: int) -> None:
+            for number in range(first, 300, 3):
+                await peer.send("bob", b"%d" % number)
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            for first in range(3):
+                start(send, ann, first)
+            while len(got) < 300:
+                if len(got) % 7 == 0:
+                    await a_moment(0.002)
+                got.append((await bob.recv()).data)
+        for first in range(3):  # each task's own messages in order
+            assert [int(one) for one in got if int(one) % 3 == first] == list(range(first, 300, 3))
+
+    run(main)
+
+
+def test_memory_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(arena=1 << 16, capacity=64)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            done: list[int] = []
+
+            async def send() -> None:
+                for number in range(20):
+                    await ann.send("bob", bytes([number]) * 30_000)
+                    done.append(number)
+
+            start(send)
+            for number in range(20):
+                if number % 4 == 0:
+                    await a_moment()
+                message = await bob.recv()
+                assert message.data == bytes([number]) * 30_000
+                del message
+            while len(done) < 20:
+                await a_moment()
+
+    run(main)
+
+
+def test_timeouts(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            with pytest.raises(busq.Empty):
+                await bob.recv(timeout=0.05)
+            await ann.send("bob", b"1", timeout=0)
+            for timeout in (0, 0.05):
+                with pytest.raises(busq.Full) as caught:
+                    await ann.send("bob", b"2", timeout=timeout)
+                assert caught.value.sent == 0  # type: ignore[attr-defined]
+            with pytest.raises(busq.Full) as caught:
+                await ann.send_many([("ann", b"x"), ("bob", b"y"), ("bob", b"z")], timeout=0.01)
+            assert caught.value.sent == 1  # type: ignore[attr-defined]
+            assert (await bob.recv()).data == b"1"
+            for wrong in (-1, float("nan")):
+                for call in (bob.recv(wrong), bob.recv_many(1, wrong), ann.send("bob", b"", timeout=wrong)):
+                    with pytest.raises(ValueError, match="timeout"):
+                        await call
+
+    run(main)
+
+
+def test_closing_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        said: list[str] = []
+
+        async def expect(call: Awaitable[Any]) -> None:
+            with pytest.raises(busq.ShutDown) as caught:
+                await call
+            said.append(str(caught.value))
+
+        async def all_of(peer: aio.Peer) -> None:
+            async for _ in peer:
+                raise AssertionError("there is nothing")
+            said.append("the end")
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
+            await ann.send("bob", b"full")
+            for _ in range(3):
+                start(expect, ann.recv())
+                start(expect, ann.send("bob", b"one more"))
+            start(all_of, ann)
+            await a_moment()
+            ann.close()
+            while len(said) < 7:
+                await a_moment()
+            ann.close()
+        assert sorted(said) == ["the end"] + ["this peer was closed"] * 6
+
+    run(main)
+
+
+def test_shutdown_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def expect(call: Awaitable[Any], name: str) -> None:
+            with pytest.raises(busq.ShutDown):
+                await call
+            ended.append(name)
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
+            await ann.send("bob", b"full")
+            start(expect, ann.recv(), "recv")
+            start(expect, ann.send("bob", b"one more"), "send")
+            await a_moment()
+            bus.shutdown()
+            while len(ended) < 2:
+                await a_moment()
+
+    run(main)
+
+
+# ---- in whose turn ----
+
+
+def test_first_come_first_served(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        served: list[tuple[int, bytes]] = []
+
+        async def receive(peer: aio.Peer, number: int) -> None:
+            served.append((number, (await peer.recv()).data))
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            for number in range(10):
+                start(receive, bob, number)
+                await a_moment(0.001)
+            for number in range(10):
+                await ann.send("bob", b"%d" % number)
+            while len(served) < 10:
+                await a_moment()
+        assert served == [(number, b"%d" % number) for number in range(10)]
+
+    run(main)
+
+
+def test_a_newcomer_does_not_overtake(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            await ann.send("bob", b"0")
+            for number in range(1, 6):
+                start(ann.send, "bob", b"%d" % number)
+                await a_moment(0.005)
+            assert [(await bob.recv()).data for _ in range(6)] == [b"%d" % number for number in range(6)]
+
+    run(main)
+
+
+def test_full_receivers_do_not_keep_others_waiting(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        joining = aio.join(bus, "ann"), aio.join(bus, "bob"), aio.join(bus, "eve")
+        async with joining[0] as ann, joining[1] as bob, joining[2] as eve, together() as start:
+            await ann.send("bob", b"full")
+            start(ann.send, "bob", b"waits")
+            start(ann.send, ["eve", "bob"], b"waits as well")
+            await a_moment()
+            await ann.send("eve", b"at once", timeout=0)
+            assert (await eve.recv()).data == b"at once"
+            assert (await bob.recv()).data == b"full"
+            assert {(await bob.recv()).data for _ in range(2)} == {b"waits", b"waits as well"}
+            assert (await eve.recv()).data == b"waits as well"
+
+    run(main)
+
+
+def test_others_run_while_messages_are_always_there(bus: busq.Bus, run: Run) -> None:
+    """A task that is never out of work lets the ticker run, which would not get on otherwise."""
+
+    async def main() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await a_moment(0)
+                ticks += 1
+
+        async with aio.join(bus, "ann") as ann, together() as start:
+            start(tick)
+            while ticks < 100:
+                await ann.send("ann", b"x")
+                await ann.recv()
+            before = ticks
+            while ticks < before + 100:
+                await ann.send_many([("ann", b"y")] * 50)
+                assert len(await ann.recv_many(50)) == 50
+
+    run(main)
+
+
+def test_no_thread_waits(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+    before = threading.active_count()
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            await ann.send("bob", b"full")
+            start(ann.send, "bob", b"waits for room")
+            start(ann.recv)
+            await a_moment(0.05)
+            assert threading.active_count() == before
+            await bob.recv()
+
+    run(main)
+
+
+# ---- cancelled ----
+
+
+def test_who_is_cancelled_has_taken_nothing(bus: busq.Bus, run_tasks: Run) -> None:
+    """Cancelled after the message has come and before the task goes on: the next one gets it."""
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            for number in range(100):
+                turns = number % 5
+                first, second = (asyncio.ensure_future(bob.recv()) for _ in range(2))
+                await asyncio.sleep(0.0005 if number % 2 else 0)
+                await ann.send("bob", b"%d" % number)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if first.cancel():
+                    with pytest.raises(asyncio.CancelledError):
+                        await first
+                    assert (await second).data == b"%d" % number
+                else:
+                    assert (await first).data == b"%d" % number
+                    second.cancel()
+                    await asyncio.wait([second])
+
+    run_tasks(main)
+
+
+def test_a_cancelled_send_says_so(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+    bus = make_bus(capacity=2)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            seen: list[int] = []
+
+            async def send() -> None:
+                try:
+                    await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+                except asyncio.CancelledError as error:
+                    seen.append(error.sent)  # type: ignore[attr-defined]
+                    raise
+
+            sending = asyncio.ensure_future(send())
+            await asyncio.sleep(0.01)
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert seen == [2]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(ann.send("bob", b"3"), 0.01)
+            assert [(await bob.recv()).data for _ in range(2)] == [b"1", b"2"]
+            with pytest.raises(busq.Empty):
+                await bob.recv(timeout=0)
+
+    run_tasks(main)
+
+
+def test_timeout_and_task_group_of_the_library(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+    if not hasattr(asyncio, "TaskGroup"):
+        pytest.skip("needs Python 3.11")
+    bus = make_bus(capacity=1)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await bob.recv()
+            await ann.send("bob", b"1")
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(0.01):
+                    await ann.send("bob", b"2")
+            assert caught.value.__cause__.sent == 0  # type: ignore[union-attr]
+
+            async def all_wait() -> None:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(ann.recv())
+                    tasks.create_task(ann.send("bob", b"2"))
+                    tasks.create_task(asyncio.wait_for(ann.recv(), 0.01))
+
+            with pytest.raises(BaseException, match="unhandled errors in a TaskGroup"):
+                await all_wait()
+            assert [(await bob.recv()).data] == [b"1"]
+            with pytest.raises(busq.Empty):
+                await bob.recv(timeout=0)
+
+    run_tasks(main)
+
+
+MESSAGES = 10_000
+
+
+def produce(name: str, count: int, seed: int) -> int:
+    """Send numbers in order from a task that is cancelled again and again; go on behind what was sent."""
+    rng = random.Random(seed)
+
+    async def main() -> int:
+        cancelled = 0
+        async with aio.join(name, "producer") as peer:
+            at = 0
+            while at < count:
+                many = [("consumer", b"%d" % number) for number in range(at, min(at + rng.randint(1, 20), count))]
+                if rng.random() < 0.5:
+                    many = many[:1]
+                sending = asyncio.ensure_future(telling(peer, many))
+                for _ in range(rng.randint(0, 4)):
+                    await asyncio.sleep(0)
+                if rng.random() < 0.3:
+                    await asyncio.sleep(rng.random() * 0.0003)
+                if rng.random() < 0.5:
+                    sending.cancel()
+                try:
+                    at += await sending
+                except asyncio.CancelledError:
+                    cancelled += 1  # before its first step
+        return cancelled
+
+    return asyncio.run(main())
+
+
+async def telling(peer: aio.Peer, many: list[tuple[str, bytes]]) -> int:
+    try:
+        if len(many) > 1:
+            return await peer.send_many(many)
+        await peer.send(*many[0])
+    except asyncio.CancelledError as error:
+        return error.sent  # type: ignore[attr-defined, no-any-return]
+    return 1
+
+
+@pytest.mark.parametrize("capacity", [2, 64])
+def test_nothing_is_lost_or_doubled_by_cancelling(
+    make_bus: Callable[..., busq.Bus], fork: Fork, seed: int, capacity: int, run_tasks: Run
+) -> None:
+    bus = make_bus(capacity=capacity)
+    rng = random.Random(seed)
+
+    async def main() -> None:
+        got: list[int] = []
+
+        async def receive(peer: aio.Peer) -> None:
+            if rng.random() < 0.5:
+                got.append(int((await peer.recv()).data))
+            else:
+                got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
+
+        async with aio.join(bus, "consumer") as peer:
+            child = fork(produce, bus.name, MESSAGES, seed)
+            tasks: set[Any] = set()
+            while len(got) < MESSAGES:
+                while len(tasks) < 4:
+                    tasks.add(asyncio.ensure_future(receive(peer)))
+                for _ in range(rng.randint(0, 3)):
+                    await asyncio.sleep(0)
+                if rng.random() < 0.2:
+                    await asyncio.sleep(rng.random() * 0.0003)
+                for task in rng.sample(sorted(tasks, key=id), rng.randint(0, 2)):
+                    task.cancel()
+                done, tasks = await asyncio.wait(tasks, timeout=0)
+                for task in done:
+                    if not task.cancelled():
+                        task.result()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert child.result() >= 0
+            with pytest.raises(busq.Empty):
+                await peer.recv(timeout=0)
+        assert sorted(got) == list(range(MESSAGES))
+
+    run_tasks(main)
+
+
+def test_cancelling_in_trio_loses_nothing(make_bus: Callable[..., busq.Bus], fork: Fork, seed: int) -> None:
+    trio = pytest.importorskip("trio")
+    bus = make_bus(capacity=8)
+    rng = random.Random(seed)
+
+    async def main() -> None:
+        got: list[int] = []
+
+        async def receive(peer: aio.Peer) -> None:
+            while len(got) < MESSAGES // 5:
+                with trio.move_on_after(rng.random() * 0.001):
+                    got.append(int((await peer.recv()).data))
+
+        async with aio.join(bus, "consumer") as peer:
+            child = fork(produce, bus.name, MESSAGES // 5, seed)
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(receive, peer)
+            assert child.result() >= 0
+        assert sorted(got) == list(range(MESSAGES // 5))
+
+    trio.run(main)
+
+
+# ---- the dead and the stopped ----
+
+
+def receive_some(name: str, ready: int) -> None:
+    with busq.Bus.open(name) as bus, bus.join("bob") as bob:
+        os.write(ready, b"x")
+        while True:
+            bob.recv()
+
+
+def test_killed_readers_keep_no_sender_waiting(
+    make_bus: Callable[..., busq.Bus], fork: Fork, seed: int, run: Run
+) -> None:
+    """Killed at any time, while several tasks wait for room: each of them gets on, or hears that the reader is dead."""
+    bus = make_bus(capacity=4)
+    rng = random.Random(seed)
+
+    async def send(peer: aio.Peer, ended: list[str]) -> None:
+        with contextlib.suppress(busq.PeerDead):
+            while True:
+                await peer.send("bob", b"x" * 100)
+        ended.append("dead")
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            for _ in range(8):
+                ready, other = os.pipe()
+                child = fork(receive_some, bus.name, other)
+                os.close(other)
+                os.read(ready, 1)
+                os.close(ready)
+                ended: list[str] = []
+                async with together() as start:
+                    for _ in range(5):
+                        start(send, ann, ended)
+                    await a_moment(rng.random() * 0.02)
+                    child.kill()
+                    while len(ended) < 5:
+                        await a_moment()
+
+    run(main)
+
+
+def test_a_stopped_reader_keeps_only_its_own_senders(make_bus: Callable[..., busq.Bus], fork: Fork, run: Run) -> None:
+    bus = make_bus(capacity=4)
+
+    async def main() -> None:
+        ready, other = os.pipe()
+        child = fork(receive_some, bus.name, other)
+        os.close(other)
+        os.read(ready, 1)
+        os.close(ready)
+        async with aio.join(bus, "ann") as ann:
+            os.kill(child.pid, signal.SIGSTOP)
+            with pytest.raises(busq.Full):
+                await ann.send_many([("bob", b"x")] * 10, timeout=0.05)
+            done: list[int] = []
+
+            async def send() -> None:
+                await ann.send("bob", b"y")
+                done.append(1)
+
+            async with together() as start:
+                start(send)
+                await a_moment(0.1)
+                assert not done
+                os.kill(child.pid, signal.SIGCONT)
+                while not done:
+                    await a_moment()
+        child.kill()
+
+    run(main)
+
+
+# ---- idleness ----
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_an_idle_peer_costs_no_wake_ups(bus: busq.Bus, fork: Fork, loop: str) -> None:
+    """Counted by the kernel, of a process that has waited for two seconds already: every wait in vain would be one."""
+
+    def idle() -> int:
+        async def main() -> int:
+            async with aio.join(bus, "ann") as ann:
+                receiving = asyncio.ensure_future(ann.recv())
+                await asyncio.sleep(2.5)
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+                await asyncio.sleep(0.5)
+                after = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+                receiving.cancel()
+                await asyncio.wait([receiving])
+                return after - before
+
+        return (run_uvloop if loop == "uvloop" else run_asyncio)(main)  # type: ignore[no-any-return]
+
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    assert fork(idle).result() <= 4  # a timer of 50 ms would be 10
+
+
+# ---- whose loop ----
+
+
+def test_another_loop_is_refused(bus: busq.Bus, run: Run) -> None:
+    joining = aio.join(bus, "ann")
+
+    async def first() -> aio.Peer:
+        peer = await joining.__aenter__()
+        await peer.send("ann", b"1")
+        return peer
+
+    async def second() -> None:
+        for call in (peer.recv(), peer.recv_many(1), peer.send("ann", b""), peer.send_many([])):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await call
+
+    peer = run(first)
+    run(second)
+    run_asyncio(second)
+    peer.close()
+    assert bus.peers() == []
+
+
+def test_without_a_loop() -> None:
+    with pytest.raises(TypeError, match="bus has type int: expected a Bus, or the name of one"):
+        aio.join(5, "ann")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name has type bytes"):
+        aio.join("some", b"ann")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"busq\.aio\.join"):
+        aio.Peer(None, None, None)  # type: ignore[arg-type]
+
+
+def test_outside_of_a_loop_nobody_stays_joined(bus: busq.Bus) -> None:
+    with pytest.raises(RuntimeError, match="event loop"):
+        aio.join(bus, "ann").__aenter__().send(None)
+    assert bus.peers() == []
+
+
+def test_a_bus_by_its_name(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        joining = aio.join(bus.name, "ann", durable=True, spin_us=0)
+        async with joining as ann:
+            assert ann.bus is not bus
+            await ann.send("ann", b"for later")
+            with pytest.raises(RuntimeError, match="joined already"):
+                await joining.__aenter__()
+            with pytest.raises(busq.PeerExists):
+                async with aio.join(bus.name, "ann"):
+                    pass
+            inner = ann.bus
+        with pytest.raises(busq.ShutDown):
+            inner.peers()
+        async with aio.join(bus, "ann", resume=True) as again:
+            assert (await again.recv()).data == b"for later"
+        with pytest.raises(FileNotFoundError):
+            async with aio.join("no-such-bus", "ann"):
+                pass
+
+    run(main)
+
+
+def test_a_loop_that_is_closed_first_leaves_nothing(bus: busq.Bus) -> None:
+    """No warnings of tasks or callbacks, no descriptors."""
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loop = asyncio.new_event_loop()
+
+        async def begin() -> aio.Peer:
+            peer = await aio.join(bus, "ann").__aenter__()
+            with pytest.raises(busq.Empty):
+                await peer.recv(timeout=0.01)
+            return peer
+
+        peer = loop.run_until_complete(begin())
+        loop.close()
+        peer.close()
+        del peer, loop, begin
+        gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert bus.peers() == []
+
+
+def test_in_another_thread_it_is_not_closed(bus: busq.Bus) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            receiving = asyncio.ensure_future(ann.recv(timeout=0.2))
+            await asyncio.sleep(0.01)
+            with pytest.raises(RuntimeError, match="another thread"):
+                await asyncio.to_thread(ann.close)
+            with pytest.raises(busq.Empty):
+                await receiving
+
+    run_asyncio(main)
+
+
+def test_a_forked_child_gets_an_error_and_harms_nobody(bus: busq.Bus, fork: Fork) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            receiving = asyncio.ensure_future(bob.recv())
+            await asyncio.sleep(0.01)
+
+            def child() -> str:
+                said = []
+                for call in (bob.recv(), bob.send("ann", b"x")):
+                    try:
+                        call.send(None)
+                    except busq.BusqError as error:
+                        said.append(type(error).__name__)
+                bob.close()
+                return " ".join(said)
+
+            assert fork(child).result() == "ForkedHandle ForkedHandle"
+            await ann.send("bob", b"still here")
+            assert (await receiving).data == b"still here"
+
+    run_asyncio(main)
+
+
+def test_it_is_imported_when_asked_for() -> None:
+    code = "import busq, sys; assert 'busq.aio' not in sys.modules and 'asyncio' not in sys.modules; busq.aio.join"
+    done = fresh_python(code)
+    assert done.returncode == 0, done.stderr
+    code = "import busq, sys; busq.aio.join; assert 'anyio' not in sys.modules and 'trio' not in sys.modules"
+    done = fresh_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- other orders ----
+
+
+@pytest.mark.parametrize("order", ["fifo", "lamport", "sync"])
+def test_other_orders(make_bus: Callable[..., busq.Bus], run: Run, order: str) -> None:
+    bus = make_bus(order=order, peers=2)
+
+    async def main() -> None:
+        got: list[bytes] = []
+
+        async def receive(peer: aio.Peer) -> None:
+            for _ in range(20):
+                got.append((await peer.recv()).data)
+
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            start(receive, bob)
+            for number in range(20):
+                await ann.send("bob", b"%d" % number)
+            while len(got) < 20:
+                await a_moment()
+            with pytest.raises(ValueError, match="acknowledging"):
+                await ann.recv(ack=True)
+            with pytest.raises(busq.Empty):
+                await ann.recv(timeout=0.05)
+        assert got == [b"%d" % number for number in range(20)]
+
+    run(main)
+
+
+def test_room_of_another_order(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(order="fifo", peers=2, capacity=2)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            with pytest.raises(busq.Full) as caught:
+                await ann.send_many([("bob", b"x")] * 100, timeout=0.2)
+            assert 2 <= caught.value.sent < 100  # type: ignore[attr-defined]
+            start(ann.send, "bob", b"last")
+            await a_moment(0.1)
+            while (await bob.recv()).data != b"last":
+                pass
+
+    run(main)
+
+
+def test_a_peer_that_never_comes(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(order="lamport", peers=2)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            with pytest.raises(busq.UnknownPeer):
+                await ann.send("ann", b"x", timeout=0.1)
+            seen: list[int] = []
+
+            async def send() -> None:
+                try:
+                    await ann.send("ann", b"x")
+                except asyncio.CancelledError as error:
+                    seen.append(error.sent)  # type: ignore[attr-defined]
+                    raise
+
+            sending = asyncio.ensure_future(send())
+            await asyncio.sleep(0.1)
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert seen == [0]
+
+    run_asyncio(main)
