@@ -36,6 +36,7 @@ from busq.peer import Message, Peer
 if TYPE_CHECKING:
     from busq import audit as audit
     from busq import check as check
+    from busq import codec as codec
     from busq import compare as compare
     from busq import diagram as diagram
     from busq import doctor as doctor
@@ -74,7 +75,7 @@ __all__ = [
     "__version__",
 ]
 
-_WINGS = ("audit", "orders", "trace")  # packages and modules that stand where their names say
+_WINGS = ("audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
 
 _places.install()
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
-from busq.peer import Peer
+from busq.peer import Codec, Peer
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -37,7 +37,9 @@ _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 class Bus1Peer(_core.Port, Peer):
     """A member of a bus whose order is bus1."""
 
-    def __init__(self, bus: Bus, name: str, *, resume: bool, durable: bool, spin_us: float | None) -> None:
+    def __init__(
+        self, bus: Bus, name: str, *, resume: bool, durable: bool, spin_us: float | None, codec: Codec | None
+    ) -> None:
         encoded = _core.encode_peer_name(name)
         spin = bus._spin_ns(spin_us)
         owner = _core.owned("busq_peer")
@@ -46,6 +48,7 @@ class Bus1Peer(_core.Port, Peer):
             _core.check(lib.busq_peer_join_as(bus._raw(), encoded, len(encoded), flags, owner))
             self._bus = bus
             self._name = name
+            self._codec = codec
             self._open(_core.held(owner))
             if spin is not None:
                 lib.busq_peer_set_spin(self._handle, spin, 0)
@@ -228,7 +231,15 @@ class Bus:
         """The order that the bus was created with, and its options: "bus1", "lamport:ack=all"."""
         return self._order
 
-    def join(self, name: str, *, resume: bool = False, durable: bool = False, spin_us: float | None = None) -> Peer:
+    def join(
+        self,
+        name: str,
+        *,
+        resume: bool = False,
+        durable: bool = False,
+        spin_us: float | None = None,
+        codec: Codec | None = None,
+    ) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
         Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer
@@ -236,11 +247,13 @@ class Bus:
         `ack=True` and not acknowledged comes again, in order (without such a predecessor it makes no difference);
         `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
         `Bus.remove` drops it; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
-        wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
+        wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51); `codec`, what writes and
+        reads the objects of `send_object` and `Message.object` instead of pickle: one of `busq.codec`, or anything that
+        has its `encode` and `decode`.
 
         Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
-        come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume` or `durable` are asked
-        of another order than bus1; TypeError.
+        come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`, `durable` or
+        `codec` are asked of another order than bus1; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -254,7 +267,9 @@ class Bus:
         >>> busq.Bus.unlink("doc-join")
         """
         if self._order == "bus1":
-            return Bus1Peer(self, name, resume=resume, durable=durable, spin_us=spin_us)
+            return Bus1Peer(self, name, resume=resume, durable=durable, spin_us=spin_us, codec=_core.codec(codec))
+        if codec is not None:
+            raise ValueError(f"order {self._order} carries bytes: a codec needs order bus1")
         if resume or durable:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
         from busq.ordered import OrderedPeer  # here, since most who import busq never need it

@@ -241,6 +241,9 @@ class OrderedPeer(Peer):
             sending.report(error)
             raise
 
+    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:  # noqa: D102
+        raise ValueError(f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes")
+
     # ---- receiving ----
 
     def recv(self, timeout: float | None = None, *, ack: bool = False) -> OrderedMessage:

@@ -130,7 +130,12 @@ typedef struct {
 } busq_message;
 
 /* What a payload is, for whoever reads it; the core does not look into it. */
-typedef enum { BUSQ_FORM_DATA = 0, BUSQ_FORM_MAX = 15 } busq_form;
+typedef enum {
+  BUSQ_FORM_DATA = 0,
+  BUSQ_FORM_OBJECT = 1, /* pickled */
+  BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
+  BUSQ_FORM_MAX = 15
+} busq_form;
 
 /* A piece of a payload. */
 typedef struct {
