@@ -31,7 +31,7 @@ from busq.errors import (
     UnknownPeer,
     VersionMismatch,
 )
-from busq.peer import Message, Peer
+from busq.peer import Draft, Message, Peer
 
 if TYPE_CHECKING:
     from busq import audit as audit
@@ -60,6 +60,7 @@ __all__ = [
     "Bus",
     "BusqError",
     "CorruptSegment",
+    "Draft",
     "Empty",
     "ForkedHandle",
     "Full",

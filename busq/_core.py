@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from busq import errors
 from busq._native import ffi, lib
-from busq.peer import Codec, Message, Payload, Peer
+from busq.peer import Codec, Draft, Message, Payload, Peer
 
 try:
     if os.environ.get("BUSQ_NO_ACCELERATOR"):
@@ -483,9 +483,15 @@ class PythonPort:
         return _Parts(_objects.encode(obj), lib.BUSQ_FORM_OBJECT)
 
     def _send_payload(self, to: Any, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+        def send(targets: list[int]) -> int:
+            return self._send_targets(targets, payload, deadline, note)
+
+        return self._send_to(to, send)
+
+    def _send_to(self, to: Any, send: Callable[[list[int]], int]) -> Any:
         names, targets = self._resolve(to)
         for is_retry in (False, True):
-            result = self._send_targets(targets, payload, deadline, note)
+            result = send(targets)
             if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID):
                 break
             # A remembered receiver may be out of date: it has joined again since, or another peer has its slot, so that
@@ -528,6 +534,31 @@ class PythonPort:
 
     def _send_rest(self, messages: Iterable[tuple[Any, Any]], sending: Sending) -> int:
         return sending.each(self._send_noted, messages, None)
+
+    # ---- drafts ----
+
+    def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:
+        pin = _new_pin()
+        size, count = _natural("size", size, 0), 0 if receivers is None else _natural("receivers", receivers, 1)
+        deadline = Deadline(timeout)
+        while True:
+            result = lib.busq_pin_reserve(pin, self._handle, size, count, deadline.left_ns())
+            if result != lib.BUSQ_INTERRUPTED:
+                break
+        check(result)
+        return _PythonDraft(self, pin)
+
+    def _send_draft(self, to: Any, draft: tuple[Any, int], deadline: Deadline, note: Any) -> Any:
+        pin, size = draft
+
+        def send(targets: list[int]) -> int:
+            while True:
+                left_ns = deadline.left_ns()
+                result = lib.busq_pin_send(pin, targets, len(targets), size, lib.BUSQ_FORM_DATA, left_ns, note)
+                if result != lib.BUSQ_INTERRUPTED:
+                    return int(result)
+
+        return self._send_to(to, send)
 
     # ---- receiving ----
 
@@ -625,6 +656,81 @@ for _name in ("send", "send_many", "send_object", "recv", "recv_many"):
     _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
     _method.__doc__ = getattr(Peer, _name).__doc__
 _PythonMessage.__init__.__qualname__ = "Message.__init__"
+
+
+class _PythonDraft(Draft):
+    """A draft is its pin, which is given back when it is dropped: by this object, and by the last view that there is of it."""
+
+    __slots__ = ("_buffer", "_pin", "_port")
+
+    def __init__(self, port: PythonPort, pin: Any) -> None:
+        self._port, self._pin = port, pin
+        self._buffer = _draft_view(pin)
+
+    @property
+    def buffer(self) -> memoryview:
+        buffer, pin = self._buffer, self._pin
+        if _is_released(buffer):
+            if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+                raise ValueError("this draft was sent, or given back: reserve another one")
+            buffer = self._buffer = _draft_view(pin)
+        return buffer
+
+    def send(self, to: str | Iterable[str], *, size: int | None = None, timeout: float | None = None) -> None:
+        pin = self._pin
+        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+            raise ValueError("this draft was sent, or given back: reserve another one")
+        most = int(pin.message.size_bytes)
+        n_bytes = most if size is None else _natural("size", size, 0)
+        if n_bytes > most:
+            raise ValueError(f"size is {n_bytes}: expected at most {most}, as was reserved")
+        self._withdraw(pin)
+        return self._port._send_one(self._port._send_draft, to, (pin, n_bytes), timeout)  # type: ignore[no-any-return]
+
+    def _withdraw(self, pin: Any) -> None:
+        try:
+            self._buffer.release()
+        except BufferError:
+            raise BufferError(_LOOKED_AT) from None
+        if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the buffer
+            raise BufferError(_LOOKED_AT)
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(BufferError):  # what still looks at the memory keeps it until it is dropped
+            self._buffer.release()
+        self._pin = None
+
+    def __repr__(self) -> str:
+        pin = self._pin
+        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+            return "<Draft, sent or given back>"
+        return f"<Draft of {pin.message.size_bytes} bytes of {self._port!r}>"
+
+
+_LOOKED_AT = "something still looks at the draft's memory, and could write to what is sent: drop arrays and slices of its buffer first"
+_PythonDraft.__init__.__qualname__ = "Draft.__init__"
+
+
+def _draft_view(pin: Any) -> memoryview:
+    # Counted first: a view that is not counted could be written to after the draft was sent.  One that is counted and never made
+    # only keeps the draft from being sent.
+    check(lib.busq_pin_show(pin))
+    payload = ffi.gc(ffi.cast(_CHARACTERS, pin.message.data), functools.partial(lib.busq_pin_end, pin))
+    return memoryview(ffi.buffer(payload, pin.message.size_bytes))
+
+
+def _is_released(view: memoryview) -> bool:
+    try:
+        return view.nbytes < 0
+    except ValueError:
+        return True
+
+
+def _natural(argument: str, value: Any, least: int) -> int:
+    number = integer(argument, value, f"a whole number, {least} or more")
+    if not least <= number < 1 << 32:
+        raise ValueError(f"{argument} is {number}: expected a whole number, {least} or more and below 2**32")
+    return number
 
 
 class _Parts:

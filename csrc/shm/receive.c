@@ -299,7 +299,7 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
   peer->pins--;
   if (!busq_load_relaxed(&peer->is_closed))
     position_done(peer, position);
-  else if (!peer->pins)
+  else if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
 }
 
@@ -349,7 +349,7 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
   busq_store_release(&destination->mark, BUSQ_MARK_RETURNED | (message->is_redelivered ? BUSQ_MARK_OFFERED : 0));
   busq_store_relaxed(&peer->self->received, --peer->received);
   peer->pins -= mode == BUSQ_TAKE_PINNED;
-  if (is_closed && !peer->pins)
+  if (is_closed && !peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   return true;
 }
