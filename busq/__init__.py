@@ -31,11 +31,12 @@ from busq.errors import (
     UnknownPeer,
     VersionMismatch,
 )
-from busq.peer import Message, Peer
+from busq.peer import Draft, Message, Peer
 
 if TYPE_CHECKING:
     from busq import audit as audit
     from busq import check as check
+    from busq import codec as codec
     from busq import compare as compare
     from busq import diagram as diagram
     from busq import doctor as doctor
@@ -59,6 +60,7 @@ __all__ = [
     "Bus",
     "BusqError",
     "CorruptSegment",
+    "Draft",
     "Empty",
     "ForkedHandle",
     "Full",
@@ -74,7 +76,7 @@ __all__ = [
     "__version__",
 ]
 
-_WINGS = ("aio", "audit", "orders", "trace")  # packages and modules that stand where their names say
+_WINGS = ("aio", "audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
 
 _places.install()
 

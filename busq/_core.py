@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from busq import errors
 from busq._native import ffi, lib
-from busq.peer import Message, Payload, Peer
+from busq.peer import Codec, Draft, Message, Payload, Peer
 
 try:
     if os.environ.get("BUSQ_NO_ACCELERATOR"):
@@ -207,6 +207,15 @@ def receivers(to: Any) -> list[Any]:
     return names
 
 
+def codec(given: Any) -> Codec | None:
+    """Return a codec, or None; TypeError unless it has what a codec needs."""
+    if given is not None and not (
+        callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))
+    ):
+        raise wrong_type("codec", given, "None (pickle), or a codec: an object with encode(obj) and decode(payload)")
+    return given  # type: ignore[no-any-return]
+
+
 def owned(kind: str) -> Any:
     """Return an empty cell for a handle of that kind.
 
@@ -278,8 +287,47 @@ class _PythonMessage(Message):
             check(lib.busq_pin_show(self._pin))
         return view
 
+    def object(self) -> Any:
+        no_object()
+
     def __repr__(self) -> str:
         return f"<Message of {self._size} bytes from {self._sender!r}>"
+
+
+def no_object() -> NoReturn:
+    """Raise the error of a message that carries bytes, and is asked for its object."""
+    raise ValueError("this message is no object: it was sent by `send`, not by `send_object`; read its data")
+
+
+class _ObjectMessage(_PythonMessage):
+    """A message whose payload is an object."""
+
+    __slots__ = ("_codec", "_is_pickled")
+
+    def object(self) -> Any:
+        if self._codec is not None and self._is_pickled:
+            raise ValueError(
+                "this message is a pickled object, and this peer joined with a codec: nothing is unpickled here; "
+                "let its sender join with the same codec"
+            )
+        if self._codec is None and not self._is_pickled:
+            raise ValueError("this message was written by a codec: join with the same codec as its sender to read it")
+        payload = self._payload()
+        if self._codec is not None:
+            return self._codec.decode(payload)
+        from busq import _objects  # here, since most who import busq send bytes
+
+        return _objects.decode(payload)
+
+    def _payload(self) -> memoryview:
+        """Return a view of its own, so that who releases the view of the message does not release the object's."""
+        payload = self.view()
+        try:
+            return payload[:]
+        except ValueError:
+            raise ValueError(
+                "the view of this message was released, and its object with it: read the object first"
+            ) from None
 
 
 def _new_pin() -> Any:
@@ -370,6 +418,7 @@ class PythonPort:
     """Sending and receiving through cffi; the base of Peer where there is no accelerator."""
 
     _handle: Any
+    _codec: Codec | None = None
     _targets: dict[str, int]
     _names: dict[tuple[int, int], str]
 
@@ -409,11 +458,15 @@ class PythonPort:
     # ---- sending ----
 
     def _send_slow(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
+        return self._send_one(self._send_noted, to, data, timeout)  # type: ignore[no-any-return]
+
+    def _send_one(self, send: Callable[[Any, Any, Deadline, Any], Any], to: Any, what: Any, timeout: Any) -> Any:
+        """Send one message in one of the ways below, and let an exception say whether it was sent."""
         note = _new_note()
         try:
             try:
                 # Returned from here: an exception behind the block would not say what the note says.
-                return self._send_noted(to, data, Deadline(timeout), note)  # type: ignore[no-any-return]
+                return send(to, what, Deadline(timeout), note)
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -422,10 +475,28 @@ class PythonPort:
             raise
 
     def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any) -> Any:
-        payload = _Parts(data)
+        return self._send_payload(to, _Parts(data), deadline, note)
+
+    def _send_object_noted(self, to: Any, obj: Any, deadline: Deadline, note: Any) -> Any:
+        return self._send_payload(to, self._encoded(obj), deadline, note)
+
+    def _encoded(self, obj: Any) -> _Parts:
+        if self._codec is not None:
+            return _Parts(self._codec.encode(obj), lib.BUSQ_FORM_CODED, "what the codec has made")
+        from busq import _objects  # here, since most who import busq send bytes
+
+        return _Parts(_objects.encode(obj), lib.BUSQ_FORM_OBJECT)
+
+    def _send_payload(self, to: Any, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+        def send(targets: list[int]) -> int:
+            return self._send_targets(targets, payload, deadline, note)
+
+        return self._send_to(to, send)
+
+    def _send_to(self, to: Any, send: Callable[[list[int]], int]) -> Any:
         names, targets = self._resolve(to)
         for is_retry in (False, True):
-            result = self._send_targets(targets, payload, deadline, note)
+            result = send(targets)
             if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID):
                 break
             # A remembered receiver may be out of date: it has joined again since, or another peer has its slot, so that
@@ -449,6 +520,9 @@ class PythonPort:
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
 
+    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+        return self._send_one(self._send_object_noted, to, obj, timeout)  # type: ignore[no-any-return]
+
     def _send_many_slow(
         self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
     ) -> int:
@@ -470,6 +544,31 @@ class PythonPort:
 
     def _send_rest(self, messages: Iterable[tuple[Any, Any]], sending: Sending) -> int:
         return sending.each(self._send_noted, messages, None)
+
+    # ---- drafts ----
+
+    def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:
+        pin = _new_pin()
+        size, count = _natural("size", size, 0), 0 if receivers is None else _natural("receivers", receivers, 1)
+        deadline = Deadline(timeout)
+        while True:
+            result = lib.busq_pin_reserve(pin, self._handle, size, count, deadline.left_ns())
+            if result != lib.BUSQ_INTERRUPTED:
+                break
+        check(result)
+        return _PythonDraft(self, pin)
+
+    def _send_draft(self, to: Any, draft: tuple[Any, int], deadline: Deadline, note: Any) -> Any:
+        pin, size = draft
+
+        def send(targets: list[int]) -> int:
+            while True:
+                left_ns = deadline.left_ns()
+                result = lib.busq_pin_send(pin, targets, len(targets), size, lib.BUSQ_FORM_DATA, left_ns, note)
+                if result != lib.BUSQ_INTERRUPTED:
+                    return int(result)
+
+        return self._send_to(to, send)
 
     # ---- receiving ----
 
@@ -541,12 +640,19 @@ class PythonPort:
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return _PythonMessage(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            return self._made(message.form, None, _view_of(end, message.data, size), sender, size, redelivered, pin)
         data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
-        return _PythonMessage(data, None, sender, size, redelivered, pin if is_offered else None)
+        return self._made(message.form, data, None, sender, size, redelivered, pin if is_offered else None)
+
+    def _made(self, form: int, *facts: Any) -> _PythonMessage:
+        if form == lib.BUSQ_FORM_DATA:
+            return _PythonMessage(*facts)
+        message = _ObjectMessage(*facts)
+        message._codec, message._is_pickled = self._codec, form == lib.BUSQ_FORM_OBJECT
+        return message
 
     send = _send_slow
     send_many = _send_many_slow
@@ -555,11 +661,86 @@ class PythonPort:
 
 
 # Python's errors about wrong arguments name the method that was called, and not the one that does its work.
-for _name in ("send", "send_many", "recv", "recv_many"):
+for _name in ("send", "send_many", "send_object", "recv", "recv_many"):
     _method = getattr(PythonPort, _name)
     _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
     _method.__doc__ = getattr(Peer, _name).__doc__
 _PythonMessage.__init__.__qualname__ = "Message.__init__"
+
+
+class _PythonDraft(Draft):
+    """A draft is its pin, which is given back when it is dropped: by this object, and by the last view that there is of it."""
+
+    __slots__ = ("_buffer", "_pin", "_port")
+
+    def __init__(self, port: PythonPort, pin: Any) -> None:
+        self._port, self._pin = port, pin
+        self._buffer = _draft_view(pin)
+
+    @property
+    def buffer(self) -> memoryview:
+        buffer, pin = self._buffer, self._pin
+        if _is_released(buffer):
+            if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+                raise ValueError("this draft was sent, or given back: reserve another one")
+            buffer = self._buffer = _draft_view(pin)
+        return buffer
+
+    def send(self, to: str | Iterable[str], *, size: int | None = None, timeout: float | None = None) -> None:
+        pin = self._pin
+        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+            raise ValueError("this draft was sent, or given back: reserve another one")
+        most = int(pin.message.size_bytes)
+        n_bytes = most if size is None else _natural("size", size, 0)
+        if n_bytes > most:
+            raise ValueError(f"size is {n_bytes}: expected at most {most}, as was reserved")
+        self._withdraw(pin)
+        return self._port._send_one(self._port._send_draft, to, (pin, n_bytes), timeout)  # type: ignore[no-any-return]
+
+    def _withdraw(self, pin: Any) -> None:
+        try:
+            self._buffer.release()
+        except BufferError:
+            raise BufferError(_LOOKED_AT) from None
+        if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the buffer
+            raise BufferError(_LOOKED_AT)
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(BufferError):  # what still looks at the memory keeps it until it is dropped
+            self._buffer.release()
+        self._pin = None
+
+    def __repr__(self) -> str:
+        pin = self._pin
+        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
+            return "<Draft, sent or given back>"
+        return f"<Draft of {pin.message.size_bytes} bytes of {self._port!r}>"
+
+
+_LOOKED_AT = "something still looks at the draft's memory, and could write to what is sent: drop arrays and slices of its buffer first"
+_PythonDraft.__init__.__qualname__ = "Draft.__init__"
+
+
+def _draft_view(pin: Any) -> memoryview:
+    # Counted first: a view that is not counted could be written to after the draft was sent.  One that is counted and never made
+    # only keeps the draft from being sent.
+    check(lib.busq_pin_show(pin))
+    payload = ffi.gc(ffi.cast(_CHARACTERS, pin.message.data), functools.partial(lib.busq_pin_end, pin))
+    return memoryview(ffi.buffer(payload, pin.message.size_bytes))
+
+
+def _is_released(view: memoryview) -> bool:
+    try:
+        return view.nbytes < 0
+    except ValueError:
+        return True
+
+
+def _natural(argument: str, value: Any, least: int) -> int:
+    number = integer(argument, value, f"a whole number, {least} or more")
+    if not least <= number < 1 << 32:
+        raise ValueError(f"{argument} is {number}: expected a whole number, {least} or more and below 2**32")
+    return number
 
 
 class _Parts:
@@ -567,12 +748,12 @@ class _Parts:
 
     __slots__ = ("_buffers", "form", "parts")
 
-    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA) -> None:
+    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA, argument: str = "data") -> None:
         """Of one buffer, or of a list or tuple of them."""
         if isinstance(data, list | tuple):
-            self._buffers = [_buffer(part, f"data[{i}]") for i, part in enumerate(tuple(data))]
+            self._buffers = [_buffer(part, f"{argument}[{i}]") for i, part in enumerate(tuple(data))]
         else:
-            self._buffers = [_buffer(data, "data")]
+            self._buffers = [_buffer(data, argument)]
         self.form = form
         self.parts = ffi.new("busq_part[]", [(buffer, len(buffer)) for buffer in self._buffers])
 
@@ -602,6 +783,7 @@ _SIGNATURES = {
     "recv_many": "($self, limit, timeout=None, *, ack=False)",
     "ack": "($self)",
     "view": "($self)",
+    "object": "($self)",
 }
 
 
@@ -613,7 +795,7 @@ def _texts() -> dict[str, str]:
 
 if _fast is not None:
     try:
-        _fast._bind(_texts(), _view_of, fail, errors.Empty, errors.Full, errors.ShutDown)
+        _fast._bind(_texts(), _view_of, fail, no_object, errors.Empty, errors.Full, errors.ShutDown)
     except ImportError:
         _fast = None  # type: ignore[assignment]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
-from busq.peer import Peer
+from busq.peer import Codec, Peer
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -38,7 +38,15 @@ class Bus1Peer(_core.Port, Peer):
     """A member of a bus whose order is bus1."""
 
     def __init__(
-        self, bus: Bus, name: str, *, resume: bool, durable: bool, shared: bool, spin_us: float | None
+        self,
+        bus: Bus,
+        name: str,
+        *,
+        resume: bool,
+        durable: bool,
+        shared: bool,
+        spin_us: float | None,
+        codec: Codec | None,
     ) -> None:
         encoded = _core.encode_peer_name(name)
         spin = bus._spin_ns(spin_us)
@@ -49,6 +57,7 @@ class Bus1Peer(_core.Port, Peer):
             _core.check(lib.busq_peer_join_as(bus._raw(), encoded, len(encoded), flags, owner))
             self._bus = bus
             self._name = name
+            self._codec = codec
             self._open(_core.held(owner))
             if spin is not None:
                 lib.busq_peer_set_spin(self._handle, spin, 0)
@@ -239,6 +248,7 @@ class Bus:
         durable: bool = False,
         shared: bool = False,
         spin_us: float | None = None,
+        codec: Codec | None = None,
     ) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
@@ -249,13 +259,15 @@ class Bus:
         `Bus.remove` drops it; `shared`, be one of any number of peers under this name, in any processes: each message
         that is sent to it goes to one of them, in the order of the bus, and what one had with `ack=True` and not
         acknowledged when it died or was closed goes to another, marked as redelivered; `resume` and `durable` mean
-        their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
-        wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
+        their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many
+        microseconds it keeps its core before it sleeps when it has to wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what
+        the last waits suggest, at most 51); `codec`, what writes and reads the objects of `send_object` and
+        `Message.object` instead of pickle: one of `busq.codec`, or anything that has its `encode` and `decode`.
 
         Errors: PeerExists if a live process has that name, unless both share it, or, without `resume`, if a durable
         peer of that name may come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`,
-        `durable` or `shared` are asked of another order than bus1, or `resume` of a queue that was shared where `shared`
-        is not, or the other way round; TypeError.
+        `durable`, `shared` or `codec` are asked of another order than bus1, or `resume` of a queue that was shared
+        where `shared` is not, or the other way round; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -269,7 +281,17 @@ class Bus:
         >>> busq.Bus.unlink("doc-join")
         """
         if self._order == "bus1":
-            return Bus1Peer(self, name, resume=resume, durable=durable, shared=shared, spin_us=spin_us)
+            return Bus1Peer(
+                self,
+                name,
+                resume=resume,
+                durable=durable,
+                shared=shared,
+                spin_us=spin_us,
+                codec=_core.codec(codec),
+            )
+        if codec is not None:
+            raise ValueError(f"order {self._order} carries bytes: a codec needs order bus1")
         if resume or durable:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
         if shared:

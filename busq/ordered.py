@@ -16,7 +16,7 @@ from busq import _core, errors
 from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
-from busq.peer import Message, Payload, Peer
+from busq.peer import Draft, Message, Payload, Peer
 
 _RECEIVE_BATCH = 256
 _COUNTERS = (
@@ -240,6 +240,16 @@ class OrderedPeer(Peer):
         except BaseException as error:  # perhaps another one, raised while the first was caught
             sending.report(error)
             raise
+
+    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:  # noqa: D102
+        raise ValueError(
+            f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes"
+        )
+
+    def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:  # noqa: D102
+        raise ValueError(
+            f"order {self._order.name} sends its packets in copies: reserving memory needs order bus1; use send"
+        )
 
     # ---- receiving ----
 

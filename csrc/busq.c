@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "shm/grave.h"
 #include "shm/handle.h"
+#include "shm/join.h"
 #include "shm/multicast.h"
 #include "shm/receive.h"
 #include "shm/share.h"
@@ -331,15 +332,20 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   const busq_part part = {data, size_bytes};
-  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL};
   return send_payload(peer, targets, n_targets, &payload, timeout_ns);
+}
+
+static int form_unknown(uint32_t form)
+{
+  return busq_error(BUSQ_INVALID, "form %u of a message: expected 0 to %u", form, BUSQ_FORM_MAX);
 }
 
 static int payload_make(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
 {
-  *payload = (busq_payload){parts, n_parts, form, 0};
+  *payload = (busq_payload){parts, n_parts, form, 0, NULL};
   if (form > BUSQ_FORM_MAX)
-    return busq_error(BUSQ_INVALID, "form %u of a message: expected 0 to %u", form, BUSQ_FORM_MAX);
+    return form_unknown(form);
   for (uint32_t i = 0; i < n_parts; i++)
     if (__builtin_add_overflow(payload->size_bytes, parts[i].size_bytes, &payload->size_bytes))
       return busq_error(BUSQ_TOO_LARGE, "the %u parts of a message have more than 2^64 bytes", n_parts);
@@ -398,6 +404,18 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
   return result;
 }
 
+int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
+                         uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+{
+  const busq_payload payload = {NULL, 0, form, size_bytes, draft};
+  if (form > BUSQ_FORM_MAX)
+    return form_unknown(form);
+  const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
+}
+
 int busq_peer_listen(busq_peer *peer, uint32_t what)
 {
   int result = busq_peer_receive_begin(peer);
@@ -413,6 +431,67 @@ int busq_peer_listen(busq_peer *peer, uint32_t what)
   }
   busq_peer_receive_end(peer);
   return result;
+}
+
+/* ---- memory for a message ---- */
+
+static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+{
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
+  busq_biased_latch_acquire(&peer->send_latch);
+  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED : busq_multicast_reserve(peer, size_bytes, n_targets, draft);
+  busq_biased_latch_release(&peer->send_latch);
+  return result;
+}
+
+/* As send_waiting, but that only memory can be missing. */
+static int reserve_waiting(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft)
+{
+  room_wait room = {0};
+  busq_wait wait;
+  busq_wait_begin(&wait, timeout_ns);
+  (void)busq_wait_is_over(&wait); /* the time counts from now on */
+  for (;;) {
+    int result = BUSQ_OK;
+    const bool goes_on = busq_load_relaxed(&peer->finds_more) && !busq_wait_is_over(&wait);
+    if (!goes_on && !busq_wait_spin(&wait, peer, NULL) && !busq_wait_yield(&wait, peer)) {
+      if (room.is_armed)
+        result = room_wait_sleep(&room, peer, &wait);
+      room_wait_arm(&room, peer, BUSQ_NO_TARGET);
+    }
+    if (result == BUSQ_OK)
+      result = reserve_once(peer, size_bytes, n_targets, draft);
+    if (result != BUSQ_FULL) {
+      room_wait_end(peer, &wait, result);
+      return result == BUSQ_EMPTY ? BUSQ_FULL : result;
+    }
+  }
+}
+
+int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft)
+{
+  const int result = reserve_once(peer, size_bytes, n_targets, draft);
+  if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
+    return result;
+  return reserve_waiting(peer, size_bytes, n_targets, timeout_ns, draft);
+}
+
+void busq_peer_discard(busq_peer *peer, const busq_message *draft)
+{
+  if (peer->fork_generation != busq_fork_generation)
+    return;
+  busq_biased_latch_acquire(&peer->send_latch);
+  if (!busq_load_relaxed(&peer->is_closed)) {
+    busq_multicast_discard(peer, draft);
+  } else {
+    /* Its memory goes with all the rest: the lists that it would stand on are nobody's any more. */
+    busq_biased_latch_acquire(&peer->receive_latch);
+    if (!--peer->drafts && !peer->pins)
+      busq_join_finish_close(peer);
+    busq_biased_latch_release(&peer->receive_latch);
+  }
+  busq_biased_latch_release(&peer->send_latch);
 }
 
 uint64_t busq_peer_failed_target(busq_peer *peer)

@@ -133,7 +133,12 @@ typedef struct {
 } busq_message;
 
 /* What a payload is, for whoever reads it; the core does not look into it. */
-typedef enum { BUSQ_FORM_DATA = 0, BUSQ_FORM_MAX = 15 } busq_form;
+typedef enum {
+  BUSQ_FORM_DATA = 0,
+  BUSQ_FORM_OBJECT = 1, /* pickled */
+  BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
+  BUSQ_FORM_MAX = 15
+} busq_form;
 
 /* A piece of a payload. */
 typedef struct {
@@ -145,7 +150,8 @@ typedef struct {
 typedef enum {
   BUSQ_TAKE_COPIED = 0, /* it is done with */
   BUSQ_TAKE_PINNED = 1, /* its memory stays until busq_peer_release */
-  BUSQ_TAKE_OFFERED = 2 /* it stays until busq_peer_ack; a successor receives it again if that does not come */
+  BUSQ_TAKE_OFFERED = 2, /* it stays until busq_peer_ack; a successor receives it again if that does not come */
+  BUSQ_TAKE_DRAFT = 3 /* of a pin: it was not received, but is going to be sent */
 } busq_take;
 
 const char *busq_error_text(void);
@@ -255,6 +261,7 @@ struct busq_pin {
   busq_pin *next; /* of those that are shown */
   busq_pin **link;
   void *copy; /* while the process forks */
+  uint32_t n_views; /* of a draft */
 };
 
 int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout_ns);
@@ -269,6 +276,28 @@ void busq_pin_give_back(busq_pin *pin);
 /* For the memory that shows a message: lets go of one that is kept, not of one that is only taken. */
 void busq_pin_end(busq_pin *pin, const void *data);
 void busq_pin_drop(busq_pin *pin);
+
+/*
+ * Drafts: messages that are written in place before they are sent, without a copy.  A draft is a pin, too:
+ *
+ *   EMPTY -> TAKEN     busq_pin_reserve; message.data and message.size_bytes are its memory; dropped, it is given back
+ *   TAKEN <-> SHOWN    busq_pin_show for each view of it, busq_pin_end where a view ends
+ *   TAKEN -> EMPTY     busq_pin_send: nobody looks at it who could write to what is sent
+ *
+ * `n_targets`: to how many receivers it can be sent; 0: to BUSQ_DRAFT_TARGETS.  A payload of 512 bytes or more is where it was
+ * written when that many or fewer get it; others are moved inside the record.
+ */
+enum { BUSQ_DRAFT_TARGETS = 7 }; /* as fit into a record's first line */
+int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft);
+/* Sends the first so many bytes of it.  From BUSQ_OK on, it is no draft any more; otherwise it is still there. */
+int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
+                         uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp);
+/* Gives it back, also after its peer was closed. */
+void busq_peer_discard(busq_peer *peer, const busq_message *draft);
+int busq_pin_reserve(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns);
+/* BUSQ_INVALID where it is shown, or is no draft (any more). */
+int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
+                  int64_t timeout_ns, uint32_t *sentp);
 
 /* As busq_peer_send: the parts become one payload, of that form, and *sentp becomes 1 as soon as it was sent, because the result may
  * be lost to an exception. */

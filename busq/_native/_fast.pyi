@@ -17,6 +17,7 @@ def _bind(
     texts: dict[str, str],
     view: Callable[[Any, Any, int], memoryview],
     fail: Callable[[int], Any],
+    no_object: Callable[[], Any],
     empty: type[Exception],
     full: type[Exception],
     shut_down: type[Exception],

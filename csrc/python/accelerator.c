@@ -63,6 +63,7 @@ static PyTypeObject *message_type, *pin_type;
 static PyObject *timeout_name, *ack_name; /* interned */
 static PyObject *view_helper; /* busq._core._view_of */
 static PyObject *fail_helper; /* busq._core.fail */
+static PyObject *no_object_helper; /* busq._core.no_object */
 static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
@@ -229,6 +230,14 @@ static PyObject *message_view(Message *self, PyObject *unused)
   return self->view;
 }
 
+/* Messages that carry objects go the slow way: this one does not. */
+static PyObject *message_object(Message *self, PyObject *unused)
+{
+  (void)self;
+  (void)unused;
+  return PyObject_CallFunction(no_object_helper, NULL);
+}
+
 static PyObject *message_repr(Message *self)
 {
   const unsigned long long size =
@@ -248,6 +257,7 @@ static PyMethodDef message_methods[] = {
     {"__reduce__", (PyCFunction)(void (*)(void))message_reduce, METH_NOARGS, NULL},
     {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS, NULL},
     {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS, NULL},
+    {"object", (PyCFunction)(void (*)(void))message_object, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef message_getset[] = {
@@ -891,17 +901,19 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *fail, *empty, *full, *shut_down;
+  PyObject *texts, *view, *fail, *no_object, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOO", &texts, &view, &fail, &empty, &full, &shut_down) || set_texts(texts) < 0)
+  if (!PyArg_ParseTuple(args, "OOOOOOO", &texts, &view, &fail, &no_object, &empty, &full, &shut_down) ||
+      set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
   view_helper = view;
   fail_helper = fail;
+  no_object_helper = no_object;
   empty_error = empty;
   full_error = full;
   shut_down_error = shut_down;

@@ -512,6 +512,20 @@ static uint32_t class_of_bytes(uint64_t bytes)
   return class_of_units((bytes + BUSQ_LAYOUT_UNIT_BYTES - 1) / BUSQ_LAYOUT_UNIT_BYTES);
 }
 
+static int line_is_full(const busq_arena_class *class)
+{
+  return busq_error(BUSQ_NO_SPACE, "no memory to keep track of %llu messages on their way",
+                    (unsigned long long)(class->line_tail - class->line_head));
+}
+
+int busq_arena_keep(busq_arena *arena, uint64_t bytes)
+{
+  const uint32_t index = class_of_bytes(bytes);
+  if (index >= arena->class_limit || line_reserve(&arena->classes[index]))
+    return BUSQ_OK;
+  return line_is_full(&arena->classes[index]);
+}
+
 int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
 {
   const uint32_t index = class_of_bytes(bytes);
@@ -524,8 +538,7 @@ int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
     /* Last: taking may have put what a predecessor sent into the line. */
     if (record && BUSQ_UNLIKELY(!line_reserve(class))) {
       (void)stack_push(class, record_unit(arena->bus, record));
-      return busq_error(BUSQ_NO_SPACE, "no memory to keep track of %llu messages on their way",
-                        (unsigned long long)(class->line_tail - class->line_head));
+      return line_is_full(class);
     }
   } else {
     record = large_take(arena, bytes);

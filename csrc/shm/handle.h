@@ -9,7 +9,7 @@
  * themselves.  They lie in private memory and are held for a bounded number of steps, never while waiting:
  *
  *      peer.send_latch
- *        peer.receive_latch     only busq_peer_close takes both
+ *        peer.receive_latch     only busq_peer_close takes both, and who gives back a draft of a closed peer
  *          peer.tracer.latch    around the mapping of the file that events go to
  */
 #include "base/latch.h"
@@ -127,6 +127,7 @@ struct busq_peer {
   uint64_t tick_ns; /* of the last send, and how often the kernel was asked since who lives */
   uint32_t glances;
   busq_arena arena;
+  uint64_t drafts; /* records in the hands of the application, neither sent nor given back; once closed, under both latches */
   busq_acquaintance *known; /* [peers] */
   uint16_t *destinations;   /* [peers], scratch: the sorted slots of the multicast at hand */
   uint64_t failed_target;

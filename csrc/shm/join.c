@@ -516,7 +516,7 @@ void busq_join_finish_close(busq_peer *peer)
 {
   uint64_t looks = UINT64_MAX; /* as much as it has sent in its life, at most */
   BUSQ_ASSERT(peer->is_closed);
-  BUSQ_ASSERT(!peer->pins);
+  BUSQ_ASSERT(!peer->pins && !peer->drafts);
   BUSQ_STEP("leave");
   (void)busq_arena_reclaim(peer->bus, peer->slot, &looks);
   busq_wake_for_memory(peer->bus);
@@ -544,7 +544,7 @@ static void peer_leave(busq_peer *peer)
   BUSQ_STEP("leave");
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
-  if (!peer->pins)
+  if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   else if (!peer->is_consumer)
     busq_lock_drop(peer->lock_fd, peer->name_lock);

@@ -130,8 +130,7 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   return destination_room_unread(peer, slot);
 }
 
-BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
-                                     uint64_t size_bytes)
+BUSQ_ALWAYS_INLINE int size_check(const busq_peer *peer, uint64_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
   if (BUSQ_UNLIKELY(size_bytes > bus->geometry.arena_bytes || size_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX))
@@ -142,7 +141,16 @@ BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, u
                                                : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX));
   if (BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->is_shut_down)))
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
-  int result = destinations_sort(peer, targets, n_targets);
+  return BUSQ_OK;
+}
+
+BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                     uint64_t size_bytes)
+{
+  int result = size_check(peer, size_bytes);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
+  result = destinations_sort(peer, targets, n_targets);
   BUSQ_TIME("sorted");
   const uint64_t tick_ns = busq_time_tick_ns();
   BUSQ_TIME("tick");
@@ -162,6 +170,53 @@ static uint64_t sequence_next(busq_peer *peer)
     busq_store_release(&peer->self->sequence_reserved, peer->sequence_limit);
   }
   return peer->sequence;
+}
+
+/* ---- drafts ---- */
+
+static busq_record *draft_record(const busq_peer *peer, const busq_message *draft)
+{
+  return busq_bus_record(peer->bus, draft->record);
+}
+
+static uint64_t draft_bytes(const busq_peer *peer, const busq_message *draft)
+{
+  return (uint64_t)((const char *)draft->data - (const char *)draft_record(peer, draft)) + draft->size_bytes;
+}
+
+/* Free first, as in record_fill: the record's last message may have had so many destinations that a payload would be written over
+ * their marks. */
+static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+{
+  BUSQ_STEP("draft");
+  busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  peer->drafts++;
+  *draft = (busq_message){
+      .data = (char *)record + busq_record_payload_offset(n_targets, size_bytes),
+      .size_bytes = size_bytes,
+      .record = (uint32_t)((uint64_t)((char *)record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES),
+  };
+}
+
+/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no more than seven is
+ * always the same. */
+static void draft_move(void *to, const void *from, uint64_t size_bytes)
+{
+  if (BUSQ_UNLIKELY(to != from))
+    memmove(to, from, size_bytes);
+}
+
+static int draft_check(const busq_peer *peer, const busq_payload *payload, uint32_t n_targets)
+{
+  const busq_message *draft = payload->draft;
+  const uint64_t needed = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
+  if (payload->size_bytes > draft->size_bytes)
+    return busq_error(BUSQ_INVALID, "size %llu of a draft of %llu bytes", (unsigned long long)payload->size_bytes,
+                      (unsigned long long)draft->size_bytes);
+  if (needed > draft_bytes(peer, draft))
+    return busq_error(BUSQ_INVALID, "a draft that is sent to %u receivers: say so when it is reserved", n_targets);
+  return BUSQ_OK;
 }
 
 static void payload_gather(char *to, const busq_payload *payload)
@@ -467,7 +522,6 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
       busq_tracer_send_end(peer, 0, result);
-    busq_arena_cancel(&peer->arena, bytes, record);
     return result;
   }
   if (BUSQ_UNLIKELY(peer->tracer.begun) && n_targets > 1)
@@ -526,6 +580,68 @@ void busq_multicast_timed_out(busq_peer *peer)
   busq_tracer_send_timed_out(peer, peer->sequence);
 }
 
+BUSQ_ALWAYS_INLINE int record_take(busq_peer *peer, uint64_t bytes, busq_record **recordp)
+{
+  busq_multicast_share_memory(peer);
+  const int result = busq_arena_take(&peer->arena, bytes, recordp);
+  return BUSQ_UNLIKELY(result == BUSQ_FULL) ? memory_find(peer, bytes, recordp) : result;
+}
+
+int busq_multicast_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+{
+  busq_record *record;
+  peer->failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->finds_more, false);
+  const uint32_t peers = peer->bus->geometry.peers;
+  if (n_targets == 0)
+    n_targets = peers < BUSQ_DRAFT_TARGETS ? peers : BUSQ_DRAFT_TARGETS;
+  int result = size_check(peer, size_bytes);
+  if (!result && n_targets > peers)
+    result = busq_error(BUSQ_INVALID, "a draft for %u receivers on a bus with %u slots", n_targets, peers);
+  if (!result)
+    result = record_take(peer, busq_record_payload_offset(n_targets, size_bytes) + size_bytes, &record);
+  if (!result)
+    draft_begin(peer, record, size_bytes, n_targets, draft);
+  return result;
+}
+
+void busq_multicast_discard(busq_peer *peer, const busq_message *draft)
+{
+  BUSQ_ASSERT(peer->drafts > 0);
+  BUSQ_STEP("draft");
+  busq_arena_cancel(&peer->arena, draft_bytes(peer, draft), draft_record(peer, draft));
+  peer->drafts--;
+  busq_wake_for_memory(peer->bus);
+}
+
+/* The record of a draft is there, and stays its owner's where it can't be sent. */
+__attribute__((noinline)) static int draft_send(busq_peer *peer, uint32_t n_targets, const busq_payload *payload)
+{
+  const busq_message *draft = payload->draft;
+  busq_record *record = draft_record(peer, draft);
+  int result = draft_check(peer, payload, n_targets);
+  if (!result)
+    result = busq_arena_keep(&peer->arena, draft_bytes(peer, draft));
+  if (result)
+    return result;
+  /* SYNC POINT in hand */
+  busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | draft->record);
+  /* Before the destinations: where they are more than it was reserved for, they stand where it began. */
+  void *const written = (void *)(uintptr_t)draft->data;
+  void *const place = (char *)record + busq_record_payload_offset(n_targets, payload->size_bytes);
+  draft_move(place, written, payload->size_bytes);
+  record_fill(peer, record, n_targets, payload);
+  result = send_filled(peer, record, draft_bytes(peer, draft), n_targets);
+  if (BUSQ_LIKELY(result == BUSQ_OK)) {
+    peer->drafts--;
+    return BUSQ_OK;
+  }
+  busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  draft_move(written, place, payload->size_bytes);
+  return result;
+}
+
 /* Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
 BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
@@ -543,11 +659,10 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   BUSQ_TIME("has room");
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
+  if (BUSQ_UNLIKELY(payload->draft))
+    return draft_send(peer, n_targets, payload);
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
-  busq_multicast_share_memory(peer);
-  result = busq_arena_take(&peer->arena, bytes, &record);
-  if (BUSQ_UNLIKELY(result == BUSQ_FULL))
-    result = memory_find(peer, bytes, &record);
+  result = record_take(peer, bytes, &record);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   BUSQ_ASSERT(record && n_targets > 0 && n_targets <= peer->bus->geometry.peers);
@@ -555,7 +670,10 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, payload);
-  return send_filled(peer, record, bytes, n_targets);
+  result = send_filled(peer, record, bytes, n_targets);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    busq_arena_cancel(&peer->arena, bytes, record);
+  return result;
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)

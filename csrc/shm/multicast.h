@@ -42,16 +42,28 @@
  */
 #include "shm/handle.h"
 
-/* What is sent: the parts one behind the other. */
+/* What is sent: the parts one behind the other, or a draft, a record that was filled before. */
 typedef struct {
   const busq_part *parts;
   uint32_t n_parts;
   uint32_t form;
-  uint64_t size_bytes; /* of all parts */
+  uint64_t size_bytes;       /* of all parts, or of what is sent of the draft */
+  const busq_message *draft; /* its place; NULL: the parts */
 } busq_payload;
 
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
+/*
+ * Drafts: records that are filled in place before they are sent.
+ *
+ * A draft is FREE in its owner's hands: on no list, in no queue.  So nobody else can know of it, whoever buries its owner finds a
+ * record that is not needed, and a successor finds one that is free.  It is in hand (grave.h) only while it is being sent.
+ * A closed peer keeps its slot for as long as it has drafts: they can still be written to.
+ */
+/* Takes a record for a message of up to so many bytes to up to so many destinations; or BUSQ_FULL, ... */
+int busq_multicast_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft);
+/* Gives one back that was not sent; wants the send latch. */
+void busq_multicast_discard(busq_peer *peer, const busq_message *draft);
 /* For the recording: a send that found no room before its time was over uses up a number. */
 void busq_multicast_timed_out(busq_peer *peer);
 /* Gives memory back that somebody else asks for; wants the send latch. */

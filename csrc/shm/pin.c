@@ -7,11 +7,13 @@
  *
  * Mechanism: whoever gets the state to BUSY by a CAS is the one who lets go.  Pins that are shown stand in a list.  Before a fork
  * their payloads are copied; in the child the copies take the place of the pages in the old mapping, which nobody else uses there:
- * the bus gets a new one.  Without a pin that is shown a fork costs nothing.
+ * the bus gets a new one.  Without a pin that is shown a fork costs nothing.  A draft is shown while there are views of it: what a
+ * child writes into its copy, nobody gets.
  *
  * Not given: a copy where memory runs out.  The child then sees what the parent, and who uses the memory after it, make of it.
  */
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/types.h"
 #include "shm/handle.h"
 #include "shm/region.h"
@@ -161,7 +163,19 @@ static void pin_let_go(busq_pin *pin, uint32_t state)
     list_remove(pin);
   if (pin->mode == BUSQ_TAKE_PINNED)
     busq_peer_release(pin->peer, &pin->message);
+  else if (pin->mode == BUSQ_TAKE_DRAFT)
+    busq_peer_discard(pin->peer, &pin->message);
   pin_empty(pin);
+}
+
+static void pin_fill(busq_pin *pin, busq_peer *peer, uint32_t mode)
+{
+  busq_peer_retain(peer);
+  pin->peer = peer;
+  pin->mode = mode;
+  pin->n_views = 0;
+  busq_store_relaxed(&pin->fork_generation, busq_fork_generation);
+  busq_store_release(&pin->state, BUSQ_PIN_TAKEN);
 }
 
 int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout_ns)
@@ -170,14 +184,38 @@ int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout
   if (busq_load_acquire(&pin->state) != BUSQ_PIN_EMPTY)
     return BUSQ_INVALID;
   const int result = busq_peer_recv_as(peer, mode, &pin->message, 1, &count, timeout_ns);
-  if (result != BUSQ_OK)
-    return result;
-  busq_peer_retain(peer);
-  pin->peer = peer;
-  pin->mode = mode;
-  busq_store_relaxed(&pin->fork_generation, busq_fork_generation);
-  busq_store_release(&pin->state, BUSQ_PIN_TAKEN);
-  return BUSQ_OK;
+  if (result == BUSQ_OK)
+    pin_fill(pin, peer, mode);
+  return result;
+}
+
+int busq_pin_reserve(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns)
+{
+  if (busq_load_acquire(&pin->state) != BUSQ_PIN_EMPTY)
+    return BUSQ_INVALID;
+  const int result = busq_peer_reserve(peer, size_bytes, n_targets, timeout_ns, &pin->message);
+  if (result == BUSQ_OK)
+    pin_fill(pin, peer, BUSQ_TAKE_DRAFT);
+  return result;
+}
+
+/* The pin is BUSY for as long as that lasts: nobody gets a view who could write to what is sent. */
+int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
+                  int64_t timeout_ns, uint32_t *sentp)
+{
+  const uint32_t state = pin_seize(pin);
+  if (state == BUSQ_PIN_EMPTY)
+    return pin_is_orphaned(pin) ? BUSQ_FORKED : busq_error(BUSQ_INVALID, "this draft was sent, or given back, before");
+  int result = BUSQ_OK;
+  if (state != BUSQ_PIN_TAKEN || pin->mode != BUSQ_TAKE_DRAFT)
+    result = busq_error(BUSQ_INVALID, "a draft that somebody still looks at, and could write to: drop all views of it first");
+  if (result == BUSQ_OK)
+    result = busq_peer_send_draft(pin->peer, targets, n_targets, &pin->message, size_bytes, form, timeout_ns, sentp);
+  if (result == BUSQ_OK)
+    pin_empty(pin);
+  else
+    busq_store_release(&pin->state, state);
+  return result;
 }
 
 void busq_pin_adopt(busq_pin *pin, busq_peer *peer, const busq_message *message)
@@ -208,6 +246,8 @@ int busq_pin_show(busq_pin *pin)
   const bool is_forked = state != BUSQ_PIN_SHOWN && busq_peer_is_forked(pin->peer);
   if (state != BUSQ_PIN_SHOWN && !is_forked)
     list_add(pin);
+  if (!is_forked)
+    pin->n_views++;
   busq_store_release(&pin->state, is_forked ? state : (uint32_t)BUSQ_PIN_SHOWN);
   return is_forked ? BUSQ_FORKED : BUSQ_OK;
 }
@@ -230,10 +270,19 @@ void busq_pin_give_back(busq_pin *pin)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_EMPTY)
     return;
-  if (state != BUSQ_PIN_SHOWN && busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
+  if (pin->mode != BUSQ_TAKE_DRAFT && state != BUSQ_PIN_SHOWN && busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
     pin_empty(pin);
   else
     pin_let_go(pin, state);
+}
+
+/* A draft is not its views': it is its owner's, who may send it once the last of them is gone. */
+static void draft_view_ended(busq_pin *pin)
+{
+  BUSQ_ASSERT(pin->n_views > 0);
+  if (!--pin->n_views)
+    list_remove(pin);
+  busq_store_release(&pin->state, pin->n_views ? BUSQ_PIN_SHOWN : BUSQ_PIN_TAKEN);
 }
 
 void busq_pin_end(busq_pin *pin, const void *data)
@@ -242,13 +291,15 @@ void busq_pin_end(busq_pin *pin, const void *data)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_TAKEN)
     busq_store_release(&pin->state, state);
+  else if (state != BUSQ_PIN_EMPTY && pin->mode == BUSQ_TAKE_DRAFT)
+    draft_view_ended(pin);
   else if (state != BUSQ_PIN_EMPTY)
     pin_let_go(pin, state);
 }
 
 void busq_pin_drop(busq_pin *pin)
 {
-  if (busq_load_acquire(&pin->state) == BUSQ_PIN_TAKEN)
+  if (busq_load_acquire(&pin->state) == BUSQ_PIN_TAKEN || pin->mode == BUSQ_TAKE_DRAFT)
     busq_pin_give_back(pin);
   else
     busq_pin_end(pin, NULL);

@@ -506,7 +506,7 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
   const bool is_closed = busq_load_relaxed(&peer->is_closed);
   if (!is_closed || peer->is_consumer)
     position_done(peer, position);
-  if (is_closed && !peer->pins)
+  if (is_closed && !peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
 }
 
@@ -586,7 +586,7 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
   busq_store_relaxed(&peer->self->received, --peer->received);
   peer->pins -= mode == BUSQ_TAKE_PINNED;
-  if (is_closed && !peer->pins)
+  if (is_closed && !peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   return true;
 }

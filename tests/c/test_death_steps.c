@@ -97,6 +97,69 @@ static void act_large_multicast(busq_peer *victim)
   send_bytes(victim, "bob carol", large, sizeof large);
 }
 
+static void reserve(busq_peer *peer, uint64_t size_bytes, busq_message *draft)
+{
+  CHECK_EQUAL(busq_peer_reserve(peer, size_bytes, 0, 0, draft), BUSQ_OK);
+  memset((void *)(uintptr_t)draft->data, 'v', size_bytes);
+}
+
+static void send_draft(busq_peer *peer, const char *to, const busq_message *draft, uint64_t size_bytes)
+{
+  uint64_t targets[PEERS];
+  uint32_t sent = 0;
+  const int count = look_up(peer, to, targets);
+  CHECK(count > 0);
+  CHECK_EQUAL(busq_peer_send_draft(peer, targets, (uint32_t)count, draft, size_bytes, BUSQ_FORM_DATA, 0, &sent), BUSQ_OK);
+  CHECK_EQUAL(sent, 1);
+}
+
+/* One that is sent, behind others that are sent later than it was reserved; one that is given back; one that is kept. */
+static void act_drafts(busq_peer *victim)
+{
+  busq_message first, second, third;
+  reserve(victim, 1, &first);
+  said(victim, "victim", "w");
+  reserve(victim, 500, &second);
+  reserve(victim, 1, &third);
+  send_draft(victim, "bob", &first, 1);
+  hears(victim, "w");
+  busq_peer_discard(victim, &third);
+  reserve(victim, 1, &third);
+}
+
+static void act_draft_multicast(busq_peer *victim)
+{
+  busq_message draft;
+  reserve(victim, 1, &draft);
+  send_draft(victim, "bob carol", &draft, 1);
+}
+
+static void act_large_draft_multicast(busq_peer *victim)
+{
+  busq_message draft;
+  reserve(victim, LARGE_BYTES + 1, &draft);
+  send_draft(victim, "bob carol", &draft, LARGE_BYTES);
+}
+
+static void act_large_draft_discarded(busq_peer *victim)
+{
+  busq_message draft, kept;
+  reserve(victim, LARGE_BYTES, &draft);
+  busq_peer_discard(victim, &draft);
+  reserve(victim, LARGE_BYTES, &kept);
+}
+
+static void act_close_drafting(busq_peer *victim)
+{
+  busq_message small, large_one;
+  reserve(victim, 100, &small);
+  reserve(victim, LARGE_BYTES, &large_one);
+  CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
+  busq_peer_discard(victim, &large_one);
+  memset((void *)(uintptr_t)small.data, 'w', 100);
+  busq_peer_discard(victim, &small);
+}
+
 static void write_letters(busq_peer *bob)
 {
   said(bob, "victim carol", "x");
@@ -268,7 +331,8 @@ static bool die(const script *s, uint64_t steps)
            words->has_survived ? "alive" : words->died_at);
   check_test = scene;
   const uint64_t heard_by_bob = drain(bob, "bob"), heard_by_carol = drain(carol, "carol");
-  if (s->act == act_multicast || s->act == act_large_multicast)
+  if (s->act == act_multicast || s->act == act_large_multicast || s->act == act_draft_multicast ||
+      s->act == act_large_draft_multicast)
     CHECK_EQUAL(heard_by_bob, heard_by_carol);
   busq_peer *next = join("victim");
   said(next, "bob carol victim", "next");
@@ -307,6 +371,12 @@ int main(void)
       {"several messages, to itself too", NULL, NULL, act_several, false, true},
       {"a large unicast", NULL, NULL, act_large_unicast, false, false},
       {"a large multicast", NULL, NULL, act_large_multicast, false, true},
+      {"drafts", NULL, NULL, act_drafts, false, false},
+      {"a draft in a record used before", prepare_used_records, NULL, act_draft_multicast, false, false},
+      {"a draft whose proposal is lost", NULL, NULL, act_draft_multicast, false, true},
+      {"a large draft", NULL, NULL, act_large_draft_multicast, false, true},
+      {"a large draft given back", NULL, NULL, act_large_draft_discarded, false, false},
+      {"closing with drafts", NULL, NULL, act_close_drafting, false, false},
       {"receiving", NULL, write_letters, act_receive, false, false},
       {"receiving and holding", NULL, write_letters, act_receive_and_hold, false, false},
       {"receiving large messages", NULL, write_large_letters, act_receive_large, false, false},

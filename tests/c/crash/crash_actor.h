@@ -107,6 +107,8 @@ static int verb_leave(const char *rest)
     if (!actor.is_offered[i])
       busq_peer_release(actor.peer, &actor.held[i]);
   actor.n_held = 0;
+  while (actor.n_drafts)
+    busq_peer_discard(actor.peer, &actor.drafts[--actor.n_drafts]);
   busq_peer_free(actor.peer);
   actor.peer = NULL;
   return result;
@@ -147,6 +149,17 @@ static int verb_meet(const char *rest)
   return BUSQ_OK;
 }
 
+/* The draft that was reserved last, written now. */
+static int actor_sends_draft(const uint64_t *targets, uint32_t count, const unsigned char *bytes)
+{
+  uint32_t sent = 0;
+  const busq_message *draft = &actor.drafts[actor.n_drafts - 1];
+  memcpy((void *)(uintptr_t)draft->data, bytes, draft->size_bytes);
+  const int result = busq_peer_send_draft(actor.peer, targets, count, draft, draft->size_bytes, BUSQ_FORM_DATA, 0, &sent);
+  actor.n_drafts -= result == BUSQ_OK;
+  return result;
+}
+
 static int actor_sends(const char *rest, int64_t timeout_ns)
 {
   static unsigned char bytes[STAGE_LARGE_BYTES];
@@ -170,7 +183,8 @@ static int actor_sends(const char *rest, int64_t timeout_ns)
   const uint64_t deadline_ns = event.begin_ns + (uint64_t)timeout_ns;
   int result;
   do
-    result = busq_peer_send(actor.peer, targets, count, bytes, size_bytes, left_until(deadline_ns));
+    result = actor.is_dispatching ? actor_sends_draft(targets, count, bytes)
+                                  : busq_peer_send(actor.peer, targets, count, bytes, size_bytes, left_until(deadline_ns));
   while (result == BUSQ_INTERRUPTED);
   event.kind = EVENT_SENT;
   event.result = (uint8_t)result;
@@ -197,6 +211,46 @@ static int verb_large(const char *rest)
   actor.id = 0;
   actor.bytes = STAGE_LARGE_BYTES;
   return actor_sends(rest, 0);
+}
+
+static int actor_reserves(uint32_t bytes)
+{
+  const int result = busq_peer_reserve(actor.peer, bytes, 0, 0, &actor.drafts[actor.n_drafts]);
+  actor.n_drafts += result == BUSQ_OK;
+  return result;
+}
+
+static int verb_reserve(const char *rest)
+{
+  (void)rest;
+  return actor_reserves(16);
+}
+
+static int verb_reserve_large(const char *rest)
+{
+  (void)rest;
+  return actor_reserves(STAGE_LARGE_BYTES);
+}
+
+static int verb_dispatch(const char *rest)
+{
+  if (!actor.n_drafts)
+    return BUSQ_EMPTY;
+  actor.id = 0;
+  actor.bytes = (uint32_t)actor.drafts[actor.n_drafts - 1].size_bytes;
+  actor.is_dispatching = true;
+  const int result = actor_sends(rest, 0);
+  actor.is_dispatching = false;
+  return result;
+}
+
+static int verb_scrap(const char *rest)
+{
+  (void)rest;
+  if (!actor.n_drafts)
+    return BUSQ_EMPTY;
+  busq_peer_discard(actor.peer, &actor.drafts[--actor.n_drafts]);
+  return BUSQ_OK;
 }
 
 static int verb_push(const char *rest)
@@ -519,6 +573,10 @@ static const struct {
     {"fill", verb_fill, true},         /* NAME...: small messages until there is no more room */
     {"glut", verb_glut, true},         /* NAME...: large messages until there is no more memory */
     {"stuff", verb_stuff, true},       /* NAME...: the same with smaller ones */
+    {"reserve", verb_reserve, false},  /* a small draft */
+    {"roomy", verb_reserve_large, false}, /* one of several extents */
+    {"dispatch", verb_dispatch, false}, /* NAME...: the draft reserved last */
+    {"scrap", verb_scrap, false},      /* gives that one back */
     {"hold", verb_hold, false},        /* takes a message, if there is one, and keeps looking at it */
     {"drop", verb_drop, false},        /* INDEX: releases one of those held */
     {"offer", verb_offer, false},      /* takes a message, if there is one, that is to be acknowledged */

@@ -157,6 +157,9 @@ typedef struct {
   bool is_offered[STAGE_HELD_MAX]; /* to be acknowledged */
   uint32_t held_number[STAGE_HELD_MAX];
   uint32_t n_held;
+  busq_message drafts[STAGE_HELD_MAX];
+  uint32_t n_drafts;
+  bool is_dispatching; /* what is sent is the last of them */
   uint32_t n_sent;
   uint32_t bytes; /* of the next message */
   uint32_t id;    /* of the next message; 0: the next of its own */
