@@ -34,6 +34,7 @@ from busq.errors import (
 from busq.peer import Draft, Message, Peer
 
 if TYPE_CHECKING:
+    from busq import aio as aio
     from busq import audit as audit
     from busq import check as check
     from busq import codec as codec

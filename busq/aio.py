@@ -41,8 +41,8 @@ class Peer:
     A task that is cancelled (`task.cancel()`, `asyncio.timeout`, `asyncio.wait_for`, the end of a `TaskGroup`) in a
     call of this peer has received nothing.  Whether it has sent something, the exception says in its attribute `sent`,
     as every other exception of the call.  That is the exception that the coroutine which awaits `send` itself sees:
-    where it leaves a task, asyncio makes a new `CancelledError`, and `asyncio.timeout` makes a `TimeoutError`, whose
-    `__cause__` it is.
+    whoever awaits a task that was cancelled may get another `CancelledError`, and `asyncio.timeout` makes a
+    `TimeoutError`, whose `__cause__` it is.
 
     A peer is an asynchronous iterator over its messages that ends when the bus is shut down.  It can be used in the
     event loop in which it was made, and in no other.

@@ -23,6 +23,7 @@ from extension.pages import GENERATED, heading, write
 # The public modules, in the order of the reference: the name, and a title.  Nothing else says what is public.
 MODULES: dict[str, str] = {
     "busq": "the library",
+    "busq.aio": "a bus in an event loop",
     "busq.orders": "the ordering protocols",
     "busq.spec": "observers of a history",
     "busq.execution": "executions",

@@ -93,6 +93,24 @@ def drain(receive: Callable[[float], busq.Message], send: Callable[[str, bytes],
 drain(peer.recv, peer.send)
 
 
+async def in_a_loop() -> list[bytes]:
+    joining = busq.aio.join("typed", "bob", resume=True)
+    assert_type(joining, busq.aio.Joining)
+    async with joining as bob, busq.aio.join(bus, "carol") as carol:
+        assert_type(bob, busq.aio.Peer)
+        assert_type(bob.name, str)
+        assert_type(bob.bus, busq.Bus)
+        assert_type(bob.fileno(), int)
+        await bob.send("carol", b"bytes")
+        await bob.send(["bob", "carol"], bytearray(b"bytes"), timeout=1.5)
+        assert_type(await bob.send_many([("bob", b"1"), (["bob"], memoryview(b"2"))], timeout=1), int)
+        assert_type(await carol.recv(), busq.Message)
+        assert_type(await carol.recv(0.5, ack=True), busq.Message)
+        assert_type(await carol.recv_many(10, timeout=None), list[busq.Message])
+        carol.close()
+        return [message.data async for message in bob]
+
+
 # The wings, by their public names: what stands there, and not Any.
 assert_type(run(Config(order="fifo")).latency_mean_s, float)
 assert_type(busq.sim.Config(order="fifo").claims, frozenset[str])

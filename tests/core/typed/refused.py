@@ -36,6 +36,19 @@ peer.recv_many()  # refused
 peer.recv_many("3")  # refused
 peer.recv_many(1.5)  # refused
 
+
+async def in_a_loop() -> None:
+    busq.aio.join(5, "ann")  # refused
+    busq.aio.join("typed")  # refused
+    async with busq.aio.join("typed", "ann") as ann:
+        await ann.send("bob", "text")  # refused
+        await ann.send(5, b"")  # refused
+        await ann.send_many([b"bob"])  # refused
+        await ann.recv("5")  # refused
+        await ann.recv_many()  # refused
+        print(ann.recv().data)  # refused
+
+
 text: str = peer.recv().data  # refused
 for message in peer:
     message.data = b""  # refused

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does a message cost in an event loop, and how long does it wait in one that is busy?
+
+    python -m busq.bench.bench_asyncio --json asyncio.json
+
+Two processes, an event loop in each, one message of 64 bytes per `await`: round trips, and messages one way.  Then a
+server with a thread or with a loop, asked at intervals by a client that is awake: with nothing else to do, and while it
+computes, in pieces of 50 microseconds, whatever it can (in a second thread, or in a second task).
+
+The statements of each peer are those that its user would write; they are put into the loops before these are compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import busq
+
+from . import machine
+from .report import progress
+
+DATA = bytes(range(64))
+PIECE_S = 50e-6
+
+
+# ---- those who are compared ----
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One library: how an end is opened, and the statements that send `data` and receive `answer`."""
+
+    package: str
+    open: Callable[[str, bool], contextlib.AbstractAsyncContextManager[Any]]
+    send: str
+    recv: str
+
+
+@contextlib.asynccontextmanager
+async def open_busq(place: str, is_server: bool) -> AsyncIterator[Any]:
+    mine, other = ("server", "client") if is_server else ("client", "server")
+    async with busq.aio.join(place, mine) as peer:
+        while other not in peer.bus.peers():
+            await asyncio.sleep(0.001)
+        yield peer
+
+
+@contextlib.asynccontextmanager
+async def open_pyzmq(place: str, is_server: bool) -> AsyncIterator[Any]:
+    zmq = importlib.import_module("zmq")
+    context = importlib.import_module("zmq.asyncio").Context()
+    socket = context.socket(zmq.PAIR)
+    (socket.bind if is_server else socket.connect)(f"ipc://{place}")
+    yield socket
+    socket.close(linger=1000)
+    context.term()
+
+
+@contextlib.asynccontextmanager
+async def open_aiozmq(place: str, is_server: bool) -> AsyncIterator[Any]:
+    zmq, aiozmq = importlib.import_module("zmq"), importlib.import_module("aiozmq")
+    stream = await aiozmq.create_zmq_stream(zmq.PAIR, **{"bind" if is_server else "connect": f"ipc://{place}"})
+    yield stream
+    await stream.drain()
+    await asyncio.sleep(0.1)
+    stream.close()
+
+
+@contextlib.asynccontextmanager
+async def open_socket(place: str, is_server: bool) -> AsyncIterator[Any]:
+    if is_server:
+        there: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        server = await asyncio.start_unix_server(lambda reader, writer: there.set_result((reader, writer)), place)
+        reader, writer = await there
+    else:
+        while not os.path.exists(place):
+            await asyncio.sleep(0.001)
+        reader, writer = await asyncio.open_unix_connection(place)
+    yield reader, writer
+    await writer.drain()
+    writer.close()
+    if is_server:
+        server.close()
+
+
+KINDS = {
+    "busq": Kind("busq", open_busq, "await peer.send(other, data)", "answer = (await peer.recv()).data"),
+    "pyzmq": Kind("pyzmq", open_pyzmq, "await peer.send(data)", "answer = await peer.recv()"),
+    "aiozmq": Kind("aiozmq", open_aiozmq, "peer.write([data]); await peer.drain()", "(answer,) = await peer.read()"),
+    # No messages, and the least that asyncio takes to carry bytes.
+    "a Unix socket": Kind(
+        "", open_socket, "peer[1].write(data); await peer[1].drain()", "answer = await peer[0].readexactly(64)"
+    ),
+}
+LOOPS = ("asyncio", "uvloop")
+
+ROUND_TRIP = {
+    False: """
+        for _ in range(100):
+            {send}
+            {recv}
+        for _ in range(count):
+            began = now()
+            {send}
+            {recv}
+            note(now() - began)
+        """,
+    True: """
+        for _ in range(count + 100):
+            {recv}
+            data = answer
+            {send}
+        """,
+}
+ONE_WAY = {
+    False: """
+        {recv}
+        began = now()
+        for _ in range(count):
+            {send}
+        {recv}
+        note((now() - began) / count)
+        """,
+    True: """
+        {send}
+        for _ in range(count):
+            {recv}
+        {send}
+        """,
+}
+
+
+def compiled(text: str, kind: Kind) -> Callable[..., Any]:
+    """Make a coroutine function of a loop and a peer's own statements."""
+    body = textwrap.dedent(text).strip().format(send=kind.send, recv=kind.recv)
+    namespace: dict[str, Any] = {"now": time.perf_counter}
+    head = "async def main(peer, other, data, count, note):\n"
+    exec(compile(head + textwrap.indent(body, "    "), "<loop>", "exec"), namespace)
+    main: Callable[..., Any] = namespace["main"]
+    return main
+
+
+def in_loop(loop: str, main: Callable[[], Any]) -> None:
+    """Run a coroutine in a new event loop of that kind."""
+    made = importlib.import_module("uvloop").new_event_loop() if loop == "uvloop" else asyncio.new_event_loop()
+    asyncio.set_event_loop(made)
+    try:
+        made.run_until_complete(main())
+    finally:
+        made.close()
+
+
+def one_end(kind: Kind, loop: str, text: dict[bool, str], place: str, is_server: bool, count: int) -> list[float]:
+    """Run one side; the times that it noted, in seconds."""
+    noted: list[float] = []
+    run = compiled(text[is_server], kind)
+
+    async def main() -> None:
+        async with kind.open(place, is_server) as peer:
+            await run(peer, "client" if is_server else "server", DATA, count, noted.append)
+
+    in_loop(loop, main)
+    return noted
+
+
+def between_two(kind: str, loop: str, text: dict[bool, str], count: int) -> list[float]:
+    """Measure one kind in one kind of loop."""
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+        place = str(Path(folder) / "place")
+        if kind == "busq":
+            place = f"bench-asyncio-{os.getpid()}"
+            busq.Bus.create(place, peers=2).close()
+        try:
+            server = context.Process(target=one_end, args=(KINDS[kind], loop, text, place, True, count), daemon=True)
+            server.start()
+            noted = one_end(KINDS[kind], loop, text, place, False, count)
+            server.join()
+        finally:
+            if kind == "busq":
+                busq.Bus.unlink(place)
+    return noted
+
+
+# ---- a loaded server ----
+
+
+def compute() -> None:
+    """Do a piece of work."""
+    end = time.perf_counter() + PIECE_S
+    while time.perf_counter() < end:
+        pass
+
+
+def serve_in_thread(name: str, is_busy: bool) -> None:
+    """Answer in a thread."""
+    is_over = threading.Event()
+
+    def work() -> None:
+        while is_busy and not is_over.is_set():
+            compute()
+
+    worker = threading.Thread(target=work)
+    with busq.Bus.open(name) as bus, bus.join("server") as peer:
+        worker.start()
+        while question := peer.recv().data:
+            peer.send("client", question)
+    is_over.set()
+    worker.join()
+
+
+async def serve_in_loop(name: str, is_busy: bool) -> None:
+    """Answer in a task."""
+
+    async def work() -> None:
+        while is_busy:
+            compute()
+            await asyncio.sleep(0)
+
+    async with busq.aio.join(name, "server") as peer:
+        worker = asyncio.ensure_future(work())
+        while question := (await peer.recv()).data:
+            await peer.send("client", question)
+        worker.cancel()
+
+
+def serve(way: str, name: str, is_busy: bool) -> None:
+    """Answer until an empty question."""
+    if way == "a thread":
+        serve_in_thread(name, is_busy)
+    else:
+        in_loop(way, lambda: serve_in_loop(name, is_busy))
+
+
+def asked(way: str, is_busy: bool, interval_s: float, seconds: float) -> list[float]:
+    """Ask a server at intervals; the round trips in seconds."""
+    name = f"bench-asyncio-{os.getpid()}"
+    server = multiprocessing.get_context("fork").Process(target=serve, args=(way, name, is_busy), daemon=True)
+    with busq.Bus.create(name, peers=2) as bus:
+        try:
+            with bus.join("client", spin_us=200) as peer:
+                server.start()
+                while "server" not in bus.peers():
+                    time.sleep(0.001)
+                now, trips = time.perf_counter, []
+                due = now()
+                end = due + seconds
+                while due < end:
+                    due += interval_s
+                    while (began := now()) < due:
+                        pass
+                    peer.send("server", DATA)
+                    peer.recv()
+                    trips.append(now() - began)
+                    due = max(due, now())
+                peer.send("server", b"")
+            server.join()
+        finally:
+            busq.Bus.unlink(name)
+    return trips
+
+
+# ---- all of it ----
+
+
+def is_there(package: str) -> bool:
+    """Tell whether a package is installed; what is no package is there."""
+    try:
+        return not package or bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+def percentile_us(times_s: list[float], percent: int) -> float:
+    """Return a percentile of times, in microseconds."""
+    return sorted(times_s)[len(times_s) * percent // 100] * 1e6
+
+
+def messages_point(kind: str, loop: str, count: int) -> dict[str, Any]:
+    """One kind in one kind of loop."""
+    point: dict[str, Any] = {"peer": kind, "loop": loop}
+    try:
+        trips = between_two(kind, loop, ROUND_TRIP, count)
+        point["rtt_us_p50"], point["rtt_us_p99"] = percentile_us(trips, 50), percentile_us(trips, 99)
+        point["one_way_us"] = between_two(kind, loop, ONE_WAY, count * 10)[0] * 1e6
+    except Exception as error:  # shown, not left out
+        point["failed"] = f"{type(error).__name__}: {error}"
+    return point
+
+
+def load_point(way: str, is_busy: bool, seconds: float) -> dict[str, Any]:
+    """One way to serve, with or without other work."""
+    trips = asked(way, is_busy, 0.0005, seconds)
+    return {
+        "server": way,
+        "is_busy": is_busy,
+        "rtt_us_p50": percentile_us(trips, 50),
+        "rtt_us_p99": percentile_us(trips, 99),
+    }
+
+
+def medians(repeats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put the repeats of one point together: medians of its figures, or why it failed."""
+    failed = [one for one in repeats if "failed" in one]
+    if failed:
+        return failed[0]
+    return {
+        key: statistics.median(one[key] for one in repeats) if isinstance(value, float) else value
+        for key, value in repeats[0].items()
+    }
+
+
+def run(repeats: int, count: int, seconds: float) -> dict[str, Any]:
+    """Measure everything, each repeat from the first case to the last; medians."""
+    loops = [loop for loop in LOOPS if loop == "asyncio" or is_there(loop)]
+    cases: list[Callable[[], dict[str, Any]]] = []
+    for loop in loops:
+        for kind in KINDS:
+            cases.append(lambda kind=kind, loop=loop: messages_point(kind, loop, count))  # type: ignore[misc]
+    n_messages = len(cases)
+    for is_busy in (False, True):
+        for way in ("a thread", *loops):
+            cases.append(lambda way=way, is_busy=is_busy: load_point(way, is_busy, seconds))  # type: ignore[misc]
+    tell = progress()
+    found: list[list[dict[str, Any]]] = [[] for _ in cases]
+    for number in range(repeats * len(cases)):
+        found[number % len(cases)].append(cases[number % len(cases)]())
+        if tell is not None:
+            tell(number + 1, repeats * len(cases), "measured")
+    points = [medians(one) for one in found]
+    versions = {kind.package: importlib.metadata.version(kind.package) for kind in KINDS.values() if kind.package}
+    return {
+        "machine": machine.describe({}) | {"versions": versions},
+        "repeats": repeats,
+        "points": {"messages": points[:n_messages], "load": points[n_messages:]},
+        "raw": found,
+    }
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    """One for messages between two loops, one for a loaded server."""
+    messages = Table(title="Between two event loops, 64 bytes per await", title_justify="left", box=box.SIMPLE_HEAD)
+    for title in ("", "loop", "round trip, µs", "p99", "one way, µs"):
+        messages.add_column(title, justify="left" if title in ("", "loop") else "right")
+    for point in result["points"]["messages"]:
+        figures = [f"{point[key]:.1f}" for key in ("rtt_us_p50", "rtt_us_p99", "one_way_us") if key in point]
+        messages.add_row(point["peer"], point["loop"], *(figures or [point.get("failed", "")]))
+    load = Table(title="A server that is asked every 0.5 ms", title_justify="left", box=box.SIMPLE_HEAD)
+    for title in ("server", "computes", "round trip, µs", "p99"):
+        load.add_column(title, justify="left" if title in ("server", "computes") else "right")
+    for point in result["points"]["load"]:
+        figures = [f"{point[key]:.1f}" for key in ("rtt_us_p50", "rtt_us_p99")]
+        load.add_row(point["server"], "yes" if point["is_busy"] else "no", *figures)
+    return [messages, load]
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m busq.bench.bench_asyncio", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--count", type=int, default=5_000, help="round trips of each measurement")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of a loaded server")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    missing = [kind.package for kind in KINDS.values() if not is_there(kind.package)]
+    if missing:
+        print(f"not installed: {', '.join(missing)}; pip install 'busq[bench]'", file=sys.stderr)
+        return 2
+    result = run(options.repeats, options.count, options.seconds)
+    for table in tables(result):
+        Console().print(table)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
