@@ -15,6 +15,7 @@ import math
 import operator
 import os
 import stat
+import struct
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -269,6 +270,9 @@ class _PythonMessage(Message):
         if self._pin is not None:
             check(lib.busq_pin_ack(self._pin))
 
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        _not_asked(data, timeout=timeout)
+
     def view(self) -> memoryview:
         view = self._view
         if view is None:
@@ -279,6 +283,67 @@ class _PythonMessage(Message):
 
     def __repr__(self) -> str:
         return f"<Message of {self._size} bytes from {self._sender!r}>"
+
+
+REQUEST = struct.Struct("=QQ")  # busq_request: the number, and where the reply goes
+_HAVE_REQUEST = (lib.BUSQ_FORM_ASK, lib.BUSQ_FORM_REPLY)
+
+
+def request_of(message: Any) -> bytes:
+    """Return the request that stands behind the payload of a message that was asked, or of a reply; else nothing."""
+    if message.form not in _HAVE_REQUEST or message.size_bytes < REQUEST.size:
+        return b""
+    start = ffi.cast("char *", message.data) + (message.size_bytes - REQUEST.size)
+    return bytes(ffi.buffer(start, REQUEST.size))
+
+
+def _not_asked(data: Payload, *, timeout: float | None = None) -> NoReturn:
+    _Parts(data)
+    timeout_ns(timeout)
+    raise ValueError("nobody waits for a reply to this message: it was sent, and only one that was asked has a reply")
+
+
+class _PythonRequest(_PythonMessage):
+    """A message that was asked."""
+
+    __slots__ = ("_is_replied", "_peer", "_request")
+
+    _peer: Any  # the handle that received it
+    _request: bytes  # what the reply has to carry
+    _is_replied: bool
+
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        note = _new_note()
+        try:
+            try:
+                return self._reply(_Parts(data, lib.BUSQ_FORM_REPLY, self._request), Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+            finally:
+                self._is_replied |= bool(_was_sent(note))
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
+
+    def _reply(self, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+        if self._is_replied:
+            raise ValueError("this message was replied to before: each is replied to once")
+        number, target = REQUEST.unpack(self._request)
+        while True:
+            # Looked at again after every slice: nobody empties the queue of an asker that asks no more.
+            result = lib.busq_peer_is_awaited(self._peer, target, number)
+            if result == lib.BUSQ_EMPTY:
+                self._is_replied = True
+                return None
+            check(result)
+            result = lib.busq_peer_send_parts(
+                self._peer, [target], 1, payload.parts, len(payload.parts), payload.form, deadline.left_ns(), note
+            )
+            if result == lib.BUSQ_PEER_DEAD:
+                raise errors.PeerDead(f"{self._sender!r}, who asked, has left or died: nobody waits for the reply")
+            if result != lib.BUSQ_INTERRUPTED:
+                return check(result)
 
 
 def _new_pin() -> Any:
@@ -532,15 +597,26 @@ class PythonPort:
         message = pin.message
         size, redelivered = message.size_bytes, bool(message.is_redelivered)
         sender = self._name_of(message.sender, message.sender_incarnation)
+        make: Callable[..., _PythonMessage] = _PythonMessage
+        request = request_of(message)
+        if request:
+            size -= len(request)
+            if message.form == lib.BUSQ_FORM_ASK:
+                make = functools.partial(self._requested, request)
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return _PythonMessage(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            return make(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
         data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
-        return _PythonMessage(data, None, sender, size, redelivered, pin if is_offered else None)
+        return make(data, None, sender, size, redelivered, pin if is_offered else None)
+
+    def _requested(self, request: bytes, *arguments: Any) -> _PythonRequest:
+        message = _PythonRequest(*arguments)
+        message._peer, message._request, message._is_replied = self._handle, request, False
+        return message
 
     send = _send_slow
     send_many = _send_many_slow
@@ -561,12 +637,14 @@ class _Parts:
 
     __slots__ = ("_buffers", "form", "parts")
 
-    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA) -> None:
-        """Of one buffer, or of a list or tuple of them."""
+    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA, end: bytes = b"") -> None:
+        """Of one buffer, or of a list or tuple of them, and of what stands behind it."""
         if isinstance(data, list | tuple):
             self._buffers = [_buffer(part, f"data[{i}]") for i, part in enumerate(tuple(data))]
         else:
             self._buffers = [_buffer(data, "data")]
+        if end:
+            self._buffers.append(ffi.from_buffer(end))
         self.form = form
         self.parts = ffi.new("busq_part[]", [(buffer, len(buffer)) for buffer in self._buffers])
 
@@ -595,6 +673,7 @@ _SIGNATURES = {
     "recv": "($self, timeout=None, *, ack=False)",
     "recv_many": "($self, limit, timeout=None, *, ack=False)",
     "ack": "($self)",
+    "reply": "($self, data, *, timeout=None)",
     "view": "($self)",
 }
 
@@ -607,7 +686,7 @@ def _texts() -> dict[str, str]:
 
 if _fast is not None:
     try:
-        _fast._bind(_texts(), _view_of, fail, errors.Empty, errors.Full, errors.ShutDown)
+        _fast._bind(_texts(), _view_of, fail, errors.Empty, errors.Full, errors.ShutDown, _not_asked)
     except ImportError:
         _fast = None  # type: ignore[assignment]
 

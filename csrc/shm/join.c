@@ -127,6 +127,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
   self->room_waiters = 0;
   self->sent = self->late = self->received = self->helped = 0;
+  busq_store_relaxed(&self->awaited, 0);
   slot_describe(peer);
   const uint64_t tail = busq_ring_tail(&peer->ring);
   busq_store_release(&self->queue.head, tail);
@@ -330,19 +331,14 @@ static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, si
   return result;
 }
 
-int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
+static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
 {
   busq_grave grave;
-  int result = busq_name_check(name, name_bytes);
-  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE))
-    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME and BUSQ_JOIN_DURABLE", flags);
-  if (result)
-    return result;
   busq_peer *peer = peer_new(bus);
   if (!peer)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle");
   peer->is_durable = (flags & BUSQ_JOIN_DURABLE) != 0;
-  result = peer_prepare(peer, &grave, name, name_bytes);
+  int result = peer_prepare(peer, &grave, name, name_bytes);
   if (!result) {
     result = peer_join(peer, &grave, name, name_bytes, flags);
     busq_grave_close(&grave);
@@ -357,6 +353,20 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
     busq_tracer_join(peer);
   *peerp = peer;
   return BUSQ_OK;
+}
+
+int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
+{
+  int result = busq_name_check(name, name_bytes);
+  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE))
+    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME and BUSQ_JOIN_DURABLE", flags);
+  return result ? result : peer_join_checked(bus, name, name_bytes, flags, peerp);
+}
+
+int busq_join_beside(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
+{
+  const int result = busq_name_check_beside(name, name_bytes);
+  return result ? result : peer_join_checked(bus, name, name_bytes, 0, peerp);
 }
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)

@@ -16,7 +16,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 6u
+#define BUSQ_LAYOUT_VERSION 7u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -108,6 +108,7 @@ typedef struct {
   uint64_t sent;
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
+  uint64_t awaited; /* of a slot for replies: no request before this number waits for its own any more (request.h) */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
