@@ -15,6 +15,7 @@ import math
 import operator
 import os
 import stat
+import struct
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -279,6 +280,9 @@ class _PythonMessage(Message):
         if self._pin is not None:
             check(lib.busq_pin_ack(self._pin))
 
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        _not_asked(data, timeout=timeout)
+
     def view(self) -> memoryview:
         view = self._view
         if view is None:
@@ -328,6 +332,67 @@ class _ObjectMessage(_PythonMessage):
             raise ValueError(
                 "the view of this message was released, and its object with it: read the object first"
             ) from None
+
+
+REQUEST = struct.Struct("=QQ")  # busq_request: the number, and where the reply goes
+_HAVE_REQUEST = (lib.BUSQ_FORM_ASK, lib.BUSQ_FORM_REPLY)
+
+
+def request_of(message: Any) -> bytes:
+    """Return the request that stands behind the payload of a message that was asked, or of a reply; else nothing."""
+    if message.form not in _HAVE_REQUEST or message.size_bytes < REQUEST.size:
+        return b""
+    start = ffi.cast("char *", message.data) + (message.size_bytes - REQUEST.size)
+    return bytes(ffi.buffer(start, REQUEST.size))
+
+
+def _not_asked(data: Payload, *, timeout: float | None = None) -> NoReturn:
+    _Parts(data)
+    timeout_ns(timeout)
+    raise ValueError("nobody waits for a reply to this message: it was sent, and only one that was asked has a reply")
+
+
+class _PythonRequest(_PythonMessage):
+    """A message that was asked."""
+
+    __slots__ = ("_is_replied", "_peer", "_request")
+
+    _peer: Any  # the handle that received it
+    _request: bytes  # what the reply has to carry
+    _is_replied: bool
+
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        note = _new_note()
+        try:
+            try:
+                return self._reply(_Parts(data, lib.BUSQ_FORM_REPLY, end=self._request), Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+            finally:
+                self._is_replied |= bool(_was_sent(note))
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
+
+    def _reply(self, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+        if self._is_replied:
+            raise ValueError("this message was replied to before: each is replied to once")
+        number, target = REQUEST.unpack(self._request)
+        while True:
+            # Looked at again after every slice: nobody empties the queue of an asker that asks no more.
+            result = lib.busq_peer_is_awaited(self._peer, target, number)
+            if result == lib.BUSQ_EMPTY:
+                self._is_replied = True
+                return None
+            check(result)
+            result = lib.busq_peer_send_parts(
+                self._peer, [target], 1, payload.parts, len(payload.parts), payload.form, deadline.left_ns(), note
+            )
+            if result == lib.BUSQ_PEER_DEAD:
+                raise errors.PeerDead(f"{self._sender!r}, who asked, has left or died: nobody waits for the reply")
+            if result != lib.BUSQ_INTERRUPTED:
+                return check(result)
 
 
 def _new_pin() -> Any:
@@ -637,21 +702,28 @@ class PythonPort:
         message = pin.message
         size, redelivered = message.size_bytes, bool(message.is_redelivered)
         sender = self._name_of(message.sender, message.sender_incarnation)
+        request = request_of(message)
+        size -= len(request)
+        make = functools.partial(self._made, message.form, request)
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return self._made(message.form, None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            return make(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
         data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
-        return self._made(message.form, data, None, sender, size, redelivered, pin if is_offered else None)
+        return make(data, None, sender, size, redelivered, pin if is_offered else None)
 
-    def _made(self, form: int, *facts: Any) -> _PythonMessage:
-        if form == lib.BUSQ_FORM_DATA:
+    def _made(self, form: int, request: bytes, *facts: Any) -> _PythonMessage:
+        if form in (lib.BUSQ_FORM_OBJECT, lib.BUSQ_FORM_CODED):
+            thing = _ObjectMessage(*facts)
+            thing._codec, thing._is_pickled = self._codec, form == lib.BUSQ_FORM_OBJECT
+            return thing
+        if form != lib.BUSQ_FORM_ASK or not request:
             return _PythonMessage(*facts)
-        message = _ObjectMessage(*facts)
-        message._codec, message._is_pickled = self._codec, form == lib.BUSQ_FORM_OBJECT
+        message = _PythonRequest(*facts)
+        message._peer, message._request, message._is_replied = self._handle, request, False
         return message
 
     send = _send_slow
@@ -748,12 +820,14 @@ class _Parts:
 
     __slots__ = ("_buffers", "form", "parts")
 
-    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA, argument: str = "data") -> None:
-        """Of one buffer, or of a list or tuple of them."""
+    def __init__(self, data: Any, form: int = lib.BUSQ_FORM_DATA, argument: str = "data", *, end: bytes = b"") -> None:
+        """Of one buffer, or of a list or tuple of them, and of what stands behind it."""
         if isinstance(data, list | tuple):
             self._buffers = [_buffer(part, f"{argument}[{i}]") for i, part in enumerate(tuple(data))]
         else:
             self._buffers = [_buffer(data, argument)]
+        if end:
+            self._buffers.append(ffi.from_buffer(end))
         self.form = form
         self.parts = ffi.new("busq_part[]", [(buffer, len(buffer)) for buffer in self._buffers])
 
@@ -782,6 +856,7 @@ _SIGNATURES = {
     "recv": "($self, timeout=None, *, ack=False)",
     "recv_many": "($self, limit, timeout=None, *, ack=False)",
     "ack": "($self)",
+    "reply": "($self, data, *, timeout=None)",
     "view": "($self)",
     "object": "($self)",
 }
@@ -795,7 +870,7 @@ def _texts() -> dict[str, str]:
 
 if _fast is not None:
     try:
-        _fast._bind(_texts(), _view_of, fail, no_object, errors.Empty, errors.Full, errors.ShutDown)
+        _fast._bind(_texts(), _view_of, fail, no_object, _not_asked, errors.Empty, errors.Full, errors.ShutDown)
     except ImportError:
         _fast = None  # type: ignore[assignment]
 

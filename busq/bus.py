@@ -8,12 +8,15 @@ import errno
 import os
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
-from busq.peer import Codec, Peer
+from busq.peer import Codec, Message, Payload, Peer
+
+if TYPE_CHECKING:
+    from busq._requests import Requests
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -36,6 +39,8 @@ _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 class Bus1Peer(_core.Port, Peer):
     """A member of a bus whose order is bus1."""
+
+    _requests: Requests | None = None  # made by the first ask
 
     def __init__(
         self,
@@ -71,7 +76,15 @@ class Bus1Peer(_core.Port, Peer):
         _core.check(lib.busq_peer_fileno(self._handle, descriptor))
         return int(descriptor[0])
 
+    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:  # noqa: D102
+        from busq._requests import ask  # here, since most who import busq never need it
+
+        return ask(self, to, data, timeout)
+
     def close(self) -> None:  # noqa: D102
+        requests = self._requests
+        if requests is not None:
+            requests.close()
         lib.busq_peer_close(self._handle)
 
 
@@ -303,6 +316,8 @@ class Bus:
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it.
 
+        The second slot of a peer that asks, where its replies come, is none of them; `stats` shows it.
+
         Errors: ShutDown if this handle was closed.
 
         Cost: that of `stats`.
@@ -313,7 +328,35 @@ class Bus:
         ['alice', 'bob']
         >>> busq.Bus.unlink("doc-peers")
         """
-        return [facts["name"] for facts in self.stats()["peers"] if facts["alive"]]
+        return [facts["name"] for facts in self.stats()["peers"] if facts["alive"] and "/" not in facts["name"]]
+
+    def wait_for(self, names: str | Iterable[str], timeout: float | None = None) -> None:
+        """Wait until peers have joined: return when all of them are there, and alive, at the same time.
+
+        Parameters: `names`, the name of a peer, or an iterable of names; none at all are there at once; `timeout`, how
+        many seconds to wait: None waits for ever, 0 looks once.
+
+        Errors: Empty, which names those who are missing, if they are not all there before the timeout; PeerDead if one
+        that was seen here has left or died while others were waited for, and nobody has joined under its name since:
+        what a peer of that name left behind before the call does not matter; ShutDown if the bus was shut down, or this
+        handle closed; ValueError, TypeError.
+
+        Cost: nobody is woken by who joins; it looks every millisecond at first, and after a while 50 times a second,
+        with a system call for each peer that is there.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-wait-for") as bus, bus.join("alice") as alice:
+        ...     bus.wait_for("alice")
+        ...     try:
+        ...         bus.wait_for(["alice", "bob"], timeout=0.1)
+        ...     except busq.Empty as error:
+        ...         print(error)
+        not there before the timeout: 'bob'
+        >>> busq.Bus.unlink("doc-wait-for")
+        """
+        from busq._presence import wait_for  # here, since most who import busq never need it
+
+        wait_for(self, names, timeout)
 
     def stats(self) -> dict[str, Any]:
         """Return sizes and counters of the bus and, under "peers", of every peer that is still remembered.

@@ -251,6 +251,26 @@ class OrderedPeer(Peer):
             f"order {self._order.name} sends its packets in copies: reserving memory needs order bus1; use send"
         )
 
+    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        """Raise ValueError: a reply needs a queue of its own, and only order bus1 orders that with the others.
+
+        Parameters: those of `Peer.ask`.
+
+        Errors: ValueError.
+
+        Cost: none.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-ordered-ask", order="fifo", peers=2) as bus, bus.join("a") as a:
+        ...     try:
+        ...         a.ask("a", b"anybody there?")
+        ...     except ValueError as error:
+        ...         print(error)
+        order fifo has no queue for replies: requests need order bus1
+        >>> busq.Bus.unlink("doc-ordered-ask")
+        """
+        raise ValueError(f"order {self._order.name} has no queue for replies: requests need order bus1")
+
     # ---- receiving ----
 
     def recv(self, timeout: float | None = None, *, ack: bool = False) -> OrderedMessage:

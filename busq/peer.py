@@ -109,6 +109,37 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
         """
         raise NotImplementedError
 
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        """Reply to a message that was sent with `Peer.ask`; its asker gets this as the result.
+
+        The reply leaves from the peer that received the request.  If nobody waits for it any more, because the asker's
+        timeout is over or it was interrupted, it is dropped, and that is no error.  A request that came again after
+        `resume` is replied to like any other.
+
+        Parameters: `data` and `timeout`, as in `Peer.ask`.
+
+        Errors: PeerDead if the asker has left or died; ValueError if the message was not asked, or was replied to
+        before; Full if the memory for messages, or the asker's queue of replies, stayed full until the timeout;
+        ShutDown, also if the peer that received the request was closed; ForkedHandle in a forked child; TypeError.
+        After Full the call can be repeated.  An exception that is raised by a signal handler says in its attribute
+        `sent`, 0 or 1, whether the reply was sent.
+
+        Cost: that of `Peer.send`.
+
+        >>> import busq, threading
+        >>> with busq.Bus.create("doc-reply") as bus, bus.join("alice") as alice, bus.join("adder") as adder:
+        ...     def serve():
+        ...         request = adder.recv()
+        ...         request.reply(str(sum(map(int, request.data.split()))).encode())
+        ...     server = threading.Thread(target=serve)
+        ...     server.start()
+        ...     alice.ask("adder", b"2 3").data
+        ...     server.join()
+        b'5'
+        >>> busq.Bus.unlink("doc-reply")
+        """
+        raise NotImplementedError
+
     def view(self) -> memoryview:
         """Return the payload as a read-only memoryview, without a copy.
 
@@ -364,6 +395,38 @@ class Peer:
         ...     alice.recv().object() == bob.recv().object()
         True
         >>> busq.Bus.unlink("doc-send-object")
+        """
+        raise NotImplementedError
+
+    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        """Send a message to one peer and wait for its reply, which is returned.
+
+        The receiver gets a message like any other, and answers it with `Message.reply`.  Any number of threads may ask
+        at once.  What else arrives for this peer stays in its queue, for `recv`, in order; and what is sent after `ask`
+        has returned is ordered after the reply and all that its sender knew.
+
+        Parameters: `to`, the name of a peer; `data`, as in `send`, at most 16 bytes less than the bus's arena; `timeout`,
+        how many seconds to wait, for room and for the reply together: None waits for ever.
+
+        Errors: PeerDead as soon as the process that was asked has left or died without a reply, whether or not it is
+        durable and whether or not a successor resumes it: the request may have been carried out, or be carried out
+        later.  A process that is merely stopped is not dead.  Empty if no reply came before the timeout: one that comes
+        later is dropped.  NoSpace if the bus has no free slot: a peer that asks takes a second one, for the replies, at
+        its first ask.  Full, UnknownPeer, ShutDown, ForkedHandle, ValueError and TypeError as in `send`; ValueError
+        with another order than bus1.  Each says in its attribute `sent`, 0 or 1, whether the request was sent; so does
+        an exception that is raised by a signal handler.
+
+        Cost: that of two messages, and of a system call that asks whether the other one lives.
+
+        >>> import busq, threading
+        >>> with busq.Bus.create("doc-ask") as bus, bus.join("alice") as alice, bus.join("echo") as echo:
+        ...     server = threading.Thread(target=lambda: echo.recv().reply(b"hello yourself"))
+        ...     server.start()
+        ...     reply = alice.ask("echo", b"hello", timeout=10)
+        ...     reply.sender, reply.data
+        ...     server.join()
+        ('echo', b'hello yourself')
+        >>> busq.Bus.unlink("doc-ask")
         """
         raise NotImplementedError
 

@@ -137,8 +137,15 @@ typedef enum {
   BUSQ_FORM_DATA = 0,
   BUSQ_FORM_OBJECT = 1, /* pickled */
   BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
+  BUSQ_FORM_ASK = 3,    /* somebody waits for a reply: a busq_request stands behind it, and is counted with it */
+  BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
   BUSQ_FORM_MAX = 15
 } busq_form;
+
+typedef struct {
+  uint64_t number; /* of the asker's requests, from 1 */
+  uint64_t to;     /* the target that takes the reply */
+} busq_request;
 
 /* A piece of a payload. */
 typedef struct {
@@ -303,6 +310,26 @@ int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, ui
  * be lost to an exception. */
 int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
                          uint32_t form, int64_t timeout_ns, uint32_t *sentp);
+
+/*
+ * Requests (shm/request.h).  A peer that asks joins a second time, for the replies; it sends a payload of BUSQ_FORM_ASK and receives
+ * one of BUSQ_FORM_REPLY there.
+ */
+int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp);
+uint64_t busq_peer_target(const busq_peer *peer);
+/* From now on, no request before this number waits for its reply. */
+void busq_peer_await(busq_peer *replies, uint64_t number);
+/* BUSQ_EMPTY: the asker lives, and does not wait for the reply any more. */
+int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number);
+/* Does a process stand behind a target?  Its lives differ in when they began. */
+int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
+/* Has a live process that name?  BUSQ_PEER_DEAD: one had. */
+int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes);
+/* The end of the queue, as it is now; and whether everything before such an end was taken. */
+uint64_t busq_peer_tail(const busq_peer *replies);
+int busq_peer_has_received(busq_peer *replies, uint64_t position);
+/* What this peer sends from now on is later than what the other handle has received. */
+void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {

@@ -21,4 +21,5 @@ def _bind(
     empty: type[Exception],
     full: type[Exception],
     shut_down: type[Exception],
+    not_asked: Callable[..., Any],
 ) -> None: ...

@@ -64,6 +64,7 @@ static PyObject *timeout_name, *ack_name; /* interned */
 static PyObject *view_helper; /* busq._core._view_of */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
+static PyObject *reply_helper; /* busq._core._not_asked */
 static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
@@ -191,6 +192,13 @@ static PyObject *message_ack(Message *self, PyObject *unused)
   Py_RETURN_NONE;
 }
 
+/* A message that was asked never comes this way: the slow one makes it. */
+static PyObject *message_reply(Message *self, PyObject *args, PyObject *keywords)
+{
+  (void)self;
+  return PyObject_Call(reply_helper, args, keywords);
+}
+
 /* The hold goes over to the view: releasing the view releases the message.  The helper is Python code, in which anything may happen:
  * an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
  * only then, in one step, the one becomes the holder and the other ceases to be. */
@@ -256,6 +264,7 @@ static PyObject *message_reduce(Message *self, PyObject *unused)
 static PyMethodDef message_methods[] = {
     {"__reduce__", (PyCFunction)(void (*)(void))message_reduce, METH_NOARGS, NULL},
     {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS, NULL},
+    {"reply", (PyCFunction)(void (*)(void))message_reply, METH_VARARGS | METH_KEYWORDS, NULL},
     {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS, NULL},
     {"object", (PyCFunction)(void (*)(void))message_object, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -901,13 +910,13 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *fail, *no_object, *empty, *full, *shut_down;
+  PyObject *texts, *view, *fail, *no_object, *reply, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOO", &texts, &view, &fail, &no_object, &empty, &full, &shut_down) ||
+  if (!PyArg_ParseTuple(args, "OOOOOOOO", &texts, &view, &fail, &no_object, &reply, &empty, &full, &shut_down) ||
       set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
@@ -917,6 +926,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
   empty_error = empty;
   full_error = full;
   shut_down_error = shut_down;
+  reply_helper = reply;
   Py_RETURN_NONE;
 }
 

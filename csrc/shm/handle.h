@@ -115,7 +115,7 @@ struct busq_peer {
   /* Sending: under send_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch send_latch;
   bool proposes_stale;     /* tests force lost proposals with it */
-  uint64_t lamport;        /* no message that this peer has sent has a higher timestamp */
+  uint64_t lamport;        /* no message that this peer has sent, and no reply that it has got, has a higher timestamp */
   uint64_t sequence;       /* of the last message */
   uint64_t sequence_limit; /* reserved in the slot up to here */
   uint64_t sent;

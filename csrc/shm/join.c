@@ -130,6 +130,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
   self->room_waiters = 0;
   self->sent = self->late = self->received = self->helped = 0;
+  busq_store_relaxed(&self->awaited, 0);
   slot_describe(peer);
   const uint64_t tail = busq_ring_tail(&peer->ring);
   busq_store_release(&self->queue.head, tail);
@@ -457,19 +458,14 @@ static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, si
   return result;
 }
 
-int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
+static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
 {
   busq_grave grave;
-  int result = busq_name_check(name, name_bytes);
-  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE | BUSQ_JOIN_SHARED))
-    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME, BUSQ_JOIN_DURABLE and BUSQ_JOIN_SHARED", flags);
-  if (result)
-    return result;
   busq_peer *peer = peer_new(bus);
   if (!peer)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle");
   peer->life_flags = (flags & BUSQ_JOIN_DURABLE ? (uint32_t)BUSQ_LIFE_DURABLE : 0) | (flags & BUSQ_JOIN_SHARED ? (uint32_t)BUSQ_LIFE_SHARED : 0);
-  result = peer_prepare(peer, &grave, name, name_bytes);
+  int result = peer_prepare(peer, &grave, name, name_bytes);
   if (!result) {
     result = flags & BUSQ_JOIN_SHARED ? peer_join_shared(peer, &grave, name, name_bytes, flags)
                                       : peer_join_alone(peer, &grave, name, name_bytes, flags);
@@ -487,6 +483,20 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
     busq_tracer_join(peer);
   *peerp = peer;
   return BUSQ_OK;
+}
+
+int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp)
+{
+  int result = busq_name_check(name, name_bytes);
+  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE | BUSQ_JOIN_SHARED))
+    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME, BUSQ_JOIN_DURABLE and BUSQ_JOIN_SHARED", flags);
+  return result ? result : peer_join_checked(bus, name, name_bytes, flags, peerp);
+}
+
+int busq_join_beside(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
+{
+  const int result = busq_name_check_beside(name, name_bytes);
+  return result ? result : peer_join_checked(bus, name, name_bytes, 0, peerp);
 }
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)

@@ -131,6 +131,7 @@ typedef struct {
   uint64_t sent;
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
+  uint64_t awaited; /* of a slot for replies: no request before this number waits for its own any more (request.h) */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */

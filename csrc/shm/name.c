@@ -25,7 +25,7 @@ static size_t utf8_length(const unsigned char *text, size_t bytes)
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-int busq_name_check(const char *name, size_t bytes)
+static int name_check(const char *name, size_t bytes, bool is_beside)
 {
   if (bytes == 0 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
     return busq_error(BUSQ_INVALID, "a peer's name of %zu bytes: expected 1 to %u bytes of UTF-8", bytes,
@@ -36,12 +36,22 @@ int busq_name_check(const char *name, size_t bytes)
     const size_t length = utf8_length((const unsigned char *)name + at, bytes - at);
     if (length == 0)
       return busq_error(BUSQ_INVALID, "a peer's name with the byte 0x%02x at %zu: expected UTF-8", (unsigned char)name[at], at);
-    if (name[at] == '\0' || name[at] == '/')
+    if (name[at] == '\0' || (name[at] == '/' && !is_beside))
       return busq_error(BUSQ_INVALID, "a peer's name with %s at byte %zu: neither NUL nor \"/\" may be in a name",
                         name[at] ? "\"/\"" : "NUL", at);
     at += length;
   }
   return BUSQ_OK;
+}
+
+int busq_name_check(const char *name, size_t bytes)
+{
+  return name_check(name, bytes, false);
+}
+
+int busq_name_check_beside(const char *name, size_t bytes)
+{
+  return name_check(name, bytes, true);
 }
 
 #define LOCK_OF_NAME(hash) ((INT64_C(1) << 61) | (int64_t)((hash) >> 4))

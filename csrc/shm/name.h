@@ -13,6 +13,8 @@
 #include "shm/handle.h"
 
 int busq_name_check(const char *name, size_t bytes);
+/* The same for the name of a slot that a peer has besides its own, which has a "/" in it: nobody can ask for it by name. */
+int busq_name_check_beside(const char *name, size_t bytes);
 /* The byte of the bus file that stands for a name; two names may share one, rarely: then only one of them can be joined. */
 int64_t busq_name_lock(const char *name, size_t bytes);
 /* Does the peer of the slot, alive or gone, have this name?  Its life was *lifep when it had.  The readers of a shared queue send under
