@@ -18,8 +18,8 @@ def _bind(
     view: Callable[[Any, Any, int], memoryview],
     fail: Callable[[int], Any],
     no_object: Callable[[], Any],
+    not_asked: Callable[..., Any],
     empty: type[Exception],
     full: type[Exception],
     shut_down: type[Exception],
-    not_asked: Callable[..., Any],
 ) -> None: ...
