@@ -312,6 +312,24 @@ static int peek_shared(busq_peer *peer)
   }
 }
 
+/* What we have claimed at a position, as it stands there. */
+static bool claim_change(busq_peer *peer, uint64_t position, uint32_t sender)
+{
+  busq_reference seen;
+  return busq_ring_look(&peer->ring, position, &seen) && (seen.sender & BUSQ_RING_CLAIMED) &&
+         (seen.sender & BUSQ_RING_SENDER_MASK) == peer->slot && seen.sender != BUSQ_RING_NOBODY &&
+         busq_ring_change(&peer->ring, position, seen, (busq_reference){sender, seen.record, seen.tag});
+}
+
+/* Marked, since others may have gone past it. */
+static bool claim_return(busq_peer *peer, uint64_t position, uint32_t sender)
+{
+  if (!claim_change(peer, position, sender | BUSQ_RING_OFFERED))
+    return false;
+  busq_share_returned(peer->bus, peer->inbox_slot);
+  return true;
+}
+
 /* The swap fails where somebody else was faster; one that succeeds a whole number of times 65536 laps too late has hit what
  * stands there now, and gives it back. */
 static bool reach(busq_peer *peer)
@@ -326,8 +344,7 @@ static bool reach(busq_peer *peer)
     return false;
   if (busq_load_acquire(&peer->inbox->queue.head) <= found->position)
     return true;
-  (void)busq_ring_change(&peer->ring, found->position, claimed, seen);
-  busq_share_returned(peer->bus, peer->inbox_slot);
+  (void)claim_return(peer, found->position, found->key.sender | (had & BUSQ_RING_RETURNED));
   return false;
 }
 
@@ -353,22 +370,11 @@ int busq_receive_reach(busq_peer *peer)
   return BUSQ_OK;
 }
 
-/* What we have claimed at a position, as it stands there. */
-static bool claim_change(busq_peer *peer, uint64_t position, uint32_t sender)
-{
-  busq_reference seen;
-  return busq_ring_look(&peer->ring, position, &seen) && (seen.sender & BUSQ_RING_CLAIMED) &&
-         (seen.sender & BUSQ_RING_SENDER_MASK) == peer->slot && seen.sender != BUSQ_RING_NOBODY &&
-         busq_ring_change(&peer->ring, position, seen, (busq_reference){sender, seen.record, seen.tag});
-}
-
 void busq_receive_put_back(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
-  const uint32_t had = (found->is_redelivered ? BUSQ_RING_OFFERED : 0) | (found->was_given_back ? BUSQ_RING_RETURNED : 0);
   peer->has_reached = false;
-  (void)claim_change(peer, found->position, found->key.sender | had);
-  busq_share_returned(peer->bus, peer->inbox_slot);
+  (void)claim_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
 }
 
 /* Buries readers that died with something in their hands; some of them at a time. */
@@ -567,22 +573,13 @@ static bool message_return(busq_peer *peer, const busq_message *message)
   return true;
 }
 
-/* Any of the readers may take it then. */
-static bool message_return_shared(busq_peer *peer, const busq_message *message)
-{
-  const uint32_t had = BUSQ_RING_RETURNED | (message->is_redelivered ? BUSQ_RING_OFFERED : 0);
-  if (!claim_change(peer, message->position, message->sender | had))
-    return false;
-  busq_share_returned(peer->bus, peer->inbox_slot);
-  return true;
-}
-
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
 {
   const bool is_closed = busq_load_relaxed(&peer->is_closed);
   if ((is_closed && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
     return false;
-  if (!(peer->is_consumer ? message_return_shared(peer, message) : message_return(peer, message)))
+  if (!(peer->is_consumer ? claim_return(peer, message->position, message->sender | BUSQ_RING_RETURNED)
+                          : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
   busq_store_relaxed(&peer->self->received, --peer->received);

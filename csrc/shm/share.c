@@ -113,8 +113,8 @@ static bool position_settle(busq_bus *bus, uint32_t slot, uint32_t reader, const
   busq_record *record = busq_reference_record(bus, seen);
   const bool is_over = !record || claim_is_over(bus, slot, record, seen.tag, &mark);
   if (!is_over && !(seen.sender & BUSQ_RING_TAKEN)) {
-    const uint32_t had = seen.sender & (BUSQ_RING_OFFERED | BUSQ_RING_RETURNED);
-    return busq_ring_change(ring, position, seen, (busq_reference){busq_record_sender(record) | had, seen.record, seen.tag});
+    const uint32_t bits = BUSQ_RING_OFFERED | (seen.sender & BUSQ_RING_RETURNED);
+    return busq_ring_change(ring, position, seen, (busq_reference){busq_record_sender(record) | bits, seen.record, seen.tag});
   }
   if (!is_over)
     record_release(bus, reader, record, mark);

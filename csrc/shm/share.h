@@ -5,16 +5,17 @@
  * One queue, several readers.
  *
  * Guarantee: each message goes to one of them, and they take messages in the order of the queue.  What one had and had not
- * acknowledged when it died comes again, in its place; what it had only looked at too; what it had taken is lost with it.  No reader that
- * is killed or stopped between any two steps keeps the others from the next message.
+ * acknowledged when it died comes again, in its place; what it had only reached for too; what it had taken is lost with it.  All that
+ * comes back is marked, since others have gone past it: what is not marked comes to each reader in order.  No reader that is
+ * killed or stopped between any two steps keeps the others from the next message.
  *
  * Mechanism.  The queue has a slot of its own (BUSQ_LIFE_SHARED), and so has every reader (BUSQ_LIFE_CONSUMER), whose own
  * ring stays closed.  A reader scans the queue by itself, with a heap of its own: what is next follows from shared words
  * alone, so all of them find the same.  It reaches for a message by a swap of what stands at its position in the ring:
  *
- *      sender                                  free; also with OFFERED or RETURNED, where somebody has had it
+ *      sender                                  free; with OFFERED, where it came back, and RETURNED, if its delivery is recorded
  *      CLAIMED | reader                        reached for: others pass it.  Its death sets it free
- *      CLAIMED | OFFERED | reader              to be acknowledged.  Its death sets it free, as offered
+ *      CLAIMED | OFFERED | reader              to be acknowledged.  Its death sets it free
  *      CLAIMED | TAKEN | reader                its death releases it
  *      nobody                                  released before: the position is done with
  *
