@@ -169,11 +169,12 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
   return true;
 }
 
-/* The hands of a reader that is gone are moved past what is done with: its slot is free when they are empty. */
+/* The hands of a reader that is gone are moved past what is done with: its slot is free when they are empty.  Again whenever somebody
+ * asks for the slot: who took the last of it may have died before it moved them. */
 static void hands_advance(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[slot].consumes);
-  if ((life & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers)
+  if ((life & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers && busq_share_is_reader_of(bus, slot, queue))
     busq_share_advance(bus, slot, queue);
 }
 
@@ -188,8 +189,10 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
    * process that removed a durable peer before it closed the queue. */
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&ring);
-  if (!life_needs_burial(life))
+  if (!life_needs_burial(life)) {
+    hands_advance(bus, slot, life);
     return true;
+  }
   BUSQ_STEP("bury");
   if (!life_finish_sending(bus, slot) || !claims_settle(bus, slot, life))
     return false;
