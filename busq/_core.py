@@ -209,7 +209,9 @@ def receivers(to: Any) -> list[Any]:
 
 def codec(given: Any) -> Codec | None:
     """Return a codec, or None; TypeError unless it has what a codec needs."""
-    if given is not None and not (callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))):
+    if given is not None and not (
+        callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))
+    ):
         raise wrong_type("codec", given, "None (pickle), or a codec: an object with encode(obj) and decode(payload)")
     return given  # type: ignore[no-any-return]
 
@@ -301,6 +303,9 @@ class _ObjectMessage(_PythonMessage):
 
     __slots__ = ("_codec", "_is_pickled")
 
+    _codec: Codec | None
+    _is_pickled: bool
+
     def object(self) -> Any:
         if self._codec is not None and self._is_pickled:
             raise ValueError(
@@ -322,7 +327,9 @@ class _ObjectMessage(_PythonMessage):
         try:
             return payload[:]
         except ValueError:
-            raise ValueError("the view of this message was released, and its object with it: read the object first") from None
+            raise ValueError(
+                "the view of this message was released, and its object with it: read the object first"
+            ) from None
 
 
 def _new_pin() -> Any:
@@ -454,15 +461,12 @@ class PythonPort:
     # ---- sending ----
 
     def _send_slow(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
-        return self._send_one(self._send_noted, to, data, timeout)  # type: ignore[no-any-return]
-
-    def _send_one(self, send: Callable[[Any, Any, Deadline, Any], Any], to: Any, what: Any, timeout: Any) -> Any:
-        """Send one message in one of the ways below, and let an exception say whether it was sent."""
         note = _new_note()
         try:
             try:
-                # Returned from here: an exception behind the block would not say what the note says.
-                return send(to, what, Deadline(timeout), note)
+                # Returned from here: an exception behind the block would not say what the note says; nor one that comes
+                # when an inner function has returned, so every method that sends has such a block itself.
+                return self._send_noted(to, data, Deadline(timeout), note)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -512,7 +516,16 @@ class PythonPort:
                 return int(result)
 
     def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
-        return self._send_one(self._send_object_noted, to, obj, timeout)  # type: ignore[no-any-return]
+        note = _new_note()
+        try:
+            try:
+                return self._send_object_noted(to, obj, Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
 
     def _send_many_slow(
         self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
@@ -699,7 +712,17 @@ class _SlowDraft(Draft):
             raise BufferError(_LOOKED_AT) from None
         if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the view
             raise BufferError(_LOOKED_AT)
-        return self._port._send_one(self._port._send_draft, to, (pin, owner, n_bytes), timeout)  # type: ignore[no-any-return]
+        note = _new_note()
+        try:
+            try:
+                draft = (pin, owner, n_bytes)
+                return self._port._send_draft(to, draft, Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
 
     def __repr__(self) -> str:
         pin, _ = self._place()
@@ -723,8 +746,8 @@ class _PythonDraft(_SlowDraft):
         view = self._view
         if view is None or _is_released(view):
             pin, _ = self._held()
-            # Counted first: a view that is not counted could be written to after the draft was sent.  One that is counted and
-            # never made only keeps the draft from being sent.
+            # Counted first: a view that is not counted could be written to after the draft was sent.  One that is
+            # counted and never made only keeps the draft from being sent.
             check(lib.busq_pin_show(pin))
             view = self._view = _writable_view_of(
                 functools.partial(lib.busq_pin_end, pin), pin.message.data, pin.message.size_bytes
@@ -740,7 +763,10 @@ class _PythonDraft(_SlowDraft):
         self._pin = self._view = None
 
 
-_LOOKED_AT = "something still looks at the draft's memory, and could write to what is sent: drop arrays and slices of its buffer first"
+_LOOKED_AT = (
+    "something still looks at the draft's memory, and could write to what is sent: "
+    "drop arrays and slices of its buffer first"
+)
 _PythonDraft.__init__.__qualname__ = "Draft.__init__"
 _SlowDraft._send_slow.__name__, _SlowDraft._send_slow.__qualname__ = "send", "Draft.send"
 _SlowDraft._send_slow.__doc__ = Draft.send.__doc__
@@ -831,7 +857,17 @@ if _fast is not None:
             return ffi.cast(_PIN, address), owner
 
     try:
-        _fast._bind(_texts(), _view_of, _writable_view_of, _FastDraft, fail, no_object, errors.Empty, errors.Full, errors.ShutDown)
+        _fast._bind(
+            _texts(),
+            _view_of,
+            _writable_view_of,
+            _FastDraft,
+            fail,
+            no_object,
+            errors.Empty,
+            errors.Full,
+            errors.ShutDown,
+        )
     except ImportError:
         _fast = None  # type: ignore[assignment]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as payloads: pickle protocol 5 with its large buffers beside the pickle, where a receiver looks at them in place.
+"""Objects as payloads: pickle protocol 5, with large buffers beside the pickle, where receivers look at them in place.
 
 Nothing here knows of peers.  Imported when the first object is sent or read, since most who send bytes need no pickle.
 
@@ -72,4 +72,6 @@ def _parts(payload: memoryview) -> tuple[memoryview, list[memoryview]]:
 
 
 def _damaged(payload: memoryview, found: str) -> errors.CorruptSegment:
-    return errors.CorruptSegment(f"an object of {payload.nbytes} bytes is damaged: {found}; remove the bus and create it again")
+    return errors.CorruptSegment(
+        f"an object of {payload.nbytes} bytes is damaged: {found}; remove the bus and create it again"
+    )

@@ -242,10 +242,14 @@ class OrderedPeer(Peer):
             raise
 
     def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:  # noqa: D102
-        raise ValueError(f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes")
+        raise ValueError(
+            f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes"
+        )
 
     def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:  # noqa: D102
-        raise ValueError(f"order {self._order.name} sends its packets in copies: reserving memory needs order bus1; use send")
+        raise ValueError(
+            f"order {self._order.name} sends its packets in copies: reserving memory needs order bus1; use send"
+        )
 
     # ---- receiving ----
 
