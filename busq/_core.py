@@ -308,6 +308,9 @@ class _ObjectMessage(_PythonMessage):
 
     __slots__ = ("_codec", "_is_pickled")
 
+    _codec: Codec | None
+    _is_pickled: bool
+
     def object(self) -> Any:
         if self._codec is not None and self._is_pickled:
             raise ValueError(
@@ -400,12 +403,13 @@ def _new_pin() -> Any:
 
 
 _CHARACTERS = ffi.typeof("char *")
+_cast, _ended, _buffer_of = ffi.cast, ffi.gc, ffi.buffer  # looked up once: views are made often
+_PIN = ffi.typeof("busq_pin *")
 
 
 def _view_of(end: Any, address: Any, size: int) -> memoryview:
     """Show a payload in place; once the view is released or dropped, `end` is called: its pin lets go."""
-    payload = ffi.gc(ffi.cast(_CHARACTERS, address), end)
-    return memoryview(ffi.buffer(payload, size)).toreadonly()
+    return memoryview(_buffer_of(_ended(_cast(_CHARACTERS, address), end), size)).toreadonly()
 
 
 class Sending:
@@ -523,15 +527,12 @@ class PythonPort:
     # ---- sending ----
 
     def _send_slow(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
-        return self._send_one(self._send_noted, to, data, timeout)  # type: ignore[no-any-return]
-
-    def _send_one(self, send: Callable[[Any, Any, Deadline, Any], Any], to: Any, what: Any, timeout: Any) -> Any:
-        """Send one message in one of the ways below, and let an exception say whether it was sent."""
         note = _new_note()
         try:
             try:
-                # Returned from here: an exception behind the block would not say what the note says.
-                return send(to, what, Deadline(timeout), note)
+                # Returned from here: an exception behind the block would not say what the note says; nor one that comes
+                # when an inner function has returned, so every method that sends has such a block itself.
+                return self._send_noted(to, data, Deadline(timeout), note)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -586,7 +587,16 @@ class PythonPort:
                 return int(result)
 
     def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
-        return self._send_one(self._send_object_noted, to, obj, timeout)  # type: ignore[no-any-return]
+        note = _new_note()
+        try:
+            try:
+                return self._send_object_noted(to, obj, Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
 
     def _send_many_slow(
         self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
@@ -612,7 +622,7 @@ class PythonPort:
 
     # ---- drafts ----
 
-    def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:
+    def _reserve_slow(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:
         pin = _new_pin()
         size, count = _natural("size", size, 0), 0 if receivers is None else _natural("receivers", receivers, 1)
         deadline = Deadline(timeout)
@@ -623,8 +633,10 @@ class PythonPort:
         check(result)
         return _PythonDraft(self, pin)
 
-    def _send_draft(self, to: Any, draft: tuple[Any, int], deadline: Deadline, note: Any) -> Any:
-        pin, size = draft
+    reserve = _reserve_slow
+
+    def _send_draft(self, to: Any, draft: tuple[Any, Any, int], deadline: Deadline, note: Any) -> Any:
+        pin, _, size = draft
 
         def send(targets: list[int]) -> int:
             while True:
@@ -733,72 +745,114 @@ class PythonPort:
 
 
 # Python's errors about wrong arguments name the method that was called, and not the one that does its work.
-for _name in ("send", "send_many", "send_object", "recv", "recv_many"):
+for _name in ("send", "send_many", "send_object", "reserve", "recv", "recv_many"):
     _method = getattr(PythonPort, _name)
     _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
     _method.__doc__ = getattr(Peer, _name).__doc__
 _PythonMessage.__init__.__qualname__ = "Message.__init__"
 
 
-class _PythonDraft(Draft):
-    """A draft is its pin, which is given back when it is dropped: by this object, and by the last view that there is of it."""
+class _SlowDraft(Draft):
+    """The methods of a draft: all of them, or what the accelerator leaves to the slow way.
 
-    __slots__ = ("_buffer", "_pin", "_port")
+    A draft is its pin, which is given back when it is dropped: by the draft, and by the last view that there is of it.
+    """
 
-    def __init__(self, port: PythonPort, pin: Any) -> None:
-        self._port, self._pin = port, pin
-        self._buffer = _draft_view(pin)
+    __slots__ = ()
 
-    @property
-    def buffer(self) -> memoryview:
-        buffer, pin = self._buffer, self._pin
-        if _is_released(buffer):
-            if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
-                raise ValueError("this draft was sent, or given back: reserve another one")
-            buffer = self._buffer = _draft_view(pin)
-        return buffer
+    _port: Any
+    _view: memoryview | None
 
-    def send(self, to: str | Iterable[str], *, size: int | None = None, timeout: float | None = None) -> None:
-        pin = self._pin
-        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
-            raise ValueError("this draft was sent, or given back: reserve another one")
+    def _place(self) -> tuple[Any, Any]:
+        """Return the pin, or something false where it was given back, and what keeps it alive."""
+        raise NotImplementedError
+
+    def _held(self) -> tuple[Any, Any]:
+        """Return the pin of a draft that can be sent, and what keeps it alive."""
+        pin, owner = self._place()
+        if not pin or pin.state == lib.BUSQ_PIN_EMPTY:
+            self._fail_used()
+        return pin, owner
+
+    def _fail_used(self) -> NoReturn:
+        raise ValueError("this draft was sent, or given back: reserve another one")
+
+    def _send_slow(self, to: str | Iterable[str], *, size: int | None = None, timeout: float | None = None) -> None:
+        pin, owner = self._held()
         most = int(pin.message.size_bytes)
         n_bytes = most if size is None else _natural("size", size, 0)
         if n_bytes > most:
             raise ValueError(f"size is {n_bytes}: expected at most {most}, as was reserved")
-        self._withdraw(pin)
-        return self._port._send_one(self._port._send_draft, to, (pin, n_bytes), timeout)  # type: ignore[no-any-return]
-
-    def _withdraw(self, pin: Any) -> None:
         try:
-            self._buffer.release()
+            if self._view is not None:
+                self._view.release()
         except BufferError:
             raise BufferError(_LOOKED_AT) from None
-        if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the buffer
+        if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the view
             raise BufferError(_LOOKED_AT)
+        note = _new_note()
+        try:
+            try:
+                draft = (pin, owner, n_bytes)
+                return self._port._send_draft(to, draft, Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
+
+    def __repr__(self) -> str:
+        pin, _ = self._place()
+        if not pin or pin.state == lib.BUSQ_PIN_EMPTY:
+            return "<Draft that was sent or given back>"
+        return f"<Draft of {pin.message.size_bytes} bytes>"
+
+
+class _PythonDraft(_SlowDraft):
+    __slots__ = ("_pin", "_port", "_view")
+
+    def __init__(self, port: PythonPort, pin: Any) -> None:
+        self._port, self._pin = port, pin
+        self._view: memoryview | None = None
+
+    def _place(self) -> tuple[Any, Any]:
+        return self._pin, None
+
+    @property
+    def buffer(self) -> memoryview:
+        view = self._view
+        if view is None or _is_released(view):
+            pin, _ = self._held()
+            # Counted first: a view that is not counted could be written to after the draft was sent.  One that is
+            # counted and never made only keeps the draft from being sent.
+            check(lib.busq_pin_show(pin))
+            view = self._view = _writable_view_of(
+                functools.partial(lib.busq_pin_end, pin), pin.message.data, pin.message.size_bytes
+            )
+        return view
+
+    send = _SlowDraft._send_slow
 
     def _give_back(self) -> None:
         with contextlib.suppress(BufferError):  # what still looks at the memory keeps it until it is dropped
-            self._buffer.release()
-        self._pin = None
-
-    def __repr__(self) -> str:
-        pin = self._pin
-        if pin is None or pin.state == lib.BUSQ_PIN_EMPTY:
-            return "<Draft, sent or given back>"
-        return f"<Draft of {pin.message.size_bytes} bytes of {self._port!r}>"
+            if self._view is not None:
+                self._view.release()
+        self._pin = self._view = None
 
 
-_LOOKED_AT = "something still looks at the draft's memory, and could write to what is sent: drop arrays and slices of its buffer first"
+_LOOKED_AT = (
+    "something still looks at the draft's memory, and could write to what is sent: "
+    "drop arrays and slices of its buffer first"
+)
 _PythonDraft.__init__.__qualname__ = "Draft.__init__"
+_SlowDraft._send_slow.__name__, _SlowDraft._send_slow.__qualname__ = "send", "Draft.send"
+_SlowDraft._send_slow.__doc__ = Draft.send.__doc__
 
 
-def _draft_view(pin: Any) -> memoryview:
-    # Counted first: a view that is not counted could be written to after the draft was sent.  One that is counted and never made
-    # only keeps the draft from being sent.
-    check(lib.busq_pin_show(pin))
-    payload = ffi.gc(ffi.cast(_CHARACTERS, pin.message.data), functools.partial(lib.busq_pin_end, pin))
-    return memoryview(ffi.buffer(payload, pin.message.size_bytes))
+def _writable_view_of(end: Any, address: Any, size: int) -> memoryview:
+    """Show the memory of a draft; once the view is released or dropped, `end` is called: its pin counts it no more."""
+    return memoryview(_buffer_of(_ended(_cast(_CHARACTERS, address), end), size))
 
 
 def _is_released(view: memoryview) -> bool:
@@ -853,6 +907,7 @@ def _buffer(data: Any, argument: str) -> Any:
 _SIGNATURES = {
     "send": "($self, to, data, *, timeout=None)",
     "send_many": "($self, messages, *, timeout=None)",
+    "reserve": "($self, size, *, receivers=None, timeout=None)",
     "recv": "($self, timeout=None, *, ack=False)",
     "recv_many": "($self, limit, timeout=None, *, ack=False)",
     "ack": "($self)",
@@ -865,12 +920,36 @@ _SIGNATURES = {
 def _texts() -> dict[str, str]:
     """Return the docstrings of Peer and Message, those of C methods in the form from which Python reads a signature."""
     texts = {name: member.__doc__ or "" for name, member in {**vars(Peer), **vars(Message)}.items()}
-    return texts | {name: f"{name}{given}\n--\n\n{texts[name]}" for name, given in _SIGNATURES.items()}
+    texts |= {name: f"{name}{given}\n--\n\n{texts[name]}" for name, given in _SIGNATURES.items()}
+    texts["buffer"] = Draft.buffer.__doc__ or ""
+    texts["Draft.send"] = f"send($self, to, *, size=None, timeout=None)\n--\n\n{Draft.send.__doc__}"
+    return texts
 
 
 if _fast is not None:
+
+    class _FastDraft(_fast.Draft, _SlowDraft):
+        """A draft by the short way."""
+
+        __slots__ = ()
+
+        def _place(self) -> tuple[Any, Any]:
+            address, owner = self._pin_place
+            return ffi.cast(_PIN, address), owner
+
     try:
-        _fast._bind(_texts(), _view_of, fail, no_object, _not_asked, errors.Empty, errors.Full, errors.ShutDown)
+        _fast._bind(
+            _texts(),
+            _view_of,
+            _writable_view_of,
+            _FastDraft,
+            fail,
+            no_object,
+            _not_asked,
+            errors.Empty,
+            errors.Full,
+            errors.ShutDown,
+        )
     except ImportError:
         _fast = None  # type: ignore[assignment]
 
@@ -885,6 +964,7 @@ if _fast is not None:
         recv = _fast.Port.recv
         _next = _fast.Port._next
         recv_many = _fast.Port.recv_many
+        reserve = _fast.Port.reserve
 
         def _open(self, handle: Any) -> None:
             super()._open(handle)

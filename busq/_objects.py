@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as payloads: pickle protocol 5 with its large buffers beside the pickle, where a receiver looks at them in place.
+"""Objects as payloads: pickle protocol 5, with large buffers beside the pickle, where receivers look at them in place.
 
 Nothing here knows of peers.  Imported when the first object is sent or read, since most who send bytes need no pickle.
 

@@ -14,11 +14,11 @@ from busq.peer import Codec
 __all__ = ["Codec", "msgspec"]
 
 
-def msgspec(type: Any = Any, *, format: str = "msgpack") -> Codec:  # noqa: A002  (as msgspec itself calls it)
+def msgspec(type: Any = Any, *, format: str = "msgpack") -> Codec:
     """Return a codec that writes objects with msgspec, and checks the type of what it reads.
 
-    Parameters: `type`, what `Message.object` is to return, as msgspec takes it: a Struct, a dataclass, a union, `dict[str, int]`
-    ..., or Any; `format`, "msgpack" or "json".
+    Parameters: `type`, what `Message.object` is to return, as msgspec takes it: a Struct, a dataclass, a union,
+    `dict[str, int]` ..., or Any; `format`, "msgpack" or "json".
 
     Errors: ImportError if msgspec is not installed; ValueError for another format; TypeError for a type that msgspec
     can't read.  Reading what has another type is msgspec.ValidationError.

@@ -35,7 +35,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, payload: memoryview, /) -> Any:
-        """Return the object of a payload: a read-only view, whose memory is kept for as long as anything looks at it."""
+        """Return the object of a payload: a read-only view, whose memory stays for as long as anything looks at it."""
         ...
 
 
@@ -195,8 +195,9 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
 class Draft(abc.ABC):  # noqa: B024  (as for Message)
     """A message that is written in place before it is sent.  Made by `Peer.reserve`.
 
-    An abstract class.  A draft is a context manager: left unsent, it is given back at the end of the block.  It is meant for one
-    thread at a time; a peer may have many of them.
+    An abstract class.  A draft is a context manager: left unsent, it is given back at the end of the block, or, where
+    arrays over its memory are still alive, with the last of them.  It is meant for one thread at a time; a peer may
+    have many of them.
 
     >>> import busq
     >>> with busq.Bus.create("doc-draft") as bus, bus.join("alice") as alice:
@@ -232,9 +233,9 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
 
         Errors: those of `Peer.send`; BufferError while somebody else looks at the memory, who could still write to it:
         drop arrays and slices of `buffer` first; ValueError for a draft that was sent or given back, for more bytes
-        than were reserved, and for more receivers than it was reserved for.  After an error the draft is still there, to be sent
-        again, with a new `buffer`.  An exception that is raised by a signal handler says in its attribute `sent`, 0 or
-        1, whether the message was sent.
+        than were reserved, and for more receivers than it was reserved for.  After an error the draft is still there,
+        to be sent again, with a new `buffer`.  An exception that is raised by a signal handler says in its attribute
+        `sent`, 0 or 1, whether the message was sent.
 
         Cost: that of `Peer.send` without the copy, whatever the size; less than 512 bytes are moved once more.
         """
@@ -383,8 +384,8 @@ class Peer:
 
         Parameters: `to` and `timeout`, as in `send`; `obj`, any object that can be pickled, or that the codec takes.
 
-        Errors: those of `send`; whatever pickling, or the codec, raises: then nobody gets anything.  ValueError on a bus
-        of another order than bus1.
+        Errors: those of `send`; whatever pickling, or the codec, raises: then nobody gets anything.  ValueError on a
+        bus of another order than bus1.
 
         Cost: that of `send`, and of pickling.
         Source: PEP 574.

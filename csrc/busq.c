@@ -989,6 +989,10 @@ const busq_calls *busq_calls_table(void)
       .is_forked = busq_peer_is_forked,
       .pin_adopt = busq_pin_adopt,
       .pin_end = busq_pin_end,
+      .pin_drop = busq_pin_drop,
+      .pin_show = busq_pin_show,
+      .pin_reserve = busq_pin_reserve,
+      .pin_send = busq_pin_send,
   };
   return &calls;
 }

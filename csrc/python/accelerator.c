@@ -51,17 +51,27 @@ typedef struct {
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
-/* Owns the pin of a payload that is shown in place; called by cffi when the view of it is released or dropped. */
+/* Owns the pin of a payload that is shown in place, or of a draft; called by cffi when a view of it is released or dropped. */
 typedef struct {
   PyObject_HEAD
   PyObject *handle; /* keeps the peer: what the pin lets go of last must not be all of it, for closing takes its time */
   busq_pin pin;
 } Pin;
 
+/* Memory for a message: its owner is the pin, which its views keep as well. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *port;
+  Pin *pin;         /* NULL once it was sent or given back */
+  PyObject *buffer; /* the view that was handed out last, or NULL */
+} Draft;
+
 static const busq_calls *calls; /* of the one core in this process */
 static PyTypeObject *message_type, *pin_type;
 static PyObject *timeout_name, *ack_name; /* interned */
 static PyObject *view_helper; /* busq._core._view_of */
+static PyObject *draft_view_helper; /* busq._core._writable_view_of */
+static PyTypeObject *draft_class; /* busq._core._FastDraft */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
 static PyObject *reply_helper; /* busq._core._not_asked */
@@ -89,14 +99,15 @@ static PyObject *pin_call(Pin *self, PyObject *args, PyObject *keywords)
   (void)args;
   (void)keywords;
   calls->pin_end(&self->pin, NULL);
-  Py_CLEAR(self->handle);
+  if (self->pin.mode != BUSQ_TAKE_DRAFT)
+    Py_CLEAR(self->handle);
   Py_RETURN_NONE;
 }
 
 static void pin_dealloc(Pin *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  calls->pin_end(&self->pin, NULL);
+  calls->pin_drop(&self->pin);
   Py_XDECREF(self->handle);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -353,18 +364,40 @@ enum {
   SEND_RAISED = -1
 };
 
-/* A result of the core, SEND_SLOWLY, or SEND_RAISED. */
-static int port_send_fast(Port *self, PyObject *to, PyObject *data)
+static void error_set_sent(PyObject *sending, Py_ssize_t sent);
+
+/* Without the interpreter lock.  Handlers of signals that came meanwhile run here, where what they raise can still be told whether the
+ * message was sent. */
+static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
+{
+  const char *bytes = PyBytes_AsString(data);
+  const Py_ssize_t size = PyBytes_Size(data);
+  int result;
+  Py_BEGIN_ALLOW_THREADS
+  result = calls->send(self->peer, targets, count, bytes, (size_t)size, 0);
+  Py_END_ALLOW_THREADS
+  if (PyErr_CheckSignals() == 0)
+    return result;
+  error_set_sent(NULL, before + (result == BUSQ_OK));
+  return SEND_RAISED;
+}
+
+/* A result of the core, SEND_SLOWLY, or SEND_RAISED: then the exception says how many messages were sent, with those before. */
+static int port_send_fast(Port *self, PyObject *to, PyObject *data, Py_ssize_t before)
 {
   uint64_t targets[TARGETS_MAX];
   if (!self->peer || !IS_BYTES(data))
     return SEND_SLOWLY;
   const Py_ssize_t size = PyBytes_Size(data);
-  if (size > SEND_BYTES_MAX)
-    return SEND_SLOWLY;
   const Py_ssize_t count = port_targets(self, to, targets);
-  if (count <= 0)
-    return count ? SEND_RAISED : SEND_SLOWLY;
+  if (count < 0) {
+    error_set_sent(NULL, before);
+    return SEND_RAISED;
+  }
+  if (!count)
+    return SEND_SLOWLY;
+  if (size > SEND_BYTES_MAX)
+    return port_send_large(self, targets, (uint32_t)count, data, before);
   return calls->send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0);
 }
 
@@ -444,7 +477,7 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
 {
   const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns != TIMEOUT_SLOWLY) {
-    const int result = port_send_fast(self, args[0], args[1]);
+    const int result = port_send_fast(self, args[0], args[1], 0);
     if (result == BUSQ_OK)
       Py_RETURN_NONE;
     if (result == SEND_RAISED)
@@ -511,12 +544,10 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
     if (!pair || !IS_TUPLE(pair) || PyTuple_Size(pair) != 2)
       break;
     Py_INCREF(pair); /* the list may lose it meanwhile */
-    const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1), sent);
     Py_DECREF(pair);
-    if (result == SEND_RAISED) {
-      error_set_sent(NULL, sent);
+    if (result == SEND_RAISED)
       return NULL;
-    }
     if (result != BUSQ_OK)
       break;
   }
@@ -524,6 +555,168 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
     return PyLong_FromSsize_t(sent);
   return port_send_rest(self, list, sent);
 }
+
+/* ---- drafts ---- */
+
+static PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  const int64_t timeout_ns = find_options(args, n_args, names, 1, 0).timeout_ns;
+  const Py_ssize_t size = timeout_ns != TIMEOUT_SLOWLY && PyLong_CheckExact(args[0]) ? PyLong_AsSsize_t(args[0]) : -1;
+  if (size < 0)
+    PyErr_Clear();
+  Draft *draft = size >= 0 && self->peer ? (Draft *)PyType_GenericAlloc(draft_class, 0) : NULL;
+  Pin *pin = draft ? pin_new() : NULL;
+  if (pin && calls->pin_reserve(&pin->pin, self->peer, (uint64_t)size, 0, 0) == BUSQ_OK) {
+    Py_INCREF(self->handle);
+    pin->handle = self->handle;
+    Py_INCREF(self);
+    draft->port = (PyObject *)self;
+    draft->pin = pin;
+    return (PyObject *)draft;
+  }
+  Py_XDECREF(pin);
+  Py_XDECREF(draft);
+  return PyErr_Occurred() ? NULL : port_call_slow(self, "_reserve_slow", args, n_args, names);
+}
+
+/* A view of its own for whoever asks again once the last one was released.  Counted before it is made: see busq._core. */
+static PyObject *draft_get_buffer(Draft *self, void *closure)
+{
+  (void)closure;
+  if (self->buffer && PyObject_Size(self->buffer) < 0) { /* it was released */
+    PyErr_Clear();
+    Py_CLEAR(self->buffer);
+  }
+  if (!self->buffer && self->pin && self->pin->pin.state != BUSQ_PIN_EMPTY) {
+    PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->pin->pin.message.data);
+    PyObject *size = PyLong_FromUnsignedLongLong(self->pin->pin.message.size_bytes);
+    const int result = address && size ? calls->pin_show(&self->pin->pin) : -1;
+    PyObject *view = result == BUSQ_OK ? PyObject_CallFunctionObjArgs(draft_view_helper, self->pin, address, size, NULL) : NULL;
+    Py_XDECREF(size);
+    Py_XDECREF(address);
+    if (result != BUSQ_OK)
+      return result < 0 ? NULL : PyObject_CallFunction(fail_helper, "i", result);
+    if (!view)
+      return NULL;
+    Py_XDECREF(self->buffer); /* another thread may have been quicker: then there are two views */
+    self->buffer = view;
+  }
+  if (!self->buffer)
+    return PyObject_CallMethod((PyObject *)self, "_fail_used", NULL);
+  Py_INCREF(self->buffer);
+  return self->buffer;
+}
+
+/* Releases the view that was handed out; false where arrays still look at it, or slices, which keep the pin shown. */
+static int draft_withdraw(Draft *self)
+{
+  PyObject *released = self->buffer ? PyObject_CallMethod(self->buffer, "release", NULL) : Py_None;
+  if (!released) {
+    PyErr_Clear();
+    return 0;
+  }
+  if (self->buffer) {
+    Py_DECREF(released);
+    Py_CLEAR(self->buffer);
+  }
+  return self->pin && self->pin->pin.state == BUSQ_PIN_TAKEN;
+}
+
+static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  uint64_t targets[TARGETS_MAX];
+  uint32_t sent = 0;
+  if (find_options(args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY && draft_withdraw(self)) {
+    const Py_ssize_t count = port_targets((Port *)self->port, args[0], targets);
+    if (count < 0)
+      return NULL;
+    /* Looking the names up may have run Python code, also such that has given the draft back. */
+    busq_pin *pin = count && self->pin ? &self->pin->pin : NULL;
+    if (pin && calls->pin_send(pin, targets, (uint32_t)count, pin->message.size_bytes, BUSQ_FORM_DATA, 0, &sent) == BUSQ_OK)
+      Py_RETURN_NONE;
+  }
+  return port_call_slow((Port *)self, "_send_slow", args, n_args, names);
+}
+
+/* What still looks at the memory keeps it until it is dropped. */
+static PyObject *draft_give_back(Draft *self, PyObject *unused)
+{
+  (void)unused;
+  (void)draft_withdraw(self);
+  Py_CLEAR(self->buffer);
+  Py_CLEAR(self->pin);
+  Py_RETURN_NONE;
+}
+
+static PyObject *draft_exit(Draft *self, PyObject *const *args, Py_ssize_t n_args)
+{
+  (void)args;
+  (void)n_args;
+  return draft_give_back(self, NULL);
+}
+
+static PyObject *draft_enter(Draft *self, PyObject *unused)
+{
+  (void)unused;
+  Py_INCREF(self);
+  return (PyObject *)self;
+}
+
+static PyObject *draft_get_port(Draft *self, void *closure)
+{
+  (void)closure;
+  PyObject *port = self->port ? self->port : Py_None;
+  Py_INCREF(port);
+  return port;
+}
+
+/* Where the pin is, and what keeps it there; 0 and None once it is gone. */
+static PyObject *draft_get_place(Draft *self, void *closure)
+{
+  (void)closure;
+  PyObject *owner = self->pin ? (PyObject *)self->pin : Py_None;
+  return Py_BuildValue("NO", PyLong_FromVoidPtr(self->pin ? &self->pin->pin : NULL), owner);
+}
+
+static PyObject *draft_get_view(Draft *self, void *closure)
+{
+  (void)closure;
+  PyObject *view = self->buffer ? self->buffer : Py_None;
+  Py_INCREF(view);
+  return view;
+}
+
+static void draft_dealloc(Draft *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(self->buffer);
+  Py_XDECREF(self->pin);
+  Py_XDECREF(self->port);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+static PyMethodDef draft_methods[] = {
+    {"__enter__", (PyCFunction)(void (*)(void))draft_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))draft_exit, METH_FASTCALL, NULL},
+    {"send", (PyCFunction)(void (*)(void))draft_send, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef draft_getset[] = {
+    {"buffer", (getter)draft_get_buffer, NULL, NULL, NULL},
+    {"_pin_place", (getter)draft_get_place, NULL, NULL, NULL},
+    {"_port", (getter)draft_get_port, NULL, NULL, NULL},
+    {"_view", (getter)draft_get_view, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot draft_slots[] = {{Py_tp_doc, "Memory for a message, reserved through the accelerator."},
+                                    {Py_tp_dealloc, (void *)draft_dealloc},
+                                    {Py_tp_methods, draft_methods},
+                                    {Py_tp_getset, draft_getset},
+                                    {0, NULL}};
+
+static PyType_Spec draft_spec = {"busq._native._fast.Draft", sizeof(Draft), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draft_slots};
 
 /* ---- receiving ---- */
 
@@ -869,6 +1062,7 @@ static PyMethodDef port_methods[] = {
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
+    {"reserve", FASTCALL(port_reserve), NULL},
     {"recv", FASTCALL(port_recv), NULL},
     {"recv_many", FASTCALL(port_recv_many), NULL},
     {NULL, NULL, 0, NULL}};
@@ -903,24 +1097,29 @@ static int set_texts(PyObject *texts)
   for (PyMethodDef *method = port_methods; method->ml_name; method++)
     if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
       return -1;
-  return 0;
+  for (PyMethodDef *method = draft_methods; method->ml_name; method++)
+    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, "Draft.send")))
+      return -1;
+  return (draft_getset[0].doc = text_of(texts, "buffer")) ? 0 : -1;
 }
 
 /* Once in a process: where busq is imported anew while objects of the first import live on, theirs stay the helpers that they
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *fail, *no_object, *reply, *empty, *full, *shut_down;
+  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *reply, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOO", &texts, &view, &fail, &no_object, &reply, &empty, &full, &shut_down) ||
+  if (!PyArg_ParseTuple(args, "OOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &reply, &empty, &full, &shut_down) ||
       set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
   view_helper = view;
+  draft_view_helper = draft_view;
+  draft_class = (PyTypeObject *)draft;
   fail_helper = fail;
   no_object_helper = no_object;
   empty_error = empty;
@@ -941,12 +1140,13 @@ PyMODINIT_FUNC PyInit__fast(void)
   PyObject *port = PyType_FromSpec(&port_spec);
   message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
   pin_type = (PyTypeObject *)PyType_FromSpec(&pin_spec);
+  PyObject *draft = PyType_FromSpec(&draft_spec);
   timeout_name = PyUnicode_InternFromString("timeout");
   ack_name = PyUnicode_InternFromString("ack");
-  if (!module || !port || !message_type || !pin_type || !timeout_name || !ack_name)
+  if (!module || !port || !draft || !message_type || !pin_type || !timeout_name || !ack_name)
     return NULL;
   Py_INCREF(message_type);
-  if (PyModule_AddObject(module, "Port", port) < 0 ||
+  if (PyModule_AddObject(module, "Port", port) < 0 || PyModule_AddObject(module, "Draft", draft) < 0 ||
       PyModule_AddObject(module, "Message", (PyObject *)message_type) < 0)
     return NULL;
   return module;

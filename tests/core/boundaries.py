@@ -565,6 +565,7 @@ def public_methods() -> set[str]:
         "Bus": busq.Bus,
         "Peer": Bus1Peer,
         "Message": busq.Message,
+        "Draft": busq.Draft,
         "OrderedPeer": OrderedPeer,
         "OrderedMessage": OrderedMessage,
         "memoryview": memoryview,

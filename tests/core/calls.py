@@ -20,6 +20,7 @@ from typing import Any
 from wholeness import LARGE, SMALL, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
 
 import busq
+from busq import _objects
 from busq.bus import Bus1Peer
 
 _numbers = itertools.count()
@@ -223,12 +224,147 @@ def message_ops(ack: bool, extra: tuple[Op, ...] = ()) -> list[Op]:
         Op("kind", "kind", attribute("kind"), check=returns("data")),
         Op("redelivered", "redelivered", attribute("redelivered"), check=returns(False)),
         Op("ack", "ack()", method("ack")),
+        Op("object", "object()", method("object"), raises=(ValueError,)),
         Op("view", "view()", method("view"), check=check_view),
         Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.obj)),
         Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.obj), raises=(TypeError,)),
     ]
     # What was not acknowledged and is dropped stays for a successor.
     return [*ops, *extra, *([] if ack else [Op("__del__", "del", drop, ends=True)])]
+
+
+# ---- objects ----
+
+
+def as_sent(obj: Any) -> bytes:
+    """The payload that `send_object` makes of it."""
+    return b"".join(_objects.encode(obj))
+
+
+class Picture:
+    """What hands its content over beside its pickle, and is a view of it where it is received."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return Picture, (pickle.PickleBuffer(self.content),)
+
+
+def ready_object(size: int, ack: bool, world: Any) -> Stage:
+    content = world.payload(size)
+    world.alice.send_object("bob", Picture(content))
+    return Stage(
+        world, world.bob.recv(timeout=10, ack=ack), "bob", as_sent(Picture(content)), ack, facts={"is": content}
+    )
+
+
+def check_object(stage: Stage, turn: Turn) -> None:
+    for picture in turn.outcome.values:
+        expect(bytes(picture.content) == stage.facts["is"], "the object has another content than was sent")
+        stage.world.returned("the content of an object", picture.content, stage.facts["is"])
+
+
+def object_ops(ack: bool) -> list[Op]:
+    others = [op for op in message_ops(ack) if op.method != "object"]
+    return [Op("object", "object()", method("object"), check=check_object), *others]
+
+
+# ---- drafts ----
+
+
+def ready_draft(size: int, world: Any) -> Stage:
+    data = world.payload(size)
+    draft = world.bob.reserve(size)
+    draft.buffer[:] = data
+    return Stage(world, draft, "bob", data)
+
+
+def finish_draft(stage: Stage, turns: list[Turn]) -> None:
+    """What was not sent can be, once nobody looks at it, and says what was written."""
+    draft, stage.obj = stage.obj, None
+    for turn in turns:
+        turn.outcome.values.clear()
+    for box in (turn.facts.get("box") for turn in turns):
+        if box:
+            box.clear()
+    if draft is None or any(turn.op.ends for turn in turns):
+        return
+    try:
+        draft.send("alice", timeout=10)
+    except ValueError:
+        expect(any(turn.sends for turn in turns), "a draft that was not sent can't be sent")
+    else:
+        stage.world.sent(["alice"], stage.data)
+
+
+def send_draft(to: list[str], **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        size = named.get("size", len(stage.data))
+        turn.sends = [(to, stage.data[:size])]
+        return partial(stage.obj.send, to[0] if len(to) == 1 else to, **named)
+
+    return make
+
+
+def check_buffer(stage: Stage, turn: Turn) -> None:
+    for buffer in turn.outcome.values:
+        with contextlib.suppress(ValueError):  # the other call of a pair has released it
+            expect(bytes(buffer) == stage.data, f"buffer shows {brief(bytes(buffer))}, which was {brief(stage.data)}")
+
+
+def draft_ops() -> list[Op]:
+    used = (ValueError,)  # sent or given back by the other call of a pair
+    looked_at = (BufferError, ValueError)
+    return [
+        Op("buffer", "buffer", attribute("buffer"), check=check_buffer, raises=used),
+        Op("send", "send()", send_draft(["alice"]), raises=looked_at),
+        Op("send", "send() to two", send_draft(["alice", "carol"], timeout=Seconds(10)), raises=looked_at),
+        Op("send", "send(size=7)", send_draft(["alice"], size=7), raises=looked_at),
+        Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.obj)),
+        Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.obj), raises=(TypeError,)),
+        Op("__enter__", "with", method("__enter__")),
+        Op("__exit__", "end of with", method("__exit__", None, None, None), ends=True),
+        Op("__del__", "del", drop, ends=True),
+    ]
+
+
+def send_object(to: list[str], size: int, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        obj = Picture(stage.world.payload(size))
+        turn.sends = [(to, as_sent(obj))]
+        return partial(stage.peer.send_object, to[0] if len(to) == 1 else to, obj, **named)
+
+    return make
+
+
+def reserve(*arguments: Any, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(stage.peer.reserve, *arguments, **named)
+
+
+def check_reserved(stage: Stage, turn: Turn) -> None:
+    for draft in turn.outcome.values:
+        data = stage.world.payload(draft.buffer.nbytes)
+        draft.buffer[:] = data
+        draft.send("carol", timeout=10)
+        stage.world.sent(["carol"], data)
+
+
+def writing() -> list[Op]:
+    return [
+        *(Op("send_object", f"send_object({size})", send_object(["alice"], size)) for size in (SMALL, LARGE)),
+        Op("send_object", "send_object to two", send_object(["alice", "carol"], LARGE, timeout=math.inf)),
+        *(Op("reserve", f"reserve({size})", reserve(size), check=check_reserved) for size in (16, SMALL, LARGE)),
+        Op("reserve", "reserve(receivers=2)", reserve(SMALL, receivers=2, timeout=Seconds(10)), check=check_reserved),
+    ]
+
+
+def refusing() -> list[Op]:
+    """What other orders than bus1 do not do."""
+    return [
+        Op("send_object", "send_object()", lambda s, t: partial(s.peer.send_object, "bob", 5), raises=(ValueError,)),
+        Op("reserve", "reserve()", reserve(SMALL), raises=(ValueError,)),
+    ]
 
 
 # ---- views ----
@@ -868,9 +1004,14 @@ def kinds_of_bus1() -> Iterator[Kind]:
             name = f"a message of {size} bytes{', to be acknowledged' if ack else ''}"
             yield Kind("Message", name, partial(ready_message, size, ack), message_ops(ack), finish_message)
     for size in (SMALL, LARGE):
+        for ack in (False, True):
+            name = f"an object of {size} bytes{', to be acknowledged' if ack else ''}"
+            yield Kind("Message", name, partial(ready_object, size, ack), object_ops(ack), finish_message)
+        yield Kind("Draft", f"a draft of {size} bytes", partial(ready_draft, size), draft_ops(), finish_draft)
+    for size in (SMALL, LARGE):
         yield Kind("memoryview", f"a view of {size} bytes", partial(ready_view, size), view_ops(), finish_view)
     ready = partial(ready_peer, (LARGE, SMALL, 0, LARGE))
-    staying = [*looking(), *sending(["alice", "carol"])]
+    staying = [*looking(), *sending(["alice", "carol"]), *writing()]
     yield Kind("Peer", "a peer with messages", ready, [*receiving(True), *staying], finish_peer)
     yield Kind("Peer", "a peer without messages", partial(ready_peer, ()), missing(), finish_peer)
     yield Kind("Peer", "a peer before a full queue", ready_full, to_a_full_queue(), finish_peer)
@@ -895,7 +1036,7 @@ def kinds_of_order(order: str) -> Iterator[Kind]:
         yield Kind("OrderedMessage", name, ready, ordered_message_ops(), finish_message, world)
     yield Kind("memoryview", f"a view under {order}", partial(ready_view, LARGE), view_ops(), finish_view, world)
     ready = partial(ready_peer, (LARGE, SMALL, 0, LARGE))
-    ops = [*receiving(False), *sending(["alice", "bob"]), *ordered_looking()]
+    ops = [*receiving(False), *sending(["alice", "bob"]), *refusing(), *ordered_looking()]
     yield Kind("OrderedPeer", f"a peer with messages under {order}", ready, ops, finish_peer, world, weight=3)
     ready = partial(ready_peer, ())
     yield Kind("OrderedPeer", f"a peer without messages under {order}", ready, missing(), finish_peer, world)
