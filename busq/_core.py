@@ -220,7 +220,7 @@ def held(owner: Any) -> Any:
     return ffi.gc(owner[0], functools.partial(lib.busq_keep, owner))
 
 
-_AT_ONCE = Deadline(0)
+AT_ONCE = Deadline(0)
 ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see csrc/busq.h on event loops
 
 
@@ -508,7 +508,7 @@ class PythonPort:
             messages: list[Message] = []
             while len(messages) < min(limit, _RECEIVE_BATCH):
                 pins.append(_new_pin())
-                result = self._take(pins[-1], ack, _AT_ONCE if messages else deadline)
+                result = self._take(pins[-1], ack, AT_ONCE if messages else deadline)
                 if result and messages:
                     pins.pop()
                     break

@@ -17,6 +17,7 @@ b'hello'
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -181,13 +182,16 @@ class Peer:
         station = self._station
         note = _core._new_note()
         is_first = key not in station.senders
+
+        def has_sent(how: _core.Deadline = _core.AT_ONCE) -> bool:
+            with contextlib.suppress(Full):
+                self._peer._send_noted(to, data, how, note)
+            return bool(_core._was_sent(note))
+
         try:
-            while True:
-                if is_first:
-                    try:
-                        return self._peer._send_noted(to, data, _core.ASKING, note)  # type: ignore[no-any-return]
-                    except Full:
-                        pass
+            if is_first and await station.send_spin(key, has_sent):
+                return
+            while not is_first or not has_sent(_core.ASKING):
                 await station.send_turn(key, deadline, is_first)
                 is_first = True
         except BaseException as error:
