@@ -105,6 +105,7 @@ class Station:
         self._ears = ears
         self._fd = -1
         self._receiving, self._sending = _Patience(spin_s), _Patience(spin_s)
+        self.running: Any = None  # the event loop of asyncio, where it is one
         self.receivers: deque[Any] = deque()
         self.senders: dict[Any, deque[Any]] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
@@ -321,7 +322,7 @@ class AsyncioStation(Station):
 
     def __init__(self, ears: Ears, spin_s: float | None) -> None:
         super().__init__(ears, spin_s)
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.running = asyncio.get_running_loop()
         self._is_due = False
         self._is_watched = False
 
