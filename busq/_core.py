@@ -230,7 +230,7 @@ def held(owner: Any) -> Any:
     return ffi.gc(owner[0], functools.partial(lib.busq_keep, owner))
 
 
-_AT_ONCE = Deadline(0)
+AT_ONCE = Deadline(0)
 ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see csrc/busq.h on event loops
 
 
@@ -686,15 +686,7 @@ class PythonPort:
         deadline = Deadline(timeout)
         pins: list[Any] = []
         try:
-            messages: list[Message] = []
-            while len(messages) < min(limit, _RECEIVE_BATCH):
-                pins.append(_new_pin())
-                result = self._take(pins[-1], ack, _AT_ONCE if messages else deadline)
-                if result and messages:
-                    pins.pop()
-                    break
-                check(result)
-                messages.append(self._message(pins[-1]))
+            messages = self._recv_many_pinned(pins, limit, ack, deadline)
             for pin in pins:
                 pin.state = lib.BUSQ_PIN_KEPT
             return messages
@@ -702,6 +694,18 @@ class PythonPort:
             for pin in pins:
                 lib.busq_pin_give_back(pin)
             raise
+
+    def _recv_many_pinned(self, pins: list[Any], limit: int, ack: bool, deadline: Deadline) -> list[Message]:
+        messages: list[Message] = []
+        while len(messages) < min(limit, _RECEIVE_BATCH):
+            pins.append(_new_pin())
+            result = self._take(pins[-1], ack, AT_ONCE if messages else deadline)
+            if result and messages:
+                pins.pop()
+                break
+            check(result)
+            messages.append(self._message(pins[-1]))
+        return messages
 
     def _take(self, pin: Any, ack: bool, deadline: Deadline) -> int:
         mode = lib.BUSQ_TAKE_OFFERED if ack else lib.BUSQ_TAKE_PINNED

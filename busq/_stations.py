@@ -13,12 +13,13 @@ worth looking again.  Then nobody listens any more, what was asked for is forgot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import time
 import types
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn
 
 from busq import _core
@@ -79,15 +80,32 @@ class OrderedEars(Ears):
         return os.getpid() != self._pid
 
 
+class _Patience:
+    """For how long to look before sleeping: it is worth it where it is mostly long enough."""
+
+    def __init__(self, chosen_s: float | None) -> None:
+        self._spin_s = _SPIN_S if chosen_s is None else chosen_s
+        self._is_chosen = chosen_s is not None
+        self._in_vain = 0
+
+    def may_spin(self, spent_s: float) -> bool:
+        return self._in_vain < _IN_VAIN_MAX and spent_s < self._spin_s
+
+    def weigh(self, waited_s: float) -> None:
+        if waited_s < _IN_VAIN_TIMES * self._spin_s:
+            self._in_vain = 0
+        elif self._in_vain < _IN_VAIN_MAX and not self._is_chosen:
+            self._in_vain += 1
+
+
 class Station:
     """What stations have in common: who waits, in which order, and what is to be listened for."""
 
     def __init__(self, ears: Ears, spin_s: float | None) -> None:
         self._ears = ears
         self._fd = -1
-        self._spin_s = _SPIN_S if spin_s is None else spin_s
-        self._spin_is_chosen = spin_s is not None
-        self._in_vain = 0 if self._spin_s else _IN_VAIN_MAX
+        self._receiving, self._sending = _Patience(spin_s), _Patience(spin_s)
+        self.running: Any = None  # the event loop of asyncio, where it is one
         self.receivers: deque[Any] = deque()
         self.senders: dict[Any, deque[Any]] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
@@ -152,9 +170,10 @@ class Station:
             self.receivers.append(waiter)
         try:
             began = time.monotonic()
-            if self.receivers[0] is not waiter or self._in_vain >= _IN_VAIN_MAX or not await self._spin(waiter, began):
-                await self._wait(waiter, deadline, Empty("nothing came before the timeout"))
-                self._weigh(self.resumed - began)
+            if self.receivers[0] is waiter and await self._spin(self._receiving, self._has_message):
+                return
+            await self._wait(waiter, deadline, Empty("nothing came before the timeout"))
+            self._receiving.weigh(self.resumed - began)
         finally:
             self.receivers.remove(waiter)
             if self.receivers:
@@ -162,6 +181,19 @@ class Station:
 
     async def send_turn(self, key: Any, deadline: Deadline, is_first: bool) -> None:
         """Wait until it is worth trying to send to these receivers again; raise Full at the deadline."""
+        with self._in_row(key, is_first) as waiter:
+            began = time.monotonic()
+            text = "a receiver's queue, or the memory for messages, stayed full until the timeout"
+            await self._wait(waiter, deadline, Full(text))
+            self._sending.weigh(self.resumed - began)
+
+    async def send_spin(self, key: Any, has_sent: Callable[[], bool]) -> bool:
+        """Try for a moment, as the first of those who send to these receivers; True when it was sent."""
+        with self._in_row(key, True):
+            return await self._spin(self._sending, has_sent)
+
+    @contextlib.contextmanager
+    def _in_row(self, key: Any, is_first: bool) -> Iterator[Any]:
         waiter = self._new_waiter()
         row = self.senders.setdefault(key, deque())
         if is_first:
@@ -169,8 +201,7 @@ class Station:
         else:
             row.append(waiter)
         try:
-            text = "a receiver's queue, or the memory for messages, stayed full until the timeout"
-            await self._wait(waiter, deadline, Full(text))
+            yield waiter
         finally:
             row.remove(waiter)
             if not row:
@@ -194,26 +225,20 @@ class Station:
         finally:
             self.resumed = time.monotonic()
 
-    async def _spin(self, waiter: Any, began: float) -> bool:
-        """Look for a moment, while others run; True if there is something."""
-        while True:
+    async def _spin(self, patience: _Patience, is_done: Callable[[], bool]) -> bool:
+        """Look for a moment, while others run; True when it is done."""
+        began = time.monotonic()
+        while patience.may_spin(time.monotonic() - began):
             os.sched_yield()
             await self._yield()
             self.resumed = time.monotonic()
-            if not self._ears.is_idle():
-                self._in_vain = 0
+            if is_done():
+                patience.weigh(0)
                 return True
-            if self.resumed - began >= self._spin_s:
-                return False
+        return False
 
-    def _weigh(self, waited_s: float) -> None:
-        """Spinning is worth it where it is mostly long enough."""
-        if self._spin_is_chosen:
-            return
-        if waited_s < _IN_VAIN_TIMES * self._spin_s:
-            self._in_vain = 0
-        elif self._in_vain < _IN_VAIN_MAX:
-            self._in_vain += 1
+    def _has_message(self) -> bool:
+        return not self._ears.is_idle()
 
     # ---- looking ----
 
@@ -297,7 +322,7 @@ class AsyncioStation(Station):
 
     def __init__(self, ears: Ears, spin_s: float | None) -> None:
         super().__init__(ears, spin_s)
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.running = asyncio.get_running_loop()
         self._is_due = False
         self._is_watched = False
 

@@ -17,16 +17,24 @@ b'hello'
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from busq import _core
+from busq._native import lib
 from busq._stations import SLICE_S, Ears, OrderedEars, Station, station_here
 from busq.bus import Bus
-from busq.errors import Empty, Full, ShutDown, Unfinished
+from busq.errors import Empty, Full, ShutDown
 from busq.peer import Message, Payload
+
+if TYPE_CHECKING:
+    from busq._native import _fast
+else:
+    _fast = _core._fast
 
 __all__ = ["Joining", "Peer", "join"]
 
@@ -65,9 +73,6 @@ class Peer:
         self._peer = peer
         self._station = station
         self._own_bus = own_bus
-        self._send_now: Callable[..., None] = peer.send
-        self._recv_now: Callable[..., Message] = peer.recv
-        self._recv_many_now: Callable[..., list[Message]] = peer.recv_many
 
     @property
     def name(self) -> str:
@@ -113,8 +118,13 @@ class Peer:
         >>> busq.Bus.unlink("doc-aio-send")
         """
         self._station.check()
-        deadline = _NEVER if timeout is None else _core.Deadline(timeout)
-        await self._send(to, data, deadline)
+        deadline, note = _core.Deadline(timeout), self._new_note()
+        try:
+            # Returned from here: an exception behind the block would not say what the note says.
+            return await self._send_noted(to, data, deadline, note)
+        except BaseException as error:
+            _core.report_sent(error, self._was_sent(note))
+            raise
 
     async def send_many(
         self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
@@ -142,59 +152,78 @@ class Peer:
         >>> busq.Bus.unlink("doc-aio-send-many")
         """
         self._station.check()
-        deadline = _NEVER if timeout is None else _core.Deadline(timeout)
+        deadline = _core.Deadline(timeout)
         if not isinstance(messages, Iterable):
             raise _core.wrong_type("messages", messages, "an iterable of pairs (to, data)")
-        sent = 0
-        note = [0]
+        # How many were sent before the one in hand, and the note on that one: changed in one step.
+        sent: list[Any] = [0, self._new_note()]
         try:
-            for message in messages:
-                to, data = _core._pair(message, sent)
-                note = [0]
-                await self._send(to, data, deadline, note)
-                sent += 1
+            if isinstance(messages, list):
+                await self._send_list(messages, sent, deadline)
+            else:
+                for message in messages:
+                    await self._send_pair(message, sent, deadline)
         except BaseException as error:
-            _core.report_sent(error, sent + note[0])
+            _core.report_sent(error, sent[0] + self._was_sent(sent[1]))
             raise
-        return sent
+        return int(sent[0])
 
-    async def _send(self, to: Any, data: Any, deadline: _core.Deadline, outer: list[int] | None = None) -> None:
-        station = self._station
+    async def _send_list(self, messages: list[Any], sent: list[Any], deadline: _core.Deadline) -> None:
+        while sent[0] < len(messages):
+            if self._send_some(messages, sent):
+                await self._station.pause()
+            elif sent[0] < len(messages):
+                await self._send_pair(messages[sent[0]], sent, deadline)
+
+    def _send_some(self, messages: list[Any], sent: list[Any]) -> bool:
+        """Send what the accelerator can send at once; True where others are to run."""
+        return False
+
+    async def _send_pair(self, message: Any, sent: list[Any], deadline: _core.Deadline) -> None:
+        to, data = _core._pair(message, sent[0])
+        await self._send_noted(to, data, deadline, sent[1])
+        sent[:] = [sent[0] + 1, self._new_note()]
+
+    # Of a message that is about to be sent: the core notes on it when it was.
+
+    def _new_note(self) -> Any:
+        return _core._new_note()
+
+    def _was_sent(self, note: Any) -> int:
+        return _core._was_sent(note)
+
+    async def _send(self, to: Any, data: Any, deadline: _core.Deadline) -> None:
+        """For the accelerator."""
+        note = self._new_note()
         try:
-            if time.monotonic() - station.resumed > SLICE_S:
-                await station.pause()
-            key, to = _row_of(to)
-            if not station.senders or key not in station.senders:
-                try:
-                    return self._send_now(to, data, timeout=0)
-                except Full:
-                    if deadline.left_ns() == 0:
-                        raise
+            return await self._send_noted(to, data, deadline, note)
         except BaseException as error:
-            _core.report_sent(error, 0)
+            _core.report_sent(error, self._was_sent(note))
             raise
-        return await self._send_waiting(key, to, data, deadline, outer)
 
-    async def _send_waiting(
-        self, key: Any, to: Any, data: Any, deadline: _core.Deadline, outer: list[int] | None
-    ) -> None:
+    async def _send_noted(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> None:
         station = self._station
-        note = _core._new_note()
-        is_first = key not in station.senders
+        if time.monotonic() - station.resumed > SLICE_S:
+            await station.pause()
+        key, to = _row_of(to)
+
+        def has_sent(how: _core.Deadline = _core.AT_ONCE) -> bool:
+            with contextlib.suppress(Full):
+                self._peer._send_noted(to, data, how, note)
+            return bool(_core._was_sent(note))
+
+        is_first = not station.senders or key not in station.senders
+        if is_first:
+            if has_sent():
+                return
+            if deadline.left_ns() == 0:
+                raise Full("a receiver's queue, or the memory for messages, is full")
         try:
-            while True:
-                if is_first:
-                    try:
-                        return self._peer._send_noted(to, data, _core.ASKING, note)  # type: ignore[no-any-return]
-                    except Full:
-                        pass
+            if is_first and await station.send_spin(key, has_sent):
+                return
+            while not is_first or not has_sent(_core.ASKING):
                 await station.send_turn(key, deadline, is_first)
                 is_first = True
-        except BaseException as error:
-            _core.report_sent(error, _core._was_sent(note))
-            if outer is not None:
-                outer[0] = _core._was_sent(note)
-            raise
         finally:
             station.send_pass_on(key)
 
@@ -224,26 +253,15 @@ class Peer:
         b'hello'
         >>> busq.Bus.unlink("doc-aio-recv")
         """
-        station = self._station
-        station.check()
-        deadline = _NEVER if timeout is None else _core.Deadline(timeout)
-        if time.monotonic() - station.resumed > SLICE_S:
-            await station.pause()
-        is_first = not station.receivers
-        if is_first:
-            try:
-                return self._recv_now(0, ack=ack)
-            except Empty:
-                if deadline.left_ns() == 0:
-                    raise
-        else:
-            _core.check_ack(ack)
-        while True:
-            await station.receive_turn(deadline, is_first)
-            try:
-                return self._recv_now(0, ack=ack)
-            except Empty:  # a thread of this process was quicker, or it was a false alarm
-                is_first = True
+        _core.check_ack(ack)
+        hold = self._new_hold()
+        try:
+            message: Message = await self._receive(hold, 0, ack, _core.Deadline(timeout))
+            hold.keep()
+            return message
+        except BaseException:
+            hold.give_back()
+            raise
 
     async def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Message]:
         """Receive up to `limit` messages at once, at least one; waits for the first only.
@@ -265,37 +283,53 @@ class Peer:
         [[b'1', b'2'], [b'3']]
         >>> busq.Bus.unlink("doc-aio-recv-many")
         """
+        _core.check_limit(limit)
+        _core.check_ack(ack)
+        hold = self._new_hold()
+        try:
+            messages: list[Message] = await self._receive(hold, limit, ack, _core.Deadline(timeout))
+            hold.keep()
+            return messages
+        except BaseException:
+            hold.give_back()
+            raise
+
+    # What is taken belongs to a hold until it is handed over: an exception before that gives it back.
+
+    def _new_hold(self) -> _Hold:
+        return _Hold(self._peer)
+
+    async def _receive(self, hold: _Hold, limit: int, ack: bool, deadline: _core.Deadline) -> Any:
         station = self._station
         station.check()
-        deadline = _NEVER if timeout is None else _core.Deadline(timeout)
         if time.monotonic() - station.resumed > SLICE_S:
             await station.pause()
         is_first = not station.receivers
-        if is_first:
-            try:
-                return self._recv_many_now(limit, 0, ack=ack)
-            except Empty:
-                if deadline.left_ns() == 0:
-                    raise
-        else:
-            _core.check_limit(limit)
-            _core.check_ack(ack)
         while True:
+            if is_first:
+                try:
+                    return hold.take(limit, ack)
+                except Empty:
+                    if deadline.left_ns() == 0:
+                        raise
             await station.receive_turn(deadline, is_first)
-            try:
-                return self._recv_many_now(limit, 0, ack=ack)
-            except Empty:
-                is_first = True
+            is_first = True
 
     def __aiter__(self) -> Peer:
         """Yield messages as `recv` returns them, until the bus is shut down or this peer closed."""
         return self
 
     async def __anext__(self) -> Message:
+        hold = self._new_hold()
         try:
-            return await self.recv()
+            message: Message = await self._receive(hold, 0, False, _NEVER)
+            hold.keep()
+            return message
         except ShutDown:
             raise StopAsyncIteration from None
+        except BaseException:
+            hold.give_back()
+            raise
 
     # ---- the rest ----
 
@@ -371,43 +405,91 @@ def _row_of(to: Any) -> tuple[Any, Any]:
     return key, key
 
 
+class _Hold:
+    """What a call has taken, and has not handed over so far."""
+
+    def __init__(self, peer: Any) -> None:
+        self._peer = peer
+        self._pins: list[Any] = []
+
+    def take(self, limit: int, ack: bool) -> Any:
+        """Take a message, or with a limit a list of them; raise Empty where there is none."""
+        self._pins = []
+        if limit:
+            return self._peer._recv_many_pinned(self._pins, limit, ack, _core.AT_ONCE)
+        self._pins.append(_core._new_pin())
+        return self._peer._recv_pinned(self._pins[0], ack, _core.AT_ONCE)
+
+    def keep(self) -> None:
+        """The caller has it, but for the return."""
+        for pin in self._pins:
+            pin.state = lib.BUSQ_PIN_KEPT
+
+    def give_back(self) -> None:
+        """The caller does not get it."""
+        for pin in self._pins:
+            lib.busq_pin_give_back(pin)
+
+
+class _OrderedHold(_Hold):
+    """The same for another order than bus1."""
+
+    def take(self, limit: int, ack: bool) -> Any:
+        self._pins = []
+        self._peer._check_ack(ack)
+        if limit:
+            return self._peer._recv_many_owned(self._pins, limit, _core.AT_ONCE)
+        self._pins.append(_ordered()._new_owner())
+        return self._peer._recv_owned(self._pins[0], _core.AT_ONCE)
+
+    def keep(self) -> None:
+        for owner in self._pins:
+            owner.is_kept = 1
+
+    def give_back(self) -> None:
+        for owner in self._pins:
+            lib.busq_live_give_back(self._peer._handle, owner)
+
+
+def _ordered() -> Any:
+    """Return the module of peers of other orders, which most never need."""
+    from busq import ordered
+
+    return ordered
+
+
 class _OrderedPeer(Peer):
     """The same for another order than bus1, where a thread waits for whatever a send lasts."""
 
     # A thread can't be cancelled; so it comes back now and then.
     _TURN_S = 0.05
 
-    async def _send(self, to: Any, data: Any, deadline: _core.Deadline, outer: list[int] | None = None) -> None:
-        from busq import ordered
+    def _new_hold(self) -> _Hold:
+        return _OrderedHold(self._peer)
 
-        ticket = ordered._new_ticket()
-        try:
-            if isinstance(to, str) or not isinstance(to, Iterable):
-                receivers = to
-            else:
-                receivers = list(to)
-            while not await self._station.in_thread(lambda: self._send_turn(receivers, data, deadline, ticket)):
-                pass
-        except BaseException as error:
-            _core.report_sent(error, ordered._is_in_flight(ticket))
-            if outer is not None:
-                outer[0] = ordered._is_in_flight(ticket)
-            raise
+    def _new_note(self) -> Any:
+        return _ordered()._new_ticket()
 
-    def _send_turn(self, to: Any, data: Any, deadline: _core.Deadline, ticket: Any) -> bool:
+    def _was_sent(self, note: Any) -> int:
+        return int(_ordered()._is_in_flight(note))
+
+    async def _send_noted(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> None:
+        names = _core.receivers(to)
+        while not await self._station.in_thread(lambda: self._send_turn(names, data, deadline, note)):
+            pass
+
+    def _send_turn(self, names: list[Any], data: Any, deadline: _core.Deadline, ticket: Any) -> bool:
         """Send, or wait for the end of what is in flight, for a moment; True where that is over."""
-        from busq import ordered
-
         left_ns = deadline.left_ns()
         is_last = 0 <= left_ns <= self._TURN_S * 1e9
         turn = deadline if is_last else _core.Deadline(self._TURN_S)
         was_assembled = self._peer._is_assembled
         try:
-            if ordered._is_in_flight(ticket):
+            if self._was_sent(ticket):
                 self._peer._finish(ticket, turn)
             else:
-                self._peer._send(to, data, turn, ticket)
-        except (Full, Unfinished):
+                self._peer._send(names, data, turn, ticket)
+        except Full:  # of a rendezvous, also Unfinished
             if is_last:
                 raise
             return False
@@ -416,6 +498,40 @@ class _OrderedPeer(Peer):
                 raise
             return False
         return True
+
+
+_Bus1Peer: Any = Peer
+if _fast is not None:
+    _SIGNATURES = ("send", "recv", "recv_many")
+    _fast._bind_desk(
+        {name: f"{name}{_core._SIGNATURES[name]}\n--\n\n{getattr(Peer, name).__doc__}" for name in _SIGNATURES}
+    )
+
+    class _FastPeer(_fast.Desk, Peer):
+        """The same by the short way: what is awaited is no coroutine of Python's, and behaves like one."""
+
+        send = _fast.Desk.send
+        recv = _fast.Desk.recv
+        recv_many = _fast.Desk.recv_many
+        __anext__ = _fast.Desk.__anext__
+        _send_some = _fast.Desk._send_some
+        # What is not the common case.
+        _send_slowly, _recv_slowly = Peer.send, Peer.recv
+        _recv_many_slowly, _anext_slowly = Peer.recv_many, Peer.__anext__
+
+        def __init__(self, peer: Any, station: Station, own_bus: Bus | None) -> None:
+            Peer.__init__(self, peer, station, own_bus)
+            self._sit(
+                peer,
+                station,
+                station.receivers,
+                station.senders,
+                station.running,
+                asyncio._get_running_loop,
+                _core.Deadline,
+            )
+
+    _Bus1Peer = _FastPeer
 
 
 class Joining:
@@ -455,7 +571,8 @@ def _join(bus: Bus, name: str, options: dict[str, Any], own_bus: Bus | None) -> 
         spin_ns = bus._spin_ns(options.get("spin_us"))
         spin_s = None if spin_ns is None else spin_ns / 1e9
         if bus.order == "bus1":
-            return Peer(peer, station_here(Ears(peer), spin_s), own_bus)
+            made: Peer = _Bus1Peer(peer, station_here(Ears(peer), spin_s), own_bus)
+            return made
         return _OrderedPeer(peer, station_here(OrderedEars(peer), spin_s), own_bus)
     except BaseException:
         peer.close()

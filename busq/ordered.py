@@ -349,14 +349,7 @@ class OrderedPeer(Peer):
         # As in _core: what is taken has an owner at once, and an exception before the end gives it back.
         owners: list[Any] = []
         try:
-            messages: list[Message] = []
-            while len(messages) < min(limit, _RECEIVE_BATCH):
-                owners.append(_new_owner())
-                if not messages:
-                    self._take(owners[-1], deadline)
-                elif lib.busq_live_take(self._handle, owners[-1]):
-                    break
-                messages.append(self._message(owners[-1]))
+            messages = self._recv_many_owned(owners, limit, deadline)
             for owner in owners:
                 owner.is_kept = 1
             return messages
@@ -364,6 +357,17 @@ class OrderedPeer(Peer):
             for owner in owners:
                 lib.busq_live_give_back(self._handle, owner)
             raise
+
+    def _recv_many_owned(self, owners: list[Any], limit: int, deadline: Deadline) -> list[Message]:
+        messages: list[Message] = []
+        while len(messages) < min(limit, _RECEIVE_BATCH):
+            owners.append(_new_owner())
+            if not messages:
+                self._take(owners[-1], deadline)
+            elif lib.busq_live_take(self._handle, owners[-1]):
+                break
+            messages.append(self._message(owners[-1]))
+        return messages
 
     def _take(self, owner: Any, deadline: Deadline) -> None:
         count = ffi.new("uint32_t *")

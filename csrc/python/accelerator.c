@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include "busq.h"
+#include "python/port.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -360,8 +358,8 @@ static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
 /* ---- sending ---- */
 
 enum {
-  SEND_SLOWLY = -2,
-  SEND_RAISED = -1
+  SEND_SLOWLY = BUSQ_PORT_SLOWLY,
+  SEND_RAISED = BUSQ_PORT_RAISED
 };
 
 static void error_set_sent(PyObject *sending, Py_ssize_t sent);
@@ -449,9 +447,9 @@ static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObj
 }
 
 /* Passes the very arguments on, so that there is one place that knows the signature. */
-static PyObject *port_call_slow(Port *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+static PyObject *port_call_slow(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  PyObject *slow = PyObject_GetAttrString((PyObject *)self, method);
+  PyObject *slow = PyObject_GetAttrString(self, method);
   PyObject *tuple = slow ? PyTuple_New(n_args) : NULL;
   PyObject *keywords = tuple && names ? PyDict_New() : NULL;
   PyObject *result = NULL;
@@ -487,7 +485,7 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
       return NULL;
     }
   }
-  return port_call_slow(self, "_send_slow", args, n_args, names);
+  return port_call_slow((PyObject *)self, "_send_slow", args, n_args, names);
 }
 
 /* How many messages a busq._core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
@@ -533,7 +531,7 @@ static PyObject *port_send_rest(Port *self, PyObject *list, Py_ssize_t sent)
 static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   if (n_args != 1 || (names && PyTuple_Size(names)) || !PyList_Check(args[0]))
-    return port_call_slow(self, "_send_many_slow", args, n_args, names);
+    return port_call_slow((PyObject *)self, "_send_many_slow", args, n_args, names);
   PyObject *list = args[0];
   const Py_ssize_t count = PyList_Size(list);
   Py_ssize_t sent = 0;
@@ -576,7 +574,7 @@ static PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_ar
   }
   Py_XDECREF(pin);
   Py_XDECREF(draft);
-  return PyErr_Occurred() ? NULL : port_call_slow(self, "_reserve_slow", args, n_args, names);
+  return PyErr_Occurred() ? NULL : port_call_slow((PyObject *)self, "_reserve_slow", args, n_args, names);
 }
 
 /* A view of its own for whoever asks again once the last one was released.  Counted before it is made: see busq._core. */
@@ -635,7 +633,7 @@ static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_arg
     if (pin && calls->pin_send(pin, targets, (uint32_t)count, pin->message.size_bytes, BUSQ_FORM_DATA, 0, &sent) == BUSQ_OK)
       Py_RETURN_NONE;
   }
-  return port_call_slow((Port *)self, "_send_slow", args, n_args, names);
+  return port_call_slow((PyObject *)self, "_send_slow", args, n_args, names);
 }
 
 /* What still looks at the memory keeps it until it is dropped. */
@@ -721,8 +719,8 @@ static PyType_Spec draft_spec = {"busq._native._fast.Draft", sizeof(Draft), 0, P
 /* ---- receiving ---- */
 
 enum {
-  RECEIVE_SLOWLY = -2,
-  RECEIVE_RAISED = -1
+  RECEIVE_SLOWLY = BUSQ_PORT_SLOWLY,
+  RECEIVE_RAISED = BUSQ_PORT_RAISED
 };
 
 /* The handler of a signal raises: the caller has not seen a message that was taken and is still held, so it comes again, next. */
@@ -863,7 +861,7 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
     if (result == RECEIVE_RAISED)
       return NULL;
   }
-  return port_call_slow(self, "_recv_slow", args, n_args, names);
+  return port_call_slow((PyObject *)self, "_recv_slow", args, n_args, names);
 }
 
 /* Receives for an iterator, which the end of the bus ends. */
@@ -1002,7 +1000,7 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
   if (timeout_ns == TIMEOUT_SLOWLY || !PyLong_CheckExact(args[0]) || !self->peer)
-    return port_call_slow(self, "_recv_many_slow", args, n_args, names);
+    return port_call_slow((PyObject *)self, "_recv_many_slow", args, n_args, names);
   const Py_ssize_t limit = PyLong_AsSsize_t(args[0]);
   if (limit < 1)
     PyErr_Clear();
@@ -1017,7 +1015,84 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
     if (result == RECEIVE_RAISED)
       return NULL;
   }
-  return port_call_slow(self, "_recv_many_slow", args, n_args, names);
+  return port_call_slow((PyObject *)self, "_recv_many_slow", args, n_args, names);
+}
+
+/* ---- for event loops (port.h) ---- */
+
+PyObject *busq_port_recv_now(PyObject *port, int is_ack, int *result)
+{
+  Message *message = port_recv_fast((Port *)port, is_ack, 0, result);
+  if (message && message->handle && PyErr_CheckSignals() < 0) {
+    message_give_back(message);
+    Py_DECREF(message);
+    *result = BUSQ_PORT_RAISED;
+    return NULL;
+  }
+  return (PyObject *)message;
+}
+
+PyObject *busq_port_recv_many_now(PyObject *port, Py_ssize_t limit, int is_ack, int *result)
+{
+  Port *self = (Port *)port;
+  batch taken;
+  batch_init(&taken);
+  *result = self->peer ? port_take_batch(self, limit, is_ack, 0, &taken) : BUSQ_CLOSED;
+  if (!taken.n_messages)
+    return NULL;
+  PyObject *list = batch_hand_over(self, &taken);
+  *result = list ? BUSQ_OK : BUSQ_PORT_RAISED;
+  return list;
+}
+
+int busq_port_look(PyObject *port)
+{
+  return calls->wait(((Port *)port)->peer, 0);
+}
+
+/* Not what is large: handlers of signals run while that is sent, and what they raise has to be told whether it was. */
+int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data)
+{
+  if (IS_BYTES(data) && PyBytes_Size(data) > SEND_BYTES_MAX)
+    return BUSQ_PORT_SLOWLY;
+  return port_send_fast((Port *)port, to, data, 0);
+}
+
+int busq_find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive,
+                      busq_call_options *options)
+{
+  const call_options found = find_options(args, n_args, names, before, is_receive);
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  *options = (busq_call_options){found.timeout_ns, found.is_ack, n_args > before ? args[before] : NULL};
+  for (Py_ssize_t i = 0; i < named; i++)
+    if (PyTuple_GetItem(names, i) == timeout_name)
+      options->timeout = args[n_args + i];
+  return found.timeout_ns != TIMEOUT_SLOWLY;
+}
+
+PyObject *busq_call_slowly(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  return port_call_slow(self, method, args, n_args, names);
+}
+
+void busq_error_set_sent(Py_ssize_t sent)
+{
+  error_set_sent(NULL, sent);
+}
+
+void busq_raise_empty(void)
+{
+  PyErr_SetString(empty_error, "nothing came before the timeout");
+}
+
+void busq_raise_full(void)
+{
+  PyErr_SetString(full_error, "a receiver's queue, or the memory for messages, is full");
+}
+
+int busq_is_shut_down_error(void)
+{
+  return PyErr_ExceptionMatches(shut_down_error);
 }
 
 /* ---- the type ---- */
@@ -1129,7 +1204,18 @@ static PyObject *bind(PyObject *module, PyObject *args)
   Py_RETURN_NONE;
 }
 
-static PyMethodDef module_methods[] = {{"_bind", bind, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
+static PyObject *bind_desk(PyObject *module, PyObject *texts)
+{
+  (void)module;
+  if (busq_desk_set_texts(texts, text_of) < 0)
+    return NULL;
+  Py_INCREF(texts); /* for ever, as its texts are in use */
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {{"_bind", bind, METH_VARARGS, NULL},
+                                       {"_bind_desk", bind_desk, METH_O, NULL},
+                                       {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, -1, module_methods, NULL, NULL,
                                                NULL, NULL};
@@ -1138,15 +1224,17 @@ PyMODINIT_FUNC PyInit__fast(void)
 {
   PyObject *module = PyModule_Create(&module_definition);
   PyObject *port = PyType_FromSpec(&port_spec);
+  PyObject *desk = busq_desk_type();
   message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
   pin_type = (PyTypeObject *)PyType_FromSpec(&pin_spec);
   PyObject *draft = PyType_FromSpec(&draft_spec);
   timeout_name = PyUnicode_InternFromString("timeout");
   ack_name = PyUnicode_InternFromString("ack");
-  if (!module || !port || !draft || !message_type || !pin_type || !timeout_name || !ack_name)
+  if (!module || !port || !draft || !desk || !message_type || !pin_type || !timeout_name || !ack_name)
     return NULL;
   Py_INCREF(message_type);
   if (PyModule_AddObject(module, "Port", port) < 0 || PyModule_AddObject(module, "Draft", draft) < 0 ||
+      PyModule_AddObject(module, "Desk", desk) < 0 ||
       PyModule_AddObject(module, "Message", (PyObject *)message_type) < 0)
     return NULL;
   return module;

@@ -14,6 +14,7 @@ import random
 import resource
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -836,3 +837,122 @@ def test_a_peer_that_never_comes(make_bus: Callable[..., busq.Bus]) -> None:
             assert seen == [0]
 
     run_asyncio(main)
+
+
+# ---- signals ----
+
+
+class StruckError(Exception):
+    """Raised by the handler of a signal, anywhere."""
+
+
+def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]:
+    """Receive and send in tasks that a signal's handler disturbs at any microsecond; what came, and what was sent.
+
+    A loop that is struck is of no use any more, and neither are its tasks: a new one goes on.  What a task holds that
+    has ended counts as received; one that has not has taken nothing.
+    """
+    rng = random.Random(seed)
+    is_armed = False
+    got: list[bytes] = []
+    struck = sent = 0
+
+    def strike(*_: Any) -> None:
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise StruckError
+
+    def account(task: Any, is_receive: bool) -> None:
+        nonlocal sent
+        task._log_destroy_pending = False
+        if not task.done():
+            return
+        error = task.exception()
+        assert error is None or isinstance(error, StruckError), repr(error)
+        if is_receive:
+            result = [] if error else task.result()
+            got.extend(message.data for message in (result if isinstance(result, list) else [result]))
+        else:
+            sent += error.sent if error else (task.result() or 1)
+
+    def once(loop: Any, peer: Any) -> None:
+        nonlocal is_armed, struck
+        ways: list[Callable[[], Any]] = [
+            peer.recv,
+            lambda: peer.recv(timeout=1),
+            lambda: peer.recv_many(3),
+            peer.__anext__,
+            lambda: peer.send("bob", b"x"),
+            lambda: peer.send("bob", b"x", timeout=5),
+            lambda: peer.send_many([("bob", b"x"), ("bob", b"y")]),
+        ]
+        while True:
+            choice = rng.randrange(len(ways))
+            tasks: list[Any] = []
+            try:
+                is_armed = True
+                made = loop.create_task(ways[choice]())
+                tasks.append(made)
+                loop.run_until_complete(made)
+                is_armed = False
+            except StruckError:
+                struck += 1
+                return
+            finally:
+                is_armed = False
+                for task in tasks:
+                    account(task, choice < 4)
+
+    signal.signal(signal.SIGUSR1, strike)
+    main, is_over = threading.main_thread().ident, threading.Event()
+
+    def strikes() -> None:
+        other = random.Random(seed + 1)
+        while not is_over.is_set():
+            time.sleep(other.random() * 0.001)
+            signal.pthread_kill(main, signal.SIGUSR1)  # type: ignore[arg-type]
+
+    warnings.simplefilter("ignore")
+    thread = threading.Thread(target=strikes)
+    thread.start()
+    with busq.Bus.open(name) as bus:
+        for _ in range(rounds):
+            loop = asyncio.new_event_loop()
+            peer = loop.run_until_complete(aio.join(bus, "ann", resume=True).__aenter__())
+            once(loop, peer)
+            loop.close()
+            peer.close()
+    is_over.set()
+    thread.join()
+    return struck, got, sent
+
+
+def test_a_raising_signal_handler_loses_nothing(make_bus: Callable[..., busq.Bus], fork: Fork, seed: int) -> None:
+    bus = make_bus(capacity=16)
+    with bus.join("bob") as bob:
+        child = fork(aio_of_a_child, bus.name, seed, 300)
+        came = at = 0
+        while child.status is None:
+            with contextlib.suppress(busq.Full, busq.UnknownPeer, busq.PeerDead):
+                bob.send("ann", b"%d" % at, timeout=0)
+                at += 1
+            with contextlib.suppress(busq.Empty):
+                came += len(bob.recv_many(100, timeout=0.0001))
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            child.status = status if pid else None
+        with contextlib.suppress(busq.Empty):
+            while True:
+                came += len(bob.recv_many(100, timeout=0.01))
+        struck, got, sent = child.result()
+        assert struck >= 300
+        assert sent == came
+        with bus.join("ann", resume=True) as ann, contextlib.suppress(busq.Empty):
+            while True:
+                got.append(ann.recv(timeout=0).data)
+        lost = set(range(at)) - {int(data) for data in got}
+        assert (lost, len(got)) == (set(), at)
+
+
+def aio_of_a_child(name: str, seed: int, rounds: int) -> Any:
+    return disturbed(name, seed, rounds)
