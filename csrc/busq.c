@@ -800,6 +800,11 @@ const busq_calls *busq_calls_table(void)
       .is_forked = busq_peer_is_forked,
       .pin_adopt = busq_pin_adopt,
       .pin_end = busq_pin_end,
+      .send_parts = busq_peer_send_parts,
+      .life_at_send = busq_peer_life_at_send,
+      .await_from = busq_peer_await,
+      .is_awaited = busq_peer_is_awaited,
+      .follow = busq_peer_follow,
   };
   return &calls;
 }

@@ -296,7 +296,8 @@ def ready_request(size: int, ack: bool, world: Any) -> Stage:
     """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
     from busq import _core, _requests
 
-    request, data = _requests.Request("bob"), world.payload(size)
+    request, data = _requests.Request(), world.payload(size)
+    request.asked = "bob"
     waiting = _requests._requests_of(world.alice)
     waiting.begin(world.alice, request, data, _core.Deadline(10), _core._new_note())
     message = world.bob.recv(timeout=10, ack=ack)
