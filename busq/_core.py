@@ -177,6 +177,13 @@ class Deadline:
         total_ns = timeout_ns(timeout)
         self._end_ns = -1 if total_ns < 0 else 0 if total_ns == 0 else time.monotonic_ns() + total_ns
 
+    @classmethod
+    def until(cls, end_ns: int) -> Deadline:
+        """Make one that ends then; -1 for never."""
+        deadline = cls(None)
+        deadline._end_ns = end_ns
+        return deadline
+
     def left_ns(self) -> int:
         """Return the rest: -1 for ever, 0 for a single try."""
         if self._end_ns <= 0:
@@ -355,16 +362,17 @@ def _not_asked(data: Payload, *, timeout: float | None = None) -> NoReturn:
     raise ValueError("nobody waits for a reply to this message: it was sent, and only one that was asked has a reply")
 
 
-class _PythonRequest(_PythonMessage):
-    """A message that was asked."""
+class Reply:
+    """The reply to a message that was asked."""
 
-    __slots__ = ("_is_replied", "_peer", "_request")
+    __slots__ = ("_asker", "_is_replied", "_peer", "_request")
 
-    _peer: Any  # the handle that received it
-    _request: bytes  # what the reply has to carry
-    _is_replied: bool
+    def __init__(self, peer: Any, request: bytes, asker: str, is_replied: bool = False) -> None:
+        """From the handle that received it; the reply carries the request with it."""
+        self._peer, self._request, self._asker, self._is_replied = peer, request, asker, is_replied
 
-    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+    def __call__(self, data: Payload, *, timeout: float | None = None) -> None:
+        """Do what `Message.reply` says."""
         note = _new_note()
         try:
             try:
@@ -393,9 +401,20 @@ class _PythonRequest(_PythonMessage):
                 self._peer, [target], 1, payload.parts, len(payload.parts), payload.form, deadline.left_ns(), note
             )
             if result == lib.BUSQ_PEER_DEAD:
-                raise errors.PeerDead(f"{self._sender!r}, who asked, has left or died: nobody waits for the reply")
+                raise errors.PeerDead(f"{self._asker!r}, who asked, has left or died: nobody waits for the reply")
             if result != lib.BUSQ_INTERRUPTED:
                 return check(result)
+
+
+class _PythonRequest(_PythonMessage):
+    """A message that was asked."""
+
+    __slots__ = ("_reply",)
+
+    _reply: Reply
+
+    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
+        return self._reply(data, timeout=timeout)
 
 
 def _new_pin() -> Any:
@@ -647,6 +666,14 @@ class PythonPort:
 
         return self._send_to(to, send)
 
+    # ---- asking ----
+
+    def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        raise NotImplementedError
+
+    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        return self._ask_slow(to, data, timeout=timeout)
+
     # ---- receiving ----
 
     # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
@@ -739,7 +766,7 @@ class PythonPort:
         if form != lib.BUSQ_FORM_ASK or not request:
             return _PythonMessage(*facts)
         message = _PythonRequest(*facts)
-        message._peer, message._request, message._is_replied = self._handle, request, False
+        message._reply = Reply(self._handle, request, message._sender)
         return message
 
     send = _send_slow
@@ -749,7 +776,7 @@ class PythonPort:
 
 
 # Python's errors about wrong arguments name the method that was called, and not the one that does its work.
-for _name in ("send", "send_many", "send_object", "reserve", "recv", "recv_many"):
+for _name in ("send", "send_many", "send_object", "reserve", "ask", "recv", "recv_many"):
     _method = getattr(PythonPort, _name)
     _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
     _method.__doc__ = getattr(Peer, _name).__doc__
@@ -912,6 +939,7 @@ _SIGNATURES = {
     "send": "($self, to, data, *, timeout=None)",
     "send_many": "($self, messages, *, timeout=None)",
     "reserve": "($self, size, *, receivers=None, timeout=None)",
+    "ask": "($self, to, data, *, timeout=None)",
     "recv": "($self, timeout=None, *, ack=False)",
     "recv_many": "($self, limit, timeout=None, *, ack=False)",
     "ack": "($self)",
@@ -950,6 +978,7 @@ if _fast is not None:
             fail,
             no_object,
             _not_asked,
+            Reply,
             errors.Empty,
             errors.Full,
             errors.ShutDown,
@@ -965,6 +994,7 @@ if _fast is not None:
 
         send = _fast.Port.send
         send_many = _fast.Port.send_many
+        ask = _fast.Port.ask
         recv = _fast.Port.recv
         _next = _fast.Port._next
         recv_many = _fast.Port.recv_many

@@ -30,18 +30,14 @@ _SETTLE_NS = 2_000_000_000
 
 
 class Request:
-    """A message that was asked, and the place for its reply."""
+    """A message that was asked, and the place for its reply.  The accelerator makes one without running Python code."""
 
-    __slots__ = ("asked", "began", "number", "pin", "target", "wake")
-
-    def __init__(self, asked: str, wake: Callable[[], object] | None = None) -> None:
-        """Ask that peer; `wake` is called, in any thread, when there is something to do for who waits."""
-        self.asked = asked
-        self.wake = wake
-        self.number = 0
-        self.target = 0
-        self.began = 0  # which life of the target was asked
-        self.pin: Any = None  # of the reply
+    asked = ""  # by its name
+    wake: Callable[[], object] | None = None  # called, in any thread, when there is something to do for who waits
+    number = 0
+    target = 0
+    began = 0  # which life of the target was asked
+    pin: Any = None  # of the reply
 
     def hand(self, pin: Any) -> None:
         """Take the reply over, with the pin that holds it."""
@@ -75,11 +71,18 @@ class Requests:
         self._lock = threading.RLock()  # a handler of a signal may ask as well
         self._numbers = itertools.count(1)
         self._last = 0
-        self._waiting: dict[int, Request] = {}  # ascending
-        self._awaited = 0  # what the other side knows: no request before it waits
+        self._waiting: dict[int, Request] = {}
         self._leader: dict[None, Request] = {}  # the one whose thread sleeps in the queue, if there is one
         self._asleep: dict[int, Request] = {}  # those whose threads sleep until they are woken
         self._taking: dict[int, Any] = {}  # pins of threads that may have taken a reply, and not handed it over
+
+    def attach(self, port: Any) -> None:
+        """Let the accelerator, if there is one, ask as well, where nobody else waits."""
+        if hasattr(port, "_attach_requests"):
+            handle = self._replies._handle
+            address = int(ffi.cast("uintptr_t", handle))
+            shared = (self._waiting, self._leader, self._asleep, self._numbers, Request)
+            port._attach_requests(self, handle, address, self._to, *shared)
 
     def close(self) -> None:
         """Leave; who waits gets ShutDown."""
@@ -111,7 +114,7 @@ class Requests:
         began = ffi.new("uint64_t *")
         while True:
             # Asked for every slice: a durable one that is dead takes messages, but gives no replies.
-            result = lib.busq_peer_life(self._peer, request.target, began)
+            result = lib.busq_peer_life_at_send(self._peer, request.target, began)
             if result:
                 return int(result)
             request.began = began[0]
@@ -133,18 +136,15 @@ class Requests:
             request.number = next(self._numbers)
             self._last = max(self._last, request.number)
             self._waiting[request.number] = request
-            if self._awaited > request.number:  # where somebody else began and ended meanwhile
-                self._publish()
-
-    def _publish(self) -> None:
-        self._awaited = next(iter(self._waiting), self._last + 1)
-        lib.busq_peer_await(self._replies._handle, self._awaited)
+            # Another one may have had a later number, and have ended, between the first of these lines and the last.
+            lib.busq_peer_await(self._replies._handle, 0)
 
     def end(self, request: Request) -> None:
         """Wait for this one no more; its reply is dropped."""
         with self._lock:
-            if self._waiting.pop(request.number, None) is not None:
-                self._publish()
+            # While anybody waits, replies are taken out of the queue.  When nobody does, they need not be sent.
+            if self._waiting.pop(request.number, None) is not None and not self._waiting:
+                lib.busq_peer_await(self._replies._handle, self._last + 1)
         pin = request.pin
         if pin is not None and pin.state == lib.BUSQ_PIN_TAKEN:
             _drop(pin)
@@ -210,6 +210,15 @@ class Requests:
 
     # ---- threads that wait ----
 
+    def go_on(self, request: Request, asked: str, number: int, target: int, began: int, end_ns: int) -> Message:
+        """Take over from the accelerator, which has sent and registered a request."""
+        request.asked, request.number, request.target, request.began = asked, number, target, began
+        try:
+            self.wait(request, Deadline.until(end_ns))
+            return self.finish(request)
+        finally:
+            self.end(request)
+
     # One of them leads: it sleeps in the queue, and wakes the others when their replies come, or when it leaves.  That
     # makes it quick; without it, everybody would look for itself after a slice.
 
@@ -260,6 +269,10 @@ class Requests:
     def _step_down(self, request: Request) -> None:
         if self._leader.get(None) is request:
             self._leader.pop(None, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let somebody lead, if nobody does."""
         with contextlib.suppress(KeyError):  # nobody is asleep
             while not self._leader:
                 _, other = self._asleep.popitem()
@@ -283,7 +296,9 @@ def _requests_of(port: Any) -> Requests:
     with port.__dict__.setdefault("_asking", threading.RLock()):
         if port._requests is None:
             made = Requests(port._handle)
-            if port.__dict__.setdefault("_requests", made) is not made:  # a handler of a signal asked meanwhile
+            if port.__dict__.setdefault("_requests", made) is made:
+                made.attach(port)
+            else:  # a handler of a signal asked meanwhile
                 made.close()
         return port._requests  # type: ignore[no-any-return]
 
@@ -305,7 +320,8 @@ def ask(port: Any, to: str, data: Payload, timeout: float | None) -> Message:
 def _ask(port: Any, to: str, data: Payload, deadline: Deadline, note: Any) -> Message:
     if not isinstance(to, str):
         raise _core.wrong_type("to", to, "str, the name of one peer")
-    request = Request(to)
+    request = Request()
+    request.asked = to
     requests = _requests_of(port)
     try:
         try:

@@ -76,7 +76,7 @@ class Bus1Peer(_core.Port, Peer):
         _core.check(lib.busq_peer_fileno(self._handle, descriptor))
         return int(descriptor[0])
 
-    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:  # noqa: D102
+    def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
         from busq._requests import ask  # here, since most who import busq never need it
 
         return ask(self, to, data, timeout)

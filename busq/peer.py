@@ -406,8 +406,8 @@ class Peer:
         at once.  What else arrives for this peer stays in its queue, for `recv`, in order; and what is sent after `ask`
         has returned is ordered after the reply and all that its sender knew.
 
-        Parameters: `to`, the name of a peer; `data`, as in `send`, at most 16 bytes less than the bus's arena; `timeout`,
-        how many seconds to wait, for room and for the reply together: None waits for ever.
+        Parameters: `to`, the name of a peer; `data`, as in `send`, at most 16 bytes less than the bus's arena;
+        `timeout`, how many seconds to wait, for room and for the reply together: None waits for ever.
 
         Errors: PeerDead as soon as the process that was asked has left or died without a reply, whether or not it is
         durable and whether or not a successor resumes it: the request may have been carried out, or be carried out

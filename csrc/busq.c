@@ -993,6 +993,11 @@ const busq_calls *busq_calls_table(void)
       .pin_show = busq_pin_show,
       .pin_reserve = busq_pin_reserve,
       .pin_send = busq_pin_send,
+      .send_parts = busq_peer_send_parts,
+      .life_at_send = busq_peer_life_at_send,
+      .await_from = busq_peer_await,
+      .is_awaited = busq_peer_is_awaited,
+      .follow = busq_peer_follow,
   };
   return &calls;
 }

@@ -323,6 +323,8 @@ void busq_peer_await(busq_peer *replies, uint64_t number);
 int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number);
 /* Does a process stand behind a target?  Its lives differ in when they began. */
 int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
+/* The same right before a send, which asks the kernel itself unless messages may go to the dead: then this does. */
+int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp);
 /* Has a live process that name?  BUSQ_PEER_DEAD: one had. */
 int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes);
 /* The end of the queue, as it is now; and whether everything before such an end was taken. */
@@ -354,6 +356,12 @@ typedef struct {
   int (*pin_reserve)(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns);
   int (*pin_send)(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
                   int64_t timeout_ns, uint32_t *sentp);
+  int (*send_parts)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                    uint32_t form, int64_t timeout_ns, uint32_t *sentp);
+  int (*life_at_send)(busq_peer *peer, uint64_t target, uint64_t *beganp);
+  void (*await_from)(busq_peer *replies, uint64_t number);
+  int (*is_awaited)(busq_peer *peer, uint64_t target, uint64_t number);
+  void (*follow)(busq_peer *peer, const busq_peer *replies);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);

@@ -9,6 +9,19 @@ class Port:
     def send(self, to: Any, data: Any, *, timeout: float | None = None) -> None: ...
     def send_many(self, messages: Iterable[tuple[Any, Any]], *, timeout: float | None = None) -> int: ...
     def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Any: ...
+    def ask(self, to: Any, data: Any, *, timeout: float | None = None) -> Any: ...
+    def _attach_requests(
+        self,
+        requests: Any,
+        handle: Any,
+        replies: int,
+        target: int,
+        waiting: dict[int, Any],
+        leader: dict[None, Any],
+        asleep: dict[int, Any],
+        numbers: Any,
+        kind: type[Any],
+    ) -> None: ...
     def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any: ...
     def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> list[Any]: ...
 
@@ -49,6 +62,7 @@ def _bind(
     fail: Callable[[int], Any],
     no_object: Callable[[], Any],
     not_asked: Callable[..., Any],
+    reply: type[Any],
     empty: type[Exception],
     full: type[Exception],
     shut_down: type[Exception],

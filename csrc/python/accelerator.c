@@ -34,6 +34,11 @@ typedef struct {
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   uint32_t slots;
+  /* Of one that has asked; see busq/_requests.py. */
+  busq_peer *replies;
+  uint64_t replies_target;
+  PyObject *requests, *replies_handle;
+  PyObject *waiting, *leader, *asleep, *numbers, *request_type; /* of `requests` */
 } Port;
 
 typedef struct {
@@ -46,6 +51,10 @@ typedef struct {
   busq_peer *peer;
   int is_offered; /* not acknowledged so far */
   int is_redelivered;
+  int is_replied;
+  busq_request request;  /* of one that was asked: */
+  PyObject *replier;     /* the handle that received it, or NULL */
+  PyObject *slow_reply;  /* a busq._core.Reply, once one was needed */
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
@@ -72,7 +81,7 @@ static PyObject *draft_view_helper; /* busq._core._writable_view_of */
 static PyTypeObject *draft_class; /* busq._core._FastDraft */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
-static PyObject *reply_helper; /* busq._core._not_asked */
+static PyObject *not_asked_helper, *reply_type; /* busq._core._not_asked, Reply */
 static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
@@ -143,6 +152,8 @@ static void message_dealloc(Message *self)
   Py_XDECREF(self->data);
   Py_XDECREF(self->sender);
   Py_XDECREF(self->view);
+  Py_XDECREF(self->replier);
+  Py_XDECREF(self->slow_reply);
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -201,11 +212,27 @@ static PyObject *message_ack(Message *self, PyObject *unused)
   Py_RETURN_NONE;
 }
 
-/* A message that was asked never comes this way: the slow one makes it. */
-static PyObject *message_reply(Message *self, PyObject *args, PyObject *keywords)
+/* Tries once, with bytes and what is plainly a timeout: a result of the core. */
+static int message_reply_fast(Message *self, PyObject *data)
 {
-  (void)self;
-  return PyObject_Call(reply_helper, args, keywords);
+  const busq_part parts[] = {{PyBytes_AsString(data), (uint64_t)PyBytes_Size(data)}, {&self->request, sizeof self->request}};
+  uint32_t sent;
+  const int result = calls->is_awaited(self->peer, self->request.to, self->request.number);
+  if (result == BUSQ_EMPTY)
+    return BUSQ_OK; /* nobody waits for it */
+  return result ? result
+                : calls->send_parts(self->peer, &self->request.to, 1, parts, 2, BUSQ_FORM_REPLY, 0, &sent);
+}
+
+/* The rest of it is Python's; which also knows from then on whether the reply was sent. */
+static PyObject *message_slow_reply(Message *self)
+{
+  if (!self->slow_reply)
+    self->slow_reply = PyObject_CallFunction(reply_type, "Oy#OO", self->replier, (const char *)&self->request,
+                                             (Py_ssize_t)sizeof self->request, self->sender,
+                                             self->is_replied ? Py_True : Py_False);
+  Py_XINCREF(self->slow_reply);
+  return self->slow_reply;
 }
 
 /* The hold goes over to the view: releasing the view releases the message.  The helper is Python code, in which anything may happen:
@@ -255,6 +282,8 @@ static PyObject *message_object(Message *self, PyObject *unused)
   return PyObject_CallFunction(no_object_helper, NULL);
 }
 
+static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+
 static PyObject *message_repr(Message *self)
 {
   const unsigned long long size =
@@ -273,7 +302,7 @@ static PyObject *message_reduce(Message *self, PyObject *unused)
 static PyMethodDef message_methods[] = {
     {"__reduce__", (PyCFunction)(void (*)(void))message_reduce, METH_NOARGS, NULL},
     {"ack", (PyCFunction)(void (*)(void))message_ack, METH_NOARGS, NULL},
-    {"reply", (PyCFunction)(void (*)(void))message_reply, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"reply", (PyCFunction)(void (*)(void))message_reply, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"view", (PyCFunction)(void (*)(void))message_view, METH_NOARGS, NULL},
     {"object", (PyCFunction)(void (*)(void))message_object, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -447,9 +476,8 @@ static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObj
 }
 
 /* Passes the very arguments on, so that there is one place that knows the signature. */
-static PyObject *port_call_slow(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+static PyObject *call_slow(PyObject *slow, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  PyObject *slow = PyObject_GetAttrString(self, method);
   PyObject *tuple = slow ? PyTuple_New(n_args) : NULL;
   PyObject *keywords = tuple && names ? PyDict_New() : NULL;
   PyObject *result = NULL;
@@ -468,6 +496,27 @@ static PyObject *port_call_slow(PyObject *self, const char *method, PyObject *co
   Py_XDECREF(tuple);
   Py_XDECREF(slow);
   return result;
+}
+
+static PyObject *port_call_slow(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  return call_slow(PyObject_GetAttrString(self, method), args, n_args, names);
+}
+
+static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  if (!self->replier) {
+    Py_INCREF(not_asked_helper);
+    return call_slow(not_asked_helper, args, n_args, names);
+  }
+  const int is_plain = !self->slow_reply && !self->is_replied &&
+                       find_options(args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY && IS_BYTES(args[0]) &&
+                       PyBytes_Size(args[0]) <= SEND_BYTES_MAX;
+  if (is_plain && message_reply_fast(self, args[0]) == BUSQ_OK) {
+    self->is_replied = 1;
+    Py_RETURN_NONE;
+  }
+  return call_slow(message_slow_reply(self), args, n_args, names);
 }
 
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
@@ -731,12 +780,23 @@ static void message_give_back(Message *self)
     Py_CLEAR(self->handle);
 }
 
-static Message *message_new(Port *port, const busq_message *found, int is_ack)
+/* Takes the request off the end of a payload; false where none can stand there. */
+static int request_read(busq_message *found, busq_request *request)
+{
+  if (found->size_bytes < sizeof *request)
+    return 0;
+  found->size_bytes -= sizeof *request;
+  memcpy(request, (const char *)found->data + found->size_bytes, sizeof *request);
+  return 1;
+}
+
+static Message *message_new(busq_peer *peer, const busq_message *found, int is_ack)
 {
   Message *message = PyObject_New(Message, message_type);
   if (message) {
-    message->data = message->sender = message->handle = message->view = NULL;
-    message->peer = port->peer;
+    message->data = message->sender = message->handle = message->view = message->replier = message->slow_reply = NULL;
+    message->is_replied = 0;
+    message->peer = peer;
     message->is_offered = is_ack;
     message->is_redelivered = (int)found->is_redelivered;
     if (is_ack || found->size_bytes > COPY_BYTES_MAX)
@@ -747,10 +807,10 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
 
 /* Everything about a message that was found that may fail; it is taken later.  NULL with what the slow way must report in *result,
  * or with BUSQ_OK and an exception.  A message that waits for its acknowledgement is copied: it may outlive our hold on it. */
-static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
+static Message *message_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
 {
-  *result = found->form == BUSQ_FORM_DATA ? BUSQ_OK : RECEIVE_SLOWLY;
-  Message *message = *result == BUSQ_OK ? message_new(self, found, is_ack) : NULL;
+  *result = BUSQ_OK;
+  Message *message = message_new(peer, found, is_ack);
   if (!message)
     return NULL;
   message->sender = port_sender(self, found, result);
@@ -762,15 +822,33 @@ static Message *port_prepare(Port *self, const busq_message *found, int is_ack, 
   return NULL;
 }
 
+static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
+{
+  busq_message inner = *found;
+  busq_request request;
+  if (found->form == BUSQ_FORM_DATA)
+    return message_prepare(self, self->peer, found, is_ack, result);
+  *result = RECEIVE_SLOWLY;
+  if (found->form != BUSQ_FORM_ASK || !request_read(&inner, &request))
+    return NULL;
+  Message *message = message_prepare(self, self->peer, &inner, is_ack, result);
+  if (message) {
+    message->request = request;
+    Py_INCREF(self->handle);
+    message->replier = self->handle;
+  }
+  return message;
+}
+
 /* Takes what was prepared; with is_held, what was copied stays pinned too, in the hands of the caller.  Nothing in here can fail, and
  * nothing between begin and end runs Python code. */
-static void port_take(Port *self, Message *message, int is_held)
+static void message_take(PyObject *handle, Message *message, int is_held)
 {
   if (!message->data || message->is_offered) {
-    Py_INCREF(self->handle);
-    message->handle = self->handle;
+    Py_INCREF(handle);
+    message->handle = handle;
   }
-  calls->receive_take(self->peer, message->is_offered         ? BUSQ_TAKE_OFFERED
+  calls->receive_take(message->peer, message->is_offered         ? BUSQ_TAKE_OFFERED
                                   : is_held || !message->data ? BUSQ_TAKE_PINNED
                                                               : BUSQ_TAKE_COPIED);
 }
@@ -795,7 +873,7 @@ static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result
   if (*result == BUSQ_OK) {
     message = port_prepare(self, &found, is_ack, result);
     if (message)
-      port_take(self, message, 0);
+      message_take(self->handle, message, 0);
     else if (*result == BUSQ_OK)
       *result = RECEIVE_RAISED;
   }
@@ -934,7 +1012,7 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
       result = result == BUSQ_OK ? RECEIVE_RAISED : result;
       break;
     }
-    port_take(self, message, 1);
+    message_take(self->handle, message, 1);
     taken->messages[taken->n_messages++] = message;
     taken->n_copied += !message->handle;
   }
@@ -1095,6 +1173,202 @@ int busq_is_shut_down_error(void)
   return PyErr_ExceptionMatches(shut_down_error);
 }
 
+/* ---- asking ---- */
+
+/* One request, under way: registered as busq._requests would have done it, so that from any step on that can go on with it. */
+typedef struct {
+  uint64_t number, target, began;
+  int64_t end_ns; /* -1: never */
+  PyObject *request, *key;
+} asking;
+
+/* Nobody else waits for a reply: then nobody else receives any. */
+static int port_may_ask(const Port *self, PyObject *to, PyObject *data)
+{
+  return self->requests && !PyDict_Size(self->waiting) && !PyDict_Size(self->leader) && PyUnicode_CheckExact(to) &&
+         IS_BYTES(data) && PyBytes_Size(data) <= SEND_BYTES_MAX;
+}
+
+/* Between this and asking_end no Python code runs, but where that is said. */
+static int asking_begin(Port *self, asking *asked)
+{
+  asked->request = PyObject_CallNoArgs(self->request_type);
+  asked->key = asked->request ? PyIter_Next(self->numbers) : NULL;
+  if (!asked->key)
+    return -1;
+  asked->number = PyLong_AsUnsignedLongLong(asked->key);
+  if (PyDict_SetItem(self->waiting, asked->key, asked->request) < 0)
+    return -1;
+  return PyDict_SetItem(self->leader, Py_None, asked->request);
+}
+
+/* Waits no more.  An exception that is set stays; one that a handler raises here is returned as -1. */
+static int asking_end(Port *self, asking *asked)
+{
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  if (asked->request && PyDict_GetItemWithError(self->leader, Py_None) == asked->request)
+    (void)PyDict_DelItem(self->leader, Py_None);
+  if (asked->key && PyDict_GetItemWithError(self->waiting, asked->key))
+    (void)PyDict_DelItem(self->waiting, asked->key);
+  if (asked->key && !PyDict_Size(self->waiting))
+    calls->await_from(self->replies, asked->number + 1);
+  PyErr_Clear();
+  if (PyDict_Size(self->asleep)) /* Python code, for who has come meanwhile */
+    Py_XDECREF(PyObject_CallMethod(self->requests, "wake", NULL));
+  Py_CLEAR(asked->request);
+  Py_CLEAR(asked->key);
+  const int result = PyErr_Occurred() ? -1 : 0;
+  if (type) {
+    PyErr_Clear();
+    PyErr_Restore(type, error, trace);
+  }
+  return result;
+}
+
+static int asking_send(Port *self, asking *asked, PyObject *data)
+{
+  const busq_request request = {asked->number, self->replies_target};
+  const busq_part parts[] = {{PyBytes_AsString(data), (uint64_t)PyBytes_Size(data)}, {&request, sizeof request}};
+  uint32_t sent;
+  const int result = calls->life_at_send(self->peer, asked->target, &asked->began);
+  return result ? result : calls->send_parts(self->peer, &asked->target, 1, parts, 2, BUSQ_FORM_ASK, 0, &sent);
+}
+
+static int is_waiting(const Port *self, uint64_t number)
+{
+  PyObject *key = PyLong_FromUnsignedLongLong(number);
+  const int is_there = !key || PyDict_GetItemWithError(self->waiting, key) != NULL;
+  Py_XDECREF(key);
+  PyErr_Clear();
+  return is_there;
+}
+
+/* Between begin and end.  The reply, or NULL with *result: BUSQ_OK where one was passed that nobody waits for. */
+static Message *asking_take(Port *self, const asking *asked, busq_message *found, int *result)
+{
+  busq_request request;
+  const int has_request = found->form == BUSQ_FORM_REPLY && request_read(found, &request);
+  if (has_request && request.number == asked->number) {
+    Message *message = message_prepare(self, self->replies, found, 0, result);
+    if (message)
+      message_take(self->replies_handle, message, 0);
+    else
+      *result = RECEIVE_SLOWLY;
+    PyErr_Clear(); /* out of memory: that comes again, the slow way */
+    return message;
+  }
+  *result = has_request && is_waiting(self, request.number) ? RECEIVE_SLOWLY : BUSQ_OK;
+  if (*result == BUSQ_OK)
+    calls->receive_take(self->replies, BUSQ_TAKE_COPIED);
+  return NULL;
+}
+
+static Message *asking_receive(Port *self, const asking *asked, int *result)
+{
+  busq_message found;
+  Message *message = NULL;
+  *result = calls->receive_begin(self->replies);
+  if (*result != BUSQ_OK)
+    return NULL;
+  *result = calls->receive_peek(self->replies, &found);
+  if (*result == BUSQ_EMPTY)
+    *result = calls->receive_spin(self->replies, &found);
+  if (*result == BUSQ_OK)
+    message = asking_take(self, asked, &found, result);
+  calls->receive_end(self->replies);
+  return message;
+}
+
+/* For a slice of time at most; -1 with an exception, or a result of the core. */
+static int asking_sleep(Port *self, const asking *asked, int64_t slice_end_ns)
+{
+  const int64_t end_ns = asked->end_ns >= 0 && asked->end_ns < slice_end_ns ? asked->end_ns : slice_end_ns;
+  const int64_t left_ns = end_ns - now_ns();
+  int result;
+  if (left_ns <= 0)
+    return BUSQ_EMPTY;
+  Py_BEGIN_ALLOW_THREADS
+  result = calls->wait(self->replies, left_ns);
+  Py_END_ALLOW_THREADS
+  return PyErr_CheckSignals() < 0 ? -1 : result;
+}
+
+/* What Python goes on with: whatever takes longer than a slice, and whatever concerns others. */
+static PyObject *asking_slow(Port *self, const asking *asked, PyObject *to)
+{
+  return PyObject_CallMethod(self->requests, "go_on", "OOOKKL", asked->request, to, asked->key,
+                             (unsigned long long)asked->target, (unsigned long long)asked->began, (long long)asked->end_ns);
+}
+
+static PyObject *asking_wait(Port *self, const asking *asked, PyObject *to)
+{
+  enum { SLICE_NS = 50000000 };
+  const int64_t slice_end_ns = now_ns() + SLICE_NS;
+  int result;
+  do {
+    Message *message = asking_receive(self, asked, &result);
+    if (message) {
+      calls->follow(self->peer, self->replies);
+      return (PyObject *)message;
+    }
+    if (result == BUSQ_EMPTY)
+      result = asking_sleep(self, asked, slice_end_ns);
+    if (result == RECEIVE_RAISED)
+      return NULL;
+    /* Somebody who did not see that we lead may have it. */
+  } while (result == BUSQ_OK && PyDict_Size(self->waiting) == 1 && !PyDict_Size(self->asleep));
+  return asking_slow(self, asked, to);
+}
+
+static PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  asking asked = {0};
+  if (timeout_ns == TIMEOUT_SLOWLY || !timeout_ns || !port_may_ask(self, args[0], args[1]) ||
+      port_target(self, args[0], &asked.target) <= 0 || PyErr_Occurred())
+    return PyErr_Occurred() ? NULL : port_call_slow((PyObject *)self, "_ask_slow", args, n_args, names);
+  asked.end_ns = timeout_ns < 0 ? -1 : now_ns() + timeout_ns;
+  if (asking_begin(self, &asked) < 0 || asking_send(self, &asked, args[1]) != BUSQ_OK) {
+    PyErr_Clear();
+    if (asking_end(self, &asked) == 0)
+      return port_call_slow((PyObject *)self, "_ask_slow", args, n_args, names);
+    error_set_sent(NULL, 0);
+    return NULL;
+  }
+  PyObject *message = asking_wait(self, &asked, args[0]);
+  if (asking_end(self, &asked) < 0)
+    Py_CLEAR(message);
+  if (!message)
+    error_set_sent(NULL, 1);
+  return message;
+}
+
+/* After the first ask. */
+static PyObject *port_attach_requests(Port *self, PyObject *args)
+{
+  unsigned long long replies, target;
+  PyObject *requests, *handle, *waiting, *leader, *asleep, *numbers, *type;
+  if (!PyArg_ParseTuple(args, "OOKKO!O!O!OO", &requests, &handle, &replies, &target, &PyDict_Type, &waiting, &PyDict_Type,
+                        &leader, &PyDict_Type, &asleep, &numbers, &type))
+    return NULL;
+  if (self->requests)
+    Py_RETURN_NONE;
+  PyObject *all[] = {requests, handle, waiting, leader, asleep, numbers, type};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    Py_INCREF(all[i]);
+  self->replies_handle = handle;
+  self->replies = (busq_peer *)(uintptr_t)replies;
+  self->replies_target = target;
+  self->waiting = waiting;
+  self->leader = leader;
+  self->asleep = asleep;
+  self->numbers = numbers;
+  self->request_type = type;
+  self->requests = requests;
+  Py_RETURN_NONE;
+}
+
 /* ---- the type ---- */
 
 static PyObject *port_attach(Port *self, PyObject *args)
@@ -1120,8 +1394,10 @@ static PyObject *port_attach(Port *self, PyObject *args)
 static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  Py_XDECREF(self->targets);
-  Py_XDECREF(self->handle);
+  PyObject *all[] = {self->targets, self->handle,  self->requests, self->replies_handle, self->waiting,
+                     self->leader,  self->asleep, self->numbers,  self->request_type};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    Py_XDECREF(all[i]);
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
     Py_XDECREF(self->names[slot].name);
   free(self->names);
@@ -1134,10 +1410,12 @@ static void port_dealloc(Port *self)
 
 static PyMethodDef port_methods[] = {
     {"_attach", (PyCFunction)port_attach, METH_VARARGS, NULL},
+    {"_attach_requests", (PyCFunction)port_attach_requests, METH_VARARGS, NULL},
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
     {"reserve", FASTCALL(port_reserve), NULL},
+    {"ask", FASTCALL(port_ask), NULL},
     {"recv", FASTCALL(port_recv), NULL},
     {"recv_many", FASTCALL(port_recv_many), NULL},
     {NULL, NULL, 0, NULL}};
@@ -1182,14 +1460,14 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *reply, *empty, *full, *shut_down;
+  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *not_asked, *reply, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &reply, &empty, &full, &shut_down) ||
-      set_texts(texts) < 0)
+  if (!PyArg_ParseTuple(args, "OOOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &not_asked, &reply, &empty,
+                        &full, &shut_down) || set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
   view_helper = view;
@@ -1200,7 +1478,8 @@ static PyObject *bind(PyObject *module, PyObject *args)
   empty_error = empty;
   full_error = full;
   shut_down_error = shut_down;
-  reply_helper = reply;
+  not_asked_helper = not_asked;
+  reply_type = reply;
   Py_RETURN_NONE;
 }
 

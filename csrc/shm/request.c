@@ -85,7 +85,7 @@ int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number)
 
 /* ---- who lives ---- */
 
-int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
+static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint64_t *beganp)
 {
   const int result = busq_peer_check(peer);
   if (result)
@@ -97,10 +97,21 @@ int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
     *beganp = busq_load_relaxed(&other->began_ns);
     busq_fence_full();
     if ((uint32_t)(life >> 32) == incarnation && (life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
-        busq_life_is_held(peer->bus, slot) && busq_load_acquire(&other->life) == life)
+        (!(asks_kernel || (life & BUSQ_LIFE_DURABLE)) || busq_life_is_held(peer->bus, slot)) &&
+        busq_load_acquire(&other->life) == life)
       return BUSQ_OK;
   }
   return busq_error(BUSQ_PEER_DEAD, "the peer has left bus \"%s\" or died", peer->bus->name);
+}
+
+int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
+{
+  return target_life(peer, target, true, beganp);
+}
+
+int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
+{
+  return target_life(peer, target, false, beganp);
 }
 
 int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)

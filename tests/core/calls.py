@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from wholeness import LARGE, SMALL, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
+from wholeness import LARGE, SMALL, AskWorld, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
 
 import busq
 from busq import _objects
@@ -228,6 +228,7 @@ def message_ops(ack: bool, extra: tuple[Op, ...] = ()) -> list[Op]:
         Op("view", "view()", method("view"), check=check_view),
         Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.obj)),
         Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.obj), raises=(TypeError,)),
+        *(() if extra else [Op("reply", "reply() to a message", method("reply", b""), raises=(ValueError,))]),
     ]
     # What was not acknowledged and is dropped stays for a successor.
     return [*ops, *extra, *([] if ack else [Op("__del__", "del", drop, ends=True)])]
@@ -421,6 +422,91 @@ def view_ops() -> list[Op]:
         Op("__enter__", "with", method("__enter__")),
         Op("__exit__", "end of with", method("__exit__", None, None, None), ends=True),
         Op("__del__", "del", drop, ends=True),
+    ]
+
+
+# ---- requests ----
+
+
+def ready_request(size: int, ack: bool, world: Any) -> Stage:
+    """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
+    from busq import _core, _requests
+
+    request, data = _requests.Request(), world.payload(size)
+    request.asked = "bob"
+    waiting = _requests._requests_of(world.alice)
+    waiting.begin(world.alice, request, data, _core.Deadline(10), _core._new_note())
+    message = world.bob.recv(timeout=10, ack=ack)
+    return Stage(world, message, "bob", data, ack, facts={"waiting": waiting, "request": request})
+
+
+def finish_request(stage: Stage, turns: list[Turn]) -> None:
+    """Alice has one of the replies that were sent, whole, or none."""
+    waiting, request = stage.facts.pop("waiting"), stage.facts.pop("request")
+    while waiting.take(0) == 0:
+        pass
+    replies = [turn for turn in turns if turn.op.method == "reply"]
+    sent = [turn.facts["reply"] for turn in replies if turn.outcome.values or was_sent(turn.outcome)]
+    if not any(turn.outcome.at_end for turn in replies):
+        expect(bool(sent) == (request.pin is not None), f"{len(sent)} replies were sent, and alice has {request.pin}")
+    if request.pin is not None:
+        reply = waiting.finish(request)
+        expect(reply.data in [turn.facts["reply"] for turn in replies], f"the reply says {brief(reply.data)}")
+        del reply
+    waiting.end(request)
+    for turn in turns:
+        turn.call = None
+    finish_message(stage, turns)
+
+
+def was_sent(outcome: Outcome) -> int:
+    raised = outcome.error if outcome.struck is None else outcome.struck
+    return 0 if raised is None else says_sent(raised)
+
+
+def reply(size: int, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        data = turn.facts["reply"] = stage.world.payload(size)
+        return partial(stage.obj.reply, data, **named)
+
+    return make
+
+
+def request_ops(ack: bool) -> list[Op]:
+    twice = (ValueError,)  # the other call of a pair has replied
+    replies = [
+        Op("reply", f"reply({size} bytes{', ' if named else ''}{named or ''})", reply(size, **named), raises=twice)
+        for size in (0, SMALL, LARGE)
+        for named in ({}, {"timeout": 5}, {"timeout": Seconds(5)})
+    ]
+    return message_ops(ack, tuple(replies))
+
+
+def ask(size: int, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        data = turn.facts["asked"] = stage.world.payload(size)
+        return partial(stage.peer.ask, "echo", data, **named)
+
+    return make
+
+
+def check_reply(stage: Stage, turn: Turn) -> None:
+    for message in turn.outcome.values:
+        view = message.view()
+        expect(bytes(view) == turn.facts["asked"], f"the reply shows {brief(bytes(view))}")
+        expect(message.sender == "echo", f"the reply comes from {message.sender!r}")
+        stage.world.returned("the view of a reply", view, turn.facts["asked"])
+
+
+def asking() -> list[Op]:
+    return [
+        *(
+            Op("ask", f"ask({size} bytes, {timeout})", ask(size, timeout=timeout), check=check_reply)
+            for size in (0, SMALL, LARGE)
+            for timeout in (None, 20, Seconds(20))
+        ),
+        Op("ask", "ask(timeout=0)", ask(SMALL, timeout=0), raises=(busq.Empty,), check=check_reply),
+        Op("ask", "ask nobody", lambda s, t: partial(s.peer.ask, "nobody", b""), raises=(busq.UnknownPeer,)),
     ]
 
 
@@ -788,6 +874,8 @@ def bus_ops() -> list[Op]:
         Op("join", "join(resume=True)", resume),
         Op("join", "join() of one who is there", method("join", "bob"), raises=(busq.PeerExists,)),
         Op("peers", "peers()", method("peers")),
+        Op("wait_for", "wait_for()", method("wait_for", ["alice", "bob"])),
+        Op("wait_for", "wait_for() of one who does not come", method("wait_for", "erin", 0.005), raises=(busq.Empty,)),
         Op("stats", "stats()", method("stats")),
         Op("remove", "remove()", remove),
         Op("repair", "repair()", method("repair")),
@@ -823,6 +911,7 @@ def ordered_message_ops() -> list[Op]:
     extra = (
         Op("message", "message", attribute("message")),
         Op("handles", "handles", attribute("handles"), check=returns(())),
+        Op("reply", "reply() to a message", method("reply", b""), raises=(ValueError,)),
     )
     return message_ops(False, extra)
 
@@ -831,6 +920,7 @@ def ordered_looking() -> list[Op]:
     return [
         *looking(),
         Op("order_stats", "order_stats()", of_peer("order_stats")),
+        Op("ask", "ask()", of_peer("ask", "alice", b""), raises=(ValueError,)),
         Op("fileno", "fileno()", of_peer("fileno"), check=check_fileno),
     ]
 
@@ -1016,6 +1106,14 @@ def kinds_of_bus1() -> Iterator[Kind]:
     yield Kind("Peer", "a peer without messages", partial(ready_peer, ()), missing(), finish_peer)
     yield Kind("Peer", "a peer before a full queue", ready_full, to_a_full_queue(), finish_peer)
     yield Kind("Peer", "a peer that leaves", ready_fresh, leaving(), finish_fresh, weight=30)
+    for size in (0, SMALL, LARGE):
+        for ack in (False, True):
+            name = f"a request of {size} bytes{', to be acknowledged' if ack else ''}"
+            ready = partial(ready_request, size, ack)
+            yield Kind("Message", name, ready, request_ops(ack), finish_request, AskWorld)
+    yield Kind("Peer", "a peer that asks", partial(ready_peer, ()), asking(), finish_peer, AskWorld)
+    first = [op for op in asking() if "None" in op.name]
+    yield Kind("Peer", "a peer that asks first and leaves", ready_fresh, first, finish_fresh, AskWorld, weight=30)
     both = [*receiving(False), *staying, *leaving()]
     yield Kind("Peer", "a peer that may leave", ready_fresh, both, finish_fresh, weight=30, for_pairs=True)
     yield Kind("Bus", "a handle of a bus", ready_handle, bus_ops(), finish_handle, weight=40)

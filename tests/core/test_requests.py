@@ -21,6 +21,15 @@ SIZES = [0, 1, 100, 4080, 4096, 4097, 100_000]
 
 
 @contextlib.contextmanager
+def later(seconds: float, function: Callable[[], Any]) -> Iterator[None]:
+    """Do something a while after the block has begun; it is done when the block ends."""
+    timer = threading.Timer(seconds, function)
+    timer.start()
+    yield
+    timer.join()
+
+
+@contextlib.contextmanager
 def serving(peer: busq.Peer, answer: Callable[[busq.Message], bytes] = lambda message: message.data) -> Iterator[None]:
     """Answer all that comes to this peer, in a thread, until the block ends."""
 
@@ -127,8 +136,7 @@ def test_wait_for_says_who_has_died_meanwhile(bus: busq.Bus, fork: Callable[...,
     bus.join("carol").close()  # what was there before does not matter
     bob = fork(stay)
     bus.wait_for("bob", timeout=PATIENCE_S)
-    threading.Timer(0.1, bob.kill).start()
-    with pytest.raises(busq.PeerDead, match="'bob'"):
+    with later(0.1, bob.kill), pytest.raises(busq.PeerDead, match="'bob'"):
         bus.wait_for(["bob", "carol"], timeout=PATIENCE_S)
     assert bob.wait() == signal.SIGKILL
     with pytest.raises(busq.Empty):
@@ -136,8 +144,7 @@ def test_wait_for_says_who_has_died_meanwhile(bus: busq.Bus, fork: Callable[...,
 
 
 def test_wait_for_ends_with_the_bus(bus: busq.Bus) -> None:
-    threading.Timer(0.05, bus.shutdown).start()
-    with pytest.raises(busq.ShutDown):
+    with later(0.05, bus.shutdown), pytest.raises(busq.ShutDown):
         bus.wait_for("alice", timeout=PATIENCE_S)
     bus.close()
     with pytest.raises(busq.ShutDown):
@@ -343,8 +350,7 @@ def test_who_waits_learns_of_the_end_of_the_one_asked(
         stop: Callable[[], Any] = child.kill
     else:
         stop = bus.join("bob", durable=durable).close
-    threading.Timer(0.1, stop).start()
-    with pytest.raises(busq.PeerDead, match="'bob' was asked") as dead:
+    with later(0.1, stop), pytest.raises(busq.PeerDead, match="'bob' was asked") as dead:
         alice.ask("bob", b"silence")
     assert dead.value.sent == 1  # type: ignore[attr-defined]
 

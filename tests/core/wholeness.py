@@ -13,6 +13,7 @@ import gc
 import itertools
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -67,7 +68,7 @@ class World:
         self.bus = busq.Bus.create(
             f"whole-{os.getpid()}-{next(_numbers)}",
             order=self.order,
-            peers=max(8, len(self.names)) if self.order == "bus1" else len(self.names),
+            peers=max(12, len(self.names)) if self.order == "bus1" else len(self.names),
             capacity=CAPACITY,
             arena=ARENA,
         )
@@ -260,6 +261,44 @@ class World:
         with contextlib.suppress(FileNotFoundError):
             busq.Bus.unlink(self.bus.name)
         self.bus.close()
+
+
+class AskWorld(World):
+    """The same with somebody who replies to whatever is asked, in a thread; alice and bob have asked before."""
+
+    def __init__(self) -> None:
+        self._server = threading.Thread(target=self._serve, daemon=True)
+        super().__init__()
+
+    def warm_up(self) -> None:
+        super().warm_up()
+        self.echo = self.bus.join("echo")
+        self._server.start()
+        for name in ("alice", "bob"):
+            self.peers[name].ask("echo", b"", timeout=10)
+
+    def _serve(self) -> None:
+        for request in self.echo:
+            with contextlib.suppress(busq.PeerDead):
+                request.reply(request.data)
+
+    def check_room(self) -> None:
+        for name in ("alice", "bob"):  # which empties their queues of late replies
+            expect(self.peers[name].ask("echo", b"whole", timeout=10).data == b"whole", f"{name} got another reply")
+            expect(not self.peers[name]._requests._waiting, f"{name} still waits")
+        super().check_room()
+
+    def takes_the_largest(self) -> bool:
+        for _ in range(3):
+            self.alice.ask("echo", b"", timeout=10)  # then the server gives back what it does not need
+            if super().takes_the_largest():
+                return True
+        return False
+
+    def close(self) -> None:
+        self.echo.close()
+        self._server.join()
+        super().close()
 
 
 class OrderedWorld(World):
