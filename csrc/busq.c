@@ -47,6 +47,7 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
       .permissions = bus->header->permissions,
+      .is_temporary = bus->is_temporary,
   };
   memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;

@@ -62,6 +62,7 @@ typedef struct {
   uint64_t arena_bytes; /* memory for messages on their way, all peers together; the largest payload */
   uint32_t permissions; /* mode bits of the file */
   const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
+  uint32_t is_temporary; /* the name goes with the last process that has it open */
 } busq_config;
 
 typedef struct {
@@ -75,6 +76,7 @@ typedef struct {
   uint32_t is_shut_down;
   char order[64]; /* "bus1", or what busq_order_read reads */
   uint32_t permissions; /* mode bits that its creator asked for */
+  uint32_t is_temporary;
 } busq_bus_facts;
 
 typedef struct {
@@ -151,6 +153,8 @@ int busq_error_errno(void);
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp);
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
+/* Removes temporary buses whose processes were all killed, as creating or opening one does; *removedp says how many. */
+int busq_bus_sweep(const char *directory, uint32_t *removedp);
 void busq_bus_free(busq_bus *bus);
 int busq_bus_shutdown(busq_bus *bus);
 int busq_bus_is_shut_down(const busq_bus *bus);

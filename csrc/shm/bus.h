@@ -20,6 +20,10 @@ struct busq_bus {
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel who is alive; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  bool is_temporary;   /* its name goes with the last who has it open (hold.h) */
+  int hold_fd;         /* says that we have; -1 where that need not be said */
+  uint32_t users;      /* of this process: handles and peers that are not closed */
+  busq_bus *held_next;
   uint32_t fork_generation;
   uint32_t user; /* who opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

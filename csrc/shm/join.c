@@ -350,6 +350,7 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
   if (result) {
     peer->is_closed = 1;
     busq_guard_close(&peer->lock_guard);
+    busq_bus_leave(bus);
     busq_peer_free(peer);
     return result;
   }
@@ -417,6 +418,7 @@ int busq_peer_close(busq_peer *peer)
   if (!was_closed) {
     busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
     busq_wake_self(peer);
+    busq_bus_leave(peer->bus);
   }
   return BUSQ_OK;
 }
@@ -432,12 +434,14 @@ void busq_peer_free(busq_peer *peer)
     return;
   if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
     (void)busq_peer_close(peer);
+  else if (!peer->is_closed)
+    busq_bus_leave(peer->bus);
   busq_tracer_deinit(peer);
   busq_arena_deinit(&peer->arena);
   busq_heap_deinit(&peer->heap);
   free(peer->known);
   free(peer->destinations);
   free(peer->done);
-  busq_bus_free(peer->bus);
+  busq_bus_release(peer->bus);
   free(peer);
 }
