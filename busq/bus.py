@@ -37,11 +37,14 @@ _WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 class Bus1Peer(_core.Port, Peer):
     """A member of a bus whose order is bus1."""
 
-    def __init__(self, bus: Bus, name: str, *, resume: bool, durable: bool, spin_us: float | None) -> None:
+    def __init__(
+        self, bus: Bus, name: str, *, resume: bool, durable: bool, shared: bool, spin_us: float | None
+    ) -> None:
         encoded = _core.encode_peer_name(name)
         spin = bus._spin_ns(spin_us)
         owner = _core.owned("busq_peer")
         flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
+        flags |= lib.BUSQ_JOIN_SHARED if shared else 0
         try:
             _core.check(lib.busq_peer_join_as(bus._raw(), encoded, len(encoded), flags, owner))
             self._bus = bus
@@ -258,19 +261,31 @@ class Bus:
         """The order that the bus was created with, and its options: "bus1", "lamport:ack=all"."""
         return self._order
 
-    def join(self, name: str, *, resume: bool = False, durable: bool = False, spin_us: float | None = None) -> Peer:
+    def join(
+        self,
+        name: str,
+        *,
+        resume: bool = False,
+        durable: bool = False,
+        shared: bool = False,
+        spin_us: float | None = None,
+    ) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
         Parameters: `name`, 1 to 255 bytes of UTF-8 without "/" and NUL, not beginning with "@"; `resume`, be the peer
         that a dead or closed one of that name was: what it had not received comes now, what it had received with
         `ack=True` and not acknowledged comes again, in order (without such a predecessor it makes no difference);
         `durable`, messages can be sent to this peer also while it is dead or closed, until it resumes or
-        `Bus.remove` drops it; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
+        `Bus.remove` drops it; `shared`, be one of any number of peers under this name, in any processes: each message
+        that is sent to it goes to one of them, in the order of the bus, and what one had with `ack=True` and not
+        acknowledged when it died or was closed goes to another, marked as redelivered; `resume` and `durable` mean
+        their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
         wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
 
-        Errors: PeerExists if a live process has that name, or, without `resume`, if a durable peer of that name may
-        come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume` or `durable` are asked
-        of another order than bus1; TypeError.
+        Errors: PeerExists if a live process has that name, unless both share it, or, without `resume`, if a durable
+        peer of that name may come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`,
+        `durable` or `shared` are asked of another order than bus1, or `resume` of a queue that was shared where `shared`
+        is not, or the other way round; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -284,9 +299,11 @@ class Bus:
         >>> busq.Bus.unlink("doc-join")
         """
         if self._order == "bus1":
-            return Bus1Peer(self, name, resume=resume, durable=durable, spin_us=spin_us)
+            return Bus1Peer(self, name, resume=resume, durable=durable, shared=shared, spin_us=spin_us)
         if resume or durable:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
+        if shared:
+            raise ValueError(f"order {self._order} knows each member by its name: shared needs order bus1")
         from busq.ordered import OrderedPeer  # here, since most who import busq never need it
 
         return OrderedPeer(self, name, self._order, spin_us=spin_us)
@@ -346,11 +363,14 @@ class Bus:
         if result == lib.BUSQ_EMPTY:
             return None
         _core.check(result)
+        if facts.is_consumer:
+            return None  # its queue says how many there are
         return {
             "name": ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"),
             "alive": bool(facts.is_alive),
             "state": _STATES[facts.state],
             "durable": bool(facts.is_durable),
+            "consumers": facts.consumers if facts.is_shared else None,
             "waits": _WAITS[facts.waits],
             "waits_for_slot": facts.waits_for if facts.waits in _WAITS_FOR_SOMEBODY else None,
             "waited_s": facts.waited_ns / 1e9,

@@ -7,6 +7,7 @@
 #include "shm/handle.h"
 #include "shm/multicast.h"
 #include "shm/receive.h"
+#include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
 #include <string.h>
@@ -79,6 +80,15 @@ static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
   facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
+/* What they have received counts as received by the queue. */
+static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+{
+  facts->consumers = busq_share_readers(bus, slot);
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+    if (busq_share_is_reader_of(bus, reader, slot))
+      facts->received += busq_load_relaxed(&bus->slots[reader].received);
+}
+
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   memset(facts, 0, sizeof *facts);
@@ -96,6 +106,10 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->state = peer_state(bus, slot, life);
   facts->is_alive = facts->state == BUSQ_PEER_LIVE;
   facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
+  facts->is_shared = (life & BUSQ_LIFE_SHARED) != 0;
+  facts->is_consumer = (life & BUSQ_LIFE_CONSUMER) != 0;
+  if (facts->is_shared)
+    examine_consumers(bus, slot, facts);
   facts->pid = self->pid;
   facts->incarnation = (uint32_t)(life >> 32);
   facts->target = (uint64_t)facts->incarnation << 16 | slot;
@@ -105,7 +119,7 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   const uint64_t depth = busq_ring_tail(&ring) - head;
   facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
   facts->sent = busq_load_relaxed(&self->sent);
-  facts->received = busq_load_relaxed(&self->received);
+  facts->received += busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
   facts->helped = busq_load_relaxed(&self->helped);
   facts->memory_bytes = busq_arena_used_bytes(bus, slot);
@@ -412,6 +426,8 @@ int busq_peer_receive_begin(busq_peer *peer)
 
 void busq_peer_receive_end(busq_peer *peer)
 {
+  if (BUSQ_UNLIKELY(peer->has_reached))
+    busq_receive_put_back(peer);
   if (BUSQ_UNLIKELY(peer->fifo_fd >= 0))
     fifo_settle(peer);
   if (BUSQ_UNLIKELY(peer->tracer.n_taken))
@@ -439,7 +455,7 @@ static int message_found(const busq_peer *peer, busq_message *message)
 
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
 {
-  const int result = busq_receive_peek(peer);
+  const int result = BUSQ_UNLIKELY(peer->is_consumer) ? busq_receive_reach(peer) : busq_receive_peek(peer);
   return result == BUSQ_OK ? message_found(peer, message) : result;
 }
 
@@ -574,7 +590,11 @@ static void receive_tidy(busq_peer *peer)
 {
   enum { LOOKS_PER_SLEEP = 64 };
   busq_fence_full();
-  busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
+  busq_wake_waiters(&peer->inbox->room_waiters, &peer->inbox->room_seq);
+  if (peer->is_consumer && busq_peer_receive_begin(peer) == BUSQ_OK) {
+    busq_receive_tend(peer);
+    busq_biased_latch_release(&peer->receive_latch);
+  }
   busq_biased_latch_acquire(&peer->send_latch);
   if (!busq_load_relaxed(&peer->is_closed) && (peer->arena.owned || peer->arena.inherited_count) &&
       busq_arena_collect(&peer->arena, LOOKS_PER_SLEEP))
@@ -585,8 +605,8 @@ static void receive_tidy(busq_peer *peer)
 static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
 {
   busq_blocker blocker;
-  const uint32_t value = busq_load_acquire(&peer->self->wake_seq);
-  (void)busq_fetch_or(&peer->self->wake_flags, BUSQ_WAKE_FUTEX);
+  const uint32_t value = busq_load_acquire(&peer->inbox->wake_seq);
+  (void)busq_fetch_or(&peer->inbox->wake_flags, BUSQ_WAKE_FUTEX);
   busq_fence_full();
   int result = receive_ready(peer, &blocker);
   if (result == BUSQ_EMPTY) {
@@ -598,7 +618,7 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
     waits_begin(&peer->self->receives, &peer->receive_left_ns, is_blocked ? BUSQ_WAITING_BLOCKED : BUSQ_WAITING_MESSAGE,
                 is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
     wait->is_told = true;
-    result = busq_wait_sleep(wait, &peer->self->wake_seq, value, blocker.help_in_ns);
+    result = busq_wait_sleep(wait, &peer->inbox->wake_seq, value, blocker.help_in_ns);
     if (result == BUSQ_INTERRUPTED)
       return result;
     const bool is_over = result == BUSQ_EMPTY;
@@ -624,8 +644,9 @@ static void wait_leave(busq_peer *peer, int result)
   if (n_asleep != 1)
     return;
   waits_end(peer, &peer->self->receives, &peer->receive_left_ns, result);
-  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's. */
-  if (result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
+  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's.  That of a queue of several readers stands
+   * for those of other processes too. */
+  if (peer->is_consumer || result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
     return;
   (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
   if (busq_load_acquire(&peer->receivers_asleep))
@@ -764,7 +785,8 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = busq_fifo_open(peer);
+  result = peer->is_consumer ? busq_error(BUSQ_INVALID, "a reader of a shared queue has no descriptor to wait for: wait in recv")
+                             : busq_fifo_open(peer);
   if (result == BUSQ_OK)
     *fdp = peer->poll_fd;
   busq_peer_receive_end(peer);

@@ -99,6 +99,9 @@ typedef struct {
   uint32_t state;        /* a busq_peer_state */
   uint32_t is_durable;
   uint64_t target; /* what busq_peer_send takes */
+  uint32_t is_shared;   /* a queue of several readers */
+  uint32_t is_consumer; /* one of those: it sends under the name of the queue, and is found by nobody */
+  uint32_t consumers;   /* of a shared queue, that live */
 } busq_peer_facts;
 
 typedef enum {
@@ -174,7 +177,8 @@ void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);
 
 typedef enum {
   BUSQ_JOIN_RESUME = 1, /* goes on where the last peer of that name stopped, if there was one */
-  BUSQ_JOIN_DURABLE = 2 /* the queue goes on filling while its peer is gone */
+  BUSQ_JOIN_DURABLE = 2, /* the queue goes on filling while its peer is gone */
+  BUSQ_JOIN_SHARED = 4   /* with others who join under the same name: each message goes to one of them */
 } busq_join_flags;
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
@@ -206,7 +210,8 @@ int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns);
 /* Receiving without a copy, step by step: between begin and end this thread alone receives. */
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
-/* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun. */
+/* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun.  One of several
+ * readers has nothing then before it peeks again: others may be faster. */
 int busq_peer_receive_spin(busq_peer *peer, busq_message *message);
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode);
 /* Of what was pinned. */

@@ -717,8 +717,8 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
   while (taken->n_messages < limit && (taken->n_messages < taken->room || batch_grow(taken))) {
     busq_message *found = &taken->copied[taken->n_copied];
     result = calls->receive_peek(self->peer, found);
-    if (result == BUSQ_EMPTY && may_wait && !taken->n_messages)
-      result = calls->receive_spin(self->peer, found);
+    if (result == BUSQ_EMPTY && may_wait && !taken->n_messages && calls->receive_spin(self->peer, found) == BUSQ_OK)
+      result = calls->receive_peek(self->peer, found);
     Message *message = result == BUSQ_OK ? port_prepare(self, found, is_ack, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RECEIVE_RAISED : result;

@@ -19,6 +19,8 @@
  *
  *      tail word:  closed (1 bit) | life (11 bits) | position (52 bits)
  *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
+ *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of several
+ *                  readers (shm/share.h)
  *
  * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot per
  * peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never has to
@@ -37,6 +39,11 @@
 #define BUSQ_RING_LIFE_MASK UINT32_C(0x7ff)
 #define BUSQ_RING_CLOSED (UINT64_C(1) << 63)
 #define BUSQ_RING_NOBODY UINT32_C(0xffff)
+#define BUSQ_RING_SENDER_MASK UINT32_C(0x0fff)
+#define BUSQ_RING_CLAIMED UINT32_C(0x8000)  /* by the reader whose slot stands in place of the sender's */
+#define BUSQ_RING_OFFERED UINT32_C(0x4000)  /* a reader has had it, and will again, or another one, unless it is acknowledged */
+#define BUSQ_RING_RETURNED UINT32_C(0x2000) /* it was taken and given back: its delivery is recorded */
+#define BUSQ_RING_TAKEN UINT32_C(0x1000)    /* by the reader who claimed it: if that dies, the message is lost with it */
 
 /* In shared memory. */
 typedef struct {
@@ -161,6 +168,25 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
   reference->record = (uint32_t)seen.lo;
   reference->tag = seen.hi;
   return true;
+}
+
+static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
+{
+  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 | reference.record,
+                     reference.tag};
+}
+
+/* Changes what stands at a position, if that is still what was seen there. */
+static inline bool busq_ring_change(const busq_ring *ring, uint64_t position, busq_reference seen, busq_reference to)
+{
+  busq_pair expected = busq_ring_content(ring, position, seen);
+  return busq_pair_cas(busq_ring_slot(ring, position), &expected, busq_ring_content(ring, position, to));
+}
+
+/* The content of a position that nobody needs. */
+static inline busq_reference busq_ring_nothing(uint64_t position)
+{
+  return (busq_reference){BUSQ_RING_NOBODY, UINT32_MAX, position};
 }
 
 /* The position behind the last one taken. */

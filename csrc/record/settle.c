@@ -184,8 +184,8 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   const uint64_t tail = busq_ring_tail(&ring);
   busq_reference reference;
   for (; head < tail && tail - head <= ring.slot_count; head++)
-    if (busq_ring_look(&ring, head, &reference) && reference.sender == sender &&
-        busq_tag_sequence(reference.tag) == sequence && reference.record < busq_bus_units(bus) &&
+    if (busq_ring_look(&ring, head, &reference) && busq_tag_sequence(reference.tag) == sequence &&
+        reference.record < busq_bus_units(bus) && busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
         busq_load_acquire(&busq_bus_record(bus, reference.record)->state.lo) == (reference.tag | BUSQ_PHASE_COMMITTED))
       return true;
   return false;

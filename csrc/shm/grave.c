@@ -5,12 +5,18 @@
 #include "shm/arena.h"
 #include "shm/commit.h"
 #include "shm/reference.h"
+#include "shm/share.h"
 #include "shm/wake.h"
 #include <sys/types.h>
 
 /* ---- the right to change a slot ---- */
 
 #define LOCK_OF_GRAVE(slot) ((off_t)((INT64_C(1) << 41) + (slot)))
+
+int64_t busq_grave_lock(uint32_t slot)
+{
+  return LOCK_OF_GRAVE(slot);
+}
 
 int busq_grave_open(busq_grave *grave, busq_bus *bus)
 {
@@ -23,21 +29,64 @@ void busq_grave_close(busq_grave *grave)
   busq_guard_close(&grave->guard);
 }
 
+static uint32_t life_state(uint64_t life)
+{
+  return (uint32_t)life & BUSQ_LIFE_MASK;
+}
+
+static bool life_needs_burial(uint64_t life)
+{
+  const uint32_t state = life_state(life);
+  return state == BUSQ_LIFE_LIVE || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LEAVING;
+}
+
+/* A reader of the shared queue in that slot whose estate is not settled. */
+static bool reader_is_unsettled(const busq_bus *bus, uint32_t reader, uint32_t slot)
+{
+  return reader != slot && busq_share_is_reader_of(bus, reader, slot) &&
+         life_needs_burial(busq_load_acquire(&bus->slots[reader].life));
+}
+
+/* What the last readers of a shared queue had in their hands belongs to its estate: their graves are entered with its own. */
+static bool readers_enter(const busq_grave *grave, uint32_t slot)
+{
+  const busq_bus *bus = grave->bus;
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+    if (reader_is_unsettled(bus, reader, slot) &&
+        (busq_life_is_held(bus, reader) || busq_lock_try(grave->fd, LOCK_OF_GRAVE(reader)) < 0))
+      return false;
+  return true;
+}
+
+static bool is_shared(const busq_bus *bus, uint32_t slot)
+{
+  return (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
+}
+
 /* The second look at the life's lock counts: before the first of ours, a new peer may have come and gone. */
 bool busq_grave_enter(busq_grave *grave, uint32_t slot)
 {
   BUSQ_ASSERT(slot < grave->bus->geometry.peers);
-  if (busq_life_is_held(grave->bus, slot) || busq_lock_try(grave->fd, LOCK_OF_GRAVE(slot)) < 0)
+  if (busq_life_is_held(grave->bus, slot) || !busq_grave_visit(grave, slot))
     return false;
-  if (!busq_life_is_held(grave->bus, slot))
+  if (!busq_life_is_held(grave->bus, slot) && (!is_shared(grave->bus, slot) || readers_enter(grave, slot)))
     return true;
   busq_grave_leave(grave, slot);
   return false;
 }
 
+bool busq_grave_visit(busq_grave *grave, uint32_t slot)
+{
+  return busq_lock_try(grave->fd, LOCK_OF_GRAVE(slot)) == 0;
+}
+
+/* One grave is entered at a time, with or without those of its readers. */
 void busq_grave_leave(busq_grave *grave, uint32_t slot)
 {
-  busq_lock_drop(grave->fd, LOCK_OF_GRAVE(slot));
+  if (is_shared(grave->bus, slot))
+    busq_lock_drop_range(grave->fd, LOCK_OF_GRAVE(0), grave->bus->geometry.peers);
+  else
+    busq_lock_drop(grave->fd, LOCK_OF_GRAVE(slot));
 }
 
 /* ---- burying ---- */
@@ -109,15 +158,15 @@ static bool life_finish_sending(busq_bus *bus, uint32_t slot)
   return record_release_unpublished(bus, slot, record);
 }
 
-static uint32_t life_state(uint64_t life)
+/* Of a reader: what it had reached for.  Of a shared queue, whose readers are all gone: the same of all of them. */
+static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
 {
-  return (uint32_t)life & BUSQ_LIFE_MASK;
-}
-
-static bool life_needs_burial(uint64_t life)
-{
-  const uint32_t state = life_state(life);
-  return state == BUSQ_LIFE_LIVE || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LEAVING;
+  if (life & BUSQ_LIFE_CONSUMER)
+    return busq_share_settle(bus, slot, true);
+  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < bus->geometry.peers; reader++)
+    if (reader_is_unsettled(bus, reader, slot) && !busq_share_settle(bus, reader, true))
+      return false;
+  return true;
 }
 
 bool busq_grave_bury(busq_bus *bus, uint32_t slot)
@@ -134,7 +183,7 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   if (!life_needs_burial(life))
     return true;
   BUSQ_STEP("bury");
-  if (!life_finish_sending(bus, slot))
+  if (!life_finish_sending(bus, slot) || !claims_settle(bus, slot, life))
     return false;
   busq_store_relaxed(&self->wake_flags, 0);
   busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);
@@ -144,7 +193,7 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   (void)busq_arena_reclaim(bus, slot, &looks);
   busq_store_relaxed(&self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("bury");
-  const uint32_t flags = (uint32_t)life & (BUSQ_LIFE_DURABLE | BUSQ_LIFE_DROPPED);
+  const uint32_t flags = (uint32_t)life & ~(uint32_t)BUSQ_LIFE_MASK;
   busq_store_release(&self->life, busq_life_word(incarnation, BUSQ_LIFE_DEAD | flags));
   busq_wake_waiters(&self->room_waiters, &self->room_seq);
   return true;
@@ -314,6 +363,18 @@ busq_pack_outcome busq_grave_pack(busq_bus *bus, uint32_t slot)
   }
   busq_grave_close(&grave);
   return outcome;
+}
+
+void busq_grave_bury_one(busq_bus *bus, uint32_t slot)
+{
+  busq_grave grave;
+  if (busq_grave_open(&grave, bus) != BUSQ_OK)
+    return;
+  if (busq_grave_enter(&grave, slot)) {
+    (void)busq_grave_bury(bus, slot);
+    busq_grave_leave(&grave, slot);
+  }
+  busq_grave_close(&grave);
 }
 
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)

@@ -37,11 +37,15 @@ typedef struct {
   busq_guard guard;
 } busq_grave;
 
+/* The grave's byte. */
+int64_t busq_grave_lock(uint32_t slot);
 int busq_grave_open(busq_grave *grave, busq_bus *bus);
 void busq_grave_close(busq_grave *grave);
 /* False where the peer lives, or somebody else is at it. */
 bool busq_grave_enter(busq_grave *grave, uint32_t slot);
 void busq_grave_leave(busq_grave *grave, uint32_t slot);
+/* Keeps everybody else out, though the peer may live; false where somebody is there. */
+bool busq_grave_visit(busq_grave *grave, uint32_t slot);
 
 /* These want the grave entered, take one bounded step, and are true when nothing is left to do.  Burying what is buried does
  * nothing. */
@@ -54,6 +58,8 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp);
 bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot);
 /* May messages be sent to this incarnation?  Buries it where it has died. */
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation);
+/* A bounded step of burying the peer of a slot, if it is dead. */
+void busq_grave_bury_one(busq_bus *bus, uint32_t slot);
 /* Buries all who died unnoticed.  How many that were. */
 uint32_t busq_grave_bury_all(busq_bus *bus);
 /* The same, and takes back what the gone own and nobody needs any more. */

@@ -110,7 +110,7 @@ struct busq_peer {
   int lock_fd;
   busq_guard lock_guard;
   int64_t name_lock; /* the byte that stands for our name */
-  bool is_durable;
+  uint32_t life_flags; /* of the slot that it makes or has */
 
   /* Sending: under send_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch send_latch;
@@ -140,7 +140,14 @@ struct busq_peer {
   uint64_t delivered; /* no message that this peer has received has a higher timestamp */
   uint64_t received;
   uint64_t pins;      /* messages taken, not yet released */
-  busq_ring ring;     /* our own */
+  busq_ring ring;     /* our own, or the one that we share */
+  busq_slot *inbox;   /* the slot that it belongs to */
+  uint32_t inbox_slot;
+  bool is_consumer;  /* one of several readers of it (share.h) */
+  bool has_reached;  /* for what was found, and not taken it */
+  uint32_t returns;  /* of the queue, when we last began to scan at its head */
+  uint64_t tended_ns; /* by the tick: when we last looked for dead readers */
+  uint64_t tended;    /* where that goes on */
   busq_heap heap;
   int poll_fd;        /* -1 until somebody asked for it; readable when one of the next two is */
   int fifo_fd;

@@ -6,6 +6,7 @@
 #include "shm/name.h"
 #include "shm/pack.h"
 #include "shm/region.h"
+#include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
 #include <errno.h>
@@ -107,9 +108,10 @@ static void slot_describe(busq_peer *peer)
   peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
 }
 
-static uint32_t life_flags(const busq_peer *peer)
+/* Of the queue that a reader shares, which it keeps alive. */
+static uint32_t inbox_incarnation(const busq_peer *peer)
 {
-  return peer->is_durable ? BUSQ_LIFE_DURABLE : 0;
+  return (uint32_t)(busq_load_acquire(&peer->inbox->life) >> 32);
 }
 
 static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
@@ -131,10 +133,13 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   const uint64_t tail = busq_ring_tail(&peer->ring);
   busq_store_release(&self->queue.head, tail);
   peer->scan = peer->head = peer->inherited = tail;
+  busq_store_relaxed(&self->consumes, peer->is_consumer ? busq_share_word(peer->inbox_slot, inbox_incarnation(peer)) : 0);
+  busq_store_relaxed(&self->settled, 0);
   BUSQ_STEP("join");
-  busq_ring_open(&peer->ring, peer->incarnation);
+  if (!peer->is_consumer)
+    busq_ring_open(&peer->ring, peer->incarnation);
   BUSQ_STEP("join");
-  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | life_flags(peer)));
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
 }
 
 static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
@@ -158,6 +163,13 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
   }
   busq_grave_leave(grave, peer->slot);
   return result;
+}
+
+/* A queue that is read by whoever made its slot. */
+static void inbox_is_own(busq_peer *peer)
+{
+  peer->inbox = peer->self;
+  peer->inbox_slot = peer->slot;
 }
 
 /* ---- what a predecessor left ---- */
@@ -214,7 +226,7 @@ static int slot_continue(busq_peer *peer)
   BUSQ_STEP("resume");
   busq_ring_open(&peer->ring, peer->incarnation);
   BUSQ_STEP("resume");
-  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | life_flags(peer)));
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
   return BUSQ_OK;
 }
 
@@ -242,6 +254,9 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
   peer->ring = busq_bus_ring(bus, slot);
   if (!busq_name_is(bus, slot, name, name_bytes, &life))
     result = BUSQ_EMPTY;
+  else if ((life ^ peer->life_flags) & BUSQ_LIFE_SHARED)
+    result = busq_error(BUSQ_INVALID, "what \"%.*s\" left on bus \"%s\" is that of %s: resume it as such, or join without resume to drop it",
+                        (int)name_bytes, name, bus->name, life & BUSQ_LIFE_SHARED ? "a shared queue" : "a single reader");
   if (!result) {
     predecessor_settle(bus, slot);
     result = busq_arena_init(&peer->arena, bus, slot);
@@ -314,6 +329,119 @@ static int peer_join(busq_peer *peer, busq_grave *grave, const char *name, size_
   return result ? result : peer_join_new(peer, grave, name, name_bytes);
 }
 
+static int peer_join_alone(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
+{
+  int result = busq_join_take_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
+  if (!result)
+    result = peer_join(peer, grave, name, name_bytes, flags);
+  if (!result)
+    inbox_is_own(peer);
+  return result;
+}
+
+/* ---- joining with others ---- */
+
+/* The first one makes the queue, as a peer would join, with everything held alone; then it shares what it holds. */
+static int queue_make(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
+{
+  const int result = peer_join(peer, grave, name, name_bytes, flags);
+  if (result)
+    return result;
+  busq_arena_deinit(&peer->arena); /* a queue sends nothing */
+  inbox_is_own(peer);
+  BUSQ_STEP("share");
+  if (busq_life_share(peer->lock_fd, peer->slot) < 0)
+    return busq_error_system("can't share the lock of peer slot %u of bus \"%s\"", peer->slot, peer->bus->name);
+  return BUSQ_OK;
+}
+
+/* The grave's byte keeps out who would bury the queue if its last reader went just now; it lives on with us then. */
+static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = peer->bus;
+  uint64_t life;
+  if (!busq_grave_visit(grave, slot))
+    return false;
+  const bool is_ours = busq_life_is_held(bus, slot) && busq_name_is(bus, slot, name, name_bytes, &life) &&
+                       (life & BUSQ_LIFE_SHARED) && (life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
+                       busq_life_share(peer->lock_fd, slot) == 0;
+  if (is_ours) {
+    peer->inbox = &bus->slots[slot];
+    peer->inbox_slot = slot;
+    peer->ring = busq_bus_ring(bus, slot);
+    if (peer->life_flags & BUSQ_LIFE_DURABLE)
+      busq_store_release(&peer->inbox->life, life | BUSQ_LIFE_DURABLE);
+  }
+  busq_lock_drop(grave->fd, busq_grave_lock(slot));
+  return is_ours;
+}
+
+/* BUSQ_EMPTY where there is none, or somebody is at it. */
+static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = peer->bus;
+  if (busq_load_acquire(&bus->header->is_shut_down))
+    return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (busq_name_is(bus, slot, name, name_bytes, &life) && (life & BUSQ_LIFE_SHARED) && queue_share(peer, grave, slot, name, name_bytes))
+      return BUSQ_OK;
+  }
+  return BUSQ_EMPTY;
+}
+
+/* Somebody holds the name alone: a peer that shares nothing, or who is just making the queue. */
+static int name_is_taken(const busq_peer *peer, const char *name, size_t name_bytes)
+{
+  busq_bus *bus = peer->bus;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (busq_name_is(bus, slot, name, name_bytes, &life) && !(life & BUSQ_LIFE_SHARED) && busq_life_is_held(bus, slot))
+      return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\", and does not share it; choose another name",
+                        bus->name, (int)name_bytes, name);
+  }
+  return BUSQ_EMPTY;
+}
+
+/* One try. */
+static int queue_enter(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
+{
+  int result;
+  if (busq_lock_try(peer->lock_fd, peer->name_lock) == 0)
+    return queue_make(peer, grave, name, name_bytes, flags);
+  if (busq_lock_share(peer->lock_fd, peer->name_lock) < 0)
+    return name_is_taken(peer, name, name_bytes);
+  result = queue_find(peer, grave, name, name_bytes);
+  if (result)
+    busq_lock_drop(peer->lock_fd, peer->name_lock);
+  return result;
+}
+
+static int peer_join_shared(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
+{
+  const struct timespec pause = {0, 1000000};
+  const uint64_t end_ns = busq_time_now_ns() + UINT64_C(2000000000);
+  int result;
+  while ((result = queue_enter(peer, grave, name, name_bytes, flags)) == BUSQ_EMPTY && busq_time_now_ns() < end_ns)
+    nanosleep(&pause, NULL);
+  if (result == BUSQ_EMPTY)
+    return busq_error(BUSQ_PEER_EXISTS, "another process is joining bus \"%s\" as \"%.*s\", or putting it in order, and seems to be stopped; wake it, or try again later",
+                      peer->bus->name, (int)name_bytes, name);
+  if (result)
+    return result;
+  peer->is_consumer = true;
+  peer->life_flags = BUSQ_LIFE_CONSUMER;
+  result = peer_join_new(peer, grave, name, name_bytes);
+  (void)busq_lock_share(peer->lock_fd, peer->name_lock);
+  if (result)
+    return result;
+  peer->ring = busq_bus_ring(peer->bus, peer->inbox_slot);
+  peer->returns = busq_load_acquire(&peer->inbox->returns);
+  peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+  peer->inherited = UINT64_MAX; /* whatever stands there may be somebody else's */
+  return BUSQ_OK;
+}
+
 static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
 {
   int result = peer_allocate(peer);
@@ -323,8 +451,6 @@ static int peer_prepare(busq_peer *peer, busq_grave *grave, const char *name, si
     return result;
   peer->name_lock = busq_name_lock(name, name_bytes);
   result = busq_guard_open(&peer->lock_guard, peer->bus, &peer->lock_fd);
-  if (!result)
-    result = busq_join_take_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
   if (result)
     busq_grave_close(grave);
   return result;
@@ -334,22 +460,25 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
 {
   busq_grave grave;
   int result = busq_name_check(name, name_bytes);
-  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE))
-    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME and BUSQ_JOIN_DURABLE", flags);
+  if (!result && flags & ~(uint32_t)(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE | BUSQ_JOIN_SHARED))
+    result = busq_error(BUSQ_INVALID, "flags %u for joining: expected BUSQ_JOIN_RESUME, BUSQ_JOIN_DURABLE and BUSQ_JOIN_SHARED", flags);
   if (result)
     return result;
   busq_peer *peer = peer_new(bus);
   if (!peer)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle");
-  peer->is_durable = (flags & BUSQ_JOIN_DURABLE) != 0;
+  peer->life_flags = (flags & BUSQ_JOIN_DURABLE ? (uint32_t)BUSQ_LIFE_DURABLE : 0) | (flags & BUSQ_JOIN_SHARED ? (uint32_t)BUSQ_LIFE_SHARED : 0);
   result = peer_prepare(peer, &grave, name, name_bytes);
   if (!result) {
-    result = peer_join(peer, &grave, name, name_bytes, flags);
+    result = flags & BUSQ_JOIN_SHARED ? peer_join_shared(peer, &grave, name, name_bytes, flags)
+                                      : peer_join_alone(peer, &grave, name, name_bytes, flags);
     busq_grave_close(&grave);
   }
   if (result) {
     peer->is_closed = 1;
     busq_guard_close(&peer->lock_guard);
+    if (peer->inbox && peer->is_consumer)
+      busq_grave_bury_one(bus, peer->inbox_slot); /* which we may have made for nothing */
     busq_bus_leave(bus);
     busq_peer_free(peer);
     return result;
@@ -367,6 +496,21 @@ int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer
 
 /* ---- leaving ---- */
 
+/* The last reader closes the queue, which nobody else holds then: as a peer would close its own. */
+static void queue_leave(const busq_peer *peer)
+{
+  busq_slot *queue = peer->inbox;
+  if (busq_life_hold(peer->lock_fd, peer->inbox_slot) < 0)
+    return;
+  const uint64_t life = busq_load_acquire(&queue->life);
+  if (!(life & BUSQ_LIFE_DURABLE))
+    (void)busq_ring_close(&peer->ring);
+  busq_store_relaxed(&queue->ended_ns, busq_time_host_ns());
+  BUSQ_STEP("leave");
+  busq_store_release(&queue->life, (life & ~(uint64_t)BUSQ_LIFE_MASK) | BUSQ_LIFE_LEFT);
+  busq_wake_waiters(&queue->room_waiters, &queue->room_seq);
+}
+
 /* Unreceived messages stay where they are, for a successor. */
 void busq_join_finish_close(busq_peer *peer)
 {
@@ -378,8 +522,13 @@ void busq_join_finish_close(busq_peer *peer)
   busq_wake_for_memory(peer->bus);
   busq_store_relaxed(&peer->self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
-  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | life_flags(peer)));
+  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | peer->life_flags));
+  if (peer->is_consumer)
+    queue_leave(peer);
   busq_guard_close(&peer->lock_guard);
+  /* Of two that leave at the same time, both may have found the other there. */
+  if (peer->is_consumer)
+    busq_grave_bury_one(peer->bus, peer->inbox_slot);
 }
 
 static void peer_leave(busq_peer *peer)
@@ -388,14 +537,16 @@ static void peer_leave(busq_peer *peer)
     busq_tracer_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
-  if (!peer->is_durable)
+  if (peer->is_consumer)
+    (void)busq_share_settle(peer->bus, peer->slot, false);
+  else if (!(peer->life_flags & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&peer->ring);
   BUSQ_STEP("leave");
   busq_fifo_close(peer);
-  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | life_flags(peer)));
+  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
   if (!peer->pins)
     busq_join_finish_close(peer);
-  else
+  else if (!peer->is_consumer)
     busq_lock_drop(peer->lock_fd, peer->name_lock);
   for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++) {
     if (peer->known[slot].fifo_fd >= 0)
@@ -416,7 +567,8 @@ int busq_peer_close(busq_peer *peer)
   busq_biased_latch_release(&peer->receive_latch);
   busq_biased_latch_release(&peer->send_latch);
   if (!was_closed) {
-    busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
+    if (!peer->is_consumer)
+      busq_wake_waiters_slow(&peer->self->room_waiters, &peer->self->room_seq);
     busq_wake_self(peer);
     busq_bus_leave(peer->bus);
   }

@@ -16,7 +16,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 6u
+#define BUSQ_LAYOUT_VERSION 7u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -75,7 +75,9 @@ enum {
   BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
   BUSQ_LIFE_MASK = 0xff,
   BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
-  BUSQ_LIFE_DROPPED = 0x200  /* of one who is gone: what it left is given back once it is buried, and is no successor's any more */
+  BUSQ_LIFE_DROPPED = 0x200, /* of one who is gone: what it left is given back once it is buried, and is no successor's any more */
+  BUSQ_LIFE_SHARED = 0x400,  /* a queue of several readers, each of which has a slot besides (share.h) */
+  BUSQ_LIFE_CONSUMER = 0x800 /* one of those: it sends, and receives from the queue that its slot names */
 };
 
 /* A peer's reason for waiting, published for anybody who asks. */
@@ -98,6 +100,7 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t life; /* incarnation (32 bits) | life */
   uint32_t wake_seq;
   uint32_t wake_flags;
+  uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
   uint32_t room_waiters;
@@ -122,6 +125,8 @@ typedef struct {
   uint64_t reclaimed; /* extents before it were looked at last; a hint */
   uint64_t packing;   /* how far the dead references are taken out of its queue (pack.c); 0: nobody has begun */
   uint64_t packed;    /* the tail when that began */
+  uint64_t settled;   /* of a consumer: positions of its queue before this one hold nothing of it; 0: nobody has begun */
+  uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint32_t pid;
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

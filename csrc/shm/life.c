@@ -12,9 +12,9 @@
 
 #define LOCK_OF_SLOT(slot) ((off_t)((INT64_C(1) << 40) + (slot)))
 
-int busq_lock_try(int fd, int64_t byte)
+static int lock_set(int fd, int64_t byte, short type)
 {
-  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+  struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
   int result;
   do
     result = fcntl(fd, F_OFD_SETLK, &lock);
@@ -22,10 +22,25 @@ int busq_lock_try(int fd, int64_t byte)
   return result;
 }
 
+int busq_lock_try(int fd, int64_t byte)
+{
+  return lock_set(fd, byte, F_WRLCK);
+}
+
+int busq_lock_share(int fd, int64_t byte)
+{
+  return lock_set(fd, byte, F_RDLCK);
+}
+
+void busq_lock_drop_range(int fd, int64_t byte, int64_t bytes)
+{
+  struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = bytes};
+  (void)fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 void busq_lock_drop(int fd, int64_t byte)
 {
-  struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-  (void)fcntl(fd, F_OFD_SETLK, &lock);
+  busq_lock_drop_range(fd, byte, 1);
 }
 
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
@@ -38,6 +53,11 @@ bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
 int busq_life_hold(int fd, uint32_t slot)
 {
   return busq_lock_try(fd, LOCK_OF_SLOT(slot));
+}
+
+int busq_life_share(int fd, uint32_t slot)
+{
+  return busq_lock_share(fd, LOCK_OF_SLOT(slot));
 }
 
 /* ---- fork ---- */

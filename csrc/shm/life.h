@@ -11,14 +11,17 @@
  * it died, zombies included, and across pid namespaces.  A forked child would keep the copy alive, so a fork handler closes
  * it there.
  *
- *      the slot's byte     held for life by its peer
+ *      the slot's byte     held for life by its peer; that of a shared queue, by all of its readers together
  *      the grave's byte    held by whoever changes a slot whose peer is gone (grave.h)
  */
 #include "shm/bus.h"
 
 /* 0, or -1 with errno: EAGAIN where somebody else holds the byte. */
 int busq_lock_try(int fd, int64_t byte);
+/* The same for one of several who may hold it at a time; or makes one that is held alone such a one, in one step. */
+int busq_lock_share(int fd, int64_t byte);
 void busq_lock_drop(int fd, int64_t byte);
+void busq_lock_drop_range(int fd, int64_t byte, int64_t bytes);
 /* A descriptor that holds locks of this process.  A forked child closes its copy, or it would hold them too. */
 typedef struct busq_guard {
   int *fd;
@@ -35,5 +38,7 @@ void busq_guard_close(busq_guard *guard);
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot);
 /* Takes the slot's byte, for a peer to be: 0 or -1.  The caller is in the slot's grave. */
 int busq_life_hold(int fd, uint32_t slot);
+/* The same for one of the readers of a shared queue (share.h). */
+int busq_life_share(int fd, uint32_t slot);
 
 #endif /* BUSQ_SHM_LIFE_H */

@@ -72,7 +72,7 @@ static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
 {
   busq_acquaintance *known = &peer->known[slot];
   const uint64_t life = busq_load_acquire(&peer->bus->slots[slot].life);
-  if (BUSQ_LIKELY((life & ~(uint64_t)BUSQ_LIFE_DURABLE) == busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)) &&
+  if (BUSQ_LIKELY((life & ~(uint64_t)(BUSQ_LIFE_DURABLE | BUSQ_LIFE_SHARED)) == busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)) &&
       (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot))
     return BUSQ_OK;
   return busq_grave_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);

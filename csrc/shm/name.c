@@ -59,8 +59,8 @@ bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, 
   busq_slot *self = &bus->slots[slot];
   const uint64_t life = busq_load_acquire(&self->life);
   const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
-  if (state == BUSQ_LIFE_FREE || state == BUSQ_LIFE_JOINING || busq_load_relaxed(&self->name_bytes) != bytes ||
-      memcmp(self->name, name, bytes) != 0)
+  if (state == BUSQ_LIFE_FREE || state == BUSQ_LIFE_JOINING || (life & BUSQ_LIFE_CONSUMER) ||
+      busq_load_relaxed(&self->name_bytes) != bytes || memcmp(self->name, name, bytes) != 0)
     return false;
   *lifep = life;
   busq_fence_full();

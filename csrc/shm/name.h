@@ -15,7 +15,8 @@
 int busq_name_check(const char *name, size_t bytes);
 /* The byte of the bus file that stands for a name; two names may share one, rarely: then only one of them can be joined. */
 int64_t busq_name_lock(const char *name, size_t bytes);
-/* Does the peer of the slot, alive or gone, have this name?  Its life was *lifep when it had. */
+/* Does the peer of the slot, alive or gone, have this name?  Its life was *lifep when it had.  The readers of a shared queue send under
+ * its name, but nobody finds them by it. */
 bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, uint64_t *lifep);
 
 #endif /* BUSQ_SHM_NAME_H */

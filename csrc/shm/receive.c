@@ -7,6 +7,7 @@
 #include "shm/grave.h"
 #include "shm/join.h"
 #include "shm/reference.h"
+#include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
 
@@ -55,6 +56,8 @@ static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
 __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state,
                                                              look_outcome outcome)
 {
+  if (peer->is_consumer)
+    return busq_record_is_still(found->record, state) ? outcome : LOOK_PASS; /* others may have taken it meanwhile */
   const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
   found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
   found->was_given_back = (mark & BUSQ_MARK_RETURNED) != 0;
@@ -66,13 +69,28 @@ __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, bu
   return LOOK_PASS;
 }
 
+/* Of several readers, what others have reached for is passed; what came back says what became of it before. */
+static bool reference_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found)
+{
+  const uint32_t bits = reference->sender;
+  if (bits == BUSQ_RING_NOBODY)
+    return false;
+  if (!peer->is_consumer)
+    return true; /* damage, which is found */
+  found->is_redelivered = (bits & BUSQ_RING_OFFERED) != 0;
+  found->was_given_back = (bits & BUSQ_RING_RETURNED) != 0;
+  reference->sender &= BUSQ_RING_SENDER_MASK;
+  return !(bits & BUSQ_RING_CLAIMED);
+}
+
 static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
   BUSQ_STEP("look");
   if (!busq_ring_look(&peer->ring, position, &reference))
     return LOOK_NOTHING;
-  if (BUSQ_UNLIKELY(reference.sender == BUSQ_RING_NOBODY))
+  found->is_late = found->is_redelivered = found->was_given_back = false;
+  if (BUSQ_UNLIKELY(reference.sender > BUSQ_RING_SENDER_MASK) && !reference_may_be_had(peer, &reference, found))
     return LOOK_PASS;
   busq_record *record = busq_reference_record(peer->bus, reference);
   if (BUSQ_UNLIKELY(!record))
@@ -97,9 +115,8 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
     return busq_load_relaxed(&record->state.lo) == state ? LOOK_BLOCKED : look(peer, position, found);
   }
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
-  if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->slot, reference, record, found)))
+  if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->inbox_slot, reference, record, found)))
     return position < peer->inherited && !busq_record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
-  found->is_late = found->is_redelivered = found->was_given_back = false;
   const bool in_place = busq_record_destinations(record) == 1 || found->key.timestamp == record->proposal;
   const look_outcome outcome = BUSQ_LIKELY(in_place) ? LOOK_READY : LOOK_LATE;
   return BUSQ_LIKELY(position >= peer->inherited) ? outcome : look_inherited(peer, found, state, outcome);
@@ -159,8 +176,21 @@ static inline void head_publish(busq_peer *peer)
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
 }
 
+/* Of several readers, whoever is through with what stands at the head moves it. */
+__attribute__((noinline)) static void position_done_shared(busq_peer *peer, uint64_t position)
+{
+  busq_share_done(&peer->ring, position);
+  busq_fence_after_swap();
+  if (busq_load_acquire(&peer->inbox->queue.head) == position)
+    busq_share_advance(peer->bus, peer->inbox_slot);
+}
+
 static void position_done(busq_peer *peer, uint64_t position)
 {
+  if (BUSQ_UNLIKELY(peer->is_consumer)) {
+    position_done_shared(peer, position);
+    return;
+  }
   if (BUSQ_LIKELY(position_pass(peer, position)))
     head_publish(peer);
 }
@@ -198,7 +228,7 @@ static bool found_from_heap(busq_peer *peer, const busq_heap_entry *least)
   found->is_late = true;
   found->is_redelivered = least->is_redelivered;
   found->was_given_back = least->was_given_back;
-  return found_fill(peer->bus, peer->slot, reference, busq_bus_record(peer->bus, least->record), found);
+  return found_fill(peer->bus, peer->inbox_slot, reference, busq_bus_record(peer->bus, least->record), found);
 }
 
 /* The least of the heap against what stands at `scan`: true if nothing that is there or may come can be lower. */
@@ -214,9 +244,171 @@ static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_
   return busq_key_less(least->key, next->key);
 }
 
+/* ---- of several readers ---- */
+
+static void rewind_to_head(busq_peer *peer)
+{
+  peer->heap.count = 0; /* built anew from the ring */
+  peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+}
+
+/* What others have done since: something came back, or the head has passed us. */
+static void catch_up(busq_peer *peer)
+{
+  const uint32_t returns = busq_load_acquire(&peer->inbox->returns);
+  if (BUSQ_UNLIKELY(returns != peer->returns)) {
+    peer->returns = returns;
+    rewind_to_head(peer);
+  } else if (busq_load_acquire(&peer->inbox->queue.head) > peer->scan) {
+    peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+  }
+}
+
+/* What was put into our heap may have been taken by others since, and its record be used again.  True where the least can be
+ * had, and is what was found. */
+static bool least_may_be_had(busq_peer *peer)
+{
+  const busq_heap_entry least = *busq_heap_least(&peer->heap);
+  busq_reference seen;
+  busq_found *found = &peer->found;
+  if (!busq_ring_look(&peer->ring, least.position, &seen) || seen.record != least.record || seen.tag != least.key.sequence)
+    return false;
+  busq_record *record = busq_reference_record(peer->bus, seen);
+  const uint64_t state = busq_load_acquire(&record->state.lo);
+  if (!reference_may_be_had(peer, &seen, found) || state != (seen.tag | BUSQ_PHASE_COMMITTED))
+    return false;
+  found->key = least.key;
+  found->position = least.position;
+  found->is_late = true;
+  return found_fill(peer->bus, peer->inbox_slot, seen, record, found) && busq_record_is_still(record, state);
+}
+
+/* As below; the heap's least is looked at before it counts. */
+static int peek_shared(busq_peer *peer)
+{
+  busq_found *found = &peer->found;
+  catch_up(peer);
+  for (;;) {
+    const look_outcome outcome = look(peer, peer->scan, found);
+    if (outcome == LOOK_PASS) {
+      peer->scan++;
+    } else if (outcome == LOOK_LATE) {
+      if (!heap_take_in(peer, found))
+        return busq_error(BUSQ_NO_SPACE, "no memory to hold back %zu late messages", peer->heap.count + 1);
+      peer->scan++;
+    } else if (outcome == LOOK_DAMAGED) {
+      return queue_damaged(peer);
+    } else if (heap_may_go(peer, outcome, found)) {
+      if (least_may_be_had(peer))
+        return BUSQ_OK;
+      busq_heap_pop(&peer->heap);
+    } else if (outcome == LOOK_READY) {
+      return BUSQ_OK;
+    } else if (busq_load_acquire(&peer->inbox->queue.head) > peer->scan) {
+      peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+    } else {
+      return BUSQ_EMPTY;
+    }
+  }
+}
+
+/* The swap fails where somebody else was faster; one that succeeds a whole number of times 65536 laps too late has hit what
+ * stands there now, and gives it back. */
+static bool reach(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  const uint32_t had = (found->is_redelivered ? BUSQ_RING_OFFERED : 0) | (found->was_given_back ? BUSQ_RING_RETURNED : 0);
+  const uint32_t unit = (uint32_t)((uint64_t)((const char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
+  const busq_reference seen = {found->key.sender | had, unit, found->key.sequence};
+  const busq_reference claimed = {busq_share_reader(peer->slot) | had, unit, found->key.sequence};
+  BUSQ_STEP("reach");
+  if (!busq_ring_change(&peer->ring, found->position, seen, claimed))
+    return false;
+  if (busq_load_acquire(&peer->inbox->queue.head) <= found->position)
+    return true;
+  (void)busq_ring_change(&peer->ring, found->position, claimed, seen);
+  busq_share_returned(peer->bus, peer->inbox_slot);
+  return false;
+}
+
+int busq_receive_reach(busq_peer *peer)
+{
+  if (peer->has_reached)
+    return BUSQ_OK;
+  if (busq_time_tick_ns() - peer->tended_ns >= BUSQ_SLICE_NS)
+    busq_receive_tend(peer);
+  for (;;) {
+    const int result = peek_shared(peer);
+    if (result != BUSQ_OK)
+      return result;
+    const bool is_ours = reach(peer);
+    if (peer->found.is_late)
+      busq_heap_pop(&peer->heap);
+    else
+      peer->scan++;
+    if (is_ours)
+      break;
+  }
+  peer->has_reached = true;
+  return BUSQ_OK;
+}
+
+/* What we have claimed at a position, as it stands there. */
+static bool claim_change(busq_peer *peer, uint64_t position, uint32_t sender)
+{
+  busq_reference seen;
+  return busq_ring_look(&peer->ring, position, &seen) && (seen.sender & BUSQ_RING_CLAIMED) &&
+         (seen.sender & BUSQ_RING_SENDER_MASK) == peer->slot && seen.sender != BUSQ_RING_NOBODY &&
+         busq_ring_change(&peer->ring, position, seen, (busq_reference){sender, seen.record, seen.tag});
+}
+
+void busq_receive_put_back(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  const uint32_t had = (found->is_redelivered ? BUSQ_RING_OFFERED : 0) | (found->was_given_back ? BUSQ_RING_RETURNED : 0);
+  peer->has_reached = false;
+  (void)claim_change(peer, found->position, found->key.sender | had);
+  busq_share_returned(peer->bus, peer->inbox_slot);
+}
+
+/* Buries readers that died with something in their hands; some of them at a time. */
+static void readers_look(busq_peer *peer)
+{
+  enum { ALIVE = 16 };
+  uint32_t alive[ALIVE], n_alive = 0;
+  const uint64_t head = busq_load_acquire(&peer->inbox->queue.head);
+  if (peer->tended < head || peer->tended >= peer->scan)
+    peer->tended = head;
+  for (uint32_t looks = busq_step_looks; looks && peer->tended < peer->scan; looks--, peer->tended++) {
+    busq_reference seen;
+    if (!busq_ring_look(&peer->ring, peer->tended, &seen) || seen.sender == BUSQ_RING_NOBODY || !(seen.sender & BUSQ_RING_CLAIMED))
+      continue;
+    const uint32_t reader = seen.sender & BUSQ_RING_SENDER_MASK;
+    bool is_known = reader == peer->slot || reader >= peer->bus->geometry.peers;
+    for (uint32_t i = 0; i < n_alive && !is_known; i++)
+      is_known = alive[i] == reader;
+    if (is_known)
+      continue;
+    if (!busq_life_is_held(peer->bus, reader))
+      busq_grave_bury_one(peer->bus, reader);
+    if (n_alive < ALIVE)
+      alive[n_alive++] = reader;
+  }
+}
+
+void busq_receive_tend(busq_peer *peer)
+{
+  peer->tended_ns = busq_time_tick_ns();
+  busq_share_advance(peer->bus, peer->inbox_slot);
+  readers_look(peer);
+  rewind_to_head(peer);
+}
+
 int busq_receive_peek(busq_peer *peer)
 {
   busq_found *found = &peer->found;
+  if (BUSQ_UNLIKELY(peer->is_consumer))
+    return peer->has_reached ? BUSQ_OK : peek_shared(peer);
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
     switch (outcome) {
@@ -259,14 +451,28 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
   busq_tracer_take(peer, &taken);
 }
 
+/* What was reached for becomes ours; copied, its release says so. */
+__attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
+{
+  const busq_found *found = &peer->found;
+  const uint32_t bits = mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN;
+  BUSQ_ASSERT(peer->has_reached);
+  peer->has_reached = false;
+  if (mode != BUSQ_TAKE_COPIED)
+    (void)claim_change(peer, found->position, busq_share_reader(peer->slot) | bits);
+}
+
 void busq_receive_take(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->found;
   if (found->key.timestamp > peer->delivered)
     busq_store_relaxed(&peer->delivered, found->key.timestamp);
   BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
-  BUSQ_ASSERT(found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan);
-  if (BUSQ_UNLIKELY(found->is_late))
+  BUSQ_ASSERT(peer->is_consumer ||
+              (found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan));
+  if (BUSQ_UNLIKELY(peer->is_consumer))
+    take_shared(peer, mode);
+  else if (BUSQ_UNLIKELY(found->is_late))
     busq_heap_pop(&peer->heap);
   else
     peer->scan++;
@@ -281,8 +487,9 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   }
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
-    busq_store_release(&found->record->destination[found->mark].mark,
-                       mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+    if (BUSQ_LIKELY(!peer->is_consumer))
+      busq_store_release(&found->record->destination[found->mark].mark,
+                         mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
     peer->pins += mode == BUSQ_TAKE_PINNED;
     return;
   }
@@ -297,9 +504,10 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
   BUSQ_ASSERT(unit < busq_bus_units(peer->bus));
   record_release(peer, busq_bus_record(peer->bus, unit), mark);
   peer->pins--;
-  if (!busq_load_relaxed(&peer->is_closed))
+  const bool is_closed = busq_load_relaxed(&peer->is_closed);
+  if (!is_closed || peer->is_consumer)
     position_done(peer, position);
-  else if (!peer->pins)
+  if (is_closed && !peer->pins)
     busq_join_finish_close(peer);
 }
 
@@ -309,19 +517,34 @@ void busq_receive_release_all(busq_peer *peer, const busq_message *messages, siz
   bool has_moved = false;
   for (size_t i = 0; i < n_messages; i++) {
     record_release(peer, busq_bus_record(peer->bus, messages[i].record), messages[i].mark);
-    has_moved |= position_pass(peer, messages[i].position);
+    if (BUSQ_UNLIKELY(peer->is_consumer))
+      position_done_shared(peer, messages[i].position);
+    else
+      has_moved |= position_pass(peer, messages[i].position);
   }
   peer->pins -= n_messages;
   if (has_moved)
     head_publish(peer);
 }
 
+/* Does a message that was taken in that mode still wait for its end? */
+static bool message_is_ours(const busq_peer *peer, uint32_t mode, const busq_message *message)
+{
+  const busq_record *record = busq_bus_record(peer->bus, message->record);
+  const bool is_offered = mode == BUSQ_TAKE_OFFERED;
+  busq_reference seen;
+  if (busq_load_acquire(&record->state.lo) != (message->tag | BUSQ_PHASE_COMMITTED))
+    return false;
+  if (BUSQ_LIKELY(!peer->is_consumer))
+    return busq_load_acquire(&record->destination[message->mark].mark) == (is_offered ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+  return busq_ring_look(&peer->ring, message->position, &seen) && seen.record == message->record && seen.tag == message->tag &&
+         seen.sender == (busq_share_reader(peer->slot) | (is_offered ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN));
+}
+
 int busq_receive_ack(busq_peer *peer, const busq_message *message)
 {
   busq_record *record = busq_bus_record(peer->bus, message->record);
-  const uint64_t state = busq_load_acquire(&record->state.lo);
-  if (state != (message->tag | BUSQ_PHASE_COMMITTED) ||
-      busq_load_acquire(&record->destination[message->mark].mark) != BUSQ_MARK_OFFERED)
+  if (!message_is_ours(peer, BUSQ_TAKE_OFFERED, message))
     return busq_error(BUSQ_INVALID, "a message that \"%s\" does not have to acknowledge: it was acknowledged before, or was received without ack",
                       peer->self->name);
   record_release(peer, record, message->mark);
@@ -331,22 +554,37 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message)
 
 /* A pinned message also goes back from a peer that was closed meanwhile, for a successor: none can have come before.  To what was
  * offered one may have. */
-bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
+static bool message_return(busq_peer *peer, const busq_message *message)
 {
   busq_record *record = busq_bus_record(peer->bus, message->record);
-  busq_destination *destination = &record->destination[message->mark];
-  const uint32_t mark = mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN;
-  const bool is_closed = busq_load_relaxed(&peer->is_closed);
-  if ((is_closed && mode == BUSQ_TAKE_OFFERED) || busq_load_acquire(&record->state.lo) != (message->tag | BUSQ_PHASE_COMMITTED) ||
-      busq_load_acquire(&destination->mark) != mark)
-    return false;
   const busq_key key = {busq_load_relaxed(&record->state.hi), message->tag, message->sender};
   const busq_heap_entry entry = {key,           message->position,           message->record,
                                  message->mark, message->is_redelivered != 0, true};
   if (!busq_heap_push(&peer->heap, entry))
     return false;
+  busq_store_release(&record->destination[message->mark].mark,
+                     BUSQ_MARK_RETURNED | (message->is_redelivered ? BUSQ_MARK_OFFERED : 0));
+  return true;
+}
+
+/* Any of the readers may take it then. */
+static bool message_return_shared(busq_peer *peer, const busq_message *message)
+{
+  const uint32_t had = BUSQ_RING_RETURNED | (message->is_redelivered ? BUSQ_RING_OFFERED : 0);
+  if (!claim_change(peer, message->position, message->sender | had))
+    return false;
+  busq_share_returned(peer->bus, peer->inbox_slot);
+  return true;
+}
+
+bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
+{
+  const bool is_closed = busq_load_relaxed(&peer->is_closed);
+  if ((is_closed && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
+    return false;
+  if (!(peer->is_consumer ? message_return_shared(peer, message) : message_return(peer, message)))
+    return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
-  busq_store_release(&destination->mark, BUSQ_MARK_RETURNED | (message->is_redelivered ? BUSQ_MARK_OFFERED : 0));
   busq_store_relaxed(&peer->self->received, --peer->received);
   peer->pins -= mode == BUSQ_TAKE_PINNED;
   if (is_closed && !peer->pins)

@@ -46,8 +46,8 @@ bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference referen
       !busq_record_is_still(record, state))
     return false;
   busq_arena_release(bus, slot, record, mark);
-  if (reference.sender < bus->geometry.peers) {
-    busq_slot *sender = &bus->slots[reference.sender];
+  if (reference.sender != BUSQ_RING_NOBODY && (reference.sender & BUSQ_RING_SENDER_MASK) < bus->geometry.peers) {
+    busq_slot *sender = &bus->slots[reference.sender & BUSQ_RING_SENDER_MASK];
     busq_wake_waiters(&sender->memory_waits, &sender->memory_seq);
   }
   return true;

@@ -140,6 +140,19 @@ void busq_wake_reader_slow(busq_peer *peer, uint32_t slot)
   }
 }
 
+void busq_wake_readers_of(busq_bus *bus, uint32_t slot)
+{
+  busq_slot *reader = &bus->slots[slot];
+  busq_fence_full();
+  const uint32_t seen = busq_load_acquire(&reader->wake_flags);
+  if (seen & ~BUSQ_WAKE_FUTEX)
+    fifo_write_once(bus, slot);
+  if (busq_fetch_and(&reader->wake_flags, ~(uint32_t)BUSQ_WAKE_FUTEX) & BUSQ_WAKE_FUTEX) {
+    (void)busq_fetch_add(&reader->wake_seq, 1);
+    futex_wake_all(&reader->wake_seq);
+  }
+}
+
 void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence)
 {
   if (!busq_exchange(flag, 0))
@@ -164,7 +177,7 @@ void busq_wake_for_memory(busq_bus *bus)
 
 void busq_wake_self(busq_peer *peer)
 {
-  uint32_t *const words[] = {&peer->self->wake_seq, &peer->self->memory_seq};
+  uint32_t *const words[] = {&peer->inbox->wake_seq, &peer->self->memory_seq};
   for (unsigned i = 0; i < 2; i++) {
     (void)busq_fetch_add(words[i], 1);
     futex_wake_all(words[i]);

@@ -62,6 +62,9 @@ static inline void busq_wake_reader(busq_peer *peer, uint32_t slot)
     busq_wake_reader_slow(peer, slot);
 }
 
+/* The same for who is no peer: something came back into a queue. */
+void busq_wake_readers_of(busq_bus *bus, uint32_t slot);
+
 /* A flag and its sequence, for senders that wait. */
 void busq_wake_waiters_slow(uint32_t *flag, uint32_t *sequence);
 static inline void busq_wake_waiters(uint32_t *flag, uint32_t *sequence)
