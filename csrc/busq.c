@@ -7,6 +7,7 @@
 #include "shm/handle.h"
 #include "shm/multicast.h"
 #include "shm/receive.h"
+#include "shm/reference.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
@@ -125,6 +126,30 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->memory_bytes = busq_arena_used_bytes(bus, slot);
   if (facts->is_alive)
     examine_waiting(self, facts);
+  return BUSQ_OK;
+}
+
+/* Between two looks at the head; a reader that has passed us meanwhile has made the rest of no account. */
+int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
+{
+  const uint32_t slot = busq_target_slot(target);
+  *waitingp = *unfinishedp = 0;
+  if (slot >= bus->geometry.peers || (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
+    return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t tail = busq_ring_tail(&ring);
+  for (uint64_t at = head; at < tail && at - head < ring.slot_count; at++) {
+    busq_reference seen;
+    if (!busq_ring_look(&ring, at, &seen) || seen.sender == BUSQ_RING_NOBODY || (seen.sender & BUSQ_RING_CLAIMED && seen.sender & BUSQ_RING_TAKEN))
+      continue;
+    if (seen.sender & BUSQ_RING_CLAIMED) {
+      *unfinishedp += 1;
+    } else if (busq_reference_fate(bus, slot, seen) != BUSQ_FATE_DEAD) {
+      *unfinishedp += 1;
+      *waitingp += 1;
+    }
+  }
   return BUSQ_OK;
 }
 
@@ -354,6 +379,14 @@ int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
 uint64_t busq_peer_failed_target(busq_peer *peer)
 {
   return peer->failed_target;
+}
+
+int busq_peer_limit(busq_peer *peer, uint32_t limit)
+{
+  const int result = busq_peer_check(peer);
+  if (!result)
+    busq_store_relaxed(&peer->inbox->limit, limit);
+  return result;
 }
 
 /* ---- receiving ---- */

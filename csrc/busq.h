@@ -171,6 +171,9 @@ int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
 /* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
  * says how many. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
+/* Messages in the queue of a peer (busq_peer_facts.target) that nobody has taken, and those as well that were received and are not
+ * acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */
+int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp);
 /* Drops what a dead or closed peer has left, durable or not. */
 int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes);
 void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);
@@ -183,6 +186,9 @@ typedef enum {
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp);
+/* Lets senders wait at fewer messages in the queue that the peer reads than the bus's capacity; 0: no longer.  A message to several
+ * receivers may exceed it, by one for each sender that sends one just then. */
+int busq_peer_limit(busq_peer *peer, uint32_t limit);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
 void busq_peer_retain(busq_peer *peer);

@@ -40,6 +40,13 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
   return ring;
 }
 
+/* How many messages a queue holds before senders wait. */
+static inline uint32_t busq_bus_limit(const busq_bus *bus, uint32_t slot)
+{
+  const uint32_t limit = busq_load_relaxed(&bus->slots[slot].limit);
+  return BUSQ_UNLIKELY(limit && limit < bus->geometry.capacity) ? limit : bus->geometry.capacity;
+}
+
 static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
 {
   return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);

@@ -1,0 +1,677 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queue, SimpleQueue and JoinableQueue: those of multiprocessing, on a bus that is made and removed by itself.
+
+A queue is a shared queue of a bus (`Bus.join` with `shared=True`).  The queues that a process and its descendants make
+live on one temporary bus, so that `put_all` can put into several of them in one step.  In each process one peer puts,
+into all queues of the bus, and one peer per queue gets; each joins when it is first needed, and in a forked child anew.
+
+No lock is shared: a process that is killed while it puts or gets leaves the queue to the others.
+
+What is put is in shared memory, and outlives its process, as soon as `put` returns; but for what finds no room there,
+where a queue may hold more than that.  It waits in the process, where with multiprocessing all of it waits, and a thread
+puts it as room comes.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copyreg
+import errno
+import io
+import os
+import pickle
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from multiprocessing import reduction, util
+from typing import Any, Generic, NoReturn, TypeVar
+
+from busq import _core, errors
+from busq._native import ffi, lib
+from busq.bus import Bus, _reopen
+from busq.peer import Message, Peer
+
+__all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
+
+_T = TypeVar("_T")
+
+# Of the bus that is made by itself: 34 MB.  A place is needed for each queue, for each process that puts, and for each
+# queue that a process gets from.
+PEERS = 256
+CAPACITY = 1792  # the ring has a slot more for each peer: 2048
+ARENA_BYTES = 16 << 20
+QUEUES_MAX = 64  # of one bus; there must be places for who uses them
+
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
+
+
+# ---- pickles ----
+
+
+class _Pickler(pickle.Pickler):
+    """Knows what multiprocessing's knows: connections, sockets, and what others have registered there."""
+
+    dispatch_table = collections.ChainMap(  # type: ignore[assignment]
+        reduction.ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
+        copyreg.dispatch_table,
+    )
+
+
+_PLAIN = frozenset({bytes, str, int, float, bool, type(None)})
+
+
+def _dumps(obj: Any) -> Any:
+    if type(obj) in _PLAIN:
+        return pickle.dumps(obj, 5)
+    stream = io.BytesIO()
+    _Pickler(stream, 5).dump(obj)
+    return stream.getbuffer()
+
+
+def _loads(message: Message) -> Any:
+    with message.view() as view:
+        return pickle.loads(view)
+
+
+# ---- the bus ----
+
+
+class _Home:
+    """A bus with queues on it, as this process has it open."""
+
+    def __init__(self, bus: Bus, *, is_default: bool) -> None:
+        self.bus = bus
+        self.is_default = is_default
+        self.n_queues = 0  # made here
+        facts = bus.stats()
+        self.capacity: int = facts["capacity"]
+        self.arena_bytes: int = facts["arena_bytes"]
+        self.key = (bus._directory, bus.name, bus._generation())  # what another process opens it by
+        self.forget_peers()
+        _homes[self.key] = self
+
+    def forget_peers(self) -> None:
+        """Begin without any; in a forked child they are the parent's."""
+        self._lock = threading.Lock()
+        self._sender: Peer | None = None
+
+    def sender(self) -> Peer:
+        """Return the peer that puts, for all threads of this process."""
+        with self._lock:
+            if self._sender is None:
+                self._sender = self.bus.join(_private_name("put"))
+            return self._sender
+
+
+_homes: weakref.WeakValueDictionary[tuple[str, str, bytes], _Home] = weakref.WeakValueDictionary()
+_queues: weakref.WeakSet[_Base[Any]] = weakref.WeakSet()
+_default: weakref.ref[_Home] | None = None
+_lock = threading.RLock()  # of these three
+
+
+def _private_name(what: str) -> str:
+    return f"{what}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def _default_home() -> _Home:
+    """Return the bus of this process tree; a new one where there is none, or its places are taken."""
+    global _default
+    with _lock:
+        home = _default() if _default is not None else None
+        if home is None or home.n_queues >= QUEUES_MAX:
+            name = _private_name("queues")
+            bus = Bus.create(name, peers=PEERS, capacity=CAPACITY, arena=ARENA_BYTES, temporary=True)
+            home = _Home(bus, is_default=True)
+            _default = weakref.ref(home)
+        return home
+
+
+def _find_home(key: tuple[str, str, bytes], *, is_default: bool) -> _Home:
+    """Return a bus that another process has queues on; if it is the default one there, it is that of this one too."""
+    global _default
+    with _lock:
+        home = _homes.get(key)
+        if home is None:
+            home = _Home(_reopen(*key), is_default=is_default)
+        if is_default and (_default is None or _default() is None):
+            _default = weakref.ref(home)
+        return home
+
+
+def _home_on(bus: Any) -> _Home:
+    """Return the bus that somebody has chosen; it may be closed there, and used here on."""
+    if not isinstance(bus, Bus):
+        raise _core.wrong_type("bus", bus, "None or a busq.Bus")
+    if bus.order != "bus1":
+        raise ValueError(f"bus {bus.name!r} has order {bus.order}: queues need a bus of order bus1")
+    return _find_home((bus._directory, bus.name, bus._generation()), is_default=False)
+
+
+# ---- fork ----
+
+
+def _before_fork() -> None:
+    _lock.acquire()
+
+
+def _after_fork_in_parent() -> None:
+    for queue in list(_queues):
+        queue._local.is_private = False  # a child has it too
+    _lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _lock, _is_awaited
+    _lock = threading.RLock()
+    _is_awaited = False
+    _overflows.clear()
+    _held.clear()
+    for home in list(_homes.values()):
+        home.forget_peers()
+    for queue in list(_queues):
+        queue._begin(is_private=False)
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+# ---- the end of a process ----
+
+_overflows: set[_Overflow] = set()  # those that are not through, whatever has become of their queues
+_held: set[_Held] = set()
+_is_awaited = False
+
+
+def _await_end() -> None:
+    """Have what is left put in order when this process ends in good order: its children, too, end that way."""
+    global _is_awaited
+    if not _is_awaited:
+        _is_awaited = True
+        util.Finalize(None, _end, exitpriority=-5)
+
+
+def _end() -> None:
+    for overflow in list(_overflows):
+        if not overflow.is_cancelled:
+            overflow.join()
+    for held in list(_held):
+        held.ack_all()
+
+
+# ---- what waits in the process ----
+
+
+class _Overflow:
+    """What found no room in a queue, in order, and the thread that puts it."""
+
+    def __init__(self, put: Callable[[Any], None], marker: Peer | None) -> None:
+        self._items: collections.deque[Any] = collections.deque()
+        self._changed = threading.Condition()
+        self._put = put
+        self._marker = marker  # says on the bus that there is something here
+        self.is_over = False
+        self.is_cancelled = False
+        self._thread = threading.Thread(target=self._feed, name="busq-queue-overflow", daemon=True)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def append(self, data: Any) -> bool:
+        """Leave it to the thread; False where that has ended, and there may be room again."""
+        with self._changed:
+            if self.is_over:
+                return False
+            self._items.append(data)
+            if self._thread.ident is None:
+                _overflows.add(self)
+                _await_end()
+                self._thread.start()
+            return True
+
+    def _feed(self) -> None:
+        try:
+            while True:
+                self._put(self._items[0])
+                with self._changed:
+                    self._items.popleft()
+                    if not self._items:
+                        self.is_over = True
+                        return
+        except Exception:
+            if not self.is_cancelled:
+                raise
+        finally:
+            with self._changed:
+                self.is_over = True
+                self._items.clear()
+                self._changed.notify_all()
+            if self._marker is not None:
+                self._marker.close()
+            _overflows.discard(self)
+
+    def wait(self, deadline: _core.Deadline) -> bool:
+        """Wait until all has gone; False where it is too late."""
+        with self._changed:
+            while not self.is_over:
+                left_ns = deadline.left_ns()
+                if left_ns == 0:
+                    return False
+                self._changed.wait(None if left_ns < 0 else left_ns / 1e9)
+        return True
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+
+# ---- what all queues have in common ----
+
+
+class _Local:
+    """What a process keeps for a queue, and what is left to do when it lets go of it."""
+
+    def __init__(self, home: _Home, name: str, *, is_private: bool) -> None:
+        self.home = home
+        self.name = name
+        self.is_private = is_private  # no other process can have it
+        self.lock = threading.Lock()
+        self.reader: Peer | None = None
+        self.overflow: _Overflow | None = None
+        self.is_hasty = False  # what waits here is not waited for
+        self.target = 0
+        self.pid = os.getpid()
+
+    def open_reader(self, *, is_new: bool = False) -> Peer:
+        """Join as one of those that get."""
+        with self.lock:
+            if self.reader is None:
+                self.reader = self.home.bus.join(self.name, shared=True, durable=True, resume=not is_new)
+            return self.reader
+
+    def close_reader(self) -> None:
+        """Leave; what was not got stays for others."""
+        with self.lock:
+            reader, self.reader = self.reader, None
+        if reader is not None:
+            reader.close()
+
+    def put_waiting(self, data: Any) -> None:
+        """Put what found no room, however long that takes."""
+        self.home.sender().send(self.name, data)
+
+    def count(self) -> tuple[int, int]:
+        """Return how many are there to be got, and how many are not done with, in shared memory."""
+        bus = self.home.bus._raw()
+        waiting, unfinished = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        result = lib.busq_bus_count(bus, self._find(), waiting, unfinished)
+        if result == lib.BUSQ_PEER_DEAD:
+            self.target = 0
+            result = lib.busq_bus_count(bus, self._find(), waiting, unfinished)
+        _core.check(result)
+        return int(waiting[0]), int(unfinished[0])
+
+    def _find(self) -> int:
+        if not self.target:
+            handle = (self.reader or self.home.sender())._handle  # type: ignore[attr-defined]
+            name, target = self.name.encode(), ffi.new("uint64_t *")
+            _core.check(lib.busq_peer_lookup(handle, name, len(name), target))
+            self.target = int(target[0])
+        return self.target
+
+    def depth(self) -> int:
+        """Return how many places of the queue are taken."""
+        facts = ffi.new("busq_peer_facts *")
+        _core.check(lib.busq_bus_examine_peer(self.home.bus._raw(), self._find() & 0xFFFF, facts))
+        return int(facts.depth)
+
+
+def _let_go(local: _Local) -> None:
+    """Leave a queue that this process has dropped; one that no other can have goes with it."""
+    if local.pid != os.getpid():
+        return
+    local.close_reader()
+    if local.is_private:
+        if local.overflow is not None:
+            local.overflow.is_cancelled = True
+        with contextlib.suppress(errors.BusqError):
+            local.home.bus.remove(local.name)
+
+
+def _revive(kind: type[Any], key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int) -> Any:
+    queue = kind.__new__(kind)
+    queue._settle(_find_home(key, is_default=is_default), name, maxsize, is_private=False)
+    return queue
+
+
+_TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which are BusqErrors too, come before
+
+
+class _Base(Generic[_T]):
+    _never_overflows = False
+
+    def __init__(self, maxsize: int = 0, *, bus: Bus | None = None) -> None:
+        maxsize = _core.integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
+        home = _default_home() if bus is None else _home_on(bus)
+        self._settle(home, _private_name("queue"), max(0, maxsize), is_private=True)
+        reader = self._local.open_reader(is_new=True)
+        home.n_queues += 1
+        if 0 < maxsize < home.capacity:
+            _core.check(lib.busq_peer_limit(reader._handle, maxsize))  # type: ignore[attr-defined]
+
+    def _settle(self, home: _Home, name: str, maxsize: int, *, is_private: bool) -> None:
+        self._home, self._name, self._maxsize = home, name, maxsize
+        # Shared memory holds fewer than the queue may: what finds no room there waits here.
+        self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
+        self._begin(is_private=is_private)
+        with _lock:
+            _queues.add(self)
+
+    def _begin(self, *, is_private: bool) -> None:
+        """Begin in this process; a forked child does so again."""
+        self._local = _Local(self._home, self._name, is_private=is_private)
+        self._is_closed = False
+        self._send: Callable[..., Any] | None = None
+        self._recv: Callable[..., Message] | None = None
+        weakref.finalize(self, _let_go, self._local)
+
+    def __reduce__(self) -> Any:
+        self._local.is_private = False
+        return _revive, (type(self), self._home.key, self._home.is_default, self._name, self._maxsize)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r} of bus {self._home.bus.name!r}>"
+
+    # ---- errors, as those know them who used multiprocessing ----
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError(f"{type(self).__name__} {self!r} is closed")
+
+    def _fail(self, error: Exception, data: Any = b"") -> NoReturn:
+        if isinstance(error, errors.ShutDown):
+            raise ValueError(f"{type(self).__name__} {self!r} is closed: {error}") from error
+        if len(data) > self._home.arena_bytes:
+            raise ValueError(
+                f"an object of {len(data):,} bytes when pickled: the bus of this queue takes at most "
+                f"{self._home.arena_bytes:,}; make the queue on a bus with a larger arena (bus=)"
+            ) from error
+        if isinstance(error, errors.PeerDead | errors.UnknownPeer):
+            raise BrokenPipeError(errno.EPIPE, f"{self!r} is gone: {error}") from error
+        if isinstance(error, errors.BusqError) and not isinstance(error, OSError):
+            raise OSError(errno.EIO, f"{self!r}: {error}") from error
+        raise error
+
+    # ---- putting ----
+
+    def _open_sender(self) -> Callable[..., Any]:
+        self._send = send = self._home.sender().send
+        return send
+
+    def _put(self, data: Any, timeout: float | None) -> None:
+        if self._local.overflow is None:
+            try:
+                send = self._send or self._open_sender()
+                send(self._name, data, timeout=0 if self._overflows else timeout)
+                return
+            except errors.Full:
+                if not self._overflows:
+                    raise
+            except _TROUBLE as error:
+                self._fail(error, data)
+        self._put_over(data, timeout)
+
+    def _put_over(self, data: Any, timeout: float | None) -> None:
+        """Put into a queue without room, or behind what has found none."""
+        deadline = _core.Deadline(timeout)
+        local = self._local
+        while not self._has_place(deadline):
+            raise errors.Full(f"the queue held {self._maxsize} until the timeout")
+        while True:
+            with local.lock:
+                if local.overflow is None or local.overflow.is_over:
+                    marker = self._mark()
+                    local.overflow = _Overflow(local.put_waiting, marker)
+                    local.overflow.is_cancelled = local.is_hasty
+                overflow = local.overflow
+            if overflow.append(data):
+                return
+
+    def _mark(self) -> Peer | None:
+        return None
+
+    def _has_place(self, deadline: _core.Deadline) -> bool:
+        """Whether, or once, fewer than maxsize are in the queue, as far as this process can know."""
+        pause_s = _PAUSE_S_MIN
+        while self._maxsize and self._size() >= self._maxsize:
+            left_ns = deadline.left_ns()
+            if left_ns == 0:
+                return False
+            time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        return True
+
+    # ---- getting ----
+
+    def _open_reader(self) -> Callable[..., Message]:
+        self._recv = recv = self._local.open_reader().recv
+        return recv
+
+    def _get(self, timeout: float | None) -> Any:
+        try:
+            message = (self._recv or self._open_reader())(timeout)
+        except errors.Empty:
+            raise
+        except _TROUBLE as error:
+            self._fail(error)
+        return _loads(message)
+
+    # ---- looking ----
+
+    def _overflowing(self) -> int:
+        overflow = self._local.overflow
+        return 0 if overflow is None else len(overflow)
+
+    def _size(self) -> int:
+        try:
+            return self._local.count()[0] + self._overflowing()
+        except _TROUBLE as error:
+            self._fail(error)
+
+    def empty(self) -> bool:
+        """Return whether nothing is there to be got."""
+        return self._size() == 0
+
+
+def _timeout(block: bool, timeout: float | None) -> float | None:
+    """Turn the words of multiprocessing into ours: there a time that is over is none."""
+    if not block:
+        return 0
+    if isinstance(timeout, int | float) and timeout < 0:
+        return 0
+    return timeout
+
+
+class Queue(_Base[_T]):
+    def put(self, obj: _T, block: bool = True, timeout: float | None = None) -> None:
+        self._check_open()
+        self._put(_dumps(obj), timeout if block and timeout is None else _timeout(block, timeout))
+
+    def get(self, block: bool = True, timeout: float | None = None) -> _T:
+        self._check_open()
+        return self._get(timeout if block and timeout is None else _timeout(block, timeout))  # type: ignore[no-any-return]
+
+    def put_nowait(self, obj: _T) -> None:
+        self.put(obj, False)
+
+    def get_nowait(self) -> _T:
+        return self.get(False)
+
+    def qsize(self) -> int:
+        return self._size()
+
+    def full(self) -> bool:
+        if not self._maxsize:
+            return False
+        try:
+            return self._local.depth() + self._overflowing() >= self._maxsize
+        except _TROUBLE as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._recv = None
+        self._local.close_reader()
+
+    def join_thread(self) -> None:
+        if not self._is_closed:
+            raise AssertionError(f"Queue {self!r} not closed")
+        overflow = self._local.overflow
+        if overflow is not None:
+            overflow.join()
+
+    def cancel_join_thread(self) -> None:
+        self._local.is_hasty = True
+        if self._local.overflow is not None:
+            self._local.overflow.is_cancelled = True
+
+
+class SimpleQueue(_Base[_T]):
+    _never_overflows = True
+
+    def __init__(self, *, bus: Bus | None = None) -> None:
+        super().__init__(bus=bus)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise OSError(errno.EBADF, f"{self!r} is closed")
+
+    def put(self, obj: _T) -> None:
+        self._check_open()
+        self._put(_dumps(obj), None)
+
+    def get(self) -> _T:
+        self._check_open()
+        return self._get(None)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._recv = None
+        self._local.close_reader()
+
+
+class _Held:
+    """What a process has got from a JoinableQueue and not reported as done, by the threads that got it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_thread: dict[int, collections.deque[Message]] = {}
+
+    def add(self, message: Message) -> None:
+        """Keep it, as the last of this thread."""
+        thread = threading.get_ident()
+        with self._lock:
+            if not _held or self not in _held:
+                _held.add(self)
+                _await_end()
+            self._by_thread.setdefault(thread, collections.deque()).append(message)
+
+    def pop(self) -> Message | None:
+        """Return the first that this thread got, or else, the first of some other."""
+        with self._lock:
+            for thread in (threading.get_ident(), *self._by_thread):
+                if messages := self._by_thread.get(thread):
+                    message = messages.popleft()
+                    if not messages:
+                        del self._by_thread[thread]
+                    return message
+        return None
+
+    def is_empty(self) -> bool:
+        """Whether all was reported."""
+        return not self._by_thread
+
+    def ack_all(self) -> None:
+        """Let go: this process ends in good order, and none of it comes again."""
+        while (message := self.pop()) is not None:
+            with contextlib.suppress(errors.BusqError):
+                message.ack()
+
+
+class JoinableQueue(Queue[_T]):
+    def _begin(self, *, is_private: bool) -> None:
+        super()._begin(is_private=is_private)
+        self._got = _Held()
+        weakref.finalize(self, _Held.ack_all, self._got)
+
+    def _get(self, timeout: float | None) -> Any:
+        try:
+            message = (self._recv or self._open_reader())(timeout, ack=True)
+            try:
+                obj = _loads(message)
+            except BaseException:
+                message.ack()  # as with multiprocessing it is gone, but nobody waits for it
+                raise
+            self._got.add(message)
+            return obj
+        except errors.Empty:
+            raise
+        except errors.BusqError as error:
+            self._fail(error)
+
+    def task_done(self) -> None:
+        message = self._got.pop()
+        if message is None:
+            raise ValueError("task_done() called too many times")
+        try:
+            message.ack()
+        except errors.BusqError as error:
+            self._fail(error)
+        if self._is_closed and self._got.is_empty():
+            self._local.close_reader()
+
+    def join(self) -> None:
+        pause_s = _PAUSE_S_MIN
+        while not self._is_done():
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _is_done(self) -> bool:
+        """Looked at in this order: what has left a process was in the queue before its mark went."""
+        marks = f"{self._name}~"
+        try:
+            return not any(name.startswith(marks) for name in self._home.bus.peers()) and not self._local.count()[1]
+        except _TROUBLE as error:
+            self._fail(error)
+
+    def _mark(self) -> Peer | None:
+        return self._home.bus.join(_private_name(f"{self._name}~"))
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._recv = None
+        if self._got.is_empty():
+            self._local.close_reader()
+
+
+def put_all(queues: Iterable[_Base[_T]], obj: _T, block: bool = True, timeout: float | None = None) -> None:
+    chosen = list(queues)
+    for queue in chosen:
+        queue._check_open()
+    home = chosen[0]._home
+    deadline = _core.Deadline(_timeout(block, timeout))
+    data = _dumps(obj)
+    for queue in chosen:
+        overflow = queue._local.overflow
+        if overflow is not None and not overflow.wait(deadline):
+            raise errors.Full("what was put before had found no room until the timeout")
+    left_ns = deadline.left_ns()
+    try:
+        home.sender().send([q._name for q in chosen], data, timeout=None if left_ns < 0 else left_ns / 1e9)
+    except errors.Full:
+        raise
+    except _TROUBLE as error:
+        chosen[0]._fail(error, data)
