@@ -156,6 +156,8 @@ int busq_error_errno(void);
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp);
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
+/* Lets go of all temporary buses, as the end of a process does that does not end by _exit. */
+void busq_bus_leave_all(void);
 /* Removes temporary buses whose processes were all killed, as creating or opening one does; *removedp says how many. */
 int busq_bus_sweep(const char *directory, uint32_t *removedp);
 void busq_bus_free(busq_bus *bus);

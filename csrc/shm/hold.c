@@ -45,7 +45,7 @@ static bool hold_end(busq_bus *bus)
   return fd >= 0;
 }
 
-static void held_end_all(void)
+void busq_bus_leave_all(void)
 {
   busq_latch_acquire(&held_latch);
   while (held_first)
@@ -66,7 +66,7 @@ static void held_release(void)
 static void held_watch(void)
 {
   pthread_atfork(held_prepare, held_release, held_release);
-  (void)atexit(held_end_all);
+  (void)atexit(busq_bus_leave_all);
 }
 
 /* ---- holding ---- */
