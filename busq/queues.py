@@ -19,6 +19,7 @@ import contextlib
 import copyreg
 import errno
 import io
+import itertools
 import os
 import pickle
 import secrets
@@ -27,7 +28,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing import parent_process, reduction, util
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from busq import _core, errors
 from busq._native import ffi, lib
@@ -46,6 +47,8 @@ ARENA_BYTES = 16 << 20
 QUEUES_MAX = 64  # of one bus; there must be places for who uses them
 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
+_GRACE_S = 0.002  # somebody who gets makes room sooner than a thread would have begun
+_BATCH = 100
 
 
 # ---- pickles ----
@@ -54,25 +57,26 @@ _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 class _Pickler(pickle.Pickler):
     """Knows what multiprocessing's knows: connections, sockets, and what others have registered there."""
 
-    dispatch_table: ClassVar[Any] = collections.ChainMap(
+    dispatch_table: Any = collections.ChainMap(  # noqa: RUF012  (as its base has it)
         vars(reduction.ForkingPickler)["_extra_reducers"], copyreg.dispatch_table
     )
 
 
+# Of these there is nothing that the others know better; and pickle.dumps is several times as fast.
 _PLAIN = frozenset({bytes, str, int, float, bool, type(None)})
 
 
-def _dumps(obj: Any) -> Any:
-    if type(obj) in _PLAIN:
+def _dumps(obj: Any) -> bytes:
+    kind = type(obj)
+    if kind in _PLAIN or ((kind is tuple or kind is list) and _PLAIN.issuperset(map(type, obj))):
         return pickle.dumps(obj, 5)
     stream = io.BytesIO()
     _Pickler(stream, 5).dump(obj)
-    return stream.getbuffer()
+    return stream.getvalue()
 
 
 def _loads(message: Message) -> Any:
-    with message.view() as view:
-        return pickle.loads(view)
+    return pickle.loads(message.view())  # which is released with the call
 
 
 # ---- the bus ----
@@ -220,7 +224,7 @@ def _end() -> None:
 class _Overflow:
     """What found no room in a queue, in order, and the thread that puts it."""
 
-    def __init__(self, put: Callable[[Any], None], marker: Peer | None) -> None:
+    def __init__(self, put: Callable[[list[Any]], int], marker: Peer | None) -> None:
         self._items: collections.deque[Any] = collections.deque()
         self._changed = threading.Condition()
         self._put = put
@@ -247,9 +251,12 @@ class _Overflow:
     def _feed(self) -> None:
         try:
             while True:
-                self._put(self._items[0])
+                with self._changed:  # who else would append to it meanwhile
+                    batch = list(itertools.islice(self._items, _BATCH))
+                n_put = self._put(batch)
                 with self._changed:
-                    self._items.popleft()
+                    for _ in range(n_put):
+                        self._items.popleft()
                     if not self._items:
                         self.is_over = True
                         return
@@ -320,9 +327,16 @@ class _Local:
                 self.overflow = None
             return self.overflow is None
 
-    def put_waiting(self, data: Any) -> None:
-        """Put what found no room, however long that takes."""
-        self.home.sender().send(self.name, data)
+    def put_waiting(self, items: list[Any]) -> int:
+        """Put some of what found no room, at least one, however long that takes; returns how many."""
+        sender = self.home.sender()
+        try:
+            return sender.send_many([(self.name, data) for data in items], timeout=0)
+        except errors.Full as error:
+            n_sent = int(error.sent)
+        if not n_sent:
+            sender.send(self.name, items[0])
+        return max(1, n_sent)
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
@@ -437,7 +451,10 @@ class _Base(Generic[_T]):
         if self._local.overflow is None or self._local.forget_overflow():
             try:
                 send = self._send or self._open_sender()
-                send(self._name, data, timeout=0 if self._overflows else timeout)
+                waits = timeout
+                if self._overflows:
+                    waits = _GRACE_S if timeout is None else min(timeout, _GRACE_S)
+                send(self._name, data, timeout=waits)
                 return
             except errors.Full:
                 if not self._overflows:
