@@ -475,7 +475,7 @@ static int message_found(const busq_peer *peer, busq_message *message)
   const busq_found *found = &peer->found;
   message->data = found->payload;
   message->size_bytes = found->size_bytes;
-  message->position = found->position;
+  message->position = BUSQ_UNLIKELY(peer->is_consumer) ? peer->kept_at : found->position;
   message->tag = found->key.sequence;
   message->record = (uint32_t)((uint64_t)((char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
   message->sender_incarnation = found->sender_incarnation;

@@ -169,6 +169,15 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
   return true;
 }
 
+/* The hands of a reader that is gone are moved past what is done with: its slot is free when they are empty.  Again whenever somebody
+ * asks for the slot: who took the last of it may have died before it moved them. */
+static void hands_advance(busq_bus *bus, uint32_t slot, uint64_t life)
+{
+  const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[slot].consumes);
+  if ((life & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers && busq_share_is_reader_of(bus, slot, queue))
+    busq_share_advance(bus, slot, queue);
+}
+
 bool busq_grave_bury(busq_bus *bus, uint32_t slot)
 {
   uint64_t looks = busq_step_looks;
@@ -180,8 +189,10 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
    * process that removed a durable peer before it closed the queue. */
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&ring);
-  if (!life_needs_burial(life))
+  if (!life_needs_burial(life)) {
+    hands_advance(bus, slot, life);
     return true;
+  }
   BUSQ_STEP("bury");
   if (!life_finish_sending(bus, slot) || !claims_settle(bus, slot, life))
     return false;
@@ -196,16 +207,47 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   const uint32_t flags = (uint32_t)life & ~(uint32_t)BUSQ_LIFE_MASK;
   busq_store_release(&self->life, busq_life_word(incarnation, BUSQ_LIFE_DEAD | flags));
   busq_wake_waiters(&self->room_waiters, &self->room_seq);
+  hands_advance(bus, slot, life);
   return true;
 }
 
 /* ---- what the gone have left in their queues ---- */
 
-bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
+static bool ring_has_messages(const busq_bus *bus, uint32_t slot)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
+  return busq_load_acquire(&ring.queue->head) != busq_ring_tail(&ring);
+}
+
+/* Of a shared queue, also those in the hands of its readers. */
+bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
+{
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-  return life_state(life) != BUSQ_LIFE_FREE && busq_load_acquire(&ring.queue->head) != busq_ring_tail(&ring);
+  bool some = life_state(life) != BUSQ_LIFE_FREE && ring_has_messages(bus, slot);
+  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < bus->geometry.peers && !some; reader++)
+    some = busq_share_is_reader_of(bus, reader, slot) && ring_has_messages(bus, reader);
+  return some;
+}
+
+/* What stands in the hands of its readers, who are all gone. */
+static bool hands_discard(busq_bus *bus, uint32_t queue, uint64_t *n_droppedp)
+{
+  uint32_t looks = busq_step_looks;
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
+    if (!busq_share_is_reader_of(bus, reader, queue))
+      continue;
+    const busq_ring hands = busq_bus_ring(bus, reader);
+    const uint64_t tail = busq_ring_tail(&hands);
+    for (uint64_t at = busq_load_acquire(&hands.queue->head); at < tail; at++) {
+      busq_reference seen;
+      if (!looks--)
+        return false;
+      if (busq_ring_look(&hands, at, &seen) && seen.sender != BUSQ_RING_NOBODY)
+        *n_droppedp += busq_reference_discard(bus, queue, seen);
+      busq_share_done(bus, busq_place_at(reader, at), queue);
+    }
+  }
+  return true;
 }
 
 /* Nobody is there to receive it any more: gives what stands in the queue back to its senders.  The process in the grave moves the
@@ -215,6 +257,8 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
   busq_slot *self = &bus->slots[slot];
   const busq_ring ring = busq_bus_ring(bus, slot);
   const uint64_t life = busq_load_acquire(&self->life);
+  if (life & BUSQ_LIFE_CONSUMER)
+    return true; /* of its queue's estate */
   busq_store_release(&self->life, (life & ~(uint64_t)BUSQ_LIFE_DURABLE) | BUSQ_LIFE_DROPPED);
   BUSQ_STEP("discard");
   busq_pack_settle(bus, slot);
@@ -233,7 +277,7 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
   BUSQ_STEP("discard");
   busq_store_release(&ring.queue->head, end);
   busq_wake_waiters(&self->room_waiters, &self->room_seq);
-  return end == tail;
+  return end == tail && (!(life & BUSQ_LIFE_SHARED) || hands_discard(bus, slot, n_droppedp));
 }
 
 static bool gone_before(const busq_bus *bus, uint32_t a, uint32_t b)
@@ -250,7 +294,7 @@ static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
   uint32_t oldest = none;
   for (uint32_t slot = 0; slot < none; slot++) {
     const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-    if (life_needs_burial(life) || (life & BUSQ_LIFE_DURABLE) || !busq_grave_has_messages(bus, slot))
+    if (life_needs_burial(life) || (life & (BUSQ_LIFE_DURABLE | BUSQ_LIFE_CONSUMER)) || !busq_grave_has_messages(bus, slot))
       continue;
     if ((last == none || gone_before(bus, last, slot)) && (oldest == none || gone_before(bus, slot, oldest)))
       oldest = slot;

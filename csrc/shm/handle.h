@@ -147,7 +147,9 @@ struct busq_peer {
   bool has_reached;  /* for what was found, and not taken it */
   uint32_t returns;  /* of the queue, when we last began to scan at its head */
   uint64_t tended_ns; /* by the tick: when we last looked for dead readers */
-  uint64_t tended;    /* where that goes on */
+  uint32_t tended;    /* the slot at which that goes on */
+  uint64_t hand;      /* of our own ring: where the search for an empty position begins */
+  uint64_t kept_at;   /* the one that was found for what we have reached for */
   busq_heap heap;
   int poll_fd;        /* -1 until somebody asked for it; readable when one of the next two is */
   int fifo_fd;

@@ -136,8 +136,11 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   peer->scan = peer->head = peer->inherited = tail;
   busq_store_relaxed(&self->consumes, peer->is_consumer ? busq_share_word(peer->inbox_slot, inbox_incarnation(peer)) : 0);
   busq_store_relaxed(&self->settled, 0);
+  busq_store_relaxed(&self->reaches, 0);
   BUSQ_STEP("join");
-  if (!peer->is_consumer)
+  if (peer->is_consumer)
+    (void)busq_ring_close(&peer->ring);
+  else
     busq_ring_open(&peer->ring, peer->incarnation);
   BUSQ_STEP("join");
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
@@ -437,8 +440,9 @@ static int peer_join_shared(busq_peer *peer, busq_grave *grave, const char *name
   if (result)
     return result;
   peer->ring = busq_bus_ring(peer->bus, peer->inbox_slot);
-  peer->returns = busq_load_acquire(&peer->inbox->returns);
+  peer->returns = busq_load_acquire(&peer->inbox->returns) - 1; /* there may be something in the hands of the gone */
   peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+  peer->hand = busq_load_relaxed(&peer->self->queue.head);
   peer->inherited = UINT64_MAX; /* whatever stands there may be somebody else's */
   return BUSQ_OK;
 }
@@ -521,6 +525,8 @@ void busq_join_finish_close(busq_peer *peer)
   BUSQ_STEP("leave");
   (void)busq_arena_reclaim(peer->bus, peer->slot, &looks);
   busq_wake_for_memory(peer->bus);
+  if (peer->is_consumer)
+    busq_share_advance(peer->bus, peer->slot, peer->inbox_slot);
   busq_store_relaxed(&peer->self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | peer->life_flags));
@@ -539,7 +545,7 @@ static void peer_leave(busq_peer *peer)
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
   if (peer->is_consumer)
-    (void)busq_share_settle(peer->bus, peer->slot, false);
+    (void)busq_share_settle(peer->bus, peer->slot, false); /* sets free what was not acknowledged */
   else if (!(peer->life_flags & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&peer->ring);
   BUSQ_STEP("leave");

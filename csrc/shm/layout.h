@@ -126,7 +126,8 @@ typedef struct {
   uint64_t reclaimed; /* extents before it were looked at last; a hint */
   uint64_t packing;   /* how far the dead references are taken out of its queue (pack.c); 0: nobody has begun */
   uint64_t packed;    /* the tail when that began */
-  uint64_t settled;   /* of a consumer: positions of its queue before this one hold nothing of it; 0: nobody has begun */
+  uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (share.c); 0: nobody has begun */
+  uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint32_t pid;
   uint32_t name_bytes;

@@ -176,19 +176,18 @@ static inline void head_publish(busq_peer *peer)
   busq_wake_waiters(&peer->self->room_waiters, &peer->self->room_seq);
 }
 
-/* Of several readers, whoever is through with what stands at the head moves it. */
-__attribute__((noinline)) static void position_done_shared(busq_peer *peer, uint64_t position)
+/* Of one of several readers: the position is one in its hands. */
+__attribute__((noinline)) static void hand_done(busq_peer *peer, uint64_t position)
 {
-  busq_share_done(&peer->ring, position);
-  busq_fence_after_swap();
-  if (busq_load_acquire(&peer->inbox->queue.head) == position)
-    busq_share_advance(peer->bus, peer->inbox_slot);
+  busq_share_done(peer->bus, busq_place_at(peer->slot, position), peer->inbox_slot);
+  if (position < peer->hand)
+    peer->hand = position;
 }
 
 static void position_done(busq_peer *peer, uint64_t position)
 {
   if (BUSQ_UNLIKELY(peer->is_consumer)) {
-    position_done_shared(peer, position);
+    hand_done(peer, position);
     return;
   }
   if (BUSQ_LIKELY(position_pass(peer, position)))
@@ -246,22 +245,65 @@ static bool heap_may_go(const busq_peer *peer, look_outcome outcome, const busq_
 
 /* ---- of several readers ---- */
 
-static void rewind_to_head(busq_peer *peer)
+static bool hands_look(busq_peer *peer, uint32_t reader);
+
+/* Looks anew at all that can be had: in the queue from its head on, and in the hands of its readers. */
+static void look_anew(busq_peer *peer)
 {
-  peer->heap.count = 0; /* built anew from the ring */
+  bool is_whole = true;
+  peer->heap.count = 0;
   peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+  for (uint32_t reader = 0; reader < peer->bus->geometry.peers; reader++)
+    if (busq_share_is_reader_of(peer->bus, reader, peer->inbox_slot))
+      is_whole &= hands_look(peer, reader);
+  if (!is_whole)
+    peer->returns--; /* memory ran out: once more next time */
 }
 
 /* What others have done since: something came back, or the head has passed us. */
 static void catch_up(busq_peer *peer)
 {
   const uint32_t returns = busq_load_acquire(&peer->inbox->returns);
+  const uint64_t head = busq_load_acquire(&peer->inbox->queue.head);
   if (BUSQ_UNLIKELY(returns != peer->returns)) {
     peer->returns = returns;
-    rewind_to_head(peer);
-  } else if (busq_load_acquire(&peer->inbox->queue.head) > peer->scan) {
-    peer->scan = busq_load_acquire(&peer->inbox->queue.head);
+    look_anew(peer);
+  } else if (head > peer->scan) {
+    peer->scan = head;
   }
+}
+
+/* What stands at a place outside of our way along the ring, if it can be had: the record may be used again while we look. */
+static bool place_may_be_had(busq_peer *peer, busq_place place, busq_found *found)
+{
+  busq_reference seen;
+  found->is_redelivered = found->was_given_back = false;
+  if (!busq_share_look(peer->bus, place, &seen) || !reference_may_be_had(peer, &seen, found))
+    return false;
+  busq_record *record = busq_reference_record(peer->bus, seen);
+  const uint64_t state = record ? busq_load_acquire(&record->state.lo) : BUSQ_PHASE_FREE;
+  if (state != (seen.tag | BUSQ_PHASE_COMMITTED))
+    return false;
+  found->key = (busq_key){busq_load_relaxed(&record->state.hi), seen.tag, seen.sender};
+  found->position = place;
+  found->is_late = true;
+  return found_fill(peer->bus, peer->inbox_slot, seen, record, found) && busq_record_is_still(record, state);
+}
+
+/* False where memory ran out. */
+static bool hands_look(busq_peer *peer, uint32_t reader)
+{
+  const busq_ring hands = busq_bus_ring(peer->bus, reader);
+  const uint64_t tail = busq_ring_tail(&hands);
+  uint64_t at = busq_load_acquire(&hands.queue->head);
+  if (tail - at > hands.slot_count)
+    return true; /* damage */
+  for (; at < tail; at++) {
+    busq_found found;
+    if (place_may_be_had(peer, busq_place_at(reader, at), &found) && !heap_take_in(peer, &found))
+      return false;
+  }
+  return true;
 }
 
 /* What was put into our heap may have been taken by others since, and its record be used again.  True where the least can be
@@ -269,18 +311,9 @@ static void catch_up(busq_peer *peer)
 static bool least_may_be_had(busq_peer *peer)
 {
   const busq_heap_entry least = *busq_heap_least(&peer->heap);
-  busq_reference seen;
   busq_found *found = &peer->found;
-  if (!busq_ring_look(&peer->ring, least.position, &seen) || seen.record != least.record || seen.tag != least.key.sequence)
-    return false;
-  busq_record *record = busq_reference_record(peer->bus, seen);
-  const uint64_t state = busq_load_acquire(&record->state.lo);
-  if (!reference_may_be_had(peer, &seen, found) || state != (seen.tag | BUSQ_PHASE_COMMITTED))
-    return false;
-  found->key = least.key;
-  found->position = least.position;
-  found->is_late = true;
-  return found_fill(peer->bus, peer->inbox_slot, seen, record, found) && busq_record_is_still(record, state);
+  return place_may_be_had(peer, least.position, found) && found->key.sequence == least.key.sequence &&
+         found->key.sender == least.key.sender;
 }
 
 /* As below; the heap's least is looked at before it counts. */
@@ -290,6 +323,7 @@ static int peek_shared(busq_peer *peer)
   catch_up(peer);
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
+    found->position = busq_place_at(peer->inbox_slot, peer->scan);
     if (outcome == LOOK_PASS) {
       peer->scan++;
     } else if (outcome == LOOK_LATE) {
@@ -312,22 +346,55 @@ static int peek_shared(busq_peer *peer)
   }
 }
 
+/* An empty position for what we are about to take, in case that we keep it. */
+static bool hand_find(busq_peer *peer)
+{
+  const busq_ring hands = busq_bus_ring(peer->bus, peer->slot);
+  const uint64_t head = busq_load_relaxed(&hands.queue->head), tail = busq_ring_tail(&hands);
+  busq_reference seen;
+  for (int turn = 0; turn < 2; turn++, peer->hand = head) {
+    for (; peer->hand < tail; peer->hand++)
+      if (!busq_ring_look(&hands, peer->hand, &seen) || seen.sender == BUSQ_RING_NOBODY)
+        return true;
+    if (tail - head < hands.slot_count)
+      return true;
+  }
+  return false;
+}
+
+/* Marked, since others may have gone past it. */
+static bool claim_return(busq_peer *peer, busq_place place, uint32_t sender)
+{
+  busq_reference seen;
+  if (!busq_share_look(peer->bus, place, &seen) || !busq_share_is_claim_of(seen, peer->slot) ||
+      !busq_share_change(peer->bus, place, seen, (busq_reference){sender | BUSQ_RING_OFFERED, seen.record, seen.tag}))
+    return false;
+  busq_share_returned(peer->bus, peer->inbox_slot);
+  return true;
+}
+
+static busq_reference found_reference(const busq_peer *peer, uint32_t sender)
+{
+  const uint64_t offset = (uint64_t)((const char *)peer->found.record - peer->bus->arena);
+  return (busq_reference){sender, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), peer->found.key.sequence};
+}
+
 /* The swap fails where somebody else was faster; one that succeeds a whole number of times 65536 laps too late has hit what
  * stands there now, and gives it back. */
 static bool reach(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
-  const uint32_t had = (found->is_redelivered ? BUSQ_RING_OFFERED : 0) | (found->was_given_back ? BUSQ_RING_RETURNED : 0);
-  const uint32_t unit = (uint32_t)((uint64_t)((const char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-  const busq_reference seen = {found->key.sender | had, unit, found->key.sequence};
-  const busq_reference claimed = {busq_share_reader(peer->slot) | had, unit, found->key.sequence};
+  const uint32_t given_back = found->was_given_back ? BUSQ_RING_RETURNED : 0;
+  const uint32_t had = given_back | (found->is_redelivered ? BUSQ_RING_OFFERED : 0);
+  busq_store_release(&peer->self->reaches, found->position);
   BUSQ_STEP("reach");
-  if (!busq_ring_change(&peer->ring, found->position, seen, claimed))
+  if (!busq_share_change(peer->bus, found->position, found_reference(peer, found->key.sender | had),
+                         found_reference(peer, busq_share_reader(peer->slot) | had)))
     return false;
-  if (busq_load_acquire(&peer->inbox->queue.head) <= found->position)
+  if (busq_place_slot(found->position) != peer->inbox_slot ||
+      busq_load_acquire(&peer->inbox->queue.head) <= busq_place_position(found->position))
     return true;
-  (void)busq_ring_change(&peer->ring, found->position, claimed, seen);
-  busq_share_returned(peer->bus, peer->inbox_slot);
+  (void)claim_return(peer, found->position, found->key.sender | given_back);
   return false;
 }
 
@@ -341,6 +408,9 @@ int busq_receive_reach(busq_peer *peer)
     const int result = peek_shared(peer);
     if (result != BUSQ_OK)
       return result;
+    if (!hand_find(peer))
+      return busq_error(BUSQ_NO_SPACE, "this reader of \"%s\" has %llu messages in its hands: acknowledge or release some of them first",
+                        peer->inbox->name, (unsigned long long)peer->ring.slot_count);
     const bool is_ours = reach(peer);
     if (peer->found.is_late)
       busq_heap_pop(&peer->heap);
@@ -349,59 +419,42 @@ int busq_receive_reach(busq_peer *peer)
     if (is_ours)
       break;
   }
+  peer->kept_at = peer->hand;
   peer->has_reached = true;
   return BUSQ_OK;
-}
-
-/* What we have claimed at a position, as it stands there. */
-static bool claim_change(busq_peer *peer, uint64_t position, uint32_t sender)
-{
-  busq_reference seen;
-  return busq_ring_look(&peer->ring, position, &seen) && (seen.sender & BUSQ_RING_CLAIMED) &&
-         (seen.sender & BUSQ_RING_SENDER_MASK) == peer->slot && seen.sender != BUSQ_RING_NOBODY &&
-         busq_ring_change(&peer->ring, position, seen, (busq_reference){sender, seen.record, seen.tag});
 }
 
 void busq_receive_put_back(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
-  const uint32_t had = (found->is_redelivered ? BUSQ_RING_OFFERED : 0) | (found->was_given_back ? BUSQ_RING_RETURNED : 0);
   peer->has_reached = false;
-  (void)claim_change(peer, found->position, found->key.sender | had);
-  busq_share_returned(peer->bus, peer->inbox_slot);
+  (void)claim_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
 }
 
-/* Buries readers that died with something in their hands; some of them at a time. */
+/* Buries readers that died with something in their hands; a few at a time. */
 static void readers_look(busq_peer *peer)
 {
-  enum { ALIVE = 16 };
-  uint32_t alive[ALIVE], n_alive = 0;
-  const uint64_t head = busq_load_acquire(&peer->inbox->queue.head);
-  if (peer->tended < head || peer->tended >= peer->scan)
-    peer->tended = head;
-  for (uint32_t looks = busq_step_looks; looks && peer->tended < peer->scan; looks--, peer->tended++) {
-    busq_reference seen;
-    if (!busq_ring_look(&peer->ring, peer->tended, &seen) || seen.sender == BUSQ_RING_NOBODY || !(seen.sender & BUSQ_RING_CLAIMED))
+  enum { READERS = 8 };
+  const busq_bus *bus = peer->bus;
+  uint32_t n_left = READERS;
+  for (uint32_t i = 0; i < bus->geometry.peers && n_left; i++, peer->tended = (peer->tended + 1) % bus->geometry.peers) {
+    const uint32_t reader = peer->tended;
+    const uint32_t state = (uint32_t)busq_load_acquire(&bus->slots[reader].life) & BUSQ_LIFE_MASK;
+    if (reader == peer->slot || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) ||
+        !busq_share_is_reader_of(bus, reader, peer->inbox_slot) || !busq_share_has_hands_full(bus, reader))
       continue;
-    const uint32_t reader = seen.sender & BUSQ_RING_SENDER_MASK;
-    bool is_known = reader == peer->slot || reader >= peer->bus->geometry.peers;
-    for (uint32_t i = 0; i < n_alive && !is_known; i++)
-      is_known = alive[i] == reader;
-    if (is_known)
-      continue;
-    if (!busq_life_is_held(peer->bus, reader))
+    n_left--;
+    if (!busq_life_is_held(bus, reader))
       busq_grave_bury_one(peer->bus, reader);
-    if (n_alive < ALIVE)
-      alive[n_alive++] = reader;
   }
 }
 
 void busq_receive_tend(busq_peer *peer)
 {
   peer->tended_ns = busq_time_tick_ns();
-  busq_share_advance(peer->bus, peer->inbox_slot);
+  busq_share_advance(peer->bus, peer->inbox_slot, peer->inbox_slot);
   readers_look(peer);
-  rewind_to_head(peer);
+  look_anew(peer);
 }
 
 int busq_receive_peek(busq_peer *peer)
@@ -451,15 +504,19 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
   busq_tracer_take(peer, &taken);
 }
 
-/* What was reached for becomes ours; copied, its release says so. */
+/* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->found;
-  const uint32_t bits = mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN;
   BUSQ_ASSERT(peer->has_reached);
   peer->has_reached = false;
-  if (mode != BUSQ_TAKE_COPIED)
-    (void)claim_change(peer, found->position, busq_share_reader(peer->slot) | bits);
+  if (mode == BUSQ_TAKE_COPIED)
+    record_release(peer, found->record, found->mark);
+  else
+    busq_share_put(peer->bus, peer->slot, peer->kept_at,
+                   found_reference(peer, busq_share_reader(peer->slot) | (mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN)));
+  busq_share_done(peer->bus, found->position, peer->inbox_slot);
+  peer->pins += mode == BUSQ_TAKE_PINNED;
 }
 
 void busq_receive_take(busq_peer *peer, uint32_t mode)
@@ -485,11 +542,12 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
     else
       take_record(peer, found);
   }
+  if (BUSQ_UNLIKELY(peer->is_consumer))
+    return;
   if (mode != BUSQ_TAKE_COPIED) {
     BUSQ_STEP("pin");
-    if (BUSQ_LIKELY(!peer->is_consumer))
-      busq_store_release(&found->record->destination[found->mark].mark,
-                         mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+    busq_store_release(&found->record->destination[found->mark].mark,
+                       mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
     peer->pins += mode == BUSQ_TAKE_PINNED;
     return;
   }
@@ -518,7 +576,7 @@ void busq_receive_release_all(busq_peer *peer, const busq_message *messages, siz
   for (size_t i = 0; i < n_messages; i++) {
     record_release(peer, busq_bus_record(peer->bus, messages[i].record), messages[i].mark);
     if (BUSQ_UNLIKELY(peer->is_consumer))
-      position_done_shared(peer, messages[i].position);
+      hand_done(peer, messages[i].position);
     else
       has_moved |= position_pass(peer, messages[i].position);
   }
@@ -537,7 +595,8 @@ static bool message_is_ours(const busq_peer *peer, uint32_t mode, const busq_mes
     return false;
   if (BUSQ_LIKELY(!peer->is_consumer))
     return busq_load_acquire(&record->destination[message->mark].mark) == (is_offered ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
-  return busq_ring_look(&peer->ring, message->position, &seen) && seen.record == message->record && seen.tag == message->tag &&
+  return busq_share_look(peer->bus, busq_place_at(peer->slot, message->position), &seen) && seen.record == message->record &&
+         seen.tag == message->tag &&
          seen.sender == (busq_share_reader(peer->slot) | (is_offered ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN));
 }
 
@@ -567,22 +626,13 @@ static bool message_return(busq_peer *peer, const busq_message *message)
   return true;
 }
 
-/* Any of the readers may take it then. */
-static bool message_return_shared(busq_peer *peer, const busq_message *message)
-{
-  const uint32_t had = BUSQ_RING_RETURNED | (message->is_redelivered ? BUSQ_RING_OFFERED : 0);
-  if (!claim_change(peer, message->position, message->sender | had))
-    return false;
-  busq_share_returned(peer->bus, peer->inbox_slot);
-  return true;
-}
-
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
 {
   const bool is_closed = busq_load_relaxed(&peer->is_closed);
   if ((is_closed && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
     return false;
-  if (!(peer->is_consumer ? message_return_shared(peer, message) : message_return(peer, message)))
+  if (!(peer->is_consumer ? claim_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED)
+                          : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
   busq_store_relaxed(&peer->self->received, --peer->received);
