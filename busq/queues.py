@@ -836,8 +836,7 @@ class JoinableQueue(Queue[_T]):
     killed before, the object goes to another one that gets; so `join` does not wait for the dead.  A process that ends
     in good order with objects it has not reported drops them, and nobody waits for them.
 
-    Parameters: `maxsize`, how many unfinished objects it holds before `put` waits, those that somebody works on
-    included; 0 or less is no limit, as for `Queue`; `bus`, as for `Queue`.
+    Parameters: `maxsize` and `bus`, as for `Queue`; an object that somebody has got takes no room.
 
     Errors, cost: those of `Queue`.
 
