@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from busq import stage as stage
     from busq import trace as trace
     from busq import workload as workload
+    from busq.queues import JoinableQueue as JoinableQueue
+    from busq.queues import Queue as Queue
+    from busq.queues import SimpleQueue as SimpleQueue
+    from busq.queues import put_all as put_all
 
 __version__ = "0.1.0"
 
@@ -65,25 +69,33 @@ __all__ = [
     "Empty",
     "ForkedHandle",
     "Full",
+    "JoinableQueue",
     "Message",
     "NoSpace",
     "Peer",
     "PeerDead",
     "PeerExists",
+    "Queue",
     "ShutDown",
+    "SimpleQueue",
     "Unfinished",
     "UnknownPeer",
     "VersionMismatch",
     "__version__",
+    "put_all",
 ]
 
 _WINGS = ("aio", "audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
+
+_QUEUES = ("JoinableQueue", "Queue", "SimpleQueue", "put_all")
 
 _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give the modules of the wings, imported when they are asked for: most who send messages need none of them."""
+    """Give queues and the modules of the wings, imported when they are asked for: most who send messages need none."""
+    if name in _QUEUES:
+        return getattr(importlib.import_module("busq.queues"), name)
     if name in _WINGS or name in _places.PLACES:
         return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

@@ -107,6 +107,14 @@ class _UnsaidStr(_Unsaid, str):
     pass
 
 
+class _UnsaidFalse(_Unsaid, int):  # nobody can inherit from bool
+    def __repr__(self) -> str:
+        return "False"
+
+
+_PERMANENT: Any = _UnsaidFalse(0)
+
+
 class Bus:
     """A bus: a file in shared memory that processes join as peers.  Made by `Bus.create` or `Bus.open`.
 
@@ -139,6 +147,7 @@ class Bus:
         capacity: int = _UnsaidInt(1024),
         arena: int = _UnsaidInt(16 << 20),
         permissions: int = _UnsaidInt(0o600),
+        temporary: bool = _PERMANENT,
         exist_ok: bool = False,
     ) -> Bus:
         """Create a bus; its memory is reserved now.
@@ -147,8 +156,13 @@ class Bus:
         "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
         bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, how many
         messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
-        largest message; `permissions`, 0o600 or, for a group, 0o660; `exist_ok`, open the bus if there is one of that
-        name: it must have what was asked for here, in whatever was not left out.
+        largest message; `permissions`, 0o600 or, for a group, 0o660; `temporary`, the name goes with the last process
+        that has the bus open, whatever ends it, and does not wait for `unlink`; `exist_ok`, open the bus if there is
+        one of that name: it must have what was asked for here, in whatever was not left out.
+
+        A process has a bus open until it has closed its handle and the peers that joined through it; a forked child
+        has it open as well.  Where the last process is killed, or ends by `os._exit`, the name goes when the next one
+        creates or opens a bus, any bus of the directory.
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError, TypeError; with `exist_ok` also those of `open`.
         Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, and a little more.
@@ -158,8 +172,22 @@ class Bus:
         ...     bus.name
         'doc-create'
         >>> busq.Bus.unlink("doc-create")
+        >>> with busq.Bus.create("doc-create-temporary", temporary=True) as bus:
+        ...     bus.stats()["temporary"]
+        True
+        >>> busq.Bus.open("doc-create-temporary")
+        Traceback (most recent call last):
+            ...
+        FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
-        asked = {"order": order, "peers": peers, "capacity": capacity, "arena": arena, "permissions": permissions}
+        asked = {
+            "order": order,
+            "peers": peers,
+            "capacity": capacity,
+            "arena": arena,
+            "permissions": permissions,
+            "temporary": _checked_flag("temporary", temporary),
+        }
         encoded = _core.encode_bus_name(name)
         order_text = ffi.new("char[]", _core.encode_order(order))
         config = ffi.new("busq_config *", {"order": order_text})
@@ -167,6 +195,7 @@ class Bus:
         config.capacity = _core.whole_number("capacity", capacity, 32)
         config.arena_bytes = _core.whole_number("arena", arena, 64)
         config.permissions = _core.whole_number("permissions", permissions, 32)
+        config.is_temporary = bool(temporary)
         owner = _core.owned("busq_bus")
         directory = _core.default_directory()
         while True:
@@ -218,6 +247,7 @@ class Bus:
             "capacity": int(facts.capacity),
             "arena": int(facts.arena_bytes),
             "permissions": int(facts.permissions),
+            "temporary": bool(facts.is_temporary),
         }
         different = [key for key, value in asked.items() if not isinstance(value, _Unsaid) and value != there[key]]
         if different:
@@ -388,6 +418,7 @@ class Bus:
             "created_s": facts.created_ns / 1e9,
             "creator_pid": facts.creator_pid,
             "shut_down": bool(facts.is_shut_down),
+            "temporary": bool(facts.is_temporary),
             "peers": [peer for slot in range(facts.peers) if (peer := self._peer_facts(slot)) is not None],
         }
 
@@ -560,6 +591,12 @@ class Bus:
 
     def __reduce__(self) -> Any:
         return _reopen, (self._directory, self._name, self._generation())
+
+
+def _checked_flag(argument: str, value: Any) -> Any:
+    if value is not _PERMANENT and not isinstance(value, bool):
+        raise _core.wrong_type(argument, value, "True or False")
+    return value
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

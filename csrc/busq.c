@@ -8,6 +8,7 @@
 #include "shm/join.h"
 #include "shm/multicast.h"
 #include "shm/receive.h"
+#include "shm/reference.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
@@ -49,6 +50,7 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
       .permissions = bus->header->permissions,
+      .is_temporary = bus->is_temporary,
   };
   memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;
@@ -125,6 +127,53 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->memory_bytes = busq_arena_used_bytes(bus, slot);
   if (facts->is_alive)
     examine_waiting(self, facts);
+  return BUSQ_OK;
+}
+
+typedef struct {
+  uint64_t waiting;
+  uint64_t unfinished;
+} message_count;
+
+/* What stands in a ring and is a queue's: in its own, or in the hands of one of its readers (share.h). */
+static void ring_count(const busq_bus *bus, uint32_t slot, uint32_t queue, message_count *count)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t tail = busq_ring_tail(&ring);
+  for (uint64_t at = head; at < tail && at - head < ring.slot_count; at++) {
+    busq_reference seen;
+    if (!busq_ring_look(&ring, at, &seen) || seen.sender == BUSQ_RING_NOBODY)
+      continue;
+    const bool is_claimed = (seen.sender & BUSQ_RING_CLAIMED) != 0;
+    if (is_claimed ? (seen.sender & BUSQ_RING_TAKEN) != 0 : busq_reference_fate(bus, queue, seen) == BUSQ_FATE_DEAD)
+      continue;
+    count->unfinished++;
+    count->waiting += !is_claimed;
+  }
+}
+
+static void hands_count(const busq_bus *bus, uint32_t queue, message_count *count)
+{
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+    if (busq_share_is_reader_of(bus, reader, queue))
+      ring_count(bus, reader, queue, count);
+}
+
+/* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of a reader
+ * that died a message may have gone to one whom we had looked at before. */
+int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
+{
+  const uint32_t slot = busq_target_slot(target);
+  message_count count = {0};
+  if (slot >= bus->geometry.peers || (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
+    return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
+  ring_count(bus, slot, slot, &count);
+  const bool is_shared = (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
+  for (int i = 0; i < 2 && is_shared && (i == 0 || !count.unfinished); i++)
+    hands_count(bus, slot, &count);
+  *waitingp = count.waiting;
+  *unfinishedp = count.unfinished;
   return BUSQ_OK;
 }
 
@@ -497,6 +546,14 @@ void busq_peer_discard(busq_peer *peer, const busq_message *draft)
 uint64_t busq_peer_failed_target(busq_peer *peer)
 {
   return peer->failed_target;
+}
+
+int busq_peer_limit(busq_peer *peer, uint32_t limit)
+{
+  const int result = busq_peer_check(peer);
+  if (!result)
+    busq_store_relaxed(&peer->inbox->limit, limit);
+  return result;
 }
 
 /* ---- receiving ---- */

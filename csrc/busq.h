@@ -62,6 +62,7 @@ typedef struct {
   uint64_t arena_bytes; /* memory for messages on their way, all peers together; the largest payload */
   uint32_t permissions; /* mode bits of the file */
   const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
+  uint32_t is_temporary; /* the name goes with the last process that has it open */
 } busq_config;
 
 typedef struct {
@@ -75,6 +76,7 @@ typedef struct {
   uint32_t is_shut_down;
   char order[64]; /* "bus1", or what busq_order_read reads */
   uint32_t permissions; /* mode bits that its creator asked for */
+  uint32_t is_temporary;
 } busq_bus_facts;
 
 typedef struct {
@@ -167,6 +169,10 @@ int busq_error_errno(void);
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp);
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
+/* Lets go of all temporary buses, as the end of a process does that does not end by _exit. */
+void busq_bus_leave_all(void);
+/* Removes temporary buses whose processes were all killed, as creating or opening one does; *removedp says how many. */
+int busq_bus_sweep(const char *directory, uint32_t *removedp);
 void busq_bus_free(busq_bus *bus);
 int busq_bus_shutdown(busq_bus *bus);
 int busq_bus_is_shut_down(const busq_bus *bus);
@@ -180,6 +186,9 @@ int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
 /* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
  * says how many. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
+/* Messages in the queue of a peer (busq_peer_facts.target) that nobody has taken, and those as well that were received and are not
+ * acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */
+int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp);
 /* Drops what a dead or closed peer has left, durable or not. */
 int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes);
 void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);
@@ -192,6 +201,9 @@ typedef enum {
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp);
+/* Lets senders wait at fewer messages in the queue that the peer reads than the bus's capacity; 0: no longer.  A message to several
+ * receivers may exceed it, by one for each sender that sends one just then. */
+int busq_peer_limit(busq_peer *peer, uint32_t limit);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
 void busq_peer_retain(busq_peer *peer);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from typing import Any
 
@@ -43,6 +44,7 @@ class Mode(ParamType[int]):
         "busq create orders",
         "busq create orders --peers 16 --capacity 4096 --arena 256M",
         "busq create orders --order skeen --peers 3 --exist-ok",
+        "busq create orders --temporary",
     )
 )
 @click.argument("name")
@@ -55,6 +57,11 @@ class Mode(ParamType[int]):
     "--arena", type=Size(), metavar="BYTES", help="Memory for messages in flight, all peers together.  [default: 16M]"
 )
 @click.option("--permissions", type=Mode(), metavar="MODE", help="600, or 660 for a group.  [default: 600]")
+@click.option(
+    "--temporary",
+    is_flag=True,
+    help="It goes with the last process that has it open; this one has, until it is interrupted.",
+)
 @click.option("--exist-ok", is_flag=True, help="Be content with a bus of that name, if it has what is asked for here.")
 def create(
     name: str,
@@ -63,16 +70,31 @@ def create(
     capacity: int | None,
     arena: int | None,
     permissions: int | None,
+    temporary: bool,
     exist_ok: bool,
 ) -> None:
     """Create bus NAME, for processes that open it.
 
-    It stays until `busq rm`, or until the machine is started anew.
+    It stays until `busq rm`, or until the machine is started anew.  A temporary one goes with the last process that has
+    it open: this command keeps it until Ctrl-C or SIGTERM, and others may go on.
     """
     asked = {"order": order, "peers": peers, "capacity": capacity, "arena": arena, "permissions": permissions}
     given: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
-    with plain_errors():
-        busq.Bus.create(name, exist_ok=exist_ok, **given).close()
+    if temporary:
+        given["temporary"] = True
+    with plain_errors(), busq.Bus.create(name, exist_ok=exist_ok, **given):
+        if temporary:
+            _wait_for_the_end()
+
+
+def _wait_for_the_end() -> None:
+    """Wait until this process is asked to end."""
+    ends = (signal.SIGINT, signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    try:
+        signal.sigwait(ends)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @click.command("ls", epilog=examples("busq ls", "busq ls --json"))

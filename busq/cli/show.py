@@ -301,12 +301,14 @@ def _message_name(outcome: Outcome, message: int) -> str:
 
 def buses(buses: Sequence[dict[str, Any]]) -> None:
     """Print the list of buses."""
-    table = new_table("", "name", "peers", "order", "memory", "in use", "created", left=["name", "order", "created"])
+    columns = ["name", "peers", "order", "memory", "in use", "created", "temporary"]
+    table = new_table("", *columns, left=["name", "order", "created"])
     for facts in buses:
         if "error" not in facts:
             peers = f"{facts['peers_alive']} of {facts['peer_slots']}"
             memory = [size(facts["segment_bytes"]), size(facts["arena_used_bytes"])]
-            table.add_row(facts["name"], peers, facts["order"], *memory, _date(facts["created_s"]))
+            made = _date(facts["created_s"])
+            table.add_row(facts["name"], peers, facts["order"], *memory, made, yes(facts["temporary"]))
     if table.row_count:
         to_stdout(table)
     for facts in buses:
@@ -318,6 +320,7 @@ def buses(buses: Sequence[dict[str, Any]]) -> None:
 
 def bus(facts: dict[str, Any]) -> None:
     """Print one bus and its peers."""
+    kind = "; temporary" if facts["temporary"] else ""
     ended = "; it was shut down" if facts["shut_down"] else ""
     peers = new_table("", "peer", "alive", "pid", "depth", "clock", "sent", "received", "late", "joined", left=["peer"])
     columns = ["peer", "state", "waits for", "waited", "helped", "memory", *_rates(facts)]
@@ -330,7 +333,7 @@ def bus(facts: dict[str, Any]) -> None:
         states.add_row(_name(peer), _state(peer), *cells, *(_per_s(peer[key]) for key in _rates(facts).values()))
     to_stdout(
         f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
-        f"by process {facts['creator_pid']}{ended}",
+        f"by process {facts['creator_pid']}{kind}{ended}",
         f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
         f"{size(facts['arena_used_bytes'])} of {size(facts['arena_bytes'])} in use for messages, "
         f"{size(facts['segment_bytes'])} of shared memory in all",

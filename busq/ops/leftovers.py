@@ -26,6 +26,7 @@ from typing import Any
 
 import busq
 from busq import _core
+from busq._native import ffi, lib
 from busq.bus import bus_names
 
 __all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peers", "stale_fifos", "text_of"]
@@ -184,12 +185,16 @@ def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = 
     [('bus', 'doc-gc')]
     """
     cleaning = Cleaning(dry_run)
+    _remove_temporary(cleaning, names)  # before a bus is opened, with which they go
     for fifo, owner in stale_fifos():
         if not names or owner in names:
             _remove_fifo(cleaning, fifo, owner)
     if not names:
         _remove_traces(cleaning)
+    gone = {one.name for one in cleaning.removed}
     for name in dict.fromkeys(names or bus_names()):
+        if name in gone:
+            continue
         try:
             _collect_bus(cleaning, name, unused)
         except (OSError, busq.BusqError) as error:
@@ -198,6 +203,29 @@ def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = 
             elif not isinstance(error, FileNotFoundError):  # removed meanwhile
                 cleaning.leave(name, error)
     return cleaning
+
+
+def _temporary() -> dict[str, int]:
+    """The temporary buses, each with the bytes of its file."""
+    found: dict[str, int] = {}
+    for name in bus_names():
+        with contextlib.suppress(FileNotFoundError):
+            status = os.lstat(path_of(name))
+            if status.st_mode & stat.S_ISVTX:
+                found[name] = status.st_size
+    return found
+
+
+def _remove_temporary(cleaning: Cleaning, names: Sequence[str]) -> None:
+    """Remove the temporary buses that no process has open any more, all of them: whoever opens any bus does that."""
+    before = _temporary()
+    removed = ffi.new("uint32_t *")
+    _core.check(lib.busq_bus_sweep(os.fsencode(_core.default_directory()), removed))
+    after = _temporary() if removed[0] else before
+    for name, size_bytes in before.items():
+        if name not in after and (not names or name in names):
+            why = "it was temporary, and its last process was killed"
+            cleaning.removed.append(Removed("bus", name, name, why, 0, size_bytes))
 
 
 def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:

@@ -20,6 +20,10 @@ struct busq_bus {
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel who is alive; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  bool is_temporary;   /* its name goes with the last who has it open (hold.h) */
+  int hold_fd;         /* says that we have; -1 where that need not be said */
+  uint32_t users;      /* of this process: handles and peers that are not closed */
+  busq_bus *held_next;
   uint32_t fork_generation;
   uint32_t user; /* who opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -34,6 +38,13 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
   ring.slot_shift = (uint32_t)__builtin_ctzll(ring.slot_count);
   ring.slots = (busq_pair *)(void *)(bus->base + bus->geometry.rings_offset) + slot * ring.slot_count;
   return ring;
+}
+
+/* How many messages a queue holds before senders wait. */
+static inline uint32_t busq_bus_limit(const busq_bus *bus, uint32_t slot)
+{
+  const uint32_t limit = busq_load_relaxed(&bus->slots[slot].limit);
+  return BUSQ_UNLIKELY(limit && limit < bus->geometry.capacity) ? limit : bus->geometry.capacity;
 }
 
 static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)

@@ -129,6 +129,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   self->name[name_bytes] = '\0';
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
   self->room_waiters = 0;
+  busq_store_relaxed(&self->limit, 0);
   self->sent = self->late = self->received = self->helped = 0;
   busq_store_relaxed(&self->awaited, 0);
   slot_describe(peer);
@@ -480,6 +481,7 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
     busq_guard_close(&peer->lock_guard);
     if (peer->inbox && peer->is_consumer)
       busq_grave_bury_one(bus, peer->inbox_slot); /* which we may have made for nothing */
+    busq_bus_leave(bus);
     busq_peer_free(peer);
     return result;
   }
@@ -586,6 +588,7 @@ int busq_peer_close(busq_peer *peer)
     if (!peer->is_consumer)
       busq_wake_for_room_slow(peer->bus, peer->slot);
     busq_wake_self(peer);
+    busq_bus_leave(peer->bus);
   }
   return BUSQ_OK;
 }
@@ -601,12 +604,14 @@ void busq_peer_free(busq_peer *peer)
     return;
   if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
     (void)busq_peer_close(peer);
+  else if (!peer->is_closed)
+    busq_bus_leave(peer->bus);
   busq_tracer_deinit(peer);
   busq_arena_deinit(&peer->arena);
   busq_heap_deinit(&peer->heap);
   free(peer->known);
   free(peer->destinations);
   free(peer->done);
-  busq_bus_free(peer->bus);
+  busq_bus_release(peer->bus);
   free(peer);
 }

@@ -88,7 +88,7 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
   for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
     const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
-    if (depth < peer->bus->geometry.capacity)
+    if (depth < busq_bus_limit(peer->bus, slot))
       return BUSQ_OK;
     if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == known->head_seen)
       return queue_damaged(peer, slot);
@@ -125,7 +125,7 @@ static int destination_room(busq_peer *peer, uint32_t slot)
   busq_queue *queue = &peer->bus->slots[slot].queue;
   busq_acquaintance *known = &peer->known[slot];
   const uint64_t tail = busq_ring_position(busq_load_acquire(&queue->clock_tail.hi));
-  if (BUSQ_LIKELY(tail - known->head_seen < peer->bus->geometry.capacity))
+  if (BUSQ_LIKELY(tail - known->head_seen < busq_bus_limit(peer->bus, slot)))
     return BUSQ_OK;
   return destination_room_unread(peer, slot);
 }
@@ -333,7 +333,7 @@ static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
   record_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
   do {
     const int result = position_take(peer, slot, &ring, peer_clock(peer) + 1, &record->state.hi,
-                                     peer->bus->geometry.capacity, &claim, &is_late);
+                                     busq_bus_limit(peer->bus, slot), &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
     readers_announce(peer, 1);

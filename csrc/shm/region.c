@@ -7,7 +7,9 @@
 #include "shm/beside.h"
 #include "shm/bus.h"
 #include "shm/grave.h"
+#include "shm/hold.h"
 #include "shm/rings.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -113,8 +115,8 @@ static busq_bus *bus_new(const char *name)
   if (!bus)
     return NULL;
   snprintf(bus->name, sizeof bus->name, "%s", name);
-  bus->fd = bus->directory_fd = -1;
-  bus->references = 1;
+  bus->fd = bus->directory_fd = bus->hold_fd = -1;
+  bus->references = bus->users = 1;
   bus->fork_generation = busq_fork_generation;
   bus->user = geteuid();
   return bus;
@@ -123,11 +125,25 @@ static busq_bus *bus_new(const char *name)
 void busq_bus_retain(busq_bus *bus)
 {
   (void)busq_fetch_add(&bus->references, 1);
+  (void)busq_fetch_add(&bus->users, 1);
 }
 
-void busq_bus_free(busq_bus *bus)
+/* Peers that were killed have left their FIFOs behind, and a recorder its rings; nobody will come to bury them later. */
+static void bus_tidy(busq_bus *bus)
 {
-  if (!bus || busq_fetch_add(&bus->references, UINT32_MAX) != 1)
+  (void)busq_grave_bury_all(bus);
+  busq_rings_unlink(bus);
+}
+
+void busq_bus_leave(busq_bus *bus)
+{
+  if (busq_fetch_add(&bus->users, UINT32_MAX) == 1 && busq_hold_drop(bus))
+    bus_tidy(bus);
+}
+
+void busq_bus_release(busq_bus *bus)
+{
+  if (busq_fetch_add(&bus->references, UINT32_MAX) != 1)
     return;
   if (bus->base)
     munmap(bus->base, bus->geometry.segment_bytes);
@@ -136,6 +152,14 @@ void busq_bus_free(busq_bus *bus)
   if (bus->directory_fd >= 0)
     close(bus->directory_fd);
   free(bus);
+}
+
+void busq_bus_free(busq_bus *bus)
+{
+  if (!bus)
+    return;
+  busq_bus_leave(bus);
+  busq_bus_release(bus);
 }
 
 /* ---- creating ---- */
@@ -231,41 +255,16 @@ static int region_make(busq_bus *bus, const char *directory, const busq_config *
   if (bus->fd < 0)
     return busq_error_system("can't make a file in \"%s\"", directory);
   /* The umask must not take away what the creator asked for. */
-  if (fchmod(bus->fd, config->permissions) < 0)
+  bus->is_temporary = config->is_temporary;
+  if (fchmod(bus->fd, config->permissions | (bus->is_temporary ? BUSQ_HOLD_MODE : 0)) < 0)
     return busq_error_system("can't set the permissions of bus \"%s\"", bus->name);
   int result = region_reserve(bus, directory);
   if (!result)
     result = bus_map(bus);
   if (!result)
     result = region_fill(bus, config);
-  return result;
-}
-
-int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp)
-{
-  busq_geometry geometry;
-  int result = region_check_name(name);
-  if (!result)
-    result = region_check_config(config, &geometry);
-  if (result)
-    return result;
-  busq_bus *bus = bus_new(name);
-  if (!bus)
-    return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
-  bus->geometry = geometry;
-  snprintf(bus->order, sizeof bus->order, "%s", config->order ? config->order : "bus1");
-  result = region_open_directory(directory, &bus->directory_fd);
-  /* A name that is taken is the likeliest failure, and need not cost a reservation; the link below decides. */
-  if (!result && faccessat(bus->directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-    result = busq_error(BUSQ_EXISTS, "bus \"%s\" exists; open it, or remove it first", name);
-  if (!result)
-    result = region_make(bus, directory, config);
-  if (!result)
-    result = region_publish(bus, name);
-  if (result)
-    busq_bus_free(bus);
-  else
-    *busp = bus;
+  if (!result && bus->is_temporary)
+    result = busq_hold_take(bus, false);
   return result;
 }
 
@@ -339,10 +338,95 @@ static int region_read_header(busq_bus *bus, busq_header *header, uint64_t file_
   return region_check_header(bus, header, file_bytes);
 }
 
+/* Maps the bus whose file is open, if it is a sound one. */
+static int region_enter(busq_bus *bus, uint64_t file_bytes)
+{
+  busq_header header;
+  const int result = region_read_header(bus, &header, file_bytes);
+  if (result)
+    return result;
+  bus->geometry = header.geometry;
+  memcpy(bus->order, header.order, sizeof bus->order);
+  return bus_map(bus);
+}
+
+/* ---- removing ---- */
+
+/* What a bus that nobody will open again has left beside it.  Takes over the file. */
+static void region_tidy(int directory_fd, const char *name, int fd)
+{
+  struct stat status;
+  busq_bus *bus = bus_new(name);
+  if (!bus) {
+    close(fd);
+    return;
+  }
+  bus->fd = fd;
+  bus->directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0);
+  if (bus->directory_fd >= 0 && fstat(fd, &status) == 0 && region_enter(bus, (uint64_t)status.st_size) == BUSQ_OK)
+    bus_tidy(bus);
+  busq_bus_free(bus);
+}
+
+/* Temporary buses whose last process was killed. */
+static uint32_t region_sweep(int directory_fd)
+{
+  uint32_t n_removed = 0;
+  const int fd = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+  if (!entries) {
+    if (fd >= 0)
+      close(fd);
+    return 0;
+  }
+  for (const struct dirent *entry; (entry = readdir(entries));) {
+    if (entry->d_name[0] == '.' || (entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN))
+      continue;
+    const int file = busq_hold_clear(directory_fd, entry->d_name);
+    if (file < 0)
+      continue;
+    region_tidy(directory_fd, entry->d_name, file);
+    n_removed++;
+  }
+  closedir(entries);
+  return n_removed;
+}
+
+/* ---- for everybody ---- */
+
+int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp)
+{
+  busq_geometry geometry;
+  int result = region_check_name(name);
+  if (!result)
+    result = region_check_config(config, &geometry);
+  if (result)
+    return result;
+  busq_bus *bus = bus_new(name);
+  if (!bus)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
+  bus->geometry = geometry;
+  snprintf(bus->order, sizeof bus->order, "%s", config->order ? config->order : "bus1");
+  result = region_open_directory(directory, &bus->directory_fd);
+  if (!result)
+    (void)region_sweep(bus->directory_fd);
+  /* A name that is taken is the likeliest failure, and need not cost a reservation; the link below decides. */
+  if (!result && faccessat(bus->directory_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    result = busq_error(BUSQ_EXISTS, "bus \"%s\" exists; open it, or remove it first", name);
+  if (!result)
+    result = region_make(bus, directory, config);
+  if (!result)
+    result = region_publish(bus, name);
+  if (result)
+    busq_bus_free(bus);
+  else
+    *busp = bus;
+  return result;
+}
+
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
 {
   struct stat status;
-  busq_header header;
   int result = region_check_name(name);
   if (result)
     return result;
@@ -350,14 +434,15 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
   if (!bus)
     return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
   result = region_open_directory(directory, &bus->directory_fd);
-  if (!result)
-    result = region_open_file(bus, &status);
-  if (!result)
-    result = region_read_header(bus, &header, (uint64_t)status.st_size);
   if (!result) {
-    bus->geometry = header.geometry;
-    memcpy(bus->order, header.order, sizeof bus->order);
-    result = bus_map(bus);
+    (void)region_sweep(bus->directory_fd);
+    result = region_open_file(bus, &status);
+  }
+  if (!result)
+    result = region_enter(bus, (uint64_t)status.st_size);
+  if (!result && (status.st_mode & BUSQ_HOLD_MODE)) {
+    bus->is_temporary = true;
+    result = busq_hold_take(bus, true);
   }
   if (result)
     busq_bus_free(bus);
@@ -366,26 +451,11 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
   return result;
 }
 
-/* ---- removing ---- */
-
-/* Peers that were killed on this bus have left their FIFOs behind, and a recorder its rings; nobody will come to bury them later. */
-static void region_tidy(const char *directory, const char *name)
-{
-  busq_bus *bus;
-  if (busq_bus_open(directory, name, &bus) != BUSQ_OK)
-    return;
-  (void)busq_grave_bury_all(bus);
-  busq_rings_unlink(bus);
-  busq_bus_free(bus);
-}
-
 int busq_bus_unlink(const char *directory, const char *name)
 {
   struct stat status;
   int fd = -1;
   int result = region_check_name(name);
-  if (!result)
-    region_tidy(directory, name);
   if (!result)
     result = region_open_directory(directory, &fd);
   if (result)
@@ -395,8 +465,24 @@ int busq_bus_unlink(const char *directory, const char *name)
                              : busq_error_system("can't examine bus \"%s\"", name);
   else if (status.st_uid != geteuid() && geteuid() != 0 && !busq_beside_is_for_group(fd, &status))
     result = busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u", name, status.st_uid, geteuid());
-  else if (unlinkat(fd, name, 0) < 0)
-    result = busq_error_system("can't remove bus \"%s\"", name);
+  else {
+    const int file = openat(fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (file >= 0)
+      region_tidy(fd, name, file);
+    if (unlinkat(fd, name, 0) < 0)
+      result = busq_error_system("can't remove bus \"%s\"", name);
+  }
   close(fd);
   return result;
+}
+
+int busq_bus_sweep(const char *directory, uint32_t *removedp)
+{
+  int fd = -1;
+  const int result = region_open_directory(directory, &fd);
+  if (result)
+    return result;
+  *removedp = region_sweep(fd);
+  close(fd);
+  return BUSQ_OK;
 }

@@ -16,7 +16,11 @@
 #include "base/types.h"
 #include "busq.h"
 
+/* For a user more: busq_bus_free, or busq_bus_leave and then busq_bus_release. */
 void busq_bus_retain(busq_bus *bus);
+/* A user less: with the last one goes the hold on a temporary bus, while what it looks at stays mapped. */
+void busq_bus_leave(busq_bus *bus);
+void busq_bus_release(busq_bus *bus);
 /* In a forked child: maps the bus again, elsewhere, so that what is looked at in the old mapping can be made private. */
 bool busq_bus_move(busq_bus *bus);
 

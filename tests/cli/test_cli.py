@@ -437,6 +437,19 @@ def test_a_bus_is_made_from_the_command_line(buses: Path) -> None:
     assert run("rm", "letters", "group").exit_code == 0
 
 
+def test_a_temporary_bus_lasts_as_long_as_the_command_that_made_it(
+    buses: Path, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    made = start("create", "letters", "--temporary")
+    wait_until((buses / "letters").exists, what="the bus is there")
+    assert json.loads(run("info", "letters", "--interval", "0", "--json").stdout)["temporary"] is True
+    assert "; temporary" in run("info", "letters", "--interval", "0").stdout
+    assert re.search(r"letters .* yes *$", run("ls").stdout, re.MULTILINE)
+    made.terminate()
+    assert made.wait() == 0
+    assert run("ls").stdout == "no buses\n"
+
+
 def test_a_file_that_is_no_bus_is_pointed_out(buses: Path) -> None:
     stranger = buses / "stranger"
     stranger.write_bytes(b"x" * 10_000)

@@ -24,6 +24,7 @@ from busq.spec import PROPERTIES, History
 
 bus = busq.Bus.create("typed", order="bus1", peers=3, capacity=8, arena=1 << 20, permissions=0o600, exist_ok=True)
 assert_type(bus, busq.Bus)
+assert_type(busq.Bus.create("typed", temporary=True), busq.Bus)
 assert_type(bus.peers(), list[str])
 assert_type(bus.repair().buried, int)
 with busq.Bus.open("typed") as opened:

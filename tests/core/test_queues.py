@@ -1,0 +1,754 @@
+# SPDX-License-Identifier: Apache-2.0
+"""busq.Queue, SimpleQueue and JoinableQueue: what multiprocessing's do, and what those don't survive."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib.util
+import mmap
+import multiprocessing
+import os
+import pickle
+import queue as standard
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
+
+import busq
+from busq import queues
+
+METHODS = ("fork", "spawn", "forkserver")
+
+
+@pytest.fixture
+def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A bus made by itself that holds 16 objects per queue."""
+    monkeypatch.setattr(queues, "CAPACITY", 16)
+    monkeypatch.setattr(queues, "PEERS", 48)
+    monkeypatch.setattr(queues, "_default", None)
+    yield 16
+    queues._default = None
+
+
+def all_of(queue: Any) -> list[Any]:
+    """What is in a queue now."""
+    got = []
+    with contextlib.suppress(standard.Empty):
+        while True:
+            got.append(queue.get(block=False))
+    return got
+
+
+def processes(method: str, count: int, target: Callable[..., Any], *arguments: Any, daemon: bool = True) -> list[Any]:
+    context: Any = multiprocessing.get_context(method)
+    started = [context.Process(target=target, args=arguments, daemon=daemon) for _ in range(count)]
+    for process in started:
+        process.start()
+    return started
+
+
+def end(started: list[Any]) -> None:
+    for process in started:
+        process.join(PATIENCE_S)
+        assert process.exitcode == 0, process
+
+
+# ---- CPython's own tests ----
+
+
+@pytest.mark.skipif(importlib.util.find_spec("test._test_multiprocessing") is None, reason="needs Python's `test`")
+@pytest.mark.parametrize("method", METHODS)
+def test_what_cpython_asks_of_a_queue(method: str) -> None:
+    here = str(TESTS / "core")
+    code = f"import sys, unittest; sys.path.insert(0, {here!r}); unittest.main('cpython_queues', argv=['', '-v'])"
+    done = fresh_python(code, START_METHOD=method)
+    assert done.returncode == 0, done.stderr
+    assert "Ran 14 tests" in done.stderr
+    assert done.stderr.count(" ... ok") == 12, done.stderr
+
+
+# ---- one process ----
+
+
+def test_objects_come_in_order_and_as_they_were() -> None:
+    queue: busq.Queue[Any] = busq.Queue()
+    objects = [None, 5, "text", b"bytes", ("a", 1), [1.5], {"a": [{}]}, {1, 2}, bytes(100_000), Path("/"), ValueError]
+    for obj in objects:
+        queue.put(obj)
+    assert queue.qsize() == len(objects)
+    assert all_of(queue) == objects
+    assert queue.empty()
+
+
+def test_a_connection_goes_through() -> None:
+    """Whoever has registered a way to pickle something with multiprocessing finds it here."""
+    queue: busq.Queue[Any] = busq.Queue()
+    ours, theirs = multiprocessing.Pipe()
+    queue.put([ours])
+    (came,) = queue.get()
+    came.send("hello")
+    assert theirs.recv() == "hello"
+
+
+@pytest.mark.parametrize("maxsize", [0, 1, 5])
+def test_maxsize_and_the_looks_at_a_queue_are_exact(maxsize: int) -> None:
+    queue: busq.Queue[int] = busq.Queue(maxsize)
+    for number in range(maxsize or 100):
+        assert queue.qsize() == number
+        assert not queue.full()
+        queue.put_nowait(number)
+    assert queue.full() == bool(maxsize)
+    if maxsize:
+        with pytest.raises(standard.Full):
+            queue.put_nowait(0)
+        with pytest.raises(busq.Full):
+            queue.put(0, timeout=0.001)
+        with pytest.raises(busq.Full):
+            queue.put(0, True, -1)
+        with pytest.raises(busq.Full):
+            queue.put(0, False, 100)
+    assert queue.get_nowait() == 0
+    assert not queue.full()
+    assert len(all_of(queue)) == (maxsize or 100) - 1
+    for get in (queue.get_nowait, lambda: queue.get(timeout=0.001), lambda: queue.get(True, -1)):
+        with pytest.raises(standard.Empty):
+            get()
+
+
+def test_what_cant_be_pickled_is_refused_at_once_and_leaves_no_trace() -> None:
+    queue: busq.Queue[Any] = busq.Queue(1)
+    with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
+        queue.put(lambda: None)
+    queue.put(1)
+    assert queue.get() == 1
+
+
+@pytest.mark.parametrize("kind", [busq.Queue, busq.JoinableQueue])
+def test_a_closed_queue_refuses(kind: Any) -> None:
+    queue = kind()
+    queue.put(1)
+    with pytest.raises(AssertionError, match="is not closed"):
+        queue.join_thread()
+    other = pickle.loads(pickle.dumps(queue))
+    queue.close()
+    queue.close()
+    queue.join_thread()
+    for call in (lambda: queue.put(1), queue.get, lambda: queue.put_nowait(1), lambda: busq.put_all([queue], 1)):
+        with pytest.raises(ValueError, match="is closed"):
+            call()
+    assert other.get(timeout=PATIENCE_S) == 1
+
+
+def test_a_closed_simple_queue_refuses() -> None:
+    queue: busq.SimpleQueue[int] = busq.SimpleQueue()
+    queue.close()
+    queue.close()
+    for call in (lambda: queue.put(1), queue.get):
+        with pytest.raises(OSError, match="is closed"):
+            call()
+
+
+def test_closing_wakes_a_thread_that_waits() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            queue.get()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: queue._recv is not None, what="it has joined")
+    time.sleep(0.05)
+    queue.close()
+    thread.join(PATIENCE_S)
+    assert [type(error) for error in raised] == [ValueError]
+
+
+def test_ctrl_c_in_get_leaves_the_queue_usable() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.get()
+    queue.put(1)
+    assert queue.get() == 1
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match="maxsize has type str"):
+        busq.Queue("10")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"bus has type str: expected None or a busq\.Bus"):
+        busq.Queue(bus="orders")  # type: ignore[arg-type]
+    queue: busq.Queue[int] = busq.Queue(1)
+    for call in (queue.get, lambda timeout: queue.put(1, timeout=timeout)):
+        with pytest.raises(TypeError, match="timeout has type str"):
+            call(timeout="5")  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="timeout nan"):
+            call(timeout=float("nan"))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="queues has type int: expected an iterable of queues"):
+        busq.put_all(5, 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"queues\[1\] has type str: expected a busq.Queue"):
+        busq.put_all([queue, "queue"], 1)
+    with pytest.raises(ValueError, match="no queues"):
+        busq.put_all([], 1)
+    with pytest.raises(ValueError, match="twice"):
+        busq.put_all([queue, queue], 1)
+
+
+# ---- the bus beneath ----
+
+
+def test_queues_share_a_bus_that_goes_with_the_last_of_them(bus_directory: Path, shorter: int) -> None:
+    one: busq.Queue[int] = busq.Queue()
+    two: busq.SimpleQueue[int] = busq.SimpleQueue()
+    path = bus_directory / one._home.bus.name
+    assert two._home is one._home
+    assert path.exists()
+    del one
+    assert path.exists()
+    two.put(1)
+    del two
+    gc.collect()
+    assert not path.exists()
+
+
+def test_queues_that_come_and_go_leave_nothing_behind(shorter: int) -> None:
+    kept: busq.Queue[int] = busq.Queue()
+    for number in range(500):
+        queue: busq.Queue[bytes] = busq.Queue()
+        queue.put(bytes(1000))
+        if number % 2:
+            assert len(queue.get()) == 1000
+    del queue
+    gc.collect()
+    assert {peer["name"] for peer in kept._home.bus.stats()["peers"] if peer["depth"]} == set()
+    assert kept._home.bus.stats()["arena_used_bytes"] < 1 << 20
+
+
+def test_more_queues_than_a_bus_has_places_for() -> None:
+    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queues.QUEUES_MAX + 1)]
+    names = {queue._home.bus.name for queue in many}
+    assert len(names) == 2
+    for number, queue in enumerate(many):
+        queue.put(number)
+    assert [queue.get() for queue in many] == list(range(len(many)))
+    with pytest.raises(ValueError, match=r"queues\[0\] is on bus .* and queues\[1\] on .*: expected queues of one bus"):
+        busq.put_all([many[0], many[-1]], 1)
+
+
+def test_a_queue_on_a_given_bus(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(arena=1 << 20)
+    queue: busq.Queue[bytes] = busq.Queue(bus=bus)
+    other: busq.Queue[bytes] = busq.Queue(3, bus=busq.Bus.open(bus.name))
+    bus.close()
+    busq.put_all([queue, other], bytes(1 << 19))
+    assert len(queue.get()) == len(other.get()) == 1 << 19
+    with pytest.raises(ValueError, match=r"an object of 1,048,\d+ bytes when pickled: the bus .* at most 1,048,576"):
+        queue.put(bytes(1 << 20))
+    other.put(b"the next one")
+    assert other.get() == b"the next one"
+    with pytest.raises(ValueError, match="has order skeen: queues need a bus of order bus1"):
+        busq.Queue(bus=make_bus(order="skeen", peers=2))
+
+
+def test_a_bus_that_was_shut_down_is_closed_to_its_queues(bus: busq.Bus) -> None:
+    queue: busq.Queue[int] = busq.Queue(bus=bus)
+    queue.put(1)
+    bus.shutdown()
+    with pytest.raises(ValueError, match="is closed"):
+        queue.put(2)
+    assert queue.get() == 1
+    with pytest.raises(ValueError, match="is closed"):
+        queue.get()
+
+
+def test_a_queue_that_somebody_removed_is_a_broken_pipe(bus: busq.Bus) -> None:
+    queue: busq.Queue[int] = busq.Queue(bus=bus)
+    queue._local.close_reader()
+    bus.remove(queue._name)
+    with pytest.raises(BrokenPipeError, match="is gone"):
+        queue.put(1)
+
+
+HOLDS = """
+import os, sys, time, busq
+queue = busq.Queue()
+for i in range(int(sys.argv[1])):
+    queue.put(i)
+if len(sys.argv) > 2 and os.fork() == 0:
+    queue.put("child")
+    time.sleep(1000)
+print(queue._home.bus.name, flush=True)
+if len(sys.argv) > 2:
+    time.sleep(1000)
+"""
+
+
+def test_a_killed_process_leaves_no_bus(bus_directory: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, "5", "forks"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    name = process.stdout.readline().strip()
+    assert (bus_directory / name).exists()
+    process.kill()
+    process.wait()
+    busq.Bus.open(name).close()  # its child has it
+    os.killpg(process.pid, signal.SIGKILL)
+    process.stdout.read()  # ends when all have ended
+    with pytest.raises(FileNotFoundError):
+        busq.Bus.open(name)
+
+
+def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Path) -> None:
+    """With multiprocessing it waits for ever for its feeder thread."""
+    done = fresh_python(HOLDS, "20000")
+    assert done.returncode == 0, done.stderr
+    assert not (bus_directory / done.stdout.strip()).exists()
+
+
+# ---- more than shared memory holds ----
+
+
+def test_put_without_a_limit_never_waits_and_keeps_the_order(shorter: int) -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    for turn in range(3):
+        for number in range(200):
+            queue.put(number, block=bool(number % 2))
+        assert queue.qsize() == 200, turn
+        assert [queue.get(timeout=PATIENCE_S) for _ in range(200)] == list(range(200))
+        wait_until(lambda: not queues._overflows, what="the thread has ended")
+
+
+def test_a_limit_beyond_what_shared_memory_holds(shorter: int) -> None:
+    queue: busq.Queue[int] = busq.Queue(100)
+    for number in range(100):
+        assert not queue.full()
+        queue.put(number)
+    assert queue.full()
+    with pytest.raises(busq.Full):
+        queue.put_nowait(100)
+    with pytest.raises(busq.Full):
+        queue.put(100, timeout=0.02)
+    threading.Timer(0.05, queue.get).start()
+    queue.put(100)
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(100)] == list(range(1, 101))
+
+
+def test_a_simple_queue_waits_for_room(shorter: int) -> None:
+    queue: busq.SimpleQueue[int] = busq.SimpleQueue()
+    thread = threading.Thread(target=lambda: [queue.put(number) for number in range(100)], daemon=True)
+    thread.start()
+    wait_until(lambda: queue._local.count()[0] == shorter, what="it is full")
+    assert [queue.get() for _ in range(100)] == list(range(100))
+    thread.join(PATIENCE_S)
+
+
+def puts(queue: Any, count: int) -> None:
+    for number in range(count):
+        queue.put(number)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_process_ends_once_all_has_left_it(method: str) -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    (process,) = processes(method, 1, puts, queue, 3 * queues.CAPACITY)
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(3 * queues.CAPACITY)] == list(range(3 * queues.CAPACITY))
+    end([process])
+
+
+def puts_and_leaves(queue: Any, count: int) -> None:
+    queue.cancel_join_thread()
+    puts(queue, count)
+
+
+def test_a_process_that_says_so_does_not_wait() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    end(processes("fork", 1, puts_and_leaves, queue, 3 * queues.CAPACITY))
+    assert all_of(queue) == list(range(queues.CAPACITY))
+
+
+def test_what_waits_in_the_parent_is_not_put_by_the_child(shorter: int, fork: Callable[..., Child]) -> None:
+    queue: busq.Queue[Any] = busq.Queue()
+    puts(queue, 100)
+
+    def child() -> None:
+        queue.put("child")
+        queue.close()
+        queue.join_thread()
+
+    forked = fork(child)
+    got = [queue.get(timeout=PATIENCE_S) for _ in range(101)]
+    forked.result()
+    got.remove("child")
+    assert got == list(range(100))
+    assert queue.empty()
+
+
+# ---- several processes ----
+
+
+def moves(source: Any, target: Any) -> None:
+    for obj in iter(source.get, None):
+        target.put((os.getpid(), obj))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_object_goes_to_one_of_many(method: str) -> None:
+    tasks: busq.Queue[Any] = busq.Queue()
+    results: busq.SimpleQueue[Any] = busq.SimpleQueue()
+    workers = processes(method, 4, moves, tasks, results)
+    feeders = processes(method, 2, puts, tasks, 1500)
+    got = [results.get() for _ in range(3000)]
+    end(feeders)
+    for _ in workers:
+        tasks.put(None)
+    end(workers)
+    assert sorted(number for _, number in got) == sorted([*range(1500)] * 2)
+    assert tasks.empty()
+    assert results.empty()
+
+
+def puts_if_there_is_room(queue: Any, count: int) -> None:
+    for number in range(count):
+        while True:
+            with contextlib.suppress(standard.Full):
+                queue.put_nowait(number)
+                break
+
+
+def test_maxsize_holds_against_many_that_put_at_once() -> None:
+    queue: busq.Queue[int] = busq.Queue(3)
+    putting = processes("fork", 4, puts_if_there_is_room, queue, 500)
+    got = []
+    for _ in range(2000):
+        assert queue._local.depth() <= 3
+        got.append(queue.get(timeout=PATIENCE_S))
+    end(putting)
+    assert sorted(got) == sorted([*range(500)] * 4)
+
+
+def hands_on(queue: Any, depth: int) -> None:
+    queue.put(depth)
+    if depth:
+        end(processes("spawn", 1, hands_on_again, pickle.dumps(queue), depth - 1, daemon=False))
+
+
+def hands_on_again(pickled: bytes, depth: int) -> None:
+    hands_on(pickle.loads(pickled), depth)
+
+
+def test_a_queue_is_handed_on_in_any_pickle() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    end(processes("spawn", 1, hands_on, queue, 2, daemon=False))
+    assert all_of(queue) == [2, 1, 0]
+
+
+def makes_a_queue(answers: Any) -> None:
+    mine: busq.Queue[str] = busq.Queue()
+    busq.put_all([mine, answers], mine._home.bus.name)
+    answers.put(mine.get())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_queues_of_a_child_are_on_the_same_bus(method: str) -> None:
+    answers: busq.Queue[str] = busq.Queue()
+    end(processes(method, 1, makes_a_queue, answers))
+    assert all_of(answers) == [answers._home.bus.name] * 2
+
+
+def test_who_is_stopped_holds_nobody_up() -> None:
+    queue: busq.Queue[Any] = busq.Queue(2)
+    results: busq.Queue[Any] = busq.Queue()
+    workers = processes("fork", 2, moves, queue, results)
+    wait_until(lambda: queue._home.bus.stats() and _readers(queue) == 3, what="both get")
+    os.kill(workers[0].pid, signal.SIGSTOP)
+    try:
+        for number in range(50):
+            queue.put(number)
+        assert [results.get(timeout=PATIENCE_S)[1] for _ in range(50)] == list(range(50))
+    finally:
+        os.kill(workers[0].pid, signal.SIGCONT)
+    for _ in workers:
+        queue.put(None)
+    end(workers)
+
+
+def _readers(queue: Any) -> int:
+    return next(int(peer["consumers"]) for peer in queue._home.bus.stats()["peers"] if peer["name"] == queue._name)
+
+
+# ---- tasks ----
+
+
+def works(tasks: Any, done: Any) -> None:
+    for number in iter(tasks.get, None):
+        done.put(number)
+        tasks.task_done()
+    tasks.task_done()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_join_returns_when_all_is_done(method: str) -> None:
+    tasks: busq.JoinableQueue[Any] = busq.JoinableQueue()
+    done: busq.Queue[int] = busq.Queue()
+    tasks.join()
+    workers = processes(method, 3, works, tasks, done)
+    for turn in range(2):
+        for number in range(300):
+            tasks.put(number)
+        tasks.join()
+        assert done.qsize() == 300, turn
+        assert sorted(all_of(done)) == list(range(300))
+    for _ in workers:
+        tasks.put(None)
+    tasks.join()
+    end(workers)
+
+
+def test_join_waits_for_what_waits_in_another_process(shorter: int) -> None:
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+    (process,) = processes("fork", 1, puts, tasks, 200)
+    assert tasks.get(timeout=PATIENCE_S) == 0
+    tasks.task_done()
+    wait_until(lambda: any("waits" in name for name in tasks._home.bus.peers()), what="the child says so")
+    joined = threading.Event()
+    threading.Thread(target=lambda: (tasks.join(), joined.set()), daemon=True).start()
+    for number in range(1, 200):
+        assert tasks.get(timeout=PATIENCE_S) == number
+        assert not joined.is_set()
+        tasks.task_done()
+    assert joined.wait(PATIENCE_S)
+    end([process])
+
+
+def test_task_done_is_for_what_this_thread_got_first() -> None:
+    tasks: busq.JoinableQueue[str] = busq.JoinableQueue()
+    with pytest.raises(ValueError, match="called too many times"):
+        tasks.task_done()
+    for task in ("mine", "its", "also mine"):
+        tasks.put(task)
+    assert tasks.get() == "mine"
+    other = threading.Thread(target=lambda: (tasks.get(), tasks.task_done()))
+    other.start()
+    other.join()
+    assert tasks.get() == "also mine"
+    assert tasks._local.count() == (0, 2)
+    tasks.close()  # what it got can still be reported
+    tasks.task_done()
+    tasks.task_done()
+    with pytest.raises(ValueError, match="called too many times"):
+        tasks.task_done()
+    assert tasks._local.count() == (0, 0)
+
+
+def gets_and_waits(tasks: Any, results: Any) -> None:
+    results.put(tasks.get())
+    time.sleep(1000)
+
+
+def gets_and_ends(tasks: Any, results: Any) -> None:
+    results.put(tasks.get())
+
+
+def test_a_task_of_a_killed_worker_comes_again() -> None:
+    """With multiprocessing, join would wait for it for ever."""
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+    results: busq.Queue[int] = busq.Queue()
+    tasks.put(1)
+    tasks.put(2)
+    (worker,) = processes("fork", 1, gets_and_waits, tasks, results)
+    assert results.get(timeout=PATIENCE_S) == 1
+    assert (tasks.qsize(), tasks._local.count()) == (1, (1, 2))
+    worker.kill()
+    worker.join()
+    came = set()
+    for _ in range(2):
+        came.add(tasks.get(timeout=PATIENCE_S))
+        tasks.task_done()
+    assert came == {1, 2}
+    tasks.join()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_worker_that_ends_has_not_reported_is_not_waited_for(method: str) -> None:
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+    results: busq.Queue[int] = busq.Queue()
+    tasks.put(1)
+    end(processes(method, 1, gets_and_ends, tasks, results))
+    assert results.get(timeout=PATIENCE_S) == 1
+    tasks.join()
+    assert tasks.empty()
+
+
+# ---- into several queues ----
+
+
+def puts_into_all(targets: Any, me: int, count: int) -> None:
+    for number in range(count):
+        busq.put_all(targets, (me, number))
+
+
+def test_put_all_is_in_one_order_everywhere() -> None:
+    targets: list[busq.Queue[Any]] = [busq.Queue(), busq.Queue(100), busq.JoinableQueue()]
+    putting = [processes("fork", 1, puts_into_all, targets, me, 300)[0] for me in range(3)]
+    threads = []
+    got: list[list[Any]] = [[], [], []]
+    for number, queue in enumerate(targets):
+
+        def collect(queue: Any = queue, into: list[Any] = got[number]) -> None:
+            into.extend(queue.get(timeout=PATIENCE_S) for _ in range(900))
+
+        threads.append(threading.Thread(target=collect))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    end(putting)
+    assert got[0] == got[1] == got[2]
+    assert sorted(got[0]) == [(me, number) for me in range(3) for number in range(300)]
+
+
+def test_put_all_is_all_or_none() -> None:
+    wide: busq.Queue[int] = busq.Queue()
+    narrow: busq.Queue[int] = busq.Queue(1)
+    busq.put_all([wide, narrow], 1)
+    for call in (
+        lambda: busq.put_all([wide, narrow], 2, block=False),
+        lambda: busq.put_all([narrow, wide], 2, timeout=0.01),
+        lambda: busq.put_all([narrow, wide], 2, True, -1),
+    ):
+        with pytest.raises(busq.Full):
+            call()
+    threading.Timer(0.05, narrow.get).start()
+    busq.put_all([wide, narrow], 3)
+    assert all_of(wide) == [1, 3]
+    assert all_of(narrow) == [3]
+
+
+def test_put_all_comes_behind_what_was_put_before(shorter: int) -> None:
+    one: busq.Queue[int] = busq.Queue()
+    two: busq.Queue[int] = busq.Queue()
+    puts(one, 50)
+    with pytest.raises(busq.Full):
+        busq.put_all([one, two], 50, timeout=0.01)
+    threading.Timer(0.05, lambda: [one.get() for _ in range(40)]).start()
+    busq.put_all([one, two], 50)
+    assert all_of(one) == [*range(40, 51)]
+    assert all_of(two) == [50]
+
+
+def test_of_who_is_killed_in_put_all_every_queue_has_the_same(seed: int) -> None:
+    randomness = random.Random(seed)
+    for _ in range(10):
+        targets: list[busq.Queue[Any]] = [busq.Queue(), busq.Queue()]
+        (process,) = processes("fork", 1, puts_into_all, targets, 0, 100_000)
+        assert targets[0].get(timeout=PATIENCE_S) == targets[1].get(timeout=PATIENCE_S) == (0, 0)
+        time.sleep(randomness.random() * 0.01)
+        process.kill()
+        process.join()
+        first, second = all_of(targets[0]), all_of(targets[1])
+        assert first == second == [(0, number) for number in range(1, 1 + len(first))]
+
+
+# ---- kills ----
+
+NUMBERS = 1 << 20  # of one that puts
+
+
+class Story:
+    """What those who put and get have written down, where no kill reaches."""
+
+    def __init__(self, putters: int) -> None:
+        self._words = mmap.mmap(-1, 16 * putters)
+        words = memoryview(self._words).cast("Q")
+        self.begun, self.put = words[:putters], words[putters:]
+        self.got = [mmap.mmap(-1, NUMBERS) for _ in range(putters)]
+
+    def goes_on(self, so_far: int) -> bool:
+        """Whether more was put than that."""
+        return sum(self.put) > so_far
+
+
+def puts_on(queue: Any, story: Story, me: int) -> None:
+    number = story.begun[me]
+    while number < NUMBERS:
+        story.begun[me] = number + 1
+        queue.put((me, number, b"x" * (number % 50)))
+        story.put[me] = number + 1
+        number += 1
+        time.sleep(0)
+
+
+def gets_on(queue: Any, story: Story) -> None:
+    is_joinable = isinstance(queue, busq.JoinableQueue)
+    for who, number, _ in iter(queue.get, None):
+        story.got[who][number] += 1
+        if is_joinable:
+            queue.task_done()
+    if is_joinable:
+        queue.task_done()
+
+
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_kills_at_random_lose_nothing_and_hold_nobody_up(kind: str, seed: int) -> None:
+    """Of a Queue each killed getter may take along what it had just got; of a JoinableQueue that comes again."""
+    randomness = random.Random(seed)
+    queue = getattr(busq, kind)(50)
+    story = Story(2)
+    putting = [processes("fork", 1, puts_on, queue, story, me)[0] for me in range(2)]
+    getting = processes("fork", 3, gets_on, queue, story)
+    unsure = set()  # in the hands of one that was killed
+    getters_killed = 0
+    for _ in range(200):
+        wait_until(functools.partial(story.goes_on, sum(story.put)), what="somebody has put something")
+        time.sleep(randomness.random() * 0.005)
+        if randomness.random() < 0.5:
+            me = randomness.randrange(2)
+            putting[me].kill()
+            putting[me].join()
+            if story.put[me] < story.begun[me]:
+                unsure.add((me, story.put[me]))
+            story.put[me] = story.begun[me]
+            (putting[me],) = processes("fork", 1, puts_on, queue, story, me)
+        else:
+            place = randomness.randrange(3)
+            getting[place].kill()
+            getting[place].join()
+            getters_killed += 1
+            (getting[place],) = processes("fork", 1, gets_on, queue, story)
+    for me, process in enumerate(putting):
+        process.kill()
+        process.join()
+        unsure |= {(me, story.put[me])} if story.put[me] < story.begun[me] else set()
+    for _ in getting:
+        queue.put(None, timeout=PATIENCE_S)
+    end(getting)
+    if kind == "JoinableQueue":
+        queue.join()
+    assert queue.empty()
+    lost = [
+        (me, number)
+        for me in range(2)
+        for number in range(story.begun[me])
+        if not story.got[me][number] and (me, number) not in unsure
+    ]
+    doubled = sum(max(0, count - 1) for got in story.got for count in got[: max(story.begun)])
+    assert len(lost) <= (getters_killed if kind == "Queue" else 0), lost
+    assert doubled <= (0 if kind == "Queue" else getters_killed)
