@@ -190,7 +190,9 @@ class _Worker:
         )
 
     def _join(self, bus: busq.Bus) -> busq.Peer:
-        options: dict[str, Any] = {} if self._mode == Mode.PLAIN else {"resume": True, "durable": self._mode == Mode.DURABLE}
+        options: dict[str, Any] = (
+            {} if self._mode == Mode.PLAIN else {"resume": True, "durable": self._mode == Mode.DURABLE}
+        )
         end_s = time.monotonic() + JOIN_TIMEOUT_S
         while True:
             try:
