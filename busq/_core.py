@@ -814,9 +814,10 @@ class _SlowDraft(Draft):
         n_bytes = most if size is None else _natural("size", size, 0)
         if n_bytes > most:
             raise ValueError(f"size is {n_bytes}: expected at most {most}, as was reserved")
+        view = self._view  # once: another thread may give the draft back
         try:
-            if self._view is not None:
-                self._view.release()
+            if view is not None:
+                view.release()
         except BufferError:
             raise BufferError(_LOOKED_AT) from None
         if pin.state == lib.BUSQ_PIN_SHOWN:  # by a slice, or another view: those are no exports of the view
@@ -866,9 +867,10 @@ class _PythonDraft(_SlowDraft):
     send = _SlowDraft._send_slow
 
     def _give_back(self) -> None:
+        view = self._view
         with contextlib.suppress(BufferError):  # what still looks at the memory keeps it until it is dropped
-            if self._view is not None:
-                self._view.release()
+            if view is not None:
+                view.release()
         self._pin = self._view = None
 
 

@@ -27,6 +27,7 @@ from busq.peer import Message, Payload
 
 SLICE_NS = 50_000_000  # how long the death of the one asked may go unnoticed
 _SETTLE_NS = 2_000_000_000
+_FEW = 8
 
 
 class Request:
@@ -130,14 +131,19 @@ class Requests:
             )
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
+            # The one asked may be held up as well: by its replies to requests that were given up, in a full queue.
+            while self.take(0) == lib.BUSQ_OK:
+                pass
 
     def _register(self, request: Request) -> None:
         with self._lock:
             request.number = next(self._numbers)
             self._last = max(self._last, request.number)
             self._waiting[request.number] = request
-            # Another one may have had a later number, and have ended, between the first of these lines and the last.
-            lib.busq_peer_await(self._replies._handle, 0)
+            # After that: another one may have had a later number, and have ended, between the first of these lines and
+            # here.  Where many wait, somebody takes what comes, and it need not be exact.
+            floor = min(self._waiting) if len(self._waiting) < _FEW else 0
+            lib.busq_peer_await(self._replies._handle, floor)
 
     def end(self, request: Request) -> None:
         """Wait for this one no more; its reply is dropped."""

@@ -37,7 +37,7 @@ def _directory(token: str) -> str:
     return os.path.join(tempfile.gettempdir(), token)
 
 
-def _viewer() -> Any:
+def viewer() -> Any:
     """A function of address, length and mode that gives a view of plain bytes; the package's own can't be indexed."""
     view_of = ctypes.pythonapi.PyMemoryView_FromMemory
     view_of.restype = ctypes.py_object
@@ -166,6 +166,6 @@ class IceoryxViewAdapter(IceoryxAdapter):
 
     def open(self, shared: str, case: Case, me: int) -> Endpoint:
         endpoint = _IceoryxEndpoint(shared, case, me)
-        endpoint.names |= {"view_of": _viewer(), "READ_ONLY": READ_ONLY}
+        endpoint.names |= {"view_of": viewer(), "READ_ONLY": READ_ONLY}
         endpoint.recv = RECEIVE + VIEW
         return endpoint

@@ -24,6 +24,7 @@ from extension.pages import GENERATED, heading, write
 MODULES: dict[str, str] = {
     "busq": "the library",
     "busq.aio": "a bus in an event loop",
+    "busq.codec": "codecs of objects",
     "busq.orders": "the ordering protocols",
     "busq.spec": "observers of a history",
     "busq.execution": "executions",
@@ -49,7 +50,7 @@ MODULES: dict[str, str] = {
 # What the pages of the Spark modules are made without, where it is not installed.
 OPTIONAL = ("pyspark", "py4j", "pandas")
 # Modules that keep no list of their public names.
-ALL_OF: dict[str, tuple[str, ...]] = {"busq": ("Bus", "Peer", "Message", "BusqError")}
+ALL_OF: dict[str, tuple[str, ...]] = {"busq": ("Bus", "Peer", "Message", "Draft", "BusqError")}
 
 
 @functools.cache

@@ -568,6 +568,7 @@ def test_a_handler_that_raises_says_whether_it_was_sent(bus: busq.Bus, seed: int
     sent = []
     try:
         with serving(bob, note):
+            alice.ask("bob", b"first", timeout=PATIENCE_S)  # which takes longer
             for number in range(300):
                 data = b"%d" % number
                 try:
@@ -611,3 +612,17 @@ def test_a_handler_may_ask(bus: busq.Bus) -> None:
         signal.signal(signal.SIGALRM, before)
     thread.join()
     assert got == [b"inner reply"]
+
+
+def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[..., busq.Bus], seed: int) -> None:
+    """Alice waits for room in bob's queue while bob waits for room for replies that she does not want any more."""
+    chance = random.Random(seed)
+    bus = make_bus(capacity=4)
+    alice, bob = bus.join("alice"), bus.join("bob")
+    with serving(bob):
+        alice.ask("bob", b"first", timeout=PATIENCE_S)
+        for _ in range(300):
+            with contextlib.suppress(busq.Empty, busq.Full):
+                alice.ask("bob", b"", timeout=chance.uniform(0, 3e-5))
+            if chance.random() < 0.2:
+                assert alice.ask("bob", b"wanted", timeout=PATIENCE_S).data == b"wanted"

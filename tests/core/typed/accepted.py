@@ -8,6 +8,7 @@ import array
 import ctypes
 import mmap
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from typing_extensions import assert_type
 
@@ -57,6 +58,29 @@ assert_type(peer.send_many([("bob", b"1"), (["alice", "bob"], bytearray(b"2"))],
 peer.send_many((name, b"") for name in names())
 pairs = [("bob", b"1"), ("alice", b"2")]
 peer.send_many(pairs)
+
+peer.send_object("bob", {"any": object()})
+peer.send_object(["alice", "bob"], None, timeout=1.5)
+assert_type(peer.recv().object(), Any)
+with peer.reserve(100, receivers=3, timeout=0.5) as draft:
+    assert_type(draft, busq.Draft)
+    assert_type(draft.buffer, memoryview)
+    draft.send("bob")
+    draft.send(["alice", "bob"], size=50, timeout=None)
+
+
+class Text:
+    def encode(self, obj: Any) -> bytes:
+        return str(obj).encode()
+
+    def decode(self, payload: memoryview) -> str:
+        return str(payload, "utf-8")
+
+
+bus.join("carol", codec=Text())
+bus.join("carol", codec=None)
+assert_type(busq.codec.msgspec(dict[str, int], format="json"), busq.codec.Codec)
+bus.join("carol", codec=busq.codec.msgspec(int))
 
 assert_type(peer.recv(), busq.Message)
 assert_type(peer.recv(0.5), busq.Message)

@@ -29,6 +29,15 @@ peer.send_many([("bob", b"", 5)])  # refused
 peer.send_many([b"bob"])  # refused
 peer.send_many(("bob", b""))  # refused
 
+peer.send_object("bob")  # refused
+peer.send_object(5, 5)  # refused
+peer.reserve("5")  # refused
+peer.reserve(5, 7)  # refused
+peer.reserve(5).send("bob", b"")  # refused
+peer.reserve(5).buffer = memoryview(b"")  # refused
+bus.join("alice", codec=5)  # refused
+busq.codec.msgspec(int, format=5)  # refused
+
 peer.recv("5")  # refused
 peer.recv(1, True)  # refused
 peer.recv(ack="yes")  # refused
