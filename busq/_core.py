@@ -502,6 +502,14 @@ def _was_sent(note: Any) -> int:
     return int(note[0])
 
 
+def send_slice(handle: Any, targets: list[int], payload: _Parts, deadline: Deadline, note: Any) -> int:
+    """Send, or wait for room for a slice of time: then BUSQ_INTERRUPTED; returns what the core says."""
+    parts, count, form = payload.parts, len(payload.parts), payload.form
+    if deadline is ASKING:
+        return int(lib.busq_peer_send_asking(handle, targets, len(targets), parts, count, form, note))
+    return int(lib.busq_peer_send_parts(handle, targets, len(targets), parts, count, form, deadline.left_ns(), note))
+
+
 class PythonPort:
     """Sending and receiving through cffi; the base of Peer where there is no accelerator."""
 
@@ -592,18 +600,10 @@ class PythonPort:
         check(result)
 
     def _send_targets(self, targets: list[int], payload: _Parts, deadline: Deadline, note: Any) -> int:
-        if deadline is ASKING:
-            result = lib.busq_peer_send_asking(
-                self._handle, targets, len(targets), payload.parts, len(payload.parts), payload.form, note
-            )
-            return int(result)
         while True:
-            left_ns = deadline.left_ns()
-            result = lib.busq_peer_send_parts(
-                self._handle, targets, len(targets), payload.parts, len(payload.parts), payload.form, left_ns, note
-            )
+            result = send_slice(self._handle, targets, payload, deadline, note)
             if result != lib.BUSQ_INTERRUPTED:
-                return int(result)
+                return result
 
     def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
         note = _new_note()

@@ -5,9 +5,9 @@ Replies come to a queue of their own (csrc/shm/request.h), from which whoever wa
 others: `Requests.take` hands each to the `Request` whose number it carries.  Nothing depends on who does that, or on
 one who does it going on: a pin holds the reply until it is handed over, and gives it back if that never happens.
 
-An event loop needs no thread to ask.  It calls `begin`, with a function that wakes whoever waits; waits for
-`descriptor()` to be readable; then calls `take` until that says that nothing is left, at least once in `SLICE_NS`
-`look` for each request, and in the end `finish`, in any case `end`.
+An event loop needs no thread to ask (busq/aio.py).  It calls `begin`, with a request that knows how to wake whoever
+waits; waits for the descriptor of `replies` to be readable; then calls `take_all`, at least once in `SLICE_NS`
+`check_asked` for each request, and in the end `finish`, in any case `end`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Request:
             self.wake()
 
 
-class _Replies(_core.PythonPort):
+class Replies(_core.PythonPort):
     """The queue of the replies."""
 
     def __init__(self, peer: Any) -> None:
@@ -60,6 +60,12 @@ class _Replies(_core.PythonPort):
                 lib.busq_peer_close(owner[0])
             raise
 
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is something to take."""
+        descriptor = ffi.new("int *")
+        check(lib.busq_peer_fileno(self._handle, descriptor))
+        return int(descriptor[0])
+
 
 class Requests:
     """All that one peer asks."""
@@ -67,7 +73,7 @@ class Requests:
     def __init__(self, peer: Any) -> None:
         """Of the peer with that handle; takes a second slot of the bus."""
         self._peer = peer
-        self._replies = _Replies(peer)
+        self._replies = Replies(peer)
         self._to = int(lib.busq_peer_target(self._replies._handle))
         self._lock = threading.RLock()  # a handler of a signal may ask as well
         self._numbers = itertools.count(1)
@@ -89,17 +95,28 @@ class Requests:
         """Leave; who waits gets ShutDown."""
         lib.busq_peer_close(self._replies._handle)
 
-    def descriptor(self) -> int:
-        """Return a descriptor that is readable when `take` would find something."""
-        descriptor = ffi.new("int *")
-        check(lib.busq_peer_fileno(self._replies._handle, descriptor))
-        return int(descriptor[0])
+    @property
+    def replies(self) -> Replies:
+        """The queue of the replies, for an event loop to wait for."""
+        return self._replies
+
+    def take_all(self) -> None:
+        """Hand over all that is there."""
+        result = lib.BUSQ_OK
+        while result == lib.BUSQ_OK:
+            result = self.take(0)
+        if result not in (lib.BUSQ_EMPTY, lib.BUSQ_INTERRUPTED):
+            check(result)
 
     # ---- asking ----
 
     def begin(self, port: Any, request: Request, data: Payload, deadline: Deadline, note: Any) -> None:
-        """Send a request; `note` says whether it was sent.  Whatever comes of it, `end` has to follow."""
-        self._register(request)
+        """Send a request; `note` says whether it was sent.  Whatever comes of it, `end` has to follow.
+
+        After Full it may be begun again.
+        """
+        if not request.number:
+            self._register(request)
         payload = _core._Parts(data, lib.BUSQ_FORM_ASK, end=REQUEST.pack(request.number, self._to))
         for is_retry in (False, True):
             request.target = port._target(request.asked)
@@ -119,16 +136,7 @@ class Requests:
             if result:
                 return int(result)
             request.began = began[0]
-            result = lib.busq_peer_send_parts(
-                self._peer,
-                [request.target],
-                1,
-                payload.parts,
-                len(payload.parts),
-                payload.form,
-                deadline.left_ns(),
-                note,
-            )
+            result = _core.send_slice(self._peer, [request.target], payload, deadline, note)
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
             # The one asked may be held up as well: by its replies to requests that were given up, in a full queue.
@@ -192,6 +200,11 @@ class Requests:
         self._settle(request)
         return False
 
+    def check_asked(self, request: Request) -> None:
+        """Raise PeerDead if no reply can come any more."""
+        if not self.look(request) and request.pin is None:
+            raise errors.PeerDead(f"{request.asked!r} was asked, and has left or died before it replied")
+
     def _settle(self, request: Request) -> None:
         """Wait until what had come when this was called was handed over: the last word of the dead is among it."""
         end = lib.busq_peer_tail(self._replies._handle)
@@ -239,11 +252,10 @@ class Requests:
                 if request.pin is not None:
                     return
                 if time.monotonic_ns() >= look_ns:
-                    if not self.look(request) and request.pin is None:
-                        raise errors.PeerDead(f"{request.asked!r} was asked, and has left or died before it replied")
+                    self.check_asked(request)
                     look_ns = time.monotonic_ns() + SLICE_NS
                 if left_ns == 0 and request.pin is None:
-                    raise errors.Empty(f"no reply of {request.asked!r} came before the timeout")
+                    raise no_reply(request)
         finally:
             self._step_down(request)
 
@@ -293,7 +305,18 @@ def _drop(pin: Any) -> None:
     lib.busq_pin_end(pin, ffi.NULL)
 
 
-def _requests_of(port: Any) -> Requests:
+def no_reply(request: Request) -> errors.Empty:
+    """Make the error of who has waited for long enough."""
+    return errors.Empty(f"no reply of {request.asked!r} came before the timeout")
+
+
+def check_name(to: Any) -> None:
+    """Raise TypeError unless it is the name of one peer."""
+    if not isinstance(to, str):
+        raise _core.wrong_type("to", to, "str, the name of one peer")
+
+
+def requests_of(port: Any) -> Requests:
     known: Requests | None = port._requests
     if known is not None:
         return known
@@ -324,11 +347,10 @@ def ask(port: Any, to: str, data: Payload, timeout: float | None) -> Message:
 
 
 def _ask(port: Any, to: str, data: Payload, deadline: Deadline, note: Any) -> Message:
-    if not isinstance(to, str):
-        raise _core.wrong_type("to", to, "str, the name of one peer")
+    check_name(to)
     request = Request()
     request.asked = to
-    requests = _requests_of(port)
+    requests = requests_of(port)
     try:
         try:
             requests.begin(port, request, data, deadline, note)

@@ -103,12 +103,17 @@ class Station:
 
     def __init__(self, ears: Ears, spin_s: float | None) -> None:
         self._ears = ears
+        self._spin_s = spin_s
         self._fd = -1
         self._receiving, self._sending = _Patience(spin_s), _Patience(spin_s)
         self.running: Any = None  # the event loop of asyncio, where it is one
         self.receivers: deque[Any] = deque()
         self.senders: dict[Any, deque[Any]] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
+
+    def beside(self, ears: Ears) -> Station:
+        """Make another one in the same event loop."""
+        return type(self)(ears, self._spin_s)
 
     # ---- what the event loops differ in ----
 
@@ -161,18 +166,24 @@ class Station:
         await self._yield()
         self.resumed = time.monotonic()
 
-    async def receive_turn(self, deadline: Deadline, is_first: bool) -> None:
-        """Wait until there is something to receive and it is nobody else's turn; raise Empty at the deadline."""
+    async def receive_turn(self, deadline: Deadline, is_first: bool, request: Any = None) -> None:
+        """Wait until there is something to receive and it is nobody else's turn; raise Empty at the deadline.
+
+        Who waits for the reply to a request goes on as soon as somebody has handed that over, too.
+        """
         waiter = self._new_waiter()
+        if request is not None:
+            request.wake = waiter.wake
         if is_first:
             self.receivers.appendleft(waiter)
         else:
             self.receivers.append(waiter)
         try:
             began = time.monotonic()
-            if self.receivers[0] is waiter and await self._spin(self._receiving, self._has_message):
+            is_done = self._has_message if request is None else lambda: bool(request.pin) or self._has_message()
+            if self.receivers[0] is waiter and await self._spin(self._receiving, is_done):
                 return
-            await self._wait(waiter, deadline, Empty("nothing came before the timeout"))
+            await self._wait(waiter, deadline, Empty("nothing came before the timeout"), request)
             self._receiving.weigh(self.resumed - began)
         finally:
             self.receivers.remove(waiter)
@@ -213,11 +224,13 @@ class Station:
         if row:
             row[0].wake()
 
-    async def _wait(self, waiter: Any, deadline: Deadline, error: Exception) -> None:
+    async def _wait(self, waiter: Any, deadline: Deadline, error: Exception, request: Any = None) -> None:
         if self._fd < 0:
             self._fd = self._ears.fileno()
         left_ns = deadline.left_ns()
         waiter.is_asleep = True
+        if request is not None and request.pin:
+            waiter.wake()  # the reply came before it could be woken
         self.look_soon()
         try:
             if not await self._sleep(waiter, None if left_ns < 0 else left_ns / 1e9):

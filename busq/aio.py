@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from busq._native import _fast
 else:
     _fast = _core._fast
+
+_LOOK_S = 0.05  # how long the death of the one asked may go unnoticed
 
 __all__ = ["Joining", "Peer", "join"]
 
@@ -73,6 +75,7 @@ class Peer:
         self._peer = peer
         self._station = station
         self._own_bus = own_bus
+        self._replies: Station | None = None  # where tasks wait for replies, once one has asked
 
     @property
     def name(self) -> str:
@@ -202,14 +205,20 @@ class Peer:
             raise
 
     async def _send_noted(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> None:
+        key, to = _row_of(to)
+        await self._send_in_row(key, lambda how: self._peer._send_noted(to, data, how, note), deadline, note)
+
+    async def _send_in_row(
+        self, key: Any, send: Callable[[_core.Deadline], object], deadline: _core.Deadline, note: Any
+    ) -> None:
+        """Try to send until it was sent; who sends to the same receivers waits behind."""
         station = self._station
         if time.monotonic() - station.resumed > SLICE_S:
             await station.pause()
-        key, to = _row_of(to)
 
         def has_sent(how: _core.Deadline = _core.AT_ONCE) -> bool:
             with contextlib.suppress(Full):
-                self._peer._send_noted(to, data, how, note)
+                send(how)
             return bool(_core._was_sent(note))
 
         is_first = not station.senders or key not in station.senders
@@ -226,6 +235,76 @@ class Peer:
                 is_first = True
         finally:
             station.send_pass_on(key)
+
+    # ---- asking ----
+
+    async def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        """Send a message to one peer and wait for its reply, which is returned.
+
+        As `busq.Peer.ask`; while no reply comes, this task waits, and others run: any number of them may ask at once.
+        The reply to a task that is cancelled is dropped.
+
+        Parameters: `to`, the name of a peer; `data`, as in `send`; `timeout`, how many seconds to wait, for room and
+        for the reply together: None waits for ever.
+
+        Errors: those of `busq.Peer.ask`; RuntimeError in another event loop than the peer's.  An exception that ends
+        the call, also the one of a task that is cancelled, says in its attribute `sent`, 0 or 1, whether the request
+        was sent.
+
+        Cost: that of two messages; and twenty times a second, for each request that waits, a system call that asks
+        whether the other one lives.
+
+        >>> import asyncio, busq
+        >>> async def serve(bob):
+        ...     async for request in bob:
+        ...         request.reply(request.data.upper())
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob") as bob:
+        ...         service = asyncio.create_task(serve(bob))
+        ...         replies = await asyncio.gather(*(alice.ask("bob", data) for data in (b"one", b"two")))
+        ...         service.cancel()
+        ...         return [reply.data for reply in replies]
+        >>> with busq.Bus.create("doc-aio-ask") as bus:
+        ...     asyncio.run(main(bus))
+        [b'ONE', b'TWO']
+        >>> busq.Bus.unlink("doc-aio-ask")
+        """
+        self._station.check()
+        deadline, note = _core.Deadline(timeout), self._new_note()
+        try:
+            return await self._ask(to, data, deadline, note)
+        except BaseException as error:
+            _core.report_sent(error, self._was_sent(note))
+            raise
+
+    async def _ask(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> Message:
+        from busq import _requests  # here, since most who send never ask
+
+        _requests.check_name(to)
+        request = _requests.Request()
+        request.asked = to
+        requests = _requests.requests_of(self._peer)
+        if self._replies is None:
+            self._replies = self._station.beside(Ears(requests.replies))
+
+        def send(how: _core.Deadline) -> None:
+            requests.begin(self._peer, request, data, how, note)
+
+        try:
+            await self._send_in_row(to, send, deadline, note)
+            while request.pin is None:
+                left_s = deadline.left_ns() / 1e9
+                turn = _core.Deadline(_LOOK_S if left_s < 0 else min(left_s, _LOOK_S))
+                try:
+                    await self._replies.receive_turn(turn, False, request)
+                    requests.take_all()
+                except Empty:
+                    requests.check_asked(request)
+                    if deadline.left_ns() == 0 and request.pin is None:
+                        raise _requests.no_reply(request) from None
+            return requests.finish(request)
+        finally:
+            requests.end(request)
 
     # ---- receiving ----
 
@@ -378,6 +457,8 @@ class Peer:
         'this peer was closed'
         >>> busq.Bus.unlink("doc-aio-close")
         """
+        if self._replies is not None:
+            self._replies.close()
         self._station.close()
         self._peer.close()
         if self._own_bus is not None:
@@ -463,6 +544,10 @@ class _OrderedPeer(Peer):
 
     # A thread can't be cancelled; so it comes back now and then.
     _TURN_S = 0.05
+
+    async def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
+        self._station.check()
+        return self._peer.ask(to, data, timeout=timeout)  # type: ignore[no-any-return]  # raises
 
     def _new_hold(self) -> _Hold:
         return _OrderedHold(self._peer)

@@ -309,8 +309,8 @@ class Bus:
 
         Errors: PeerExists if a live process has that name, unless both share it, or, without `resume`, if a durable
         peer of that name may come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`,
-        `durable`, `shared` or `codec` are asked of another order than bus1, or `resume` of a queue that was shared
-        where `shared` is not, or the other way round; TypeError.
+        `durable`, `shared` or `codec` are asked of another order than bus1, or `resume` with `shared` of a queue that
+        was not shared, or without it of one that was; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -322,6 +322,16 @@ class Bus:
         ...     bus.join("bob", resume=True).recv().data
         b'for later'
         >>> busq.Bus.unlink("doc-join")
+
+        >>> with busq.Bus.create("doc-shared") as bus, bus.join("alice") as alice:
+        ...     one, two = bus.join("jobs", shared=True), bus.join("jobs", shared=True)
+        ...     alice.send_many([("jobs", b"first"), ("jobs", b"second")])
+        ...     first = one.recv(ack=True)
+        ...     one.close()  # not acknowledged
+        ...     [(message.data, message.redelivered) for message in two.recv_many(2)]
+        2
+        [(b'first', True), (b'second', False)]
+        >>> busq.Bus.unlink("doc-shared")
         """
         if self._order == "bus1":
             return Bus1Peer(
