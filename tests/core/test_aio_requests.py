@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests of tasks: `await peer.ask` in every event loop that is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, Child
+from test_aio import Run, run, run_tasks  # noqa: F401  (fixtures)
+
+import busq
+from busq import aio
+
+Fork = Callable[..., Child]
+
+
+def test_a_conversation(bus: busq.Bus, run: Run) -> None:  # noqa: F811
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            with bus.join("carol") as carol:
+
+                def serve() -> None:
+                    request = carol.recv(PATIENCE_S)
+                    ann._peer.send("ann", b"between")  # is left for recv
+                    request.reply(request.data + b", ann")
+
+                thread = threading.Thread(target=serve)
+                thread.start()
+                reply = await ann.ask("carol", b"hello", timeout=PATIENCE_S)
+                thread.join()
+                assert (reply.sender, reply.data) == ("carol", b"hello, ann")
+                assert (await ann.recv()).data == b"between"
+            with pytest.raises(busq.Empty, match="no reply of 'bob' came before the timeout") as empty:
+                await ann.ask("bob", b"anybody there?", timeout=0.01)
+            assert empty.value.sent == 1  # type: ignore[attr-defined]
+            (await bob.recv()).reply(b"too late")  # dropped
+            with pytest.raises(busq.PeerDead, match="carol") as dead:
+                await ann.ask("carol", b"hello", timeout=PATIENCE_S)
+            assert dead.value.sent == 0  # type: ignore[attr-defined]
+            with pytest.raises(busq.UnknownPeer):
+                await ann.ask("nobody", b"")
+            for wrong in (None, ["bob"], 5):
+                with pytest.raises(TypeError, match="to has type"):
+                    await ann.ask(wrong, b"")  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="data has type"):
+                await ann.ask("bob", 5)  # type: ignore[arg-type]
+        with pytest.raises(busq.ShutDown):
+            await ann.ask("bob", b"")
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_tasks_ask_at_once_and_some_are_cancelled(bus: busq.Bus, run_tasks: Run, seed: int) -> None:  # noqa: F811
+    """Each has its own reply, whoever looked for it; those that go on are not disturbed by those that are cancelled."""
+    dice = random.Random(seed)
+    got: dict[int, bytes] = {}
+
+    async def ask(peer: aio.Peer, number: int) -> None:
+        if number % 4 == 0:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(peer.ask("server", b"given up"), dice.choice((0, 1e-4, 1e-3)))
+        got[number] = (await peer.ask("server", b"%d" % number, timeout=PATIENCE_S)).data
+
+    async def serve(peer: aio.Peer) -> None:
+        """Reply in any order, but to all."""
+        held: list[busq.Message] = []
+        while True:
+            try:
+                held.append(await peer.recv(timeout=0.001))
+            except busq.Empty:
+                dice.shuffle(held)
+                while held:
+                    message = held.pop()
+                    message.reply(b"re: " + message.data)
+
+    async def main() -> None:
+        async with aio.join(bus, "client") as client, aio.join(bus, "server") as server:
+            service = asyncio.create_task(serve(server))
+            for first in range(0, 400, 40):
+                await asyncio.gather(*(ask(client, number) for number in range(first, first + 40)))
+            service.cancel()
+
+    run_tasks(main)
+    assert got == {number: b"re: %d" % number for number in range(400)}
+
+
+def die_after(name: str, n_replies: int) -> None:
+    with busq.Bus.open(name) as bus, bus.join("server") as server:
+        for _ in range(n_replies):
+            server.recv(PATIENCE_S).reply(b"done")
+        server.recv(PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_who_asked_a_peer_that_is_killed_hears_of_it(bus: busq.Bus, run: Run, fork: Fork) -> None:  # noqa: F811
+    child = fork(die_after, bus.name, 5)
+
+    async def main() -> None:
+        async with aio.join(bus, "client") as client:
+            bus.wait_for("server", PATIENCE_S)
+            for _ in range(5):
+                assert (await client.ask("server", b"work")).data == b"done"
+            with pytest.raises(busq.PeerDead, match="'server' was asked, and has left or died before it replied"):
+                await client.ask("server", b"work")
+
+    run(main)
+    child.wait()
+
+
+def test_a_closed_peer_ends_what_it_asked(bus: busq.Bus) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "client") as client, aio.join(bus, "server") as server:
+            asking = asyncio.create_task(client.ask("server", b"work"))
+            await server.recv()
+            client.close()
+            with pytest.raises(busq.ShutDown):
+                await asking
+
+    asyncio.run(main())
+
+
+def test_other_orders_say_why_they_have_no_requests(make_bus: Any) -> None:
+    bus = make_bus(order="fifo", peers=2)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            with pytest.raises(ValueError, match="requests need order bus1"):
+                await ann.ask("ann", b"")
+
+    asyncio.run(main())
