@@ -373,7 +373,7 @@ static int receive_look(busq_peer *peer)
 static void fifo_settle(busq_peer *peer)
 {
   const bool is_armed =
-      peer->fifo_epoch && busq_load_acquire(&peer->self->wake_flags) >> 1 == peer->fifo_epoch;
+      peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = receive_look(peer);
   if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
     result = BUSQ_SHUTDOWN;
@@ -381,7 +381,8 @@ static void fifo_settle(busq_peer *peer)
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
-   * gone. */
+   * gone.  Several readers have one FIFO: who finds nothing empties it for all, raises the flag, and looks again; so a message that
+   * came since, whoever's byte was lost with the others, is found here, and told to all. */
   if (result == BUSQ_EMPTY &&
       (!is_armed || peer->fifo_is_raised || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
@@ -784,8 +785,7 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = peer->is_consumer ? busq_error(BUSQ_INVALID, "a reader of a shared queue has no descriptor to wait for: wait in recv")
-                             : busq_fifo_open(peer);
+  result = busq_fifo_open(peer);
   if (result == BUSQ_OK)
     *fdp = peer->poll_fd;
   busq_peer_receive_end(peer);
