@@ -38,10 +38,10 @@ _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8
 class Ears:
     """What a station needs of a peer whose order is bus1."""
 
-    stays_readable = False  # while nobody listens
-
     def __init__(self, peer: Any) -> None:
         self._peer = peer
+        # While nobody listens: the descriptor of a shared queue is that of others, too.
+        self.stays_readable = bool(getattr(peer, "_is_shared", False))
         self.fileno: Callable[[], int] = peer.fileno
 
     def is_idle(self) -> bool:
@@ -60,10 +60,9 @@ class Ears:
 class OrderedEars(Ears):
     """The same of a peer of another order, whose descriptor knows of messages only, and always."""
 
-    stays_readable = True
-
     def __init__(self, peer: Any) -> None:
         super().__init__(peer)
+        self.stays_readable = True
         self._poll: select.poll | None = None
         self._pid = os.getpid()
 

@@ -63,6 +63,7 @@ class Bus1Peer(_core.Port, Peer):
             self._bus = bus
             self._name = name
             self._codec = codec
+            self._is_shared = shared
             self._open(_core.held(owner))
             if spin is not None:
                 lib.busq_peer_set_spin(self._handle, spin, 0)

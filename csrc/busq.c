@@ -596,18 +596,19 @@ static void fifo_settle(busq_peer *peer)
   if (peer->listens == BUSQ_LISTEN_NOT)
     return;
   const bool is_armed =
-      peer->fifo_epoch && busq_load_acquire(&peer->self->wake_flags) >> 1 == peer->fifo_epoch;
+      peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = fifo_look(peer);
   if (peer->received != peer->fifo_received)
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
-   * gone. */
+   * gone.  Several readers have one FIFO: who finds nothing empties it for all, raises the flag, and looks again; so a message that
+   * came since, whoever's byte was lost with the others, is found here, and told to all. */
   if (result == BUSQ_EMPTY &&
       (!is_armed || peer->fifo_is_raised || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
     peer->fifo_is_raised = false;
-    busq_wake_for_room(peer->bus, peer->slot); /* behind a fence, as in receive_tidy */
+    busq_wake_for_room(peer->bus, peer->inbox_slot); /* behind a fence, as in receive_tidy */
     result = fifo_look(peer);
   }
   if (result == BUSQ_EMPTY) {
@@ -1005,8 +1006,7 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   if (result != BUSQ_OK)
     return result;
   const bool is_first = peer->poll_fd < 0;
-  result = peer->is_consumer ? busq_error(BUSQ_INVALID, "a reader of a shared queue has no descriptor to wait for: wait in recv")
-                             : busq_fifo_open(peer);
+  result = busq_fifo_open(peer);
   if (result == BUSQ_OK) {
     *fdp = peer->poll_fd;
     if (is_first)

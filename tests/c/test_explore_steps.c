@@ -249,7 +249,6 @@ static const explore_scenario scenarios[] = {
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "receive"}, {2, "receive"}},
         .peers = 3,
         .shared = 6,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue, and a record used again",
@@ -257,7 +256,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .capacity = 1,
         .shared = 6,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue, a reader may be killed",
@@ -265,7 +263,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .shared = 6,
         .may_die = 2,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue and acknowledge, a reader may be killed",
@@ -273,7 +270,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .shared = 6,
         .may_die = 2,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue and acknowledge, a reader may be stopped",
@@ -281,7 +277,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .shared = 6,
         .may_stop = 2,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue and look in place, anybody may be stopped",
@@ -297,7 +292,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .shared = 6,
         .may_die = 1,
-        .is_deep = true,
     },
     {
         .name = "two readers share a queue, one message, anybody may be killed",
@@ -318,7 +312,6 @@ static const explore_scenario scenarios[] = {
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "hear 1; leave"}, {2, "receive"}},
         .peers = 3,
         .shared = 6,
-        .is_deep = true,
     },
     {
         .name = "a sender who dies anywhere, then a side channel",

@@ -247,12 +247,24 @@ static void explore_judge_waiting(uint32_t stopped)
 
 /* ---- several readers of one queue ---- */
 
+static uint32_t explore_n_delivered_to(uint32_t peer, uint8_t message)
+{
+  uint32_t count = 0;
+  for (uint32_t e = 0; e < explore_logs[peer].count; e++)
+    count += explore_logs[peer].events[e].kind == BUSQ_EVENT_DELIVER && explore_logs[peer].events[e].message == message;
+  return count;
+}
+
+/* What comes again comes to another one. */
 static uint32_t explore_n_delivered(uint8_t message)
 {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < explore_scene->peers; i++)
-    for (uint32_t e = 0; e < explore_logs[i].count; e++)
-      count += explore_is_shared(i) && explore_logs[i].events[e].kind == BUSQ_EVENT_DELIVER && explore_logs[i].events[e].message == message;
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    const uint32_t n_here = explore_is_shared(i) ? explore_n_delivered_to(i, message) : 0;
+    if (n_here > 1)
+      explore_blame("message %u came to p%u twice", message, i);
+    count += n_here;
+  }
   return count;
 }
 
