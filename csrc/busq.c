@@ -879,6 +879,7 @@ const busq_calls *busq_calls_table(void)
       .is_forked = busq_peer_is_forked,
       .pin_adopt = busq_pin_adopt,
       .pin_end = busq_pin_end,
+      .send_parts = busq_peer_send_parts,
       .pin_drop = busq_pin_drop,
       .pin_show = busq_pin_show,
       .pin_reserve = busq_pin_reserve,

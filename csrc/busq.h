@@ -298,6 +298,8 @@ typedef struct {
   int (*is_forked)(const busq_peer *peer);
   void (*pin_adopt)(busq_pin *pin, busq_peer *peer, const busq_message *message);
   void (*pin_end)(busq_pin *pin, const void *data);
+  int (*send_parts)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                    uint32_t form, int64_t timeout_ns, uint32_t *sentp);
   void (*pin_drop)(busq_pin *pin);
   int (*pin_show)(busq_pin *pin);
   int (*pin_reserve)(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns);

@@ -36,6 +36,7 @@ typedef struct {
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   uint32_t slots;
+  int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
 } Port;
 
 typedef struct {
@@ -48,6 +49,7 @@ typedef struct {
   busq_peer *peer;
   int is_offered; /* not acknowledged so far */
   int is_redelivered;
+  int is_object; /* pickled */
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
@@ -74,6 +76,7 @@ static PyObject *draft_view_helper; /* busq._core._writable_view_of */
 static PyTypeObject *draft_class; /* busq._core._FastDraft */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
+static PyObject *object_helper; /* busq._core.read_object */
 static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
@@ -241,12 +244,11 @@ static PyObject *message_view(Message *self, PyObject *unused)
   return self->view;
 }
 
-/* Messages that carry objects go the slow way: this one does not. */
 static PyObject *message_object(Message *self, PyObject *unused)
 {
-  (void)self;
   (void)unused;
-  return PyObject_CallFunction(no_object_helper, NULL);
+  return self->is_object ? PyObject_CallFunctionObjArgs(object_helper, (PyObject *)self, Py_None, Py_True, NULL)
+                         : PyObject_CallFunction(no_object_helper, NULL);
 }
 
 static PyObject *message_repr(Message *self)
@@ -463,12 +465,39 @@ static PyObject *port_call_slow(Port *self, const char *method, PyObject *const 
   return result;
 }
 
+/* The same for parts, if there are few of them, and each is plain bytes. */
+static int port_send_parts(Port *self, PyObject *to, PyObject *list, uint32_t form)
+{
+  enum { PARTS_MAX = 64 };
+  uint64_t targets[TARGETS_MAX];
+  busq_part parts[PARTS_MAX];
+  uint32_t sent = 0;
+  Py_ssize_t size = 0;
+  const Py_ssize_t n_parts = PyList_CheckExact(list) ? PyList_Size(list) : PARTS_MAX + 1;
+  if (!self->peer || n_parts > PARTS_MAX)
+    return SEND_SLOWLY;
+  const Py_ssize_t count = port_targets(self, to, targets);
+  if (count < 0)
+    error_set_sent(NULL, 0);
+  if (count <= 0)
+    return count ? SEND_RAISED : SEND_SLOWLY;
+  /* Looking the names up may have run Python code; from here on none does. */
+  for (Py_ssize_t i = 0; i < n_parts; i++) {
+    PyObject *part = i < PyList_Size(list) ? PyList_GetItem(list, i) : NULL;
+    if (!part || !IS_BYTES(part) || (size += PyBytes_Size(part)) > SEND_BYTES_MAX)
+      return SEND_SLOWLY;
+    parts[i] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+  }
+  return calls->send_parts(self->peer, targets, (uint32_t)count, parts, (uint32_t)n_parts, form, 0, &sent);
+}
+
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns != TIMEOUT_SLOWLY) {
-    const int result = port_send_fast(self, args[0], args[1], 0);
+    const int result = IS_BYTES(args[1]) ? port_send_fast(self, args[0], args[1], 0)
+                                         : port_send_parts(self, args[0], args[1], BUSQ_FORM_DATA);
     if (result == BUSQ_OK)
       Py_RETURN_NONE;
     if (result == SEND_RAISED)
@@ -479,6 +508,31 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
     }
   }
   return port_call_slow(self, "_send_slow", args, n_args, names);
+}
+
+/* What `_encode` makes of the object is sent, as a list of parts: by the short way, or else by the long one. */
+static PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  if (timeout_ns == TIMEOUT_SLOWLY)
+    return port_call_slow(self, "_send_object_slow", args, n_args, names);
+  PyObject *encoded = PyObject_CallMethod((PyObject *)self, "_encode", "(O)", args[1]); /* (parts, form) */
+  if (!encoded) {
+    error_set_sent(NULL, 0);
+    return NULL;
+  }
+  const uint32_t form = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GetItem(encoded, 1));
+  const int result = port_send_parts(self, args[0], PyTuple_GetItem(encoded, 0), form);
+  PyObject *returned = NULL;
+  if (result == BUSQ_OK) {
+    Py_INCREF(Py_None);
+    returned = Py_None;
+  } else if (result != SEND_RAISED) {
+    PyObject *timeout = names && PyTuple_Size(names) ? args[2] : Py_None;
+    returned = PyObject_CallMethod((PyObject *)self, "_send_encoded_slow", "OOO", args[0], encoded, timeout);
+  }
+  Py_DECREF(encoded);
+  return returned;
 }
 
 /* How many messages a busq._core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
@@ -732,6 +786,7 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
     message->peer = port->peer;
     message->is_offered = is_ack;
     message->is_redelivered = (int)found->is_redelivered;
+    message->is_object = found->form == BUSQ_FORM_OBJECT;
     if (is_ack || found->size_bytes > COPY_BYTES_MAX)
       message->pinned = *found;
   }
@@ -742,7 +797,8 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
  * or with BUSQ_OK and an exception.  A message that waits for its acknowledgement is copied: it may outlive our hold on it. */
 static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
-  *result = found->form == BUSQ_FORM_DATA ? BUSQ_OK : RECEIVE_SLOWLY;
+  const int is_common = found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec);
+  *result = is_common ? BUSQ_OK : RECEIVE_SLOWLY;
   Message *message = *result == BUSQ_OK ? message_new(self, found, is_ack) : NULL;
   if (!message)
     return NULL;
@@ -1017,9 +1073,11 @@ static PyObject *port_attach(Port *self, PyObject *args)
 {
   unsigned long long peer, table;
   unsigned slots;
+  int has_codec;
   PyObject *targets, *handle;
-  if (!PyArg_ParseTuple(args, "OKKIO!", &handle, &peer, &table, &slots, &PyDict_Type, &targets))
+  if (!PyArg_ParseTuple(args, "OKKIO!p", &handle, &peer, &table, &slots, &PyDict_Type, &targets, &has_codec))
     return NULL;
+  self->has_codec = has_codec;
   self->names = calloc(slots, sizeof *self->names);
   if (!self->names)
     return PyErr_NoMemory();
@@ -1053,6 +1111,7 @@ static PyMethodDef port_methods[] = {
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
+    {"send_object", FASTCALL(port_send_object), NULL},
     {"reserve", FASTCALL(port_reserve), NULL},
     {"recv", FASTCALL(port_recv), NULL},
     {"recv_many", FASTCALL(port_recv_many), NULL},
@@ -1098,13 +1157,13 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *empty, *full, *shut_down;
+  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *object, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &empty, &full, &shut_down) ||
+  if (!PyArg_ParseTuple(args, "OOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &object, &empty, &full, &shut_down) ||
       set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
@@ -1113,6 +1172,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
   draft_class = (PyTypeObject *)draft;
   fail_helper = fail;
   no_object_helper = no_object;
+  object_helper = object;
   empty_error = empty;
   full_error = full;
   shut_down_error = shut_down;
