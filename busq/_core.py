@@ -481,7 +481,8 @@ class PythonPort:
     def _encode(self, obj: Any) -> tuple[Any, int]:
         """Return the parts of an object, and the form that they have together."""
         if self._codec is not None:
-            return self._codec.encode(obj), lib.BUSQ_FORM_CODED
+            made = self._codec.encode(obj)
+            return [made] if isinstance(made, bytes) else made, lib.BUSQ_FORM_CODED
         from busq import _objects  # here, since most who import busq send bytes
 
         return _objects.encode(obj), lib.BUSQ_FORM_OBJECT

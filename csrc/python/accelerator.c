@@ -47,9 +47,9 @@ typedef struct {
                      * Port, which may hold this message: no collector would take such a circle apart */
   PyObject *view;
   busq_peer *peer;
-  int is_offered; /* not acknowledged so far */
+  uint16_t is_offered; /* not acknowledged so far */
+  uint16_t is_object;  /* pickled */
   int is_redelivered;
-  int is_object; /* pickled */
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
@@ -327,7 +327,7 @@ static int port_target(Port *self, PyObject *name, uint64_t *target)
 
 /* How many targets, 0 where the slow way must decide, -1 with an exception.  Looking a name up may run Python code (a str with a
  * hash or an equality of its own), and that may take anything out of the list. */
-static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+__attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
 {
   if (IS_STR(to))
     return port_target(self, to, targets);
@@ -350,6 +350,12 @@ static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
   return count <= TARGETS_MAX ? count : 0;
 }
 
+/* The same, for whom a call more is nothing. */
+__attribute__((noinline)) static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  return find_targets(self, to, targets);
+}
+
 /* ---- sending ---- */
 
 enum {
@@ -361,7 +367,7 @@ static void error_set_sent(PyObject *sending, Py_ssize_t sent);
 
 /* Without the interpreter lock.  Handlers of signals that came meanwhile run here, where what they raise can still be told whether the
  * message was sent. */
-static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
+__attribute__((noinline)) static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
 {
   const char *bytes = PyBytes_AsString(data);
   const Py_ssize_t size = PyBytes_Size(data);
@@ -382,7 +388,7 @@ static int port_send_fast(Port *self, PyObject *to, PyObject *data, Py_ssize_t b
   if (!self->peer || !IS_BYTES(data))
     return SEND_SLOWLY;
   const Py_ssize_t size = PyBytes_Size(data);
-  const Py_ssize_t count = port_targets(self, to, targets);
+  const Py_ssize_t count = find_targets(self, to, targets);
   if (count < 0) {
     error_set_sent(NULL, before);
     return SEND_RAISED;
@@ -466,7 +472,7 @@ static PyObject *port_call_slow(Port *self, const char *method, PyObject *const 
 }
 
 /* The same for parts, if there are few of them, and each is plain bytes. */
-static int port_send_parts(Port *self, PyObject *to, PyObject *list, uint32_t form)
+__attribute__((noinline)) static int port_send_parts(Port *self, PyObject *to, PyObject *list, uint32_t form)
 {
   enum { PARTS_MAX = 64 };
   uint64_t targets[TARGETS_MAX];
@@ -784,7 +790,7 @@ static Message *message_new(Port *port, const busq_message *found, int is_ack)
   if (message) {
     message->data = message->sender = message->handle = message->view = NULL;
     message->peer = port->peer;
-    message->is_offered = is_ack;
+    message->is_offered = is_ack != 0;
     message->is_redelivered = (int)found->is_redelivered;
     message->is_object = found->form == BUSQ_FORM_OBJECT;
     if (is_ack || found->size_bytes > COPY_BYTES_MAX)
