@@ -319,29 +319,30 @@ class _ObjectMessage(_PythonMessage):
     _is_pickled: bool
 
     def object(self) -> Any:
-        if self._codec is not None and self._is_pickled:
-            raise ValueError(
-                "this message is a pickled object, and this peer joined with a codec: nothing is unpickled here; "
-                "let its sender join with the same codec"
-            )
-        if self._codec is None and not self._is_pickled:
-            raise ValueError("this message was written by a codec: join with the same codec as its sender to read it")
-        payload = self._payload()
-        if self._codec is not None:
-            return self._codec.decode(payload)
-        from busq import _objects  # here, since most who import busq send bytes
+        return read_object(self, self._codec, self._is_pickled)
 
-        return _objects.decode(payload)
 
-    def _payload(self) -> memoryview:
-        """Return a view of its own, so that who releases the view of the message does not release the object's."""
-        payload = self.view()
-        try:
-            return payload[:]
-        except ValueError:
-            raise ValueError(
-                "the view of this message was released, and its object with it: read the object first"
-            ) from None
+def read_object(message: Message, codec: Codec | None, is_pickled: bool) -> Any:
+    """Return the object of a message, for a peer with that codec."""
+    if codec is not None and is_pickled:
+        raise ValueError(
+            "this message is a pickled object, and this peer joined with a codec: nothing is unpickled here; "
+            "let its sender join with the same codec"
+        )
+    if codec is None and not is_pickled:
+        raise ValueError("this message was written by a codec: join with the same codec as its sender to read it")
+    view = message.view()
+    try:
+        payload = view[:]  # of its own, so that who releases the view of the message does not release the object's
+    except ValueError:
+        raise ValueError(
+            "the view of this message was released, and its object with it: read the object first"
+        ) from None
+    if codec is not None:
+        return codec.decode(payload)
+    from busq import _objects  # here, since most who import busq send bytes
+
+    return _objects.decode(payload)
 
 
 REQUEST = struct.Struct("=QQ")  # busq_request: the number, and where the reply goes
@@ -570,15 +571,18 @@ class PythonPort:
     def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any) -> Any:
         return self._send_payload(to, _Parts(data), deadline, note)
 
-    def _send_object_noted(self, to: Any, obj: Any, deadline: Deadline, note: Any) -> Any:
-        return self._send_payload(to, self._encoded(obj), deadline, note)
-
-    def _encoded(self, obj: Any) -> _Parts:
+    def _encode(self, obj: Any) -> tuple[Any, int]:
+        """Return the parts of an object, and the form that they have together."""
         if self._codec is not None:
-            return _Parts(self._codec.encode(obj), lib.BUSQ_FORM_CODED, "what the codec has made")
+            made = self._codec.encode(obj)
+            return [made] if isinstance(made, bytes) else made, lib.BUSQ_FORM_CODED
         from busq import _objects  # here, since most who import busq send bytes
 
-        return _Parts(_objects.encode(obj), lib.BUSQ_FORM_OBJECT)
+        return _objects.encode(obj), lib.BUSQ_FORM_OBJECT
+
+    def _send_encoded(self, to: Any, encoded: tuple[Any, int], deadline: Deadline, note: Any) -> Any:
+        what = "what the codec has made" if encoded[1] == lib.BUSQ_FORM_CODED else "data"
+        return self._send_payload(to, _Parts(*encoded, what), deadline, note)
 
     def _send_payload(self, to: Any, payload: _Parts, deadline: Deadline, note: Any) -> Any:
         def send(targets: list[int]) -> int:
@@ -605,11 +609,23 @@ class PythonPort:
             if result != lib.BUSQ_INTERRUPTED:
                 return result
 
-    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+    def _send_object_slow(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
         note = _new_note()
         try:
             try:
-                return self._send_object_noted(to, obj, Deadline(timeout), note)  # type: ignore[no-any-return]
+                return self._send_encoded(to, self._encode(obj), Deadline(timeout), note)  # type: ignore[no-any-return]
+            except BaseException as error:
+                report_sent(error, _was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            report_sent(error, _was_sent(note))
+            raise
+
+    def _send_encoded_slow(self, to: Any, encoded: tuple[Any, int], timeout: Any) -> None:
+        note = _new_note()
+        try:
+            try:
+                return self._send_encoded(to, encoded, Deadline(timeout), note)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -771,6 +787,7 @@ class PythonPort:
 
     send = _send_slow
     send_many = _send_many_slow
+    send_object = _send_object_slow
     recv = _recv_slow
     recv_many = _recv_many_slow
 
@@ -940,6 +957,7 @@ def _buffer(data: Any, argument: str) -> Any:
 _SIGNATURES = {
     "send": "($self, to, data, *, timeout=None)",
     "send_many": "($self, messages, *, timeout=None)",
+    "send_object": "($self, to, obj, *, timeout=None)",
     "reserve": "($self, size, *, receivers=None, timeout=None)",
     "ask": "($self, to, data, *, timeout=None)",
     "recv": "($self, timeout=None, *, ack=False)",
@@ -981,6 +999,7 @@ if _fast is not None:
             no_object,
             _not_asked,
             Reply,
+            read_object,
             errors.Empty,
             errors.Full,
             errors.ShutDown,
@@ -1001,6 +1020,7 @@ if _fast is not None:
         _next = _fast.Port._next
         recv_many = _fast.Port.recv_many
         reserve = _fast.Port.reserve
+        send_object = _fast.Port.send_object
 
         def _open(self, handle: Any) -> None:
             super()._open(handle)
@@ -1010,6 +1030,7 @@ if _fast is not None:
                 int(ffi.cast("uintptr_t", lib.busq_calls_table())),
                 COPY_BYTES_MAX,
                 self._targets,
+                self._codec is not None,
             )
 
 else:

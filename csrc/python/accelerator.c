@@ -39,6 +39,7 @@ typedef struct {
   uint64_t replies_target;
   PyObject *requests, *replies_handle;
   PyObject *waiting, *leader, *asleep, *numbers, *request_type; /* of `requests` */
+  int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
 } Port;
 
 typedef struct {
@@ -49,7 +50,8 @@ typedef struct {
                      * Port, which may hold this message: no collector would take such a circle apart */
   PyObject *view;
   busq_peer *peer;
-  int is_offered; /* not acknowledged so far */
+  uint16_t is_offered; /* not acknowledged so far */
+  uint16_t is_object;  /* pickled */
   int is_redelivered;
   int is_replied;
   busq_request request;  /* of one that was asked: */
@@ -82,6 +84,7 @@ static PyTypeObject *draft_class; /* busq._core._FastDraft */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
 static PyObject *not_asked_helper, *reply_type; /* busq._core._not_asked, Reply */
+static PyObject *object_helper; /* busq._core.read_object */
 static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
@@ -274,12 +277,11 @@ static PyObject *message_view(Message *self, PyObject *unused)
   return self->view;
 }
 
-/* Messages that carry objects go the slow way: this one does not. */
 static PyObject *message_object(Message *self, PyObject *unused)
 {
-  (void)self;
   (void)unused;
-  return PyObject_CallFunction(no_object_helper, NULL);
+  return self->is_object ? PyObject_CallFunctionObjArgs(object_helper, (PyObject *)self, Py_None, Py_True, NULL)
+                         : PyObject_CallFunction(no_object_helper, NULL);
 }
 
 static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
@@ -361,7 +363,7 @@ static int port_target(Port *self, PyObject *name, uint64_t *target)
 
 /* How many targets, 0 where the slow way must decide, -1 with an exception.  Looking a name up may run Python code (a str with a
  * hash or an equality of its own), and that may take anything out of the list. */
-static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+__attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
 {
   if (IS_STR(to))
     return port_target(self, to, targets);
@@ -384,6 +386,12 @@ static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
   return count <= TARGETS_MAX ? count : 0;
 }
 
+/* The same, for whom a call more is nothing. */
+__attribute__((noinline)) static Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  return find_targets(self, to, targets);
+}
+
 /* ---- sending ---- */
 
 enum {
@@ -395,7 +403,7 @@ static void error_set_sent(PyObject *sending, Py_ssize_t sent);
 
 /* Without the interpreter lock.  Handlers of signals that came meanwhile run here, where what they raise can still be told whether the
  * message was sent. */
-static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
+__attribute__((noinline)) static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
 {
   const char *bytes = PyBytes_AsString(data);
   const Py_ssize_t size = PyBytes_Size(data);
@@ -416,7 +424,7 @@ static int port_send_fast(Port *self, PyObject *to, PyObject *data, Py_ssize_t b
   if (!self->peer || !IS_BYTES(data))
     return SEND_SLOWLY;
   const Py_ssize_t size = PyBytes_Size(data);
-  const Py_ssize_t count = port_targets(self, to, targets);
+  const Py_ssize_t count = find_targets(self, to, targets);
   if (count < 0) {
     error_set_sent(NULL, before);
     return SEND_RAISED;
@@ -519,12 +527,39 @@ static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t 
   return call_slow(message_slow_reply(self), args, n_args, names);
 }
 
+/* The same for parts, if there are few of them, and each is plain bytes. */
+__attribute__((noinline)) static int port_send_parts(Port *self, PyObject *to, PyObject *list, uint32_t form)
+{
+  enum { PARTS_MAX = 64 };
+  uint64_t targets[TARGETS_MAX];
+  busq_part parts[PARTS_MAX];
+  uint32_t sent = 0;
+  Py_ssize_t size = 0;
+  const Py_ssize_t n_parts = PyList_CheckExact(list) ? PyList_Size(list) : PARTS_MAX + 1;
+  if (!self->peer || n_parts > PARTS_MAX)
+    return SEND_SLOWLY;
+  const Py_ssize_t count = port_targets(self, to, targets);
+  if (count < 0)
+    error_set_sent(NULL, 0);
+  if (count <= 0)
+    return count ? SEND_RAISED : SEND_SLOWLY;
+  /* Looking the names up may have run Python code; from here on none does. */
+  for (Py_ssize_t i = 0; i < n_parts; i++) {
+    PyObject *part = i < PyList_Size(list) ? PyList_GetItem(list, i) : NULL;
+    if (!part || !IS_BYTES(part) || (size += PyBytes_Size(part)) > SEND_BYTES_MAX)
+      return SEND_SLOWLY;
+    parts[i] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+  }
+  return calls->send_parts(self->peer, targets, (uint32_t)count, parts, (uint32_t)n_parts, form, 0, &sent);
+}
+
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns != TIMEOUT_SLOWLY) {
-    const int result = port_send_fast(self, args[0], args[1], 0);
+    const int result = IS_BYTES(args[1]) ? port_send_fast(self, args[0], args[1], 0)
+                                         : port_send_parts(self, args[0], args[1], BUSQ_FORM_DATA);
     if (result == BUSQ_OK)
       Py_RETURN_NONE;
     if (result == SEND_RAISED)
@@ -535,6 +570,31 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
     }
   }
   return port_call_slow((PyObject *)self, "_send_slow", args, n_args, names);
+}
+
+/* What `_encode` makes of the object is sent, as a list of parts: by the short way, or else by the long one. */
+static PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  if (timeout_ns == TIMEOUT_SLOWLY)
+    return port_call_slow((PyObject *)self, "_send_object_slow", args, n_args, names);
+  PyObject *encoded = PyObject_CallMethod((PyObject *)self, "_encode", "(O)", args[1]); /* (parts, form) */
+  if (!encoded) {
+    error_set_sent(NULL, 0);
+    return NULL;
+  }
+  const uint32_t form = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GetItem(encoded, 1));
+  const int result = port_send_parts(self, args[0], PyTuple_GetItem(encoded, 0), form);
+  PyObject *returned = NULL;
+  if (result == BUSQ_OK) {
+    Py_INCREF(Py_None);
+    returned = Py_None;
+  } else if (result != SEND_RAISED) {
+    PyObject *timeout = names && PyTuple_Size(names) ? args[2] : Py_None;
+    returned = PyObject_CallMethod((PyObject *)self, "_send_encoded_slow", "OOO", args[0], encoded, timeout);
+  }
+  Py_DECREF(encoded);
+  return returned;
 }
 
 /* How many messages a busq._core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
@@ -797,8 +857,9 @@ static Message *message_new(busq_peer *peer, const busq_message *found, int is_a
     message->data = message->sender = message->handle = message->view = message->replier = message->slow_reply = NULL;
     message->is_replied = 0;
     message->peer = peer;
-    message->is_offered = is_ack;
+    message->is_offered = is_ack != 0;
     message->is_redelivered = (int)found->is_redelivered;
+    message->is_object = found->form == BUSQ_FORM_OBJECT;
     if (is_ack || found->size_bytes > COPY_BYTES_MAX)
       message->pinned = *found;
   }
@@ -826,7 +887,7 @@ static Message *port_prepare(Port *self, const busq_message *found, int is_ack, 
 {
   busq_message inner = *found;
   busq_request request;
-  if (found->form == BUSQ_FORM_DATA)
+  if (found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec))
     return message_prepare(self, self->peer, found, is_ack, result);
   *result = RECEIVE_SLOWLY;
   if (found->form != BUSQ_FORM_ASK || !request_read(&inner, &request))
@@ -1375,9 +1436,11 @@ static PyObject *port_attach(Port *self, PyObject *args)
 {
   unsigned long long peer, table;
   unsigned slots;
+  int has_codec;
   PyObject *targets, *handle;
-  if (!PyArg_ParseTuple(args, "OKKIO!", &handle, &peer, &table, &slots, &PyDict_Type, &targets))
+  if (!PyArg_ParseTuple(args, "OKKIO!p", &handle, &peer, &table, &slots, &PyDict_Type, &targets, &has_codec))
     return NULL;
+  self->has_codec = has_codec;
   self->names = calloc(slots, sizeof *self->names);
   if (!self->names)
     return PyErr_NoMemory();
@@ -1414,6 +1477,7 @@ static PyMethodDef port_methods[] = {
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
+    {"send_object", FASTCALL(port_send_object), NULL},
     {"reserve", FASTCALL(port_reserve), NULL},
     {"ask", FASTCALL(port_ask), NULL},
     {"recv", FASTCALL(port_recv), NULL},
@@ -1460,14 +1524,14 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *not_asked, *reply, *empty, *full, *shut_down;
+  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *not_asked, *reply, *object, *empty, *full, *shut_down;
   (void)module;
   if (view_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &not_asked, &reply, &empty,
-                        &full, &shut_down) || set_texts(texts) < 0)
+  if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &not_asked, &reply, &object,
+                        &empty, &full, &shut_down) || set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
   view_helper = view;
@@ -1475,6 +1539,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
   draft_class = (PyTypeObject *)draft;
   fail_helper = fail;
   no_object_helper = no_object;
+  object_helper = object;
   empty_error = empty;
   full_error = full;
   shut_down_error = shut_down;

@@ -614,12 +614,32 @@ void busq_multicast_discard(busq_peer *peer, const busq_message *draft)
   busq_wake_for_memory(peer->bus);
 }
 
+/* Everything that can be said before there is a record. */
+BUSQ_ALWAYS_INLINE int message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)
+{
+  peer->failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->finds_more, false);
+  if (n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers)
+    busq_prefetch_write(&peer->bus->slots[busq_target_slot(targets[0])].queue.clock_tail);
+  int result = message_check(peer, targets, n_targets, size_bytes);
+  BUSQ_TIME("checked");
+  if (n_targets == 1)
+    destination_ask_for(peer, peer->destinations[0]);
+  for (uint32_t i = 0; i < n_targets && !result; i++)
+    result = destination_room(peer, peer->destinations[i]);
+  BUSQ_TIME("has room");
+  return result;
+}
+
 /* The record of a draft is there, and stays its owner's where it can't be sent. */
-__attribute__((noinline)) static int draft_send(busq_peer *peer, uint32_t n_targets, const busq_payload *payload)
+__attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                               const busq_payload *payload)
 {
   const busq_message *draft = payload->draft;
   busq_record *record = draft_record(peer, draft);
-  int result = draft_check(peer, payload, n_targets);
+  int result = message_admit(peer, targets, n_targets, payload->size_bytes);
+  if (!result)
+    result = draft_check(peer, payload, n_targets);
   if (!result)
     result = busq_arena_keep(&peer->arena, draft_bytes(peer, draft));
   if (result)
@@ -646,21 +666,9 @@ __attribute__((noinline)) static int draft_send(busq_peer *peer, uint32_t n_targ
 BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   busq_record *record;
-  peer->failed_target = BUSQ_NO_TARGET;
-  busq_store_relaxed(&peer->finds_more, false);
-  if (n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers)
-    busq_prefetch_write(&peer->bus->slots[busq_target_slot(targets[0])].queue.clock_tail);
-  int result = message_check(peer, targets, n_targets, payload->size_bytes);
-  BUSQ_TIME("checked");
-  if (n_targets == 1)
-    destination_ask_for(peer, peer->destinations[0]);
-  for (uint32_t i = 0; i < n_targets && !result; i++)
-    result = destination_room(peer, peer->destinations[i]);
-  BUSQ_TIME("has room");
+  int result = message_admit(peer, targets, n_targets, payload->size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  if (BUSQ_UNLIKELY(payload->draft))
-    return draft_send(peer, n_targets, payload);
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
   result = record_take(peer, bytes, &record);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
@@ -678,5 +686,7 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
+  if (BUSQ_UNLIKELY(payload->draft))
+    return draft_try(peer, targets, n_targets, payload);
   return BUSQ_LIKELY(n_targets == 1) ? message_try(peer, targets, 1, payload) : message_try(peer, targets, n_targets, payload);
 }

@@ -202,7 +202,7 @@ def test_who_releases_the_view_of_a_message_does_not_release_its_objects(bus: bu
 
 def test_content_outlives_message_peers_and_bus_in_any_order(make_bus: Callable[..., busq.Bus], seed: int) -> None:
     chance = random.Random(seed)
-    for turn in range(40):
+    for turn in range(12):
         bus = make_bus(arena=4 << 20)
         alice, bob = bus.join("alice"), bus.join("bob")
         contents = [pattern(LARGE, number) for number in range(4)]

@@ -402,7 +402,7 @@ def test_an_exception_out_of_a_send_says_whether_it_was_sent(
     strike_everywhere(lambda: None, lambda _: alice.send("bob", data), judge)
 
 
-def send_in_a_storm(name: str, count: int) -> tuple[list[int], list[int], int, int]:
+def send_in_a_storm(name: str, count: int, times: int) -> tuple[list[int], list[int], int, int]:
     """Numbers of messages that were sent, and that were not; how many exceptions told, and how many did not."""
     bus = busq.Bus.open(name)
     line = 0
@@ -420,7 +420,7 @@ def send_in_a_storm(name: str, count: int) -> tuple[list[int], list[int], int, i
         for number in range(count):
             try:
                 line = sys._getframe().f_lineno + 1
-                peer.send("receiver", b"%d" % number)
+                peer.send("receiver", b"%020d" % number * times)
             except StruckError as error:
                 line = 0
                 if hasattr(error, "sent"):
@@ -438,16 +438,17 @@ def send_in_a_storm(name: str, count: int) -> tuple[list[int], list[int], int, i
 
 def receive_all(name: str) -> list[int]:
     with busq.Bus.open(name).join("receiver") as peer:
-        return [int(message.data) for message in peer]
+        return [int(message.data[:20]) for message in peer]
 
 
+@pytest.mark.parametrize(("count", "times"), [(20_000, 1), (2_000, 5_000)])
 def test_a_send_in_a_storm_of_signals_that_raise_says_what_it_did(
-    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], count: int, times: int
 ) -> None:
     bus = make_bus(capacity=8)
     receiver = fork(receive_all, bus.name)
     wait_until(lambda: "receiver" in bus.peers())
-    sent, unsent, n_told, n_untold = fork(send_in_a_storm, bus.name, 20_000).result()
+    sent, unsent, n_told, n_untold = fork(send_in_a_storm, bus.name, count, times).result()
     bus.shutdown()
     came = receiver.result()
     print(f"{n_told} exceptions told, {n_untold} came from outside the call: before it, or when it had returned")
