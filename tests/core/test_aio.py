@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import inspect
 import os
+import pickle
 import random
 import resource
 import signal
@@ -971,3 +973,59 @@ def test_a_raising_signal_handler_loses_nothing(make_bus: Callable[..., busq.Bus
                 got.append(ann.recv(timeout=0).data)
         lost = set(range(at)) - {int(data) for data in got}
         assert (lost, len(got)) == (set(), at)
+
+
+# ---- what is awaited ----
+
+
+def test_a_call_is_a_coroutine_to_everybody(bus: busq.Bus) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            for call in (ann.recv(), ann.recv_many(1), ann.send("ann", b""), ann.__anext__(), ann.send_many([])):
+                assert asyncio.iscoroutine(call)
+                assert inspect.isawaitable(call)
+                call.close()
+                with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+                    await call
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                ann.recv()
+                gc.collect()
+            assert [str(one.message) for one in caught] == ["coroutine 'Peer.recv' was never awaited"]
+            call = ann.send("ann", b"never")
+            with pytest.raises(KeyError) as thrown:
+                call.throw(KeyError("before its first step"))
+            assert getattr(thrown.value, "sent", 0) == 0
+            with pytest.raises(busq.Empty):
+                await ann.recv(timeout=0)
+
+    run_asyncio(main)
+
+
+def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            wrong: list[tuple[Callable[[], Any], str]] = [
+                (lambda: ann.send(5, b""), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
+                (lambda: ann.send([b"ann"], b""), "has type bytes: expected str, the name of a peer"),  # type: ignore[list-item]
+                (lambda: ann.send("ann", "text"), "data has type str: expected bytes; encode it first"),  # type: ignore[arg-type]
+                (lambda: ann.send("ann", b"", timeout="5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
+                (lambda: ann.send_many(5), "messages has type int: expected an iterable of pairs"),  # type: ignore[arg-type]
+                (lambda: ann.send_many([b"ann"]), r"messages\[0\] has length 3: expected a pair"),  # type: ignore[list-item]
+                (lambda: ann.send_many([5]), r"messages\[0\] has type int: expected a pair"),  # type: ignore[list-item]
+                (lambda: ann.recv("5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
+                (lambda: ann.recv(ack=1), "ack has type int: expected True or False"),  # type: ignore[arg-type]
+                (lambda: ann.recv_many("3"), "limit has type str: expected a whole number"),  # type: ignore[arg-type]
+                (lambda: ann.recv_many(0), "limit 0: expected a whole number, 1 or more"),
+                (lambda: ann.send([], b""), "no receivers"),
+                (lambda: ann.send(["ann", "ann"], b""), "given twice"),
+            ]
+            for call, said in wrong:
+                with pytest.raises((TypeError, ValueError), match=said):
+                    await call()
+            with pytest.raises(busq.UnknownPeer):
+                await ann.send("nobody", b"")
+            with pytest.raises(TypeError, match="pickle"):
+                pickle.dumps(ann)
+
+    run_asyncio(main)
