@@ -110,7 +110,7 @@ class Peer:
         ...         await alice.send("alice", b"1")
         ...         try:
         ...             await asyncio.wait_for(alice.send("alice", b"2"), 0.01)
-        ...         except TimeoutError:
+        ...         except asyncio.TimeoutError:
         ...             return (await alice.recv()).data
         >>> with busq.Bus.create("doc-aio-send", capacity=1) as bus:
         ...     asyncio.run(main(bus))
