@@ -41,6 +41,7 @@ from . import machine
 from .report import progress
 
 DATA = bytes(range(64))
+FIGURES = ("rtt_us_p50", "rtt_us_p99", "one_way_us")
 PIECE_S = 50e-6
 
 
@@ -94,9 +95,12 @@ async def open_socket(place: str, is_server: bool) -> AsyncIterator[Any]:
         server = await asyncio.start_unix_server(lambda reader, writer: there.set_result((reader, writer)), place)
         reader, writer = await there
     else:
-        while not os.path.exists(place):
-            await asyncio.sleep(0.001)
-        reader, writer = await asyncio.open_unix_connection(place)
+        while True:
+            try:
+                reader, writer = await asyncio.open_unix_connection(place)
+                break
+            except OSError:  # it does not listen yet
+                await asyncio.sleep(0.001)
     yield reader, writer
     await writer.drain()
     writer.close()
@@ -364,8 +368,8 @@ def tables(result: dict[str, Any]) -> list[Table]:
     for title in ("", "loop", "round trip, µs", "p99", "one way, µs"):
         messages.add_column(title, justify="left" if title in ("", "loop") else "right")
     for point in result["points"]["messages"]:
-        figures = [f"{point[key]:.1f}" for key in ("rtt_us_p50", "rtt_us_p99", "one_way_us") if key in point]
-        messages.add_row(point["peer"], point["loop"], *(figures or [point.get("failed", "")]))
+        figures = [point["failed"]] if "failed" in point else [f"{point[key]:.1f}" for key in FIGURES]
+        messages.add_row(point["peer"], point["loop"], *figures)
     load = Table(title="A server that is asked every 0.5 ms", title_justify="left", box=box.SIMPLE_HEAD)
     for title in ("server", "computes", "round trip, µs", "p99"):
         load.add_column(title, justify="left" if title in ("server", "computes") else "right")

@@ -326,7 +326,8 @@ class _Sleeper:
     def wake(self, is_something: bool = True) -> None:
         if self.is_asleep and not self.future.done():
             self.is_asleep = False
-            self.future.set_result(is_something)
+            if not self.future.get_loop().is_closed():  # otherwise nobody is there to wake up
+                self.future.set_result(is_something)
 
 
 class AsyncioStation(Station):
@@ -375,13 +376,26 @@ class AsyncioStation(Station):
                 timer.cancel()
 
     def look_soon(self) -> None:
-        if not self._is_due:
+        if not self._is_due and not self._loop.is_closed():
             self._is_due = True
             self._loop.call_soon(self._look_now)
 
+    # A loop goes on after an exception in a callback, and those who wait have to, too.
+
     def _look_now(self) -> None:
-        self._is_due = False
-        self._look()
+        try:
+            self._is_due = False
+            self._look()
+        except BaseException:
+            self.look_soon()
+            raise
+
+    def _ready(self) -> None:
+        try:
+            super()._ready()
+        except BaseException:
+            self.wake_all()
+            raise
 
     def _watch(self) -> None:
         if not self._is_watched and self._fd >= 0:

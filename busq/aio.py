@@ -113,7 +113,7 @@ class Peer:
         ...         await alice.send("alice", b"1")
         ...         try:
         ...             await asyncio.wait_for(alice.send("alice", b"2"), 0.01)
-        ...         except TimeoutError:
+        ...         except asyncio.TimeoutError:
         ...             return (await alice.recv()).data
         >>> with busq.Bus.create("doc-aio-send", capacity=1) as bus:
         ...     asyncio.run(main(bus))
@@ -166,10 +166,10 @@ class Peer:
             else:
                 for message in messages:
                     await self._send_pair(message, sent, deadline)
+            return int(sent[0])
         except BaseException as error:
             _core.report_sent(error, sent[0] + self._was_sent(sent[1]))
             raise
-        return int(sent[0])
 
     async def _send_list(self, messages: list[Any], sent: list[Any], deadline: _core.Deadline) -> None:
         while sent[0] < len(messages):

@@ -19,6 +19,7 @@
 #define PEERS 6
 #define CAPACITY 2
 #define LARGE_BYTES 20000
+#define HOUR_NS UINT64_C(3600000000000)
 
 typedef struct {
   uint32_t is_ready;
@@ -72,8 +73,11 @@ static bool is_readable(const busq_peer *peer)
   return poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, 0) == 1;
 }
 
+/* As one that has had nothing to do for long: a timer for messages alone would come in an hour. */
 static void listens(busq_peer *peer, uint32_t what)
 {
+  peer->naps = BUSQ_NAPS;
+  peer->net_ns = HOUR_NS;
   CHECK_EQUAL(busq_peer_listen(peer, what), BUSQ_OK);
 }
 

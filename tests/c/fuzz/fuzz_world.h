@@ -505,9 +505,9 @@ static const field slot_fields[] = {
     FIELD(busq_slot, queue.clock_tail.lo), FIELD(busq_slot, queue.clock_tail.hi), FIELD(busq_slot, queue.head),
     FIELD(busq_slot, life),                FIELD(busq_slot, wake_seq),            FIELD(busq_slot, wake_flags),
     FIELD(busq_slot, room_seq),            FIELD(busq_slot, room_waiters),        FIELD(busq_slot, memory_seq),
-    FIELD(busq_slot, memory_waits),        FIELD(busq_slot, asks),                FIELD(busq_slot, sequence_reserved),   FIELD(busq_slot, sent),
-    FIELD(busq_slot, received),            FIELD(busq_slot, pid),                 FIELD(busq_slot, name_bytes),
-    FIELD(busq_slot, name),
+    FIELD(busq_slot, memory_waits),        FIELD(busq_slot, asks),                FIELD(busq_slot, sequence_reserved),
+    FIELD(busq_slot, sent),                FIELD(busq_slot, received),            FIELD(busq_slot, pid),
+    FIELD(busq_slot, name_bytes),          FIELD(busq_slot, name),
 };
 
 static const field extent_fields[] = {FIELD(busq_extent, word), FIELD(busq_extent, length)};
