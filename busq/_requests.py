@@ -152,8 +152,13 @@ class Requests:
             if self._waiting.pop(request.number, None) is not None and not self._waiting:
                 lib.busq_peer_await(self._replies._handle, self._last + 1)
         pin = request.pin
-        if pin is not None and pin.state == lib.BUSQ_PIN_TAKEN:
+        if pin is not None and pin.state != lib.BUSQ_PIN_TAKEN:
+            return  # its reply was handed over
+        if pin is not None:
             _drop(pin)
+        # What is late would keep memory until somebody asks again.
+        while not self._waiting and self.take(0) == lib.BUSQ_OK:
+            pass
 
     # ---- replies ----
 
