@@ -16,6 +16,7 @@ One file per question:
     steps.py steps.h      where the time of a message goes, step by step
     bench_calls.py        calls inside one process (pytest-benchmark)
     bench_queue_depth.py  what an operation costs with many messages waiting
+    bench_requests.py     a request and its reply, beside two messages one way
     bench_waiting.py      what it costs to wait awake, and what asleep
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long does a request take, beside two messages one way?
 
-    python bench/bench_requests.py [--count N]
+    python -m busq.bench.bench_requests [--count N]
 
 Prints the median and the 99th percentile in microseconds, one JSON object per line.
 """
@@ -64,7 +64,11 @@ def run(way: str, size_bytes: int, count: int) -> dict[str, object]:
 
 def main() -> None:
     """Measure both ways."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m busq.bench.bench_requests",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--count", type=int, default=20_000, help="round trips of each kind")
     count = parser.parse_args().count
     for size_bytes in (64, 2000, 65_536):

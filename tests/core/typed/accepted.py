@@ -57,6 +57,12 @@ peer.send_many((name, b"") for name in names())
 pairs = [("bob", b"1"), ("alice", b"2")]
 peer.send_many(pairs)
 
+assert_type(peer.ask("bob", b"bytes"), busq.Message)
+assert_type(peer.ask("bob", [b"bytes", bytearray(b"more")], timeout=1.5), busq.Message)
+bus.wait_for("bob")
+bus.wait_for(names(), timeout=0)
+bus.wait_for(["alice", "bob"], 1.5)
+
 assert_type(peer.recv(), busq.Message)
 assert_type(peer.recv(0.5), busq.Message)
 assert_type(peer.recv(timeout=None, ack=True), busq.Message)
@@ -72,6 +78,8 @@ for message in peer:
     with message.view() as view:
         assert_type(view, memoryview)
     message.ack()
+    message.reply(b"bytes")
+    message.reply((b"bytes", memoryview(b"more")), timeout=None)
 
 
 def describe(thing: object) -> str:

@@ -29,6 +29,15 @@ peer.send_many([("bob", b"", 5)])  # refused
 peer.send_many([b"bob"])  # refused
 peer.send_many(("bob", b""))  # refused
 
+peer.ask(["bob"], b"")  # refused
+peer.ask("bob", "text")  # refused
+peer.ask("bob", b"", 5)  # refused
+peer.recv().reply()  # refused
+peer.recv().reply("text")  # refused
+peer.recv().reply(b"", 5)  # refused
+bus.wait_for(5)  # refused
+bus.wait_for("bob", "5")  # refused
+
 peer.recv("5")  # refused
 peer.recv(1, True)  # refused
 peer.recv(ack="yes")  # refused
