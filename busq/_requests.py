@@ -147,6 +147,7 @@ class Requests:
 
     def end(self, request: Request) -> None:
         """Wait for this one no more; its reply is dropped."""
+        self._step_down(request)  # if it was struck before it had done so
         with self._lock:
             # While anybody waits, replies are taken out of the queue.  When nobody does, they need not be sent.
             if self._waiting.pop(request.number, None) is not None and not self._waiting:
@@ -314,23 +315,11 @@ def _requests_of(port: Any) -> Requests:
         return port._requests  # type: ignore[no-any-return]
 
 
-def ask(port: Any, to: str, data: Payload, timeout: float | None) -> Message:
-    """Send a request and return its reply: `Peer.ask`."""
-    note = _core._new_note()
-    try:
-        try:
-            return _ask(port, to, data, Deadline(timeout), note)
-        except BaseException as error:
-            _core.report_sent(error, _core._was_sent(note))
-            raise
-    except BaseException as error:  # perhaps another one, raised while the first was caught
-        _core.report_sent(error, _core._was_sent(note))
-        raise
-
-
-def _ask(port: Any, to: str, data: Payload, deadline: Deadline, note: Any) -> Message:
+def ask(port: Any, to: str, data: Payload, timeout: float | None, note: Any) -> Message:
+    """Send a request and return its reply; `note` says whether it was sent."""
     if not isinstance(to, str):
         raise _core.wrong_type("to", to, "str, the name of one peer")
+    deadline = Deadline(timeout)
     request = Request()
     request.asked = to
     requests = _requests_of(port)
