@@ -5,9 +5,18 @@ Replies come to a queue of their own (csrc/shm/request.h), from which whoever wa
 others: `Requests.take` hands each to the `Request` whose number it carries.  Nothing depends on who does that, or on
 one who does it going on: a pin holds the reply until it is handed over, and gives it back if that never happens.
 
-An event loop needs no thread to ask.  It calls `begin`, with a function that wakes whoever waits; waits for
-`descriptor()` to be readable; then calls `take` until that says that nothing is left, at least once in `SLICE_NS`
-`look` for each request, and in the end `finish`, in any case `end`.
+An event loop needs no thread to ask:
+
+    requests = requests_of(peer)
+    request = Request()
+    request.asked, request.wake = to, wake   # wake() is called, in any thread, when the reply is there
+    try:
+        requests.begin(peer, request, data, Deadline(0), note)   # Full: wait for room, and begin again
+        ...                                  # `requests.descriptor()` is readable: `take(0)` until that is not BUSQ_OK;
+                                             # once in SLICE_NS `look(request)`: False, and no pin: PeerDead
+        return requests.finish(request)      # once request.pin is there
+    finally:
+        requests.end(request)                # also where the task is cancelled: a late reply is dropped
 """
 
 from __future__ import annotations
@@ -99,7 +108,8 @@ class Requests:
 
     def begin(self, port: Any, request: Request, data: Payload, deadline: Deadline, note: Any) -> None:
         """Send a request; `note` says whether it was sent.  Whatever comes of it, `end` has to follow."""
-        self._register(request)
+        if not request.number:
+            self._register(request)
         payload = _core._Parts(data, lib.BUSQ_FORM_ASK, REQUEST.pack(request.number, self._to))
         for is_retry in (False, True):
             request.target = port._target(request.asked)
@@ -299,7 +309,8 @@ def _drop(pin: Any) -> None:
     lib.busq_pin_end(pin, ffi.NULL)
 
 
-def _requests_of(port: Any) -> Requests:
+def requests_of(port: Any) -> Requests:
+    """Return what a peer of order bus1 asks; the first time, that takes a second slot."""
     known: Requests | None = port._requests
     if known is not None:
         return known
@@ -322,7 +333,7 @@ def ask(port: Any, to: str, data: Payload, timeout: float | None, note: Any) -> 
     deadline = Deadline(timeout)
     request = Request()
     request.asked = to
-    requests = _requests_of(port)
+    requests = requests_of(port)
     try:
         try:
             requests.begin(port, request, data, deadline, note)

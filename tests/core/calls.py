@@ -298,7 +298,7 @@ def ready_request(size: int, ack: bool, world: Any) -> Stage:
 
     request, data = _requests.Request(), world.payload(size)
     request.asked = "bob"
-    waiting = _requests._requests_of(world.alice)
+    waiting = _requests.requests_of(world.alice)
     waiting.begin(world.alice, request, data, _core.Deadline(10), _core._new_note())
     message = world.bob.recv(timeout=10, ack=ack)
     return Stage(world, message, "bob", data, ack, facts={"waiting": waiting, "request": request})
