@@ -17,6 +17,7 @@ One file per question:
     bench_calls.py        calls inside one process (pytest-benchmark)
     bench_queue_depth.py  what an operation costs with many messages waiting
     bench_large.py        what a large message costs, by copy and without one
+    bench_requests.py     a request and its reply, beside two messages one way
     bench_waiting.py      what it costs to wait awake, and what asleep
 """
 

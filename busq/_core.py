@@ -414,8 +414,9 @@ class _PythonRequest(_PythonMessage):
 
     _reply: Reply
 
-    def reply(self, data: Payload, *, timeout: float | None = None) -> None:
-        return self._reply(data, timeout=timeout)
+    @property
+    def reply(self) -> Reply:  # no frame of ours is around what says whether it was sent
+        return self._reply
 
 
 def _new_pin() -> Any:
@@ -682,14 +683,6 @@ class PythonPort:
 
         return self._send_to(to, send)
 
-    # ---- asking ----
-
-    def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
-        raise NotImplementedError
-
-    def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
-        return self._ask_slow(to, data, timeout=timeout)
-
     # ---- receiving ----
 
     # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
@@ -793,7 +786,7 @@ class PythonPort:
 
 
 # Python's errors about wrong arguments name the method that was called, and not the one that does its work.
-for _name in ("send", "send_many", "send_object", "reserve", "ask", "recv", "recv_many"):
+for _name in ("send", "send_many", "send_object", "reserve", "recv", "recv_many"):
     _method = getattr(PythonPort, _name)
     _method.__name__, _method.__qualname__ = _name, f"Bus1Peer.{_name}"
     _method.__doc__ = getattr(Peer, _name).__doc__

@@ -155,13 +155,19 @@ class Requests:
 
     def end(self, request: Request) -> None:
         """Wait for this one no more; its reply is dropped."""
+        self._step_down(request)  # if it was struck before it had done so
         with self._lock:
             # While anybody waits, replies are taken out of the queue.  When nobody does, they need not be sent.
             if self._waiting.pop(request.number, None) is not None and not self._waiting:
                 lib.busq_peer_await(self._replies._handle, self._last + 1)
         pin = request.pin
-        if pin is not None and pin.state == lib.BUSQ_PIN_TAKEN:
+        if pin is not None and pin.state != lib.BUSQ_PIN_TAKEN:
+            return  # its reply was handed over
+        if pin is not None:
             _drop(pin)
+        # What is late would keep memory until somebody asks again.
+        while not self._waiting and self.take(0) == lib.BUSQ_OK:
+            pass
 
     # ---- replies ----
 
@@ -317,6 +323,7 @@ def check_name(to: Any) -> None:
 
 
 def requests_of(port: Any) -> Requests:
+    """Return what a peer of order bus1 asks; the first time, that takes a second slot."""
     known: Requests | None = port._requests
     if known is not None:
         return known
@@ -332,22 +339,10 @@ def requests_of(port: Any) -> Requests:
         return port._requests  # type: ignore[no-any-return]
 
 
-def ask(port: Any, to: str, data: Payload, timeout: float | None) -> Message:
-    """Send a request and return its reply: `Peer.ask`."""
-    note = _core._new_note()
-    try:
-        try:
-            return _ask(port, to, data, Deadline(timeout), note)
-        except BaseException as error:
-            _core.report_sent(error, _core._was_sent(note))
-            raise
-    except BaseException as error:  # perhaps another one, raised while the first was caught
-        _core.report_sent(error, _core._was_sent(note))
-        raise
-
-
-def _ask(port: Any, to: str, data: Payload, deadline: Deadline, note: Any) -> Message:
+def ask(port: Any, to: str, data: Payload, timeout: float | None, note: Any) -> Message:
+    """Send a request and return its reply; `note` says whether it was sent."""
     check_name(to)
+    deadline = Deadline(timeout)
     request = Request()
     request.asked = to
     requests = requests_of(port)

@@ -78,9 +78,22 @@ class Bus1Peer(_core.Port, Peer):
         return int(descriptor[0])
 
     def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
-        from busq._requests import ask  # here, since most who import busq never need it
+        note = _core._new_note()
+        try:
+            try:
+                from busq._requests import ask  # here, since most who import busq never need it
 
-        return ask(self, to, data, timeout)
+                return ask(self, to, data, timeout, note)
+            except BaseException as error:
+                _core.report_sent(error, _core._was_sent(note))
+                raise
+        except BaseException as error:  # perhaps another one, raised while the first was caught
+            _core.report_sent(error, _core._was_sent(note))
+            raise
+
+    _ask_slow.__name__, _ask_slow.__qualname__, _ask_slow.__doc__ = "ask", "Bus1Peer.ask", Peer.ask.__doc__
+    if not hasattr(_core.Port, "ask"):  # in C
+        ask = _ask_slow
 
     def close(self) -> None:  # noqa: D102
         requests = self._requests

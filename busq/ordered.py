@@ -254,7 +254,7 @@ class OrderedPeer(Peer):
     def ask(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
         """Raise ValueError: a reply needs a queue of its own, and only order bus1 orders that with the others.
 
-        Parameters: those of `Peer.ask`.
+        Parameters: `to`, `data` and `timeout`, those of `Peer.ask`.
 
         Errors: ValueError.
 

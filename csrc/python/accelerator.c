@@ -230,10 +230,14 @@ static int message_reply_fast(Message *self, PyObject *data)
 /* The rest of it is Python's; which also knows from then on whether the reply was sent. */
 static PyObject *message_slow_reply(Message *self)
 {
-  if (!self->slow_reply)
-    self->slow_reply = PyObject_CallFunction(reply_type, "Oy#OO", self->replier, (const char *)&self->request,
-                                             (Py_ssize_t)sizeof self->request, self->sender,
-                                             self->is_replied ? Py_True : Py_False);
+  PyObject *made = self->slow_reply ? NULL
+                                    : PyObject_CallFunction(reply_type, "Oy#OO", self->replier, (const char *)&self->request,
+                                                            (Py_ssize_t)sizeof self->request, self->sender,
+                                                            self->is_replied ? Py_True : Py_False);
+  if (!self->slow_reply) /* still: another thread may have made one meanwhile */
+    self->slow_reply = made;
+  else
+    Py_XDECREF(made);
   Py_XINCREF(self->slow_reply);
   return self->slow_reply;
 }

@@ -499,6 +499,17 @@ def check_reply(stage: Stage, turn: Turn) -> None:
         stage.world.returned("the view of a reply", view, turn.facts["asked"])
 
 
+def finish_asking(stage: Stage, turns: list[Turn]) -> None:
+    """What was struck says whether it was sent."""
+    world = stage.world
+    world.bob.ask("echo", b"settled", timeout=10)
+    for turn in turns:
+        out, asked = turn.outcome, turn.facts.get("asked") in world.asked
+        if turn.facts.get("asked") and out.struck is not None and not out.values and not out.at_end:
+            expect(was_sent(out) == asked, f"it says that {was_sent(out)} were sent, and the server has it: {asked}")
+    finish_peer(stage, turns)
+
+
 def asking() -> list[Op]:
     return [
         *(
@@ -1112,7 +1123,7 @@ def kinds_of_bus1() -> Iterator[Kind]:
             name = f"a request of {size} bytes{', to be acknowledged' if ack else ''}"
             ready = partial(ready_request, size, ack)
             yield Kind("Message", name, ready, request_ops(ack), finish_request, AskWorld)
-    yield Kind("Peer", "a peer that asks", partial(ready_peer, ()), asking(), finish_peer, AskWorld)
+    yield Kind("Peer", "a peer that asks", partial(ready_peer, ()), asking(), finish_asking, AskWorld)
     first = [op for op in asking() if "None" in op.name]
     yield Kind("Peer", "a peer that asks first and leaves", ready_fresh, first, finish_fresh, AskWorld, weight=30)
     both = [*receiving(False), *staying, *leaving()]

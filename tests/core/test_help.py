@@ -103,7 +103,7 @@ def test_every_build_shows_the_same() -> None:
         name: text for name, (text, *_) in fast["Peer"].items() if name != "class"
     }
     assert fast["Peer"]["send"][1] == (
-        "(self, to: 'str | Iterable[str]', data: 'Buffer', *, timeout: 'float | None' = None) -> 'None'"
+        "(self, to: 'str | Iterable[str]', data: 'Payload', *, timeout: 'float | None' = None) -> 'None'"
     )
     assert fast["bus1 peer"]["send"][1] == "(to, data, *, timeout=None)"
     assert fast["bus1 peer bound"]["recv_many"] == "(limit, timeout=None, *, ack=False)"
@@ -137,7 +137,7 @@ def test_peers_and_messages_are_instances_of_the_public_classes(
 
 def test_help_reads_as_a_page() -> None:
     page = pydoc.plain(pydoc.render_doc(busq.Peer))
-    signature = "send(self, to: 'str | Iterable[str]', data: 'Buffer', *, timeout: 'float | None' = None) -> 'None'"
+    signature = "send(self, to: 'str | Iterable[str]', data: 'Payload', *, timeout: 'float | None' = None) -> 'None'"
     # Since 3.13 a long signature has a line for each parameter, since 3.14 types have no quotes.
     in_one_line = re.sub(r"[\s|']+", "", page)
     assert re.sub(r"[\s|']+", "", signature) in in_one_line

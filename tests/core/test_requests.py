@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -16,6 +18,7 @@ import pytest
 from conftest import PATIENCE_S, Child
 
 import busq
+from busq import _core, _requests
 
 SIZES = [0, 1, 100, 4080, 4096, 4097, 100_000]
 
@@ -626,3 +629,75 @@ def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[.
                 alice.ask("bob", b"", timeout=chance.uniform(0, 3e-5))
             if chance.random() < 0.2:
                 assert alice.ask("bob", b"wanted", timeout=PATIENCE_S).data == b"wanted"
+
+
+# ---- in an event loop ----
+
+
+def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    """What busq/_requests.py gives to those who wait for descriptors."""
+    alice = bus.join("alice")
+    fork(serve_until_killed, bus.name, "bob", False)
+    bus.wait_for("bob", timeout=PATIENCE_S)
+
+    async def ask(data: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        answered = asyncio.Event()
+        request = _requests.Request()
+        request.asked, request.wake = "bob", lambda: loop.call_soon_threadsafe(answered.set)
+        try:
+            while True:
+                try:
+                    requests.begin(alice, request, data, _core.Deadline(0), _core._new_note())
+                    break
+                except busq.Full:
+                    await asyncio.sleep(0.001)
+            await answered.wait()
+            return requests.finish(request).data
+        finally:
+            requests.end(request)
+
+    def take() -> None:
+        while requests.take(0) == 0:
+            pass
+
+    async def ask_all() -> list[bytes]:
+        asyncio.get_running_loop().add_reader(requests.descriptor(), take)
+        take()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(ask(b"silence"), 0.1)
+        found = await asyncio.gather(*(ask(b"%d" % number) for number in range(500)))
+        asyncio.get_running_loop().remove_reader(requests.descriptor())
+        return found
+
+    requests = _requests.requests_of(alice)
+    assert asyncio.run(ask_all()) == [b"%d" % number for number in range(500)]
+    assert requests._waiting == {}
+    assert threading.active_count() == 1
+
+
+# ---- askers that are killed ----
+
+
+def test_askers_are_killed_at_any_time(bus: busq.Bus, fork: Callable[..., Child], seed: int) -> None:
+    """Who is asked goes on, and what the dead have left is given back."""
+    chance = random.Random(seed)
+
+    def ask() -> None:
+        with busq.Bus.open(bus.name) as mine, mine.join("alice") as alice:
+            for number in itertools.count():
+                data = b"%d" % number * chance.choice([1, 2000])
+                assert alice.ask("bob", data).data == data
+
+    with bus.join("bob") as bob, serving(bob):
+        for _ in range(20):
+            child = fork(ask)
+            bus.wait_for("alice", timeout=PATIENCE_S)
+            time.sleep(chance.uniform(0, 0.02))
+            child.kill()
+        with bus.join("carol") as carol:
+            assert carol.ask("bob", b"whole", timeout=PATIENCE_S).data == b"whole"
+    bus.collect()
+    with bus.join("dora") as dora:
+        dora.send("dora", bytes(bus.stats()["arena_bytes"]), timeout=0)
+        assert len(dora.recv(timeout=0).data) == bus.stats()["arena_bytes"]

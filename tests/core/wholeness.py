@@ -268,6 +268,7 @@ class AskWorld(World):
 
     def __init__(self) -> None:
         self._server = threading.Thread(target=self._serve, daemon=True)
+        self.asked: set[bytes] = set()  # what the server has received
         super().__init__()
 
     def warm_up(self) -> None:
@@ -279,6 +280,7 @@ class AskWorld(World):
 
     def _serve(self) -> None:
         for request in self.echo:
+            self.asked.add(request.data)
             with contextlib.suppress(busq.PeerDead):
                 request.reply(request.data)
 

@@ -81,6 +81,11 @@ bus.join("carol", codec=Text())
 bus.join("carol", codec=None)
 assert_type(busq.codec.msgspec(dict[str, int], format="json"), busq.codec.Codec)
 bus.join("carol", codec=busq.codec.msgspec(int))
+assert_type(peer.ask("bob", b"bytes"), busq.Message)
+assert_type(peer.ask("bob", [b"bytes", bytearray(b"more")], timeout=1.5), busq.Message)
+bus.wait_for("bob")
+bus.wait_for(names(), timeout=0)
+bus.wait_for(["alice", "bob"], 1.5)
 
 assert_type(peer.recv(), busq.Message)
 assert_type(peer.recv(0.5), busq.Message)
@@ -97,6 +102,8 @@ for message in peer:
     with message.view() as view:
         assert_type(view, memoryview)
     message.ack()
+    message.reply(b"bytes")
+    message.reply((b"bytes", memoryview(b"more")), timeout=None)
 
 
 def describe(thing: object) -> str:

@@ -37,6 +37,14 @@ peer.reserve(5).send("bob", b"")  # refused
 peer.reserve(5).buffer = memoryview(b"")  # refused
 bus.join("alice", codec=5)  # refused
 busq.codec.msgspec(int, format=5)  # refused
+peer.ask(["bob"], b"")  # refused
+peer.ask("bob", "text")  # refused
+peer.ask("bob", b"", 5)  # refused
+peer.recv().reply()  # refused
+peer.recv().reply("text")  # refused
+peer.recv().reply(b"", 5)  # refused
+bus.wait_for(5)  # refused
+bus.wait_for("bob", "5")  # refused
 
 peer.recv("5")  # refused
 peer.recv(1, True)  # refused
