@@ -317,6 +317,29 @@ def test_a_killed_process_leaves_no_bus(bus_directory: Path) -> None:
         busq.Bus.open(name)
 
 
+def makes_and_waits(pipe: Any) -> None:
+    queue: busq.Queue[int] = busq.Queue(10)
+    queue.put(1)
+    pipe.send(queue)
+    time.sleep(1000)
+
+
+def test_a_queue_outlives_the_process_that_made_it() -> None:
+    ours, its = multiprocessing.Pipe()
+    (process,) = processes("spawn", 1, makes_and_waits, its)
+    queue = ours.recv()
+    process.kill()
+    process.join()
+    queue.put(2)
+    end(processes("fork", 1, puts, queue, 3))
+    assert all_of(queue) == [1, 2, 0, 1, 2]
+    for number in range(10):
+        queue.put(number, block=False)
+    assert queue.full()
+    with pytest.raises(busq.Full):
+        queue.put_nowait(10)
+
+
 def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Path) -> None:
     """With multiprocessing it waits for ever for its feeder thread."""
     done = fresh_python(HOLDS, "20000")
