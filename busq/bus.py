@@ -279,13 +279,14 @@ class Bus:
         `Bus.remove` drops it; `shared`, be one of any number of peers under this name, in any processes: each message
         that is sent to it goes to one of them, in the order of the bus, and what one had with `ack=True` and not
         acknowledged when it died or was closed goes to another, marked as redelivered; `resume` and `durable` mean
-        their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many microseconds it keeps its core before it sleeps when it has to
-        wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what the last waits suggest, at most 51).
+        their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many
+        microseconds it keeps its core before it sleeps when it has to wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what
+        the last waits suggest, at most 51).
 
         Errors: PeerExists if a live process has that name, unless both share it, or, without `resume`, if a durable
         peer of that name may come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`,
-        `durable` or `shared` are asked of another order than bus1, or `resume` of a queue that was shared where `shared`
-        is not, or the other way round; TypeError.
+        `durable` or `shared` are asked of another order than bus1, or `resume` with `shared` of a queue that was not
+        shared, or without it of one that was; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -297,6 +298,16 @@ class Bus:
         ...     bus.join("bob", resume=True).recv().data
         b'for later'
         >>> busq.Bus.unlink("doc-join")
+
+        >>> with busq.Bus.create("doc-shared") as bus, bus.join("alice") as alice:
+        ...     one, two = bus.join("jobs", shared=True), bus.join("jobs", shared=True)
+        ...     alice.send_many([("jobs", b"first"), ("jobs", b"second")])
+        ...     first = one.recv(ack=True)
+        ...     one.close()  # not acknowledged
+        ...     [(message.data, message.redelivered) for message in two.recv_many(2)]
+        2
+        [(b'first', True), (b'second', False)]
+        >>> busq.Bus.unlink("doc-shared")
         """
         if self._order == "bus1":
             return Bus1Peer(self, name, resume=resume, durable=durable, shared=shared, spin_us=spin_us)

@@ -30,7 +30,7 @@ static bool explore_is_receiver(uint32_t index)
 {
   const explore_op *op = explore_op_of(index);
   return op && (op->verb == EXPLORE_HEAR || op->verb == EXPLORE_RECEIVE || op->verb == EXPLORE_LISTEN ||
-                op->verb == EXPLORE_HOLD);
+                op->verb == EXPLORE_HOLD || op->verb == EXPLORE_WORK);
 }
 
 static bool explore_has_receiver(uint32_t peer, uint32_t stopped)
@@ -152,13 +152,15 @@ static bool explore_waits_for_nobody(const explore_op *op)
 
 static bool explore_may_stay_here(const explore_op *op)
 {
+  if (op->verb == EXPLORE_HEAR && explore_scene->shared && explore_was_delivered_anywhere(op->message))
+    return true; /* to another reader */
   return op->verb == EXPLORE_RECEIVE || op->verb == EXPLORE_LISTEN || op->verb == EXPLORE_HOLD ||
-         op->verb == EXPLORE_STAY || explore_waits_for_nobody(op) || explore_waits_for_the_dead(op);
+         op->verb == EXPLORE_WORK || op->verb == EXPLORE_STAY || explore_waits_for_nobody(op) || explore_waits_for_the_dead(op);
 }
 
 static void explore_judge_actors(void)
 {
-  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "await", "leave", "return", "stay"};
+  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "work", "await", "leave", "return", "stay"};
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
     if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
@@ -187,6 +189,11 @@ static void explore_judge_queues(void)
     if (!explore_has_receiver(i, BUSQ_EXPLORE_NOBODY)) {
       system_enter(i);
       explore_drain(i);
+      system_leave();
+    }
+    if (peer->is_consumer) { /* what one does before it sleeps */
+      system_enter(i);
+      explore_lose_patience(i);
       system_leave();
     }
     if (!busq_ring_verify(&peer->ring) || busq_load_relaxed(&peer->ring.queue->head) != busq_ring_tail(&peer->ring))
@@ -238,6 +245,66 @@ static void explore_judge_waiting(uint32_t stopped)
     }
 }
 
+/* ---- several readers of one queue ---- */
+
+static uint32_t explore_n_delivered_to(uint32_t peer, uint8_t message)
+{
+  uint32_t count = 0;
+  for (uint32_t e = 0; e < explore_logs[peer].count; e++)
+    count += explore_logs[peer].events[e].kind == BUSQ_EVENT_DELIVER && explore_logs[peer].events[e].message == message;
+  return count;
+}
+
+/* What comes again comes to another one. */
+static uint32_t explore_n_delivered(uint8_t message)
+{
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    const uint32_t n_here = explore_is_shared(i) ? explore_n_delivered_to(i, message) : 0;
+    if (n_here > 1)
+      explore_blame("message %u came to p%u twice", message, i);
+    count += n_here;
+  }
+  return count;
+}
+
+/* How many readers have died or are stopped; and do they acknowledge? */
+static uint32_t explore_n_struck(uint32_t stopped, bool *acknowledgep)
+{
+  uint32_t count = 0;
+  *acknowledgep = false;
+  for (uint32_t i = 0; i < explore_n_actors; i++) {
+    const uint32_t peer = explore_actors[i].peer;
+    count += explore_is_shared(peer) && (explore_is_gone(peer) || i == stopped);
+    *acknowledgep |= explore_actors[i].ops[0].verb == EXPLORE_WORK;
+  }
+  return count;
+}
+
+/* Each message goes to one of them.  One that is stopped has one in its hands at most; so has one that died, and if it would have
+ * acknowledged it, another one gets it, perhaps again. */
+static void explore_judge_sharing(busq_end end, uint32_t stopped)
+{
+  bool acknowledge;
+  const uint32_t n_struck = explore_n_struck(stopped, &acknowledge);
+  const uint32_t n_missing_max = acknowledge && end == BUSQ_END_OVER ? 0 : n_struck;
+  uint32_t n_missing = 0, n_again = 0;
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    for (uint32_t e = 0; e < explore_logs[i].count; e++) {
+      const explore_event *event = &explore_logs[i].events[e];
+      if (event->kind != BUSQ_EVENT_SEND || !event->targets || !(event->targets & explore_scene->shared) ||
+          explore_find(i, BUSQ_EVENT_SEND, event->message, true))
+        continue;
+      const uint32_t count = explore_n_delivered(event->message);
+      n_missing += !count && !explore_is_unfinished(i, event->message);
+      n_again += count > 1 ? count - 1 : 0;
+    }
+  if (n_missing > n_missing_max)
+    explore_blame("%u messages came to none of the readers", n_missing);
+  if (n_again > (acknowledge ? n_struck : 0))
+    explore_blame("%u messages came twice", n_again);
+}
+
 static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
 {
   (void)context;
@@ -245,13 +312,17 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
   memcpy(explore_logs_judged, explore_logs, sizeof explore_logs);
   if (explore_shared.fault[0])
     explore_blame("%s", explore_shared.fault);
-  else if (end == BUSQ_END_STOPPED)
+  else if (end == BUSQ_END_STOPPED && !explore_scene->shared)
     explore_judge_waiting(stopped);
+  else if (end == BUSQ_END_STOPPED)
+    ; /* below */
   else
     explore_judge_actors();
   if (!explore_verdict[0] && end == BUSQ_END_OVER)
     explore_judge_queues();
-  if (!explore_verdict[0] && end == BUSQ_END_OVER)
+  if (!explore_verdict[0] && explore_scene->shared)
+    explore_judge_sharing(end, stopped);
+  if (!explore_verdict[0] && end == BUSQ_END_OVER && !explore_scene->shared)
     explore_judge_order();
   if (!explore_verdict[0] && end == BUSQ_END_OVER)
     explore_judge_memory();

@@ -38,6 +38,9 @@ static void explore_place_in_slot(uint32_t peer, size_t offset, explore_place *p
       {offsetof(busq_slot, sent), "sent", PLACE_PLAIN},
       {offsetof(busq_slot, late), "late", PLACE_PLAIN},
       {offsetof(busq_slot, received), "received", PLACE_PLAIN},
+      {offsetof(busq_slot, returns), "returns", PLACE_PLAIN},
+      {offsetof(busq_slot, reaches), "reaches", PLACE_PLAIN},
+      {offsetof(busq_slot, settled), "settled", PLACE_PLAIN},
   };
   snprintf(place->name, sizeof place->name, "p%u.+%zu", peer, offset);
   for (unsigned i = 0; i < sizeof fields / sizeof fields[0]; i++)

@@ -11,6 +11,7 @@
  *      receive             receives for as long as anybody has something to do
  *      listen              the same with the waiting of the core: it sleeps, and is woken
  *      hold                the same as receive, but looks at each message in place before it gives it back
+ *      work                the same as receive, but has each message to acknowledge, and does so in a turn of its own
  *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
  *      leave               closes the peer, whatever it has not received
  *      return              joins again after that, with all that is left to receive
@@ -49,6 +50,7 @@ typedef struct {
   uint32_t may_die;     /* a bit for each actor that may be killed */
   uint32_t may_stop;    /* or stopped, and continued after others have lost patience */
   bool is_stale;        /* every proposal is lost */
+  uint32_t shared;      /* a bit for each peer that reads, with the others of these, the queue that is sent to by any of their names */
   uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
@@ -61,6 +63,7 @@ typedef enum {
   EXPLORE_RECEIVE,
   EXPLORE_LISTEN,
   EXPLORE_HOLD,
+  EXPLORE_WORK,
   EXPLORE_AWAIT,
   EXPLORE_LEAVE,
   EXPLORE_RETURN,
@@ -106,6 +109,7 @@ typedef struct {
   busq_peer *peers[EXPLORE_PEERS_MAX];
   uint8_t is_dead[EXPLORE_PEERS_MAX];
   uint8_t is_closed[EXPLORE_PEERS_MAX];
+  uint8_t last[EXPLORE_PEERS_MAX]; /* of several readers of a queue: the last that came unmarked */
   char fault[128];
 } explore_common;
 
@@ -161,6 +165,11 @@ static bool explore_was_delivered(uint32_t peer, uint8_t message)
   return false;
 }
 
+static bool explore_is_shared(uint32_t peer)
+{
+  return (explore_scene->shared >> peer & 1) != 0;
+}
+
 /* ---- what actors do ---- */
 
 static uint8_t explore_read(const busq_message *message)
@@ -170,9 +179,21 @@ static uint8_t explore_read(const busq_message *message)
   return *(const uint8_t *)message->data;
 }
 
-/* One message, if there is one; 0 otherwise. */
-static uint8_t explore_take_one(busq_peer *peer)
+/* Several readers of a queue: what is not marked comes to each of them in order, which is that of the numbers where one sends. */
+static void explore_judge_take(uint32_t peer, const busq_message *message)
 {
+  const uint8_t number = explore_read(message);
+  if (!explore_is_shared(peer) || message->is_redelivered)
+    return;
+  if (number <= explore_shared.last[peer])
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "p%u gets %u after %u", peer, number, explore_shared.last[peer]);
+  explore_shared.last[peer] = number;
+}
+
+/* One message, if there is one; 0 otherwise. */
+static uint8_t explore_take_one(uint32_t index)
+{
+  busq_peer *peer = explore_shared.peers[index];
   busq_message message;
   uint8_t number = 0;
   const int begun = busq_peer_receive_begin(peer);
@@ -180,6 +201,7 @@ static uint8_t explore_take_one(busq_peer *peer)
   const int result = busq_peer_receive_peek(peer, &message);
   if (result == BUSQ_OK) {
     number = explore_read(&message);
+    explore_judge_take(index, &message);
     busq_peer_receive_take(peer, BUSQ_TAKE_COPIED);
   } else if (result != BUSQ_EMPTY) {
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "receiving: result %d, %s", result, busq_error_text());
@@ -191,7 +213,7 @@ static uint8_t explore_take_one(busq_peer *peer)
 static bool explore_receive(uint32_t index)
 {
   busq_peer *peer = explore_shared.peers[index];
-  const uint8_t number = explore_take_one(peer);
+  const uint8_t number = explore_take_one(index);
   if (number)
     explore_deliver(index, number);
   memset(&peer->found, 0, sizeof peer->found); /* nobody looks at it again */
@@ -202,6 +224,8 @@ static void explore_lose_patience(uint32_t index)
 {
   busq_peer *peer = explore_shared.peers[index];
   CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
+  if (peer->is_consumer)
+    busq_receive_tend(peer);
   if (busq_receive_peek(peer) == BUSQ_EMPTY)
     (void)busq_receive_unblock(peer);
   busq_peer_receive_end(peer);
@@ -216,14 +240,17 @@ static busq_turn explore_receive_turn(uint32_t peer, bool has_lost_patience)
   return explore_receive(peer) ? BUSQ_TURN_AGAIN : BUSQ_TURN_WAIT;
 }
 
-/* Taken, looked at, and given back in a turn of its own. */
-static busq_turn explore_hold_turn(uint32_t index, explore_progress *progress, bool has_lost_patience)
+/* Taken, looked at, and given back, or acknowledged, in a turn of its own. */
+static busq_turn explore_hold_turn(uint32_t index, explore_progress *progress, busq_take mode, bool has_lost_patience)
 {
   busq_peer *peer = explore_shared.peers[index];
   uint32_t count = 0;
   if (progress->holds) {
     explore_deliver(index, explore_read(&progress->held));
-    busq_peer_release(peer, &progress->held);
+    if (mode == BUSQ_TAKE_PINNED)
+      busq_peer_release(peer, &progress->held);
+    else
+      CHECK_EQUAL(busq_peer_ack(peer, &progress->held), BUSQ_OK);
     memset(&progress->held, 0, sizeof progress->held);
     progress->holds = false;
     return BUSQ_TURN_AGAIN;
@@ -234,7 +261,8 @@ static busq_turn explore_hold_turn(uint32_t index, explore_progress *progress, b
   }
   CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
   if (busq_peer_receive_peek(peer, &progress->held) == BUSQ_OK) {
-    busq_peer_receive_take(peer, BUSQ_TAKE_PINNED);
+    explore_judge_take(index, &progress->held);
+    busq_peer_receive_take(peer, mode);
     count = 1;
   }
   busq_peer_receive_end(peer);
@@ -309,7 +337,9 @@ static busq_turn explore_leave_turn(const explore_actor *self, explore_progress 
 
 static int explore_join(uint32_t i, uint32_t flags)
 {
-  const char name[] = {'p', (char)('0' + i), '\0'};
+  const char name[] = {explore_is_shared(i) ? 'q' : 'p', (char)('0' + (explore_is_shared(i) ? 0 : i)), '\0'};
+  if (explore_is_shared(i))
+    flags |= BUSQ_JOIN_SHARED;
   const int result = busq_peer_join_as(company_bus, name, 2, flags, &explore_shared.peers[i]);
   busq_peer *peer = explore_shared.peers[i];
   if (result != BUSQ_OK)
@@ -345,7 +375,9 @@ static busq_turn explore_act(const explore_actor *self, explore_progress *progre
   case EXPLORE_RECEIVE:
     return explore_receive_turn(self->peer, has_lost_patience);
   case EXPLORE_HOLD:
-    return explore_hold_turn(self->peer, progress, has_lost_patience);
+    return explore_hold_turn(self->peer, progress, BUSQ_TAKE_PINNED, has_lost_patience);
+  case EXPLORE_WORK:
+    return explore_hold_turn(self->peer, progress, BUSQ_TAKE_OFFERED, has_lost_patience);
   case EXPLORE_LISTEN:
     return explore_listen_turn(self->peer);
   case EXPLORE_AWAIT:
@@ -398,7 +430,7 @@ static void explore_parse_op(const char *sentence, explore_op *op)
     const char *word;
     explore_verb verb;
   } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
-               {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
+               {"work", EXPLORE_WORK},       {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
   unsigned message = 0, at = 0;
   int used = 0;
   memset(op, 0, sizeof *op);
@@ -474,12 +506,12 @@ static void explore_watch_memory(busq_memory *memory)
 
 static void explore_set_up_peer(uint32_t i)
 {
-  const char name[] = {'p', (char)('0' + i), '\0'};
+  const char name[] = {explore_is_shared(i) ? 'q' : 'p', (char)('0' + (explore_is_shared(i) ? 0 : i)), '\0'};
   system_enter(i);
   if (explore_join(i, explore_scene->durable >> i & 1 ? BUSQ_JOIN_DURABLE : 0) != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "%s can't join: %s", name, busq_error_text());
   busq_peer *peer = explore_shared.peers[i];
-  CHECK_EQUAL(peer->slot, i);
+  CHECK(explore_scene->shared || peer->slot == i);
   CHECK_EQUAL(busq_peer_lookup(peer, name, 2, &explore_targets[i]), BUSQ_OK);
   /* Numbers that are the same every time. */
   peer->self->sequence_reserved = peer->sequence = peer->sequence_limit = 0;
@@ -490,7 +522,7 @@ static void explore_set_up_peer(uint32_t i)
 static bool explore_receives(const explore_actor *actor)
 {
   for (uint32_t o = 0; o < actor->n_ops; o++)
-    if (actor->ops[o].verb >= EXPLORE_HEAR && actor->ops[o].verb <= EXPLORE_HOLD)
+    if (actor->ops[o].verb >= EXPLORE_HEAR && actor->ops[o].verb <= EXPLORE_WORK)
       return true;
   return false;
 }
@@ -503,13 +535,13 @@ static void explore_set_stage(const explore_scenario *scene)
   scene = explore_scene;
   if (scene->is_stale)
     CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
-  meet(scene->peers, scene->capacity, 4096);
+  meet(scene->peers + (scene->shared != 0), scene->capacity, 4096); /* the queue has a slot of its own */
   memset(system_processes, 0, sizeof system_processes);
   memset(system_locks, 0, sizeof system_locks);
   memset(explore_logs, 0, sizeof explore_logs);
   memset(&explore_shared, 0, sizeof explore_shared);
   memset(explore_progresses, 0, sizeof explore_progresses);
-  system_heap_bytes = scene->durable ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
+  system_heap_bytes = scene->durable || scene->shared ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
   for (uint32_t i = 0; i < scene->peers; i++)
     explore_set_up_peer(i);
   CHECK(unsetenv("BUSQ_STALE_PROPOSALS") == 0);

@@ -25,12 +25,13 @@
 #define SYSTEM_HEAP_BYTES (20u << 10)       /* enough for two peers, one after the other */
 #define SYSTEM_HEAP_BYTES_OF_ONE (13u << 10)
 #define SYSTEM_FD_FIRST 1000
-#define SYSTEM_FDS_MAX 16
+#define SYSTEM_FDS_MAX 10 /* so that those of all processes have a bit each */
 #define SYSTEM_STATE_BYTES 64u
 
 typedef struct {
   int64_t byte;
-  uint64_t holder; /* descriptor + 1, or 0 */
+  uint64_t holder;  /* alone: descriptor + 1, or 0 */
+  uint64_t sharers; /* a bit for each descriptor that holds it with others */
 } system_lock;
 
 typedef struct {
@@ -82,37 +83,69 @@ static system_lock *system_lock_of(int64_t byte)
   check_fail(__FILE__, __LINE__, "more byte locks than are played");
 }
 
-/* All that a descriptor holds from a byte on. */
-static void system_unlock_from(int fd, int64_t byte)
+static uint64_t system_sharer(int fd)
+{
+  return UINT64_C(1) << (fd - SYSTEM_FD_FIRST);
+}
+
+static bool system_holds(const system_lock *lock, int fd)
+{
+  return lock->holder == (uint64_t)fd + 1 || (lock->sharers & system_sharer(fd));
+}
+
+static void system_drop(system_lock *lock, int fd)
+{
+  if (lock->holder == (uint64_t)fd + 1)
+    lock->holder = 0;
+  lock->sharers &= ~system_sharer(fd);
+}
+
+/* All that a descriptor holds of so many bytes; 0: to the end. */
+static void system_unlock_from(int fd, int64_t byte, int64_t bytes)
 {
   for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++) {
-    if (system_locks[i].holder != (uint64_t)fd + 1 || system_locks[i].byte < byte)
+    system_lock *lock = &system_locks[i];
+    if (!system_holds(lock, fd) || lock->byte < byte || (bytes && lock->byte >= byte + bytes))
       continue;
-    system_announce(BUSQ_ACCESS_STORE, &system_locks[i].holder, sizeof system_locks[i].holder);
-    system_locks[i].holder = 0;
+    system_announce(BUSQ_ACCESS_STORE, &lock->holder, sizeof lock->holder);
+    system_drop(lock, fd);
   }
+}
+
+/* Sharing what is held alone, and the other way round, is one step. */
+static int system_lock_set(system_lock *lock, int fd, short type)
+{
+  const bool is_others = (lock->holder && lock->holder != (uint64_t)fd + 1) ||
+                         (type == F_WRLCK && (lock->sharers & ~system_sharer(fd)));
+  if (type == F_UNLCK || !is_others)
+    system_drop(lock, fd);
+  if (type == F_UNLCK)
+    return 0;
+  if (is_others) {
+    errno = EAGAIN;
+    return -1;
+  }
+  if (type == F_WRLCK)
+    lock->holder = (uint64_t)fd + 1;
+  else
+    lock->sharers |= system_sharer(fd);
+  return 0;
 }
 
 static int system_lock_ask(int fd, int command, struct flock *wanted)
 {
   if (wanted->l_len != 1) {
-    CHECK(wanted->l_type == F_UNLCK && wanted->l_len == 0);
-    system_unlock_from(fd, wanted->l_start);
+    CHECK(wanted->l_type == F_UNLCK);
+    system_unlock_from(fd, wanted->l_start, wanted->l_len);
     return 0;
   }
   system_lock *lock = system_lock_of(wanted->l_start);
-  const uint64_t self = (uint64_t)fd + 1;
   system_announce(command == F_OFD_GETLK ? BUSQ_ACCESS_LOAD : BUSQ_ACCESS_SWAP, &lock->holder, sizeof lock->holder);
-  if (command == F_OFD_GETLK) {
-    if (!lock->holder || lock->holder == self)
-      wanted->l_type = F_UNLCK;
-    return 0;
-  }
-  if (lock->holder && lock->holder != self) {
-    errno = EAGAIN;
-    return wanted->l_type == F_UNLCK ? 0 : -1;
-  }
-  lock->holder = wanted->l_type == F_UNLCK ? 0 : self;
+  if (command == F_OFD_SETLK)
+    return system_lock_set(lock, fd, wanted->l_type);
+  /* Who asks has a descriptor for it that holds nothing. */
+  if (!lock->holder && !lock->sharers)
+    wanted->l_type = F_UNLCK;
   return 0;
 }
 
@@ -128,11 +161,11 @@ static void system_close(int fd, bool is_announced)
 {
   const uint32_t process = (uint32_t)(fd - SYSTEM_FD_FIRST) / SYSTEM_FDS_MAX;
   for (uint32_t i = 0; i < SYSTEM_LOCKS_MAX; i++) {
-    if (system_locks[i].holder != (uint64_t)fd + 1)
+    if (!system_holds(&system_locks[i], fd))
       continue;
     if (is_announced)
       system_announce(BUSQ_ACCESS_STORE, &system_locks[i].holder, sizeof system_locks[i].holder);
-    system_locks[i].holder = 0;
+    system_drop(&system_locks[i], fd);
   }
   system_processes[process].fds &= ~(1u << ((uint32_t)(fd - SYSTEM_FD_FIRST) % SYSTEM_FDS_MAX));
 }

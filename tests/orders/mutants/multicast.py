@@ -42,6 +42,7 @@ class Mutant:
 
 
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
+SHARE, GRAVE = "shm/share.c", "shm/grave.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -188,6 +189,48 @@ MUTANTS = [
             "  record_release(peer, found->record, found->mark);\n  position_done(peer, found->position);\n",
             "  position_done(peer, found->position);\n  record_release(peer, found->record, found->mark);\n",
         ),
+    ),
+    mutant(
+        "CLAIM_WITHOUT_LOOKING",
+        "a reader of a shared queue does not find out that another one was faster",
+        "two readers share a queue",
+        SHARE,
+        (
+            "  return busq_ring_change(&ring, busq_place_position(place), seen, to);",
+            "  (void)busq_ring_change(&ring, busq_place_position(place), seen, to);\n  return true;",
+        ),
+    ),
+    mutant(
+        "CLAIMS_NOT_SETTLED",
+        "who buries a reader of a shared queue leaves what it had in its hands",
+        "two readers share a queue and acknowledge, a reader may be killed",
+        GRAVE,
+        ("    return busq_share_settle(bus, slot, true);", "    return true;"),
+    ),
+    mutant(
+        "HANDS_NOT_LOOKED_INTO",
+        "what a dead reader had reached for is set free, though it stands in its hands too",
+        "two readers share a queue and acknowledge, a reader may be killed",
+        SHARE,
+        ("  if (hands_hold(bus, reader, seen))", "  if (!bus && hands_hold(bus, reader, seen))"),
+    ),
+    mutant(
+        "DONE_BEFORE_IN_HAND",
+        "a message is taken out of a shared queue before it stands in its reader's hands",
+        "two readers share a queue and acknowledge, a reader may be killed",
+        RECEIVE,
+        (
+            "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
+            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->inbox_slot);\n"
+            "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
+        ),
+    ),
+    mutant(
+        "UNMARKED_RETURN",
+        "what comes back into a shared queue is not marked",
+        "two readers share a queue and acknowledge, a reader may be killed",
+        SHARE,
+        ("bits = BUSQ_RING_OFFERED | (seen.sender & BUSQ_RING_RETURNED);", "bits = seen.sender & BUSQ_RING_RETURNED;"),
     ),
 ]
 
