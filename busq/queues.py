@@ -213,7 +213,8 @@ def _end() -> None:
         if not overflow.is_cancelled:
             overflow.join()
     for queue in list(_queues):
-        _let_go(queue._local)
+        if queue._local.held is not None:
+            queue._local.held.ack_all()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
         lib.busq_bus_leave_all()
 
@@ -413,7 +414,8 @@ class _Base(Generic[_T]):
         self._is_closed = False
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
-        weakref.finalize(self, _let_go, self._local)
+        # Not at the end of the process, where threads that nobody waits for may still be in `get`.
+        weakref.finalize(self, _let_go, self._local).atexit = False
 
     def __reduce__(self) -> Any:
         self._local.is_private = False

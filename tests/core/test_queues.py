@@ -317,6 +317,41 @@ def test_a_killed_process_leaves_no_bus(bus_directory: Path) -> None:
         busq.Bus.open(name)
 
 
+def makes_and_waits(pipe: Any) -> None:
+    queue: busq.Queue[int] = busq.Queue(10)
+    queue.put(1)
+    pipe.send(queue)
+    time.sleep(1000)
+
+
+def test_a_queue_outlives_the_process_that_made_it() -> None:
+    ours, its = multiprocessing.Pipe()
+    (process,) = processes("spawn", 1, makes_and_waits, its)
+    queue = ours.recv()
+    process.kill()
+    process.join()
+    queue.put(2)
+    end(processes("fork", 1, puts, queue, 3))
+    assert all_of(queue) == [1, 2, 0, 1, 2]
+    for number in range(10):
+        queue.put(number, block=False)
+    assert queue.full()
+    with pytest.raises(busq.Full):
+        queue.put_nowait(10)
+
+
+def test_a_thread_that_nobody_waits_for_ends_quietly_with_its_process() -> None:
+    code = """
+import busq, threading, time
+queues = [busq.Queue(), busq.JoinableQueue()]
+for queue in queues:
+    threading.Thread(target=queue.get, daemon=True).start()
+time.sleep(0.1)
+"""
+    done = fresh_python(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Path) -> None:
     """With multiprocessing it waits for ever for its feeder thread."""
     done = fresh_python(HOLDS, "20000")
@@ -400,6 +435,132 @@ def test_what_waits_in_the_parent_is_not_put_by_the_child(shorter: int, fork: Ca
     got.remove("child")
     assert got == list(range(100))
     assert queue.empty()
+
+
+# ---- signal handlers that raise ----
+
+
+class StruckError(Exception):
+    """Raised by the handler of a signal."""
+
+
+def raise_inside(_: int, frame: Any) -> None:
+    """Raise where ours is at work, and nowhere else."""
+    while frame is not None:
+        if frame.f_code.co_filename == queues.__file__:
+            raise StruckError
+        frame = frame.f_back
+
+
+def strikes_on(victim: int, randomness: random.Random) -> None:
+    while True:
+        time.sleep(randomness.random() * 0.0003)
+        os.kill(victim, signal.SIGUSR1)
+
+
+@pytest.fixture
+def under_fire(seed: int, fork: Callable[..., Child]) -> Iterator[Callable[[Callable[[], Any]], bool]]:
+    """under_fire(call) makes a call while somebody sends signals; whether one has ended it."""
+    before = signal.signal(signal.SIGUSR1, raise_inside)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    child = fork(strikes_on, os.getpid(), random.Random(seed))
+
+    def make(call: Callable[[], Any]) -> bool:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        try:
+            call()
+        except StruckError:
+            return True
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        return False
+
+    yield make
+    child.kill()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    signal.signal(signal.SIGUSR1, before)
+
+
+def rounds(make: Callable[[Callable[[], Any]], bool], call: Callable[[], Any], check: Callable[[], None]) -> None:
+    """Make the call until it was struck 60 times, and look each time what has become of it."""
+    struck = 0
+    while struck < 60:
+        struck += make(call)
+        check()
+
+
+@pytest.mark.parametrize("maxsize", [0, 2])
+def test_a_signal_in_put_puts_once_or_not_at_all(maxsize: int, under_fire: Any) -> None:
+    queue: busq.Queue[str] = busq.Queue(maxsize)
+
+    def check() -> None:
+        queue.put("two")
+        assert all_of(queue) in (["one", "two"], ["two"])
+
+    rounds(under_fire, lambda: queue.put("one"), check)
+
+
+def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> None:
+    queue: busq.Queue[Any] = busq.Queue()
+    puts(queue, shorter)
+
+    def check() -> None:
+        queue.put("two")
+        got = [queue.get(timeout=PATIENCE_S) for _ in range(shorter)]
+        assert got == list(range(shorter))
+        assert list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two")) in (["one"], [])
+        wait_until(lambda: not queues._overflows, what="the thread has ended")
+        puts(queue, shorter)
+
+    rounds(under_fire, lambda: queue.put("one"), check)
+
+
+def test_a_signal_in_get_takes_one_object_at_most(under_fire: Any) -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    puts(queue, 2)
+
+    def check() -> None:
+        assert all_of(queue) in ([0, 1], [1])
+        puts(queue, 2)
+
+    rounds(under_fire, queue.get, check)
+
+
+def test_a_signal_in_get_and_task_done_loses_no_task(under_fire: Any) -> None:
+    """What was got and not returned comes again when this process lets go of the queue."""
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+    mine = pickle.loads(pickle.dumps(tasks))
+
+    def work() -> None:
+        mine.put(1)
+        mine.get()
+        mine.task_done()
+
+    def check() -> None:
+        nonlocal mine
+        waiting, unfinished = tasks._local.count()
+        assert waiting <= unfinished <= 1
+        mine.close()
+        mine = pickle.loads(pickle.dumps(tasks))
+        gc.collect()
+        for _ in range(tasks._local.count()[1]):
+            assert tasks.get(timeout=PATIENCE_S) == 1
+            tasks.task_done()
+        tasks.join()
+
+    rounds(under_fire, work, check)
+
+
+def test_a_signal_in_put_all_puts_into_all_or_none(under_fire: Any) -> None:
+    targets: list[busq.Queue[int]] = [busq.Queue(), busq.Queue(10)]
+
+    def check() -> None:
+        first, second = all_of(targets[0]), all_of(targets[1])
+        assert first == second
+        assert len(first) <= 1
+
+    rounds(under_fire, lambda: busq.put_all(targets, 1), check)
 
 
 # ---- several processes ----

@@ -106,6 +106,20 @@ for message in peer:
     message.reply((b"bytes", memoryview(b"more")), timeout=None)
 
 
+numbers: busq.Queue[int] = busq.Queue()
+numbers.put(1, block=True, timeout=0.5)
+assert_type(numbers.get(), int)
+assert_type(numbers.get_nowait(), int)
+assert_type(numbers.qsize(), int)
+assert_type(numbers.full(), bool)
+texts: busq.JoinableQueue[str] = busq.JoinableQueue(10, bus=bus)
+assert_type(texts.get(timeout=1), str)
+simple: busq.SimpleQueue[bytes] = busq.SimpleQueue(bus=bus)
+assert_type(simple.get(), bytes)
+assert_type(simple.empty(), bool)
+busq.put_all([numbers, texts, simple], "anything", timeout=1.5)
+
+
 def describe(thing: object) -> str:
     if isinstance(thing, OrderedPeer):
         assert_type(thing.recv(), OrderedMessage)
