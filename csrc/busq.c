@@ -82,13 +82,20 @@ static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
   facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
-/* What they have received counts as received by the queue. */
+/* What they have received and sent counts as received and sent by the queue; its process is one of theirs. */
 static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   facts->consumers = busq_share_readers(bus, slot);
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
-    if (busq_share_is_reader_of(bus, reader, slot))
-      facts->received += busq_load_relaxed(&bus->slots[reader].received);
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
+    const busq_slot *self = &bus->slots[reader];
+    if (!busq_share_is_reader_of(bus, reader, slot))
+      continue;
+    facts->received += busq_load_relaxed(&self->received);
+    facts->sent += busq_load_relaxed(&self->sent);
+    facts->memory_bytes += busq_arena_used_bytes(bus, reader);
+    if (peer_state(bus, reader, busq_load_acquire(&self->life)) == BUSQ_PEER_LIVE)
+      facts->pid = self->pid;
+  }
 }
 
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
@@ -110,9 +117,9 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
   facts->is_shared = (life & BUSQ_LIFE_SHARED) != 0;
   facts->is_consumer = (life & BUSQ_LIFE_CONSUMER) != 0;
+  facts->pid = self->pid;
   if (facts->is_shared)
     examine_consumers(bus, slot, facts);
-  facts->pid = self->pid;
   facts->incarnation = (uint32_t)(life >> 32);
   facts->target = (uint64_t)facts->incarnation << 16 | slot;
   facts->joined_ns = self->joined_ns;
@@ -120,11 +127,11 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   const uint64_t head = busq_load_acquire(&self->queue.head);
   const uint64_t depth = busq_ring_tail(&ring) - head;
   facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
-  facts->sent = busq_load_relaxed(&self->sent);
+  facts->sent += busq_load_relaxed(&self->sent);
   facts->received += busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
   facts->helped = busq_load_relaxed(&self->helped);
-  facts->memory_bytes = busq_arena_used_bytes(bus, slot);
+  facts->memory_bytes += busq_arena_used_bytes(bus, slot);
   if (facts->is_alive)
     examine_waiting(self, facts);
   return BUSQ_OK;
