@@ -7,8 +7,8 @@
  * The short way from Python to send and recv.
  *
  * Guarantee: exactly what busq/_core.py does through cffi, or else its very code: whatever is not the common case (bad
- * arguments, unknown names, errors, large payloads, payloads that are more than data, queues that are full) is handed to the methods
- * _send_slow, _recv_slow and so on of the Python subclass.  Without this module everything works, more slowly.
+ * arguments, unknown names, errors, payloads that are not plain bytes, what a codec has written, queues that are full) is handed to the
+ * methods _send_slow, _recv_slow and so on of the Python subclass.  Without this module everything works, more slowly.
  *
  * Mechanism: a base class with METH_FASTCALL methods that call the core through a table of functions, so that there is one
  * core in the process.  The interpreter lock is kept for what takes nanoseconds and released for what may wait.
@@ -18,7 +18,7 @@
 
 /* Payloads up to this size are copied out when they are received; larger ones stay in place until they are read. */
 #define COPY_BYTES_MAX 4096
-/* Payloads up to this size are copied in with the interpreter lock held. */
+/* Payloads up to this size are copied in with the interpreter lock held, and parts gathered. */
 #define SEND_BYTES_MAX 65536
 #define TARGETS_MAX 64
 
@@ -405,9 +405,10 @@ enum {
 
 static void error_set_sent(PyObject *sending, Py_ssize_t sent);
 
-/* Without the interpreter lock.  Handlers of signals that came meanwhile run here, where what they raise can still be told whether the
- * message was sent. */
-__attribute__((noinline)) static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data, Py_ssize_t before)
+/* Without the interpreter lock.  Handlers of signals that came meanwhile run here, where what they raise can still be told whether
+ * the message was sent. */
+__attribute__((noinline)) static int port_send_large(Port *self, const uint64_t *targets, uint32_t count, PyObject *data,
+                                                     Py_ssize_t before)
 {
   const char *bytes = PyBytes_AsString(data);
   const Py_ssize_t size = PyBytes_Size(data);
@@ -827,7 +828,8 @@ static PyType_Slot draft_slots[] = {{Py_tp_doc, "Memory for a message, reserved 
                                     {Py_tp_getset, draft_getset},
                                     {0, NULL}};
 
-static PyType_Spec draft_spec = {"busq._native._fast.Draft", sizeof(Draft), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draft_slots};
+static PyType_Spec draft_spec = {"busq._native._fast.Draft", sizeof(Draft), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draft_slots};
 
 /* ---- receiving ---- */
 

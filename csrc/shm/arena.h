@@ -69,8 +69,8 @@ void busq_arena_deinit(busq_arena *arena);
 
 /* A record of at least `bytes`, BUSQ_FULL if there is none now.  It is the caller's until it is sent or cancelled. */
 int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp);
-/* Taking has seen to it that there is room to keep track of the record once it is sent.  For one that is sent later than others that
- * were taken after it, this does so again; BUSQ_NO_SPACE. */
+/* Taking has seen to it that there is room to keep track of the record once it is sent.  For one that is sent later than others
+ * that were taken after it, this does so again; BUSQ_NO_SPACE. */
 int busq_arena_keep(busq_arena *arena, uint64_t bytes);
 /* From now on the record belongs to its destinations. */
 void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record);

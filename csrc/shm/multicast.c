@@ -199,8 +199,8 @@ static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_byte
   };
 }
 
-/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no more than seven is
- * always the same. */
+/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no more than
+ * BUSQ_DRAFT_TARGETS is always the same. */
 static void draft_move(void *to, const void *from, uint64_t size_bytes)
 {
   if (BUSQ_UNLIKELY(to != from))

@@ -21,7 +21,7 @@ import pytest
 from conftest import PATIENCE_S, Child, fresh_python
 
 import busq
-from busq import _core, _objects
+from busq import _objects
 
 SMALL, LARGE = 100, 100_000
 
@@ -578,13 +578,3 @@ def test_who_sends_bytes_imports_no_pickle() -> None:
         "print(sorted({'pickle', 'busq._objects', 'busq.codec', 'numpy'} & (set(sys.modules) - before)))\n"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
-@pytest.mark.skipif(_core._fast is None, reason="without the accelerator all tests go this way")
-def test_without_the_accelerator() -> None:
-    done = fresh_python(
-        "import sys, pytest; sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', *sys.argv[1:]]))",
-        __file__,
-        BUSQ_NO_ACCELERATOR="1",
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, Child, fresh_python, wait_until
+from conftest import PATIENCE_S, Child, wait_until
 
 import busq
-from busq import _core
 
 LARGE = 300_000
 SIZES = [0, 1, 100, 511, 512, 5000, LARGE]
@@ -605,13 +604,3 @@ def test_a_draft_is_made_by_reserving_and_is_not_pickled(bus: busq.Bus) -> None:
     assert "5 bytes" in repr(draft)
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(draft)
-
-
-@pytest.mark.skipif(_core._fast is None, reason="without the accelerator all tests go this way")
-def test_without_the_accelerator() -> None:
-    done = fresh_python(
-        "import sys, pytest; sys.exit(pytest.main(['-q', '-n', '0', '-p', 'no:cacheprovider', *sys.argv[1:]]))",
-        __file__,
-        BUSQ_NO_ACCELERATOR="1",
-    )
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

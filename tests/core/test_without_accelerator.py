@@ -13,7 +13,20 @@ RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider',
 
 @pytest.mark.skipif(_core._fast is None, reason="this run is already without the accelerator")
 @pytest.mark.parametrize(
-    "topic", ["api", "messages", "bad_input", "threads", "fileno", "processes", "ownership", "aio"]
+    "topic",
+    [
+        "api",
+        "messages",
+        "objects",
+        "reserve",
+        "bad_input",
+        "threads",
+        "fileno",
+        "processes",
+        "ownership",
+        "aio",
+        "requests",
+    ],
 )
 def test_without_the_accelerator(topic: str) -> None:
     done = fresh_python(RUN, str(TESTS / "core" / f"test_{topic}.py"), BUSQ_NO_ACCELERATOR="1")
