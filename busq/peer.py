@@ -69,7 +69,10 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
 
     @property
     def redelivered(self) -> bool:
-        """True if a predecessor of this peer received the message and did not acknowledge it."""
+        """True if a predecessor of this peer received the message and did not acknowledge it.
+
+        Of a queue that several peers share: if another one had it, or this one gave it back.
+        """
         raise NotImplementedError
 
     def ack(self) -> None:

@@ -81,13 +81,20 @@ static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
   facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
-/* What they have received counts as received by the queue. */
+/* What they have received and sent counts as received and sent by the queue; its process is one of theirs. */
 static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   facts->consumers = busq_share_readers(bus, slot);
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
-    if (busq_share_is_reader_of(bus, reader, slot))
-      facts->received += busq_load_relaxed(&bus->slots[reader].received);
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
+    const busq_slot *self = &bus->slots[reader];
+    if (!busq_share_is_reader_of(bus, reader, slot))
+      continue;
+    facts->received += busq_load_relaxed(&self->received);
+    facts->sent += busq_load_relaxed(&self->sent);
+    facts->memory_bytes += busq_arena_used_bytes(bus, reader);
+    if (peer_state(bus, reader, busq_load_acquire(&self->life)) == BUSQ_PEER_LIVE)
+      facts->pid = self->pid;
+  }
 }
 
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
@@ -109,9 +116,9 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
   facts->is_shared = (life & BUSQ_LIFE_SHARED) != 0;
   facts->is_consumer = (life & BUSQ_LIFE_CONSUMER) != 0;
+  facts->pid = self->pid;
   if (facts->is_shared)
     examine_consumers(bus, slot, facts);
-  facts->pid = self->pid;
   facts->incarnation = (uint32_t)(life >> 32);
   facts->target = (uint64_t)facts->incarnation << 16 | slot;
   facts->joined_ns = self->joined_ns;
@@ -119,11 +126,11 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   const uint64_t head = busq_load_acquire(&self->queue.head);
   const uint64_t depth = busq_ring_tail(&ring) - head;
   facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
-  facts->sent = busq_load_relaxed(&self->sent);
+  facts->sent += busq_load_relaxed(&self->sent);
   facts->received += busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
   facts->helped = busq_load_relaxed(&self->helped);
-  facts->memory_bytes = busq_arena_used_bytes(bus, slot);
+  facts->memory_bytes += busq_arena_used_bytes(bus, slot);
   if (facts->is_alive)
     examine_waiting(self, facts);
   return BUSQ_OK;
@@ -430,7 +437,7 @@ static int receive_look(busq_peer *peer)
 static void fifo_settle(busq_peer *peer)
 {
   const bool is_armed =
-      peer->fifo_epoch && busq_load_acquire(&peer->self->wake_flags) >> 1 == peer->fifo_epoch;
+      peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = receive_look(peer);
   if (result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down))
     result = BUSQ_SHUTDOWN;
@@ -438,7 +445,8 @@ static void fifo_settle(busq_peer *peer)
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
-   * gone. */
+   * gone.  Several readers have one FIFO: who finds nothing empties it for all, raises the flag, and looks again; so a message that
+   * came since, whoever's byte was lost with the others, is found here, and told to all. */
   if (result == BUSQ_EMPTY &&
       (!is_armed || peer->fifo_is_raised || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
@@ -841,8 +849,7 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = peer->is_consumer ? busq_error(BUSQ_INVALID, "a reader of a shared queue has no descriptor to wait for: wait in recv")
-                             : busq_fifo_open(peer);
+  result = busq_fifo_open(peer);
   if (result == BUSQ_OK)
     *fdp = peer->poll_fd;
   busq_peer_receive_end(peer);

@@ -360,7 +360,8 @@ def _name(peer: dict[str, Any]) -> str:
 
 
 def _state(peer: dict[str, Any]) -> Text:
-    text = f"{peer['state']}{', durable' if peer['durable'] else ''}"
+    shared = "" if peer["consumers"] is None else f", shared by {peer['consumers']}"
+    text = f"{peer['state']}{', durable' if peer['durable'] else ''}{shared}"
     return Text(text, style="" if peer["alive"] else "yellow")
 
 

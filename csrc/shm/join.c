@@ -510,6 +510,7 @@ static void queue_leave(const busq_peer *peer)
   const uint64_t life = busq_load_acquire(&queue->life);
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&peer->ring);
+  busq_fifo_unlink(peer->bus, peer->inbox_slot, (uint32_t)(life >> 32));
   busq_store_relaxed(&queue->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&queue->life, (life & ~(uint64_t)BUSQ_LIFE_MASK) | BUSQ_LIFE_LEFT);

@@ -101,6 +101,7 @@ typedef struct {
   uint32_t wake_seq;
   uint32_t wake_flags;
   uint32_t limit;   /* messages that this queue holds before senders wait, where that is less than the bus's capacity; 0: it is not */
+  uint32_t armings; /* of a shared queue: of its FIFO, by all readers together */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;

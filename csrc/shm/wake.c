@@ -314,6 +314,18 @@ void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   busq_store_release(&bus->slots[slot].fifo, 0);
 }
 
+/* That of a shared queue is made by whoever asks for it first, and is the same for all of its readers. */
+static int fifo_make_shared(const busq_peer *peer, char *name, size_t bytes)
+{
+  busq_slot *inbox = peer->inbox;
+  if (!busq_load_acquire(&inbox->fifo))
+    (void)busq_cas64(&inbox->fifo, 0, busq_beside_draw());
+  fifo_name(peer->bus, peer->inbox_slot, (uint32_t)(busq_load_acquire(&inbox->life) >> 32), busq_load_acquire(&inbox->fifo), name, bytes);
+  if (mkfifoat(peer->bus->directory_fd, name, peer->bus->header->permissions & 0660) == 0 || errno == EEXIST)
+    return BUSQ_OK;
+  return busq_error_system("can't make the FIFO behind fileno() beside bus \"%s\", as user %u", peer->bus->name, geteuid());
+}
+
 /* The name is told before there is anything of that name: killed in between, whoever buries us finds what we have made. */
 static int fifo_make(busq_peer *peer, char *name, size_t bytes)
 {
@@ -338,7 +350,7 @@ static int fifo_make(busq_peer *peer, char *name, size_t bytes)
 static int fifo_begin(busq_peer *peer)
 {
   char name[96];
-  const int result = fifo_make(peer, name, sizeof name);
+  const int result = peer->is_consumer ? fifo_make_shared(peer, name, sizeof name) : fifo_make(peer, name, sizeof name);
   if (result)
     return result;
   /* Open for both directions, so that it never reads as ended while no sender has it open. */
@@ -360,7 +372,7 @@ int busq_fifo_open(busq_peer *peer)
   int result = fifo_begin(peer);
   /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its swap: the
    * numbers of our armings begin somewhere else. */
-  peer->fifo_epoch = (uint32_t)busq_load_relaxed(&peer->self->fifo) & (UINT32_MAX >> 1);
+  peer->fifo_epoch = (uint32_t)busq_load_relaxed(&peer->inbox->fifo) & (UINT32_MAX >> 1);
   if (!result && (peer->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
     result = busq_error_system("can't make the timer behind fileno()");
   if (!result && (peer->poll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
@@ -379,7 +391,8 @@ int busq_fifo_open(busq_peer *peer)
 void busq_fifo_close(busq_peer *peer)
 {
   int *const descriptors[] = {&peer->poll_fd, &peer->timer_fd, &peer->fifo_fd};
-  busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
+  if (!peer->is_consumer)
+    busq_fifo_unlink(peer->bus, peer->slot, peer->incarnation);
   for (unsigned i = 0; i < 3; i++) {
     if (*descriptors[i] >= 0)
       close(*descriptors[i]);
@@ -418,8 +431,10 @@ void busq_fifo_stir(busq_peer *peer)
 void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
-  const uint32_t failed = busq_load_relaxed(&peer->self->fifo_failed);
-  const bool may_sleep = in_ns == UINT64_MAX && (!failed || failed != (uint32_t)busq_load_relaxed(&peer->self->fifo));
+  const uint32_t failed = busq_load_relaxed(&peer->inbox->fifo_failed);
+  /* Of several readers each looks for the others, should they die. */
+  const bool may_sleep = in_ns == UINT64_MAX && !peer->is_consumer &&
+                         (!failed || failed != (uint32_t)busq_load_relaxed(&peer->inbox->fifo));
   if (!may_sleep)
     busq_fifo_stir(peer);
   const uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
@@ -449,13 +464,15 @@ void busq_fifo_arm(busq_peer *peer)
 {
   const uint32_t is_deep = peer->naps >= BUSQ_NAPS;
   (void)busq_fifo_drain(peer);
-  /* The next number of this parity that is not 0. */
+  /* The next number of this parity that is not 0.  Of several readers no two have the same. */
+  if (peer->is_consumer)
+    peer->fifo_epoch = (uint32_t)busq_load_relaxed(&peer->inbox->fifo) + busq_fetch_add(&peer->inbox->armings, 2);
   peer->fifo_epoch = ((peer->fifo_epoch & ~1u) + 2) & (UINT32_MAX >> 1);
   peer->fifo_epoch = (peer->fifo_epoch ? peer->fifo_epoch : 2) | is_deep;
   uint32_t seen;
   do
-    seen = busq_load_relaxed(&peer->self->wake_flags);
-  while (!busq_cas32(&peer->self->wake_flags, seen, peer->fifo_epoch << 1 | (seen & 1u)));
+    seen = busq_load_relaxed(&peer->inbox->wake_flags);
+  while (!busq_cas32(&peer->inbox->wake_flags, seen, peer->fifo_epoch << 1 | (seen & 1u)));
   busq_fence_full();
 }
 

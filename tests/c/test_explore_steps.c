@@ -308,6 +308,21 @@ static const explore_scenario scenarios[] = {
         .may_stop = EVERYBODY,
     },
     {
+        .name = "two readers share a queue, who sleep and are woken",
+        .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "listen"}, {2, "listen"}},
+        .peers = 3,
+        .shared = 6,
+        .is_deep = true,
+    },
+    {
+        .name = "two readers share a queue, who sleep and are woken, one of whom may be killed",
+        .parts = {{0, "send 1 to p1"}, {1, "listen"}, {2, "listen"}},
+        .peers = 3,
+        .shared = 6,
+        .may_die = 2,
+        .is_deep = true,
+    },
+    {
         .name = "two readers share a queue, of whom one leaves anywhere",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "hear 1; leave"}, {2, "receive"}},
         .peers = 3,

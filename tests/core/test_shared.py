@@ -12,11 +12,13 @@ import functools
 import itertools
 import os
 import random
+import select
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,7 +141,14 @@ def test_a_reader_sends_under_the_name_of_the_queue(bus: busq.Bus) -> None:
     assert one.recv(timeout=0).data == b"to all"
     assert bus.peers() == ["alice", "jobs"]
     assert consumers(bus) == 2
-    assert [peer["consumers"] for peer in bus.stats()["peers"]] == [None, 2]
+    facts = bus.stats()["peers"]
+    assert [peer["consumers"] for peer in facts] == [None, 2]
+    assert [facts[1][key] for key in ("name", "sent", "received", "pid")] == ["jobs", 2, 1, os.getpid()]
+        "jobs",
+        2,
+        1,
+        os.getpid(),
+    )
 
 
 # ---- names and lives ----
@@ -571,6 +580,92 @@ def test_a_signal_that_raises_loses_nothing(
         assert sorted(readers[0].result() + readers[1].result()) == list(range(count))
 
 
-def test_it_has_no_descriptor(bus: busq.Bus) -> None:
-    with bus.join("jobs", shared=True) as one, pytest.raises(ValueError, match="descriptor"):
+# ---- waiting for a descriptor ----
+
+
+def test_a_descriptor_for_each(bus: busq.Bus, bus_directory: Path) -> None:
+    """Readable at all of them while there is something, and at none when it was taken."""
+    alice, one, two = bus.join("alice"), bus.join("jobs", shared=True), bus.join("jobs", shared=True)
+    readers = [one, two]
+
+    def readable(timeout: float) -> list[busq.Peer]:
+        return select.select(readers, [], [], timeout)[0]
+
+    for number in range(50):
+        for peer in readers:  # empties what others have signalled
+            with contextlib.suppress(busq.Empty):
+                peer.recv(timeout=0)
+        sender = threading.Timer(0.001 * (number % 7), alice.send, ("jobs", b"%d" % number))
+        sender.start()
+        got = None
+        while got is None:
+            for peer in readable(PATIENCE_S):
+                with contextlib.suppress(busq.Empty):
+                    got = peer.recv(timeout=0).data
+        assert got == b"%d" % number
+        sender.join()
+    for number in range(3):
+        alice.send("jobs", b"%d" % number)
+    assert one.recv(timeout=0).data == b"0"
+    assert readable(PATIENCE_S)
+    assert two.recv(timeout=0).data == b"1"
+    assert one in readable(PATIENCE_S)
+    assert one.recv(timeout=0).data == b"2"
+    one.close()
+    two.close()
+    assert not [entry for entry in os.listdir(bus_directory) if entry.startswith(".busq-")]
+
+
+def test_a_descriptor_tells_of_what_the_killed_had(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    alice = bus.join("alice")
+    with bus.join("jobs", shared=True) as one:
+        child = fork(take_and_stay, bus.name, 1, True)
+        wait_until(lambda: consumers(bus) == 2)
         one.fileno()
+        while True:
+            alice.send("jobs", b"0")
+            with contextlib.suppress(busq.Empty):
+                alice.recv(timeout=0.05)
+                break
+            with contextlib.suppress(busq.Empty):
+                one.recv(timeout=0)
+        while True:
+            with contextlib.suppress(busq.Empty):
+                one.recv(timeout=0)
+                continue
+            break
+        child.kill()
+        while True:
+            assert select.select([one], [], [], PATIENCE_S)[0]
+            with contextlib.suppress(busq.Empty):
+                message = one.recv(timeout=0)
+                break
+        assert message.redelivered
+
+
+def wait_by_descriptor(name: str) -> int:
+    count = 0
+    with busq.Bus.open(name).join("jobs", shared=True) as peer:
+        poll = select.poll()
+        poll.register(peer, select.POLLIN)
+        while True:
+            poll.poll(PATIENCE_S * 1000)
+            with contextlib.suppress(busq.Empty):
+                while True:
+                    if peer.recv(timeout=0).data == b"stop":
+                        return count
+                    count += 1
+
+
+def test_several_processes_wait_for_descriptors(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
+    bus = make_bus(peers=16)
+    workers = [fork(wait_by_descriptor, bus.name) for _ in range(3)]
+    wait_until(lambda: consumers(bus) == 3)
+    with bus.join("alice") as alice:
+        for number in range(5000):
+            alice.send("jobs", b"%d" % number)
+            if number % 100 == 0:
+                time.sleep(0.001)
+        for _ in workers:
+            alice.send("jobs", b"stop")
+        assert sum(worker.result() for worker in workers) == 5000
