@@ -144,11 +144,6 @@ def test_a_reader_sends_under_the_name_of_the_queue(bus: busq.Bus) -> None:
     facts = bus.stats()["peers"]
     assert [peer["consumers"] for peer in facts] == [None, 2]
     assert [facts[1][key] for key in ("name", "sent", "received", "pid")] == ["jobs", 2, 1, os.getpid()]
-        "jobs",
-        2,
-        1,
-        os.getpid(),
-    )
 
 
 # ---- names and lives ----
