@@ -444,9 +444,12 @@ class StruckError(Exception):
     """Raised by the handler of a signal."""
 
 
+armed: set[str] = set()  # whether the handler is; a mask of one thread would not hold the signal back from others
+
+
 def raise_inside(_: int, frame: Any) -> None:
     """Raise where ours is at work, and nowhere else."""
-    while frame is not None:
+    while armed and frame is not None:
         if frame.f_code.co_filename == queues.__file__:
             raise StruckError
         frame = frame.f_back
@@ -462,23 +465,20 @@ def strikes_on(victim: int, randomness: random.Random) -> None:
 def under_fire(seed: int, fork: Callable[..., Child]) -> Iterator[Callable[[Callable[[], Any]], bool]]:
     """under_fire(call) makes a call while somebody sends signals; whether one has ended it."""
     before = signal.signal(signal.SIGUSR1, raise_inside)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     child = fork(strikes_on, os.getpid(), random.Random(seed))
 
     def make(call: Callable[[], Any]) -> bool:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        armed.add("now")
         try:
             call()
         except StruckError:
             return True
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+            armed.clear()
         return False
 
     yield make
     child.kill()
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     signal.signal(signal.SIGUSR1, before)
 
 
