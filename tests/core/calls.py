@@ -1126,8 +1126,8 @@ def kinds_of_bus1() -> Iterator[Kind]:
     yield Kind("Peer", "a peer that asks", partial(ready_peer, ()), asking(), finish_asking, AskWorld)
     first = [op for op in asking() if "None" in op.name]
     yield Kind("Peer", "a peer that asks first and leaves", ready_fresh, first, finish_fresh, AskWorld, weight=30)
-    both = [*receiving(False), *staying, *leaving()]
-    yield Kind("Peer", "a peer that may leave", ready_fresh, both, finish_fresh, weight=30, for_pairs=True)
+    both = [*receiving(False), *staying, *first, *leaving()]
+    yield Kind("Peer", "a peer that may leave", ready_fresh, both, finish_fresh, AskWorld, weight=30, for_pairs=True)
     yield Kind("Bus", "a handle of a bus", ready_handle, bus_ops(), finish_handle, weight=40)
     yield Kind("Bus", "a bus that ends", ready_own_bus, shutting_down(), finish_handle, weight=40)
     both = [*bus_ops(), *shutting_down()]
