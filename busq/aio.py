@@ -288,6 +288,8 @@ class Peer:
             self._replies = self._station.beside(Ears(requests.replies))
 
         def send(how: _core.Deadline) -> None:
+            # The one asked may be held up as well: by replies in a full queue to requests that were given up.
+            requests.take_all()
             requests.begin(self._peer, request, data, how, note)
 
         try:

@@ -662,7 +662,7 @@ def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., 
             pass
 
     async def ask_all() -> list[bytes]:
-        asyncio.get_running_loop().add_reader(requests.descriptor(), take)
+        asyncio.get_running_loop().add_reader(requests.replies.fileno(), take)
         take()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(ask(b"silence"), 0.1)
