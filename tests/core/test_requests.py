@@ -667,7 +667,7 @@ def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., 
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(ask(b"silence"), 0.1)
         found = await asyncio.gather(*(ask(b"%d" % number) for number in range(500)))
-        asyncio.get_running_loop().remove_reader(requests.descriptor())
+        asyncio.get_running_loop().remove_reader(requests.replies.fileno())
         return found
 
     requests = _requests.requests_of(alice)
