@@ -32,6 +32,7 @@ with busq.Bus.open("typed") as opened:
     assert_type(opened, busq.Bus)
 
 peer = bus.join("alice", resume=True, durable=True)
+jobs = bus.join("jobs", shared=True, resume=True, durable=True)
 assert_type(peer, busq.Peer)
 assert_type(peer.bus, busq.Bus)
 assert_type(peer.name, str)

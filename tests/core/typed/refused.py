@@ -77,6 +77,7 @@ peer.bus = bus  # refused
 peer.bus.join(5)  # refused
 busq.Peer(bus, "carol")  # refused
 bus.join("carol", True)  # refused
+bus.join("jobs", shared="yes")  # refused
 busq.Bus.create(5)  # refused
 busq.Bus.create("typed", order=3)  # refused
 busq.Bus.create("typed", peers="many")  # refused
