@@ -57,21 +57,29 @@ static busq_peer *peer_new(busq_bus *bus)
 
 /* ---- a slot of its own ---- */
 
+/* What a reader of the same queue has left in its hands may stay there, for all of its readers: or the only one that there is room for
+ * could not come back. */
+static bool slot_hands_are_ours(const busq_peer *peer, uint32_t slot)
+{
+  return peer->is_consumer && busq_share_is_reader_of(peer->bus, slot, peer->inbox_slot);
+}
+
 /* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
  * memory, and what is durable waits for its own peer. */
-static bool slot_make_free(busq_bus *bus, uint32_t slot)
+static bool slot_make_free(const busq_peer *peer, uint32_t slot)
 {
+  busq_bus *bus = peer->bus;
   while (!busq_grave_bury(bus, slot))
     ;
   /* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
   if (strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0)
     return false;
-  return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) && !busq_grave_has_messages(bus, slot) &&
-         busq_arena_vacate(bus, slot);
+  return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) &&
+         (!busq_grave_has_messages(bus, slot) || slot_hands_are_ours(peer, slot)) && busq_arena_vacate(bus, slot);
 }
 
 /* Leaves the grave of what it finds entered. */
-static bool slot_find(busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
+static bool slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
 {
   busq_bus *bus = grave->bus;
   do {
@@ -81,7 +89,7 @@ static bool slot_find(busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
         ++*n_held;
         continue;
       }
-      if (slot_make_free(bus, slot)) {
+      if (slot_make_free(peer, slot)) {
         *slotp = slot;
         return true;
       }
@@ -120,8 +128,12 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   BUSQ_ASSERT(name_bytes > 0 && name_bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX);
   BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
+  const bool has_hands = slot_hands_are_ours(peer, peer->slot);
+  const uint64_t consumes = peer->is_consumer ? busq_share_word(peer->inbox_slot, inbox_incarnation(peer)) : 0;
+  /* Of a reader first, and its life says what it is from the beginning: what stands in its hands is always seen to be its queue's. */
+  busq_store_release(&self->consumes, consumes);
   /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be removed. */
-  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING));
+  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING | (peer->life_flags & BUSQ_LIFE_CONSUMER)));
   busq_fence_full();
   BUSQ_STEP("join");
   memcpy(self->name, name, name_bytes);
@@ -132,9 +144,9 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   self->sent = self->late = self->received = self->helped = 0;
   slot_describe(peer);
   const uint64_t tail = busq_ring_tail(&peer->ring);
-  busq_store_release(&self->queue.head, tail);
+  if (!has_hands)
+    busq_store_release(&self->queue.head, tail);
   peer->scan = peer->head = peer->inherited = tail;
-  busq_store_relaxed(&self->consumes, peer->is_consumer ? busq_share_word(peer->inbox_slot, inbox_incarnation(peer)) : 0);
   busq_store_relaxed(&self->settled, 0);
   busq_store_relaxed(&self->reaches, 0);
   BUSQ_STEP("join");
@@ -150,7 +162,7 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
 {
   busq_bus *bus = peer->bus;
   uint32_t n_held;
-  const bool is_found = slot_find(grave, &peer->slot, &n_held);
+  const bool is_found = slot_find(peer, grave, &peer->slot, &n_held);
   if (!is_found && strcmp(bus->order, "bus1") != 0)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots, and with order %s each of them is given once; create the bus with more peers",
                       bus->name, bus->geometry.peers, bus->order);

@@ -398,6 +398,11 @@ static bool reach(busq_peer *peer)
   return false;
 }
 
+static bool is_in_our_hands(const busq_peer *peer, busq_place place)
+{
+  return busq_place_slot(place) == peer->slot;
+}
+
 int busq_receive_reach(busq_peer *peer)
 {
   if (peer->has_reached)
@@ -419,7 +424,8 @@ int busq_receive_reach(busq_peer *peer)
     if (is_ours)
       break;
   }
-  peer->kept_at = peer->hand;
+  /* What is in our own hands already stays where it is. */
+  peer->kept_at = is_in_our_hands(peer, peer->found.position) ? busq_place_position(peer->found.position) : peer->hand;
   peer->has_reached = true;
   return BUSQ_OK;
 }
@@ -515,7 +521,8 @@ __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode
   else
     busq_share_put(peer->bus, peer->slot, peer->kept_at,
                    found_reference(peer, busq_share_reader(peer->slot) | (mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN)));
-  busq_share_done(peer->bus, found->position, peer->inbox_slot);
+  if (mode == BUSQ_TAKE_COPIED || !is_in_our_hands(peer, found->position))
+    busq_share_done(peer->bus, found->position, peer->inbox_slot);
   peer->pins += mode == BUSQ_TAKE_PINNED;
 }
 

@@ -31,7 +31,7 @@
  *
  *      1. its slot says where it is about to reach (busq_slot.reaches)      2. the swap
  *      3. the message is put into its hands                                 4. its place becomes nobody's
- * Killed behind 3, it is found in both, and its hands count.  From 2 on only the reader changes either; after its death, whoever is
+ * Killed behind 3, it is found in both, and its hands count.  (What came back and stands in its own hands stays there.)  From 2 on only the reader changes either; after its death, whoever is
  * in its grave (busq_share_settle).  Free messages in the hands of readers alive, dead or gone are taken from there as from the
  * common ring, by their keys.  They keep the slot of a reader that is gone from being used anew, and belong to the queue's estate.
  *

@@ -193,6 +193,12 @@ static void act_give_back(busq_peer *victim)
   words->given[number]--;
 }
 
+static void act_give_back_and_take(busq_peer *victim)
+{
+  act_give_back(victim);
+  act_receive(victim);
+}
+
 /* Looked at, and not taken. */
 static void act_peek(busq_peer *victim)
 {
@@ -280,7 +286,7 @@ static void judge(uint32_t n_sent, bool is_stopped)
       CHECK_EQUAL(n_got[i], 0);
     else if (script_now->mode == OFFERED && !may_be_gone)
       CHECK_EQUAL(n_got[i], 1);
-    else if (script_now->mode != OFFERED && n_given && script_now->act != act_give_back)
+    else if (script_now->mode != OFFERED && n_given && script_now->act != act_give_back && script_now->act != act_give_back_and_take)
       CHECK_EQUAL(n_got[i], 0);
   }
   /* Without acknowledgements one may be lost: that which was just being taken. */
@@ -398,6 +404,8 @@ int main(int n_arguments, char **arguments)
       {.name = "holding two large ones", .act = act_hold_two, .mode = OFFERED, .is_large = true},
       {.name = "giving back", .act = act_give_back, .mode = PINNED},
       {.name = "giving back what was to be acknowledged", .act = act_give_back, .mode = OFFERED},
+      {.name = "giving back and taking again", .act = act_give_back_and_take, .mode = PINNED},
+      {.name = "giving back and acknowledging later", .act = act_give_back_and_take, .mode = OFFERED},
       {.name = "looking, and not taking", .act = act_peek, .mode = OFFERED},
       {.name = "closing while two are held", .act = act_close_holding, .mode = PINNED, .is_closed = true},
       {.name = "closing while two are not acknowledged", .act = act_close_holding, .mode = OFFERED, .is_closed = true},

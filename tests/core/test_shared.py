@@ -243,6 +243,29 @@ def test_slots_of_the_dead_come_free(make_bus: Callable[..., busq.Bus], fork: Ca
         message.ack()
 
 
+def test_the_only_one_that_there_is_room_for_comes_back(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    bus = make_bus(peers=3)
+    alice = bus.join("alice")
+    bus.join("jobs", shared=True, durable=True).close()
+    for number in range(3):
+        alice.send("jobs", b"%d" % number)
+
+    def take_and_die(name: str, count: int) -> None:
+        peer = busq.Bus.open(name).join("jobs", shared=True, durable=True, resume=True)
+        kept = [peer.recv(ack=True, timeout=0) for _ in range(count)]
+        os.kill(os.getpid(), signal.SIGKILL if kept else 0)
+
+    for count in (1, 2, 3, 3):
+        fork(take_and_die, bus.name, count).wait()
+    with bus.join("jobs", shared=True, durable=True, resume=True) as one:
+        assert rest(one, ack=True) == [(0, True), (1, True), (2, True)]
+    bus.remove("jobs")
+    bus.join("bob").close()
+    assert bus.collect() == 0
+
+
 # ---- what comes back ----
 
 
