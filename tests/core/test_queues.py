@@ -809,8 +809,10 @@ def test_put_all_comes_behind_what_was_put_before(shorter: int) -> None:
     puts(one, 50)
     with pytest.raises(busq.Full):
         busq.put_all([one, two], 50, timeout=0.01)
-    threading.Timer(0.05, lambda: [one.get() for _ in range(40)]).start()
+    timer = threading.Timer(0.05, lambda: [one.get() for _ in range(40)])
+    timer.start()
     busq.put_all([one, two], 50)
+    timer.join(PATIENCE_S)
     assert all_of(one) == [*range(40, 51)]
     assert all_of(two) == [50]
 
