@@ -18,6 +18,7 @@ import faulthandler
 import gc
 import heapq
 import os
+import pickle
 import random
 import select
 import shutil
@@ -27,12 +28,14 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import busq
 from busq._processes import die_with_parent, how_ended, open_words
 from busq.trial.host import make_payload, read_payload
 from busq.trial.soak.ledger import Kind, Ledger, Phase, Reason, Row, name_of, sender_of
+
+_Value = TypeVar("_Value")
 
 __all__ = ["ACKNOWLEDGING", "Command", "Mode", "Plan", "Word", "kill_and_restart", "ledger_path"]
 
@@ -100,6 +103,7 @@ AIM_NS_MAX = 1_500_000
 AIMS = (Phase.SENDING, Phase.SENDING, Phase.RECEIVING, Phase.ACKING)
 
 SEND_SHARE = 0.5
+WAYS = (("send", 0.4), ("parts", 0.15), ("draft", 0.15), ("object", 0.15), ("ask", 0.15))
 FAN_OUTS = ((1, 0.4), (2, 0.25), (3, 0.2), (4, 0.15))
 SIZES_BYTES = ((40, 0.8), (700, 0.14), (6000, 0.05), (20_000, 0.01))
 BATCH_MAX = 8
@@ -244,13 +248,15 @@ class _Worker:
         began_ns = self._mark(Phase.SENDING, timeout_s)
         try:
             if len(letters) == 1:
-                self._peer.send(*letters[0], timeout=timeout_s)
+                self._send_one(*letters[0], timeout_s)
                 sent = 1
             else:
                 sent = self._peer.send_many(letters, timeout=timeout_s)
         except (busq.Full, busq.PeerDead, busq.UnknownPeer) as error:
             reason = Reason.FULL if isinstance(error, busq.Full) else Reason.DEAD
-            sent = error.sent if len(letters) > 1 else 0
+            sent = getattr(error, "sent", 0)
+        except busq.Empty:  # no reply came
+            sent = 1
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
         self._words[Word.SENT] += sent
@@ -262,6 +268,23 @@ class _Worker:
                 kind, flags = Kind.FAILED, reason if number == sent else Reason.UNTRIED
             results.append((kind, flags, number, life, message, ended_ns, began_ns))
         self._ledger.write_many(results)
+
+    def _send_one(self, to: list[str], payload: bytes, timeout_s: float) -> None:
+        """Send in one of all the ways that there are."""
+        way = _draw(self._dice, WAYS)
+        if way == "parts":
+            at = self._dice.randrange(len(payload))
+            self._peer.send(to, [payload[:at], payload[at:]], timeout=timeout_s)
+        elif way == "draft":
+            with self._peer.reserve(len(payload), timeout=timeout_s) as draft:
+                draft.buffer[:] = payload
+                draft.send(to, timeout=timeout_s)
+        elif way == "object":
+            self._peer.send_object(to, pickle.PickleBuffer(payload), timeout=timeout_s)
+        elif way == "ask" and len(to) == 1 and to[0] != self._peer.name and timeout_s:
+            self._peer.ask(to[0], payload, timeout=timeout_s)
+        else:
+            self._peer.send(to, payload, timeout=timeout_s)
 
     def _make_up(self) -> tuple[int, list[int], bytes]:
         """A message, its receivers and its payload."""
@@ -302,8 +325,7 @@ class _Worker:
 
     def _delivered(self, message: Any, now_ns: int) -> Row:
         """The record of a delivery; whoever reads a damaged payload has something to tell."""
-        with message.view() as payload:
-            parsed = read_payload(payload)
+        parsed = _read(message)
         if parsed is None:
             raise AssertionError(f"{message!r} has a damaged payload")
         name = parsed[0]
@@ -311,6 +333,8 @@ class _Worker:
             raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
         if self._acks:
             self._pending.append((name, message))
+        with contextlib.suppress(ValueError, busq.Full, busq.PeerDead):  # most were not asked
+            message.reply(b"", timeout=0)
         return (Kind.DELIVERED, int(message.redelivered), 0, self._life, name, now_ns, self._free_ns)
 
     def _acknowledge(self) -> None:
@@ -322,7 +346,16 @@ class _Worker:
         self._pending.clear()
 
 
-def _draw(dice: random.Random, shares: Sequence[tuple[int, float]]) -> int:
+def _read(message: Any) -> tuple[int, int] | None:
+    """The message and the time in what was received, object or not."""
+    try:
+        return read_payload(memoryview(message.object()))
+    except ValueError:
+        with message.view() as payload:
+            return read_payload(payload)
+
+
+def _draw(dice: random.Random, shares: Sequence[tuple[_Value, float]]) -> _Value:
     left = dice.random()
     for value, share in shares:
         left -= share
