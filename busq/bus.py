@@ -112,6 +112,8 @@ class Repairs(NamedTuple):
 class _Unsaid:
     """Marks the defaults of `Bus.create`: a bus that exists may differ in what its caller did not ask for."""
 
+    is_unsaid = True  # also where this module was loaded anew, and the class is another one
+
 
 class _UnsaidInt(_Unsaid, int):
     pass
@@ -263,7 +265,9 @@ class Bus:
             "permissions": int(facts.permissions),
             "temporary": bool(facts.is_temporary),
         }
-        different = [key for key, value in asked.items() if not isinstance(value, _Unsaid) and value != there[key]]
+        different = [
+            key for key, value in asked.items() if not getattr(value, "is_unsaid", False) and value != there[key]
+        ]
         if different:
             self.close()
             raise ValueError(
@@ -618,7 +622,7 @@ class Bus:
 
 
 def _checked_flag(argument: str, value: Any) -> Any:
-    if value is not _PERMANENT and not isinstance(value, bool):
+    if not isinstance(value, bool) and not getattr(value, "is_unsaid", False):
         raise _core.wrong_type(argument, value, "True or False")
     return value
 

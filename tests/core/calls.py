@@ -886,7 +886,7 @@ def bus_ops() -> list[Op]:
         Op("join", "join(resume=True)", resume),
         Op("join", "join() of one who is there", method("join", "bob"), raises=(busq.PeerExists,)),
         Op("peers", "peers()", method("peers")),
-        Op("wait_for", "wait_for()", method("wait_for", ["alice", "bob"])),
+        Op("wait_for", "wait_for()", method("wait_for", ["alice", "bob"], 0.05), raises=(busq.Empty, busq.PeerDead)),
         Op("wait_for", "wait_for() of one who does not come", method("wait_for", "erin", 0.005), raises=(busq.Empty,)),
         Op("stats", "stats()", method("stats")),
         Op("remove", "remove()", remove),
@@ -933,6 +933,8 @@ def ordered_looking() -> list[Op]:
         *looking(),
         Op("order_stats", "order_stats()", of_peer("order_stats")),
         Op("ask", "ask()", of_peer("ask", "alice", b""), raises=(ValueError,)),
+        Op("reserve", "reserve()", of_peer("reserve", 5), raises=(ValueError,)),
+        Op("send_object", "send_object()", of_peer("send_object", "alice", 5), raises=(ValueError,)),
         Op("fileno", "fileno()", of_peer("fileno"), check=check_fileno),
     ]
 
