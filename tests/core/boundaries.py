@@ -124,6 +124,11 @@ class Case:
 Way = Callable[[Kind, list[Job], list[Case]], None]
 
 
+def _key_of(make_world: Any) -> tuple[Any, ...]:
+    """What tells one kind of world from another."""
+    return getattr(make_world, "func", make_world), *getattr(make_world, "args", ())
+
+
 class Harness:
     """Runs calls in worlds of their kind; a world that is not whole any more is replaced.
 
@@ -147,14 +152,14 @@ class Harness:
     # ---- worlds ----
 
     def world(self, kind: Kind) -> Any:
-        key = getattr(kind.make_world, "args", ())
+        key = _key_of(kind.make_world)
         if key not in self._worlds:
             self._worlds[key] = kind.make_world()
         return self._worlds[key]
 
     def discard(self, kind: Kind) -> None:
         """Nothing of a world that is not whole is used any more."""
-        world = self._worlds.pop(getattr(kind.make_world, "args", ()), None)
+        world = self._worlds.pop(_key_of(kind.make_world), None)
         if world is not None:
             with contextlib.suppress(Exception):
                 world.close()
