@@ -8,7 +8,7 @@ often.  A look compares names in shared memory, and asks the kernel about those 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from busq import _core, errors
@@ -21,6 +21,12 @@ _PAUSE_MAX_NS = 20_000_000
 
 def wait_for(bus: Any, names: str | Iterable[str], timeout: float | None) -> None:
     """Return when all of these peers live at the same time."""
+    for pause_s in looks(bus, names, timeout):
+        time.sleep(pause_s)
+
+
+def looks(bus: Any, names: str | Iterable[str], timeout: float | None) -> Iterator[float]:
+    """Look whether all are there; while they are not, yield how many seconds to wait until the next look."""
     deadline = Deadline(timeout)
     encoded = {name: _core.encode_peer_name(name, "a name (names)") for name in _listed(names)}
     seen: set[str] = set()
@@ -32,7 +38,7 @@ def wait_for(bus: Any, names: str | Iterable[str], timeout: float | None) -> Non
             return
         if left_ns == 0:
             raise errors.Empty(f"not there before the timeout: {', '.join(map(repr, missing))}")
-        time.sleep((pause_ns if left_ns < 0 else min(pause_ns, left_ns)) / 1e9)
+        yield (pause_ns if left_ns < 0 else min(pause_ns, left_ns)) / 1e9
         pause_ns = min(pause_ns * 3 // 2, _PAUSE_MAX_NS)
 
 

@@ -27,7 +27,7 @@ from busq._core import Deadline
 from busq._native import lib
 from busq.errors import Empty, Full
 
-__all__ = ["SLICE_S", "AnyioStation", "AsyncioStation", "Ears", "OrderedEars", "Station", "station_here"]
+__all__ = ["SLICE_S", "AnyioStation", "AsyncioStation", "Ears", "OrderedEars", "Station", "sleep", "station_here"]
 
 # For so long a task may go on without letting others run.
 SLICE_S = 200e-6
@@ -519,3 +519,13 @@ def station_here(ears: Ears, spin_s: float | None) -> Station:
         raise RuntimeError(
             "no event loop of asyncio runs here: call this within asyncio.run, or, for trio, install anyio"
         ) from error
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep in the event loop that runs here."""
+    if asyncio._get_running_loop() is not None:
+        await asyncio.sleep(seconds)
+        return
+    import anyio
+
+    await anyio.sleep(seconds)

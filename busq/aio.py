@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from busq import _core
 from busq._native import lib
-from busq._stations import SLICE_S, Ears, OrderedEars, Station, station_here
+from busq._stations import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
 from busq.bus import Bus
 from busq.errors import Empty, Full, ShutDown
 from busq.peer import Message, Payload
@@ -38,7 +38,7 @@ else:
 
 _LOOK_S = 0.05  # how long the death of the one asked may go unnoticed
 
-__all__ = ["Joining", "Peer", "join"]
+__all__ = ["Joining", "Peer", "join", "wait_for"]
 
 
 class Peer:
@@ -664,6 +664,34 @@ def _join(bus: Bus, name: str, options: dict[str, Any], own_bus: Bus | None) -> 
     except BaseException:
         peer.close()
         raise
+
+
+async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None = None) -> None:
+    """Wait until peers are there: until all of these names have been joined, and live.
+
+    As `Bus.wait_for`, while other tasks run.
+
+    Parameters: `bus`; `names`, of one peer, or an iterable of them; `timeout`, how many seconds to wait: None waits for
+    ever, 0 looks once.
+
+    Errors: those of `Bus.wait_for`.
+
+    Cost: a look at the names every 1 to 20 milliseconds.
+
+    >>> import asyncio, busq
+    >>> async def main(bus):
+    ...     async with busq.aio.join(bus, "alice"):
+    ...         await busq.aio.wait_for(bus, ["alice"], timeout=1)
+    >>> with busq.Bus.create("doc-aio-wait") as bus:
+    ...     asyncio.run(main(bus))
+    >>> busq.Bus.unlink("doc-aio-wait")
+    """
+    from busq import _presence  # here, since most never wait so
+
+    if not isinstance(bus, Bus):
+        raise _core.wrong_type("bus", bus, "a Bus")
+    for pause_s in _presence.looks(bus, names, timeout):
+        await sleep(pause_s)
 
 
 def join(bus: Bus | str, name: str, **options: Any) -> Joining:

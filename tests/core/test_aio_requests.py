@@ -86,11 +86,32 @@ def test_many_tasks_ask_at_once_and_some_are_cancelled(bus: busq.Bus, run_tasks:
         async with aio.join(bus, "client") as client, aio.join(bus, "server") as server:
             service = asyncio.create_task(serve(server))
             for first in range(0, 400, 40):
-                await asyncio.gather(*(ask(client, number) for number in range(first, first + 40)))
+                asking = asyncio.gather(*(ask(client, number) for number in range(first, first + 40)))
+                await asyncio.wait([service, asking], return_when=asyncio.FIRST_COMPLETED)
+                if service.done():
+                    service.result()  # raises
+                await asking
             service.cancel()
 
     run_tasks(main)
     assert got == {number: b"re: %d" % number for number in range(400)}
+
+
+def test_tasks_wait_until_others_are_there(bus: busq.Bus, run: Run) -> None:  # noqa: F811
+    async def main() -> None:
+        async with aio.join(bus, "ann"):
+            await aio.wait_for(bus, "ann", timeout=0)
+            with pytest.raises(busq.Empty, match="not there before the timeout: 'bob'"):
+                await aio.wait_for(bus, ["ann", "bob"], 0.01)
+            timer = threading.Timer(0.02, lambda: joined.append(bus.join("bob")))
+            timer.start()
+            await aio.wait_for(bus, iter(["bob", "ann"]))
+            timer.join()
+            with pytest.raises(TypeError, match="bus has type str"):
+                await aio.wait_for("bus", "ann")  # type: ignore[arg-type]
+
+    joined: list[Any] = []
+    run(main)
 
 
 def die_after(name: str, n_replies: int) -> None:
