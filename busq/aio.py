@@ -242,7 +242,8 @@ class Peer:
         """Send a message to one peer and wait for its reply, which is returned.
 
         As `busq.Peer.ask`; while no reply comes, this task waits, and others run: any number of them may ask at once.
-        The reply to a task that is cancelled is dropped.
+        The reply to a task that is cancelled is dropped.  `Message.reply` is no coroutine: in an event loop it is
+        called with `timeout=0`, and raises `Full` where the one who asked does not take its replies.
 
         Parameters: `to`, the name of a peer; `data`, as in `send`; `timeout`, how many seconds to wait, for room and
         for the reply together: None waits for ever.
@@ -257,7 +258,7 @@ class Peer:
         >>> import asyncio, busq
         >>> async def serve(bob):
         ...     async for request in bob:
-        ...         request.reply(request.data.upper())
+        ...         request.reply(request.data.upper(), timeout=0)
         >>> async def main(bus):
         ...     async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob") as bob:
         ...         service = asyncio.create_task(serve(bob))
