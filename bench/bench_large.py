@@ -241,7 +241,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     result = run(options.repeats)
+    Console().print(machine.line(result["machine"]), f"medians of {options.repeats} interleaved repeats")
     Console().print(table(result))
+    for peer, reason in {point["peer"]: point["failed"] for point in result["points"] if "failed" in point}.items():
+        print(f"{peer}: {reason}", file=sys.stderr)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0
