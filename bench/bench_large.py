@@ -4,7 +4,8 @@
     python -m busq.bench.bench_large --json large.json
 
 One process is sender and receiver, so that nothing waits and what is measured is the work: that of sending one message
-and of looking at it, in processor time, which others on the machine disturb least.  The ways, alike for everybody who is compared:
+and of looking at it, in processor time, which others on the machine disturb least.  The ways, alike for everybody who
+is compared:
 
     lend      memory of the message is borrowed, sent and received, and neither end looks at it
     in place  the same; the sender writes a byte through a view of it, the receiver reads one

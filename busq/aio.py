@@ -29,7 +29,7 @@ from busq._native import lib
 from busq._stations import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
 from busq.bus import Bus
 from busq.errors import Empty, Full, ShutDown
-from busq.peer import Message, Payload
+from busq.peer import Codec, Message, Payload
 
 if TYPE_CHECKING:
     from busq._native import _fast
@@ -685,6 +685,14 @@ class Joining:
         self._bus, self._name, self._options = bus, name, options
         self._peer: Peer | None = None
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"nobody has joined here so far, so there is no {name!r}: "
+                "write `async with busq.aio.join(...) as peer`, and use the peer"
+            )
+
     async def __aenter__(self) -> Peer:
         if self._peer is not None:
             raise RuntimeError("this peer has joined already: call `busq.aio.join` once more for another one")
@@ -748,13 +756,22 @@ async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None =
         await sleep(pause_s)
 
 
-def join(bus: Bus | str, name: str, **options: Any) -> Joining:
+def join(
+    bus: Bus | str,
+    name: str,
+    *,
+    resume: bool = False,
+    durable: bool = False,
+    shared: bool = False,
+    spin_us: float | None = None,
+    codec: Codec | None = None,
+) -> Joining:
     """Join a bus as a peer, in the event loop that runs: `async with busq.aio.join(bus, name) as peer`.
 
-    Parameters: `bus`, a Bus, which stays open, or the name of one, which is opened and closed with the peer; `name` and
-    `options`, as `Bus.join` takes them.  `spin_us` says for how many microseconds a task that waits for a message looks
-    again at each turn of the event loop, before the loop may sleep (None: 50, or none where the last waits were all far
-    longer).
+    Parameters: `bus`, a Bus, which stays open, or the name of one, which is opened and closed with the peer; `name`,
+    `resume`, `durable`, `shared` and `codec`, as `Bus.join` takes them; `spin_us`, for how many microseconds a task
+    that waits for a message looks again at each turn of the event loop, before the loop may sleep (None: 50, or none
+    where the last waits were all far longer).
 
     Errors: TypeError and ValueError at once; on entering the block, those of `Bus.join` and `Bus.open`, and
     RuntimeError where no event loop runs.
@@ -771,4 +788,5 @@ def join(bus: Bus | str, name: str, **options: Any) -> Joining:
     <Message of 5 bytes from 'alice'>
     >>> busq.Bus.unlink("doc-aio-join")
     """
+    options = {"resume": resume, "durable": durable, "shared": shared, "spin_us": spin_us, "codec": _core.codec(codec)}
     return Joining(bus, name, options)

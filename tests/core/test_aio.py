@@ -665,6 +665,16 @@ def test_another_loop_is_refused(bus: busq.Bus, run: Run) -> None:
     assert bus.peers() == []
 
 
+def test_what_is_wrong_with_joining_is_told_at_once(bus: busq.Bus) -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        aio.join(bus, "ann", nonsense=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="codec has type int"):
+        aio.join(bus, "ann", codec=5)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"no 'recv': write `async with busq\.aio\.join"):
+        aio.join(bus, "ann").recv()  # type: ignore[attr-defined]
+    assert bus.peers() == []
+
+
 def test_without_a_loop() -> None:
     with pytest.raises(TypeError, match="bus has type int: expected a Bus, or the name of one"):
         aio.join(5, "ann")  # type: ignore[arg-type]

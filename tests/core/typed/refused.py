@@ -75,6 +75,8 @@ peer.recv_many(1.5)  # refused
 async def in_a_loop() -> None:
     busq.aio.join(5, "ann")  # refused
     busq.aio.join("typed")  # refused
+    busq.aio.join("typed", "ann", shared="yes")  # refused
+    busq.aio.join("typed", "ann", nonsense=1)  # refused
     async with busq.aio.join("typed", "ann") as ann:
         await ann.send("bob", "text")  # refused
         await ann.send(5, b"")  # refused
