@@ -1039,6 +1039,7 @@ def test_objects_in_tasks(make_bus: Callable[..., busq.Bus], run: Run) -> None:
                     await ann.send_object("bob", 3, timeout=timeout)
                 assert full.value.sent == 0  # type: ignore[attr-defined]
             start(ann.send_object, "bob", bytes(100_000))  # waits for room
+            await a_moment()
             start(ann.send, "bob", b"behind it")
             await a_moment()
             assert [(await bob.recv()).object() for _ in range(3)] == [1, 2, bytes(100_000)]
