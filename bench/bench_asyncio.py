@@ -43,6 +43,7 @@ from .report import progress
 DATA = bytes(range(64))
 FIGURES = ("rtt_us_p50", "rtt_us_p99", "one_way_us")
 PIECE_S = 50e-6
+PATIENCE_S = 60.0
 
 
 # ---- those who are compared ----
@@ -89,6 +90,18 @@ async def open_aiozmq(place: str, is_server: bool) -> AsyncIterator[Any]:
 
 
 @contextlib.asynccontextmanager
+async def open_pynng(place: str, is_server: bool) -> AsyncIterator[Any]:
+    socket = importlib.import_module("pynng").Pair0()
+    if is_server:
+        socket.listen(f"ipc://{place}")
+    else:
+        socket.dial(f"ipc://{place}", block=False)
+    yield socket
+    await asyncio.sleep(0.1)  # closing drops what is on its way
+    socket.close()
+
+
+@contextlib.asynccontextmanager
 async def open_socket(place: str, is_server: bool) -> AsyncIterator[Any]:
     if is_server:
         there: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -112,6 +125,7 @@ KINDS = {
     "busq": Kind("busq", open_busq, "await peer.send(other, data)", "answer = (await peer.recv()).data"),
     "pyzmq": Kind("pyzmq", open_pyzmq, "await peer.send(data)", "answer = await peer.recv()"),
     "aiozmq": Kind("aiozmq", open_aiozmq, "peer.write([data]); await peer.drain()", "(answer,) = await peer.read()"),
+    "pynng": Kind("pynng", open_pynng, "await peer.asend(data)", "answer = await peer.arecv()"),
     # No messages, and the least that asyncio takes to carry bytes.
     "a Unix socket": Kind(
         "", open_socket, "peer[1].write(data); await peer[1].drain()", "answer = await peer[0].readexactly(64)"
@@ -175,35 +189,61 @@ def in_loop(loop: str, main: Callable[[], Any]) -> None:
         made.close()
 
 
-def one_end(kind: Kind, loop: str, text: dict[bool, str], place: str, is_server: bool, count: int) -> list[float]:
-    """Run one side; the times that it noted, in seconds."""
+def one_end(
+    kind: Kind, loop: str, text: dict[bool, str], place: str, is_server: bool, count: int, noted_to: Any = None
+) -> None:
+    """Run one side, and hand over the times that it noted, in seconds, or why it failed."""
     noted: list[float] = []
-    run = compiled(text[is_server], kind)
 
     async def main() -> None:
         async with kind.open(place, is_server) as peer:
             await run(peer, "client" if is_server else "server", DATA, count, noted.append)
 
-    in_loop(loop, main)
-    return noted
+    try:
+        run = compiled(text[is_server], kind)
+        in_loop(loop, main)
+    except Exception as error:
+        if noted_to is None:
+            raise
+        noted_to.send(f"{type(error).__name__}: {error}")
+    else:
+        if noted_to is not None:
+            noted_to.send(noted)
 
 
 def between_two(kind: str, loop: str, text: dict[bool, str], count: int) -> list[float]:
-    """Measure one kind in one kind of loop."""
+    """Measure one kind in one kind of loop; RuntimeError where it fails.
+
+    Both ends are processes of their own: some libraries can't be forked once they were used.
+    """
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         place = str(Path(folder) / "place")
         if kind == "busq":
             place = f"bench-asyncio-{os.getpid()}"
             busq.Bus.create(place, peers=2).close()
+        noted_here, noted_there = context.Pipe(duplex=False)
+        ends = [
+            context.Process(target=one_end, args=(KINDS[kind], loop, text, place, True, count)),
+            context.Process(target=one_end, args=(KINDS[kind], loop, text, place, False, count, noted_there)),
+        ]
         try:
-            server = context.Process(target=one_end, args=(KINDS[kind], loop, text, place, True, count), daemon=True)
-            server.start()
-            noted = one_end(KINDS[kind], loop, text, place, False, count)
-            server.join()
+            for end in ends:
+                end.start()
+            noted_there.close()
+            noted: list[float] | str = noted_here.recv() if noted_here.poll(PATIENCE_S) else "it hangs"
+            ends[0].join(PATIENCE_S if isinstance(noted, list) else 0)
+        except EOFError:
+            noted = f"it died with exit code {ends[1].exitcode}"
         finally:
+            for end in ends:
+                if end.is_alive():
+                    end.kill()
+                end.join()
             if kind == "busq":
                 busq.Bus.unlink(place)
+    if isinstance(noted, str):
+        raise RuntimeError(noted)
     return noted
 
 
@@ -288,12 +328,12 @@ def asked(way: str, is_busy: bool, interval_s: float, seconds: float) -> list[fl
 # ---- all of it ----
 
 
-def is_there(package: str) -> bool:
-    """Tell whether a package is installed; what is no package is there."""
+def version_of(package: str) -> str:
+    """Return the version that is installed, if one is."""
     try:
-        return not package or bool(importlib.metadata.version(package))
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return False
+        return "not installed"
 
 
 def percentile_us(times_s: list[float], percent: int) -> float:
@@ -308,20 +348,19 @@ def messages_point(kind: str, loop: str, count: int) -> dict[str, Any]:
         trips = between_two(kind, loop, ROUND_TRIP, count)
         point["rtt_us_p50"], point["rtt_us_p99"] = percentile_us(trips, 50), percentile_us(trips, 99)
         point["one_way_us"] = between_two(kind, loop, ONE_WAY, count * 10)[0] * 1e6
-    except Exception as error:  # shown, not left out
-        point["failed"] = f"{type(error).__name__}: {error}"
+    except RuntimeError as error:  # shown, not left out
+        point["failed"] = str(error)
     return point
 
 
 def load_point(way: str, is_busy: bool, seconds: float) -> dict[str, Any]:
     """One way to serve, with or without other work."""
-    trips = asked(way, is_busy, 0.0005, seconds)
-    return {
-        "server": way,
-        "is_busy": is_busy,
-        "rtt_us_p50": percentile_us(trips, 50),
-        "rtt_us_p99": percentile_us(trips, 99),
-    }
+    point: dict[str, Any] = {"server": way, "is_busy": is_busy}
+    try:
+        trips = asked(way, is_busy, 0.0005, seconds)
+    except Exception as error:  # shown, not left out
+        return point | {"failed": f"{type(error).__name__}: {error}"}
+    return point | {"rtt_us_p50": percentile_us(trips, 50), "rtt_us_p99": percentile_us(trips, 99)}
 
 
 def medians(repeats: list[dict[str, Any]]) -> dict[str, Any]:
@@ -337,14 +376,13 @@ def medians(repeats: list[dict[str, Any]]) -> dict[str, Any]:
 
 def run(repeats: int, count: int, seconds: float) -> dict[str, Any]:
     """Measure everything, each repeat from the first case to the last; medians."""
-    loops = [loop for loop in LOOPS if loop == "asyncio" or is_there(loop)]
     cases: list[Callable[[], dict[str, Any]]] = []
-    for loop in loops:
+    for loop in LOOPS:
         for kind in KINDS:
             cases.append(lambda kind=kind, loop=loop: messages_point(kind, loop, count))  # type: ignore[misc]
     n_messages = len(cases)
     for is_busy in (False, True):
-        for way in ("a thread", *loops):
+        for way in ("a thread", *LOOPS):
             cases.append(lambda way=way, is_busy=is_busy: load_point(way, is_busy, seconds))  # type: ignore[misc]
     tell = progress()
     found: list[list[dict[str, Any]]] = [[] for _ in cases]
@@ -353,7 +391,8 @@ def run(repeats: int, count: int, seconds: float) -> dict[str, Any]:
         if tell is not None:
             tell(number + 1, repeats * len(cases), "measured")
     points = [medians(one) for one in found]
-    versions = {kind.package: importlib.metadata.version(kind.package) for kind in KINDS.values() if kind.package}
+    packages = [*(kind.package for kind in KINDS.values() if kind.package), "uvloop"]
+    versions = {package: version_of(package) for package in packages}
     return {
         "machine": machine.describe({}) | {"versions": versions},
         "repeats": repeats,
@@ -374,7 +413,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
     for title in ("server", "computes", "round trip, µs", "p99"):
         load.add_column(title, justify="left" if title in ("server", "computes") else "right")
     for point in result["points"]["load"]:
-        figures = [f"{point[key]:.1f}" for key in ("rtt_us_p50", "rtt_us_p99")]
+        figures = [point["failed"]] if "failed" in point else [f"{point[key]:.1f}" for key in FIGURES[:2]]
         load.add_row(point["server"], "yes" if point["is_busy"] else "no", *figures)
     return [messages, load]
 
@@ -387,11 +426,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of a loaded server")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    missing = [kind.package for kind in KINDS.values() if not is_there(kind.package)]
-    if missing:
-        print(f"not installed: {', '.join(missing)}; pip install 'busq[bench]'", file=sys.stderr)
-        return 2
     result = run(options.repeats, options.count, options.seconds)
+    Console().print(machine.line(result["machine"]), f"medians of {options.repeats} repeats")
     for table in tables(result):
         Console().print(table)
     if options.json:

@@ -4,7 +4,8 @@
     python -m busq.bench.bench_large --json large.json
 
 One process is sender and receiver, so that nothing waits and what is measured is the work: that of sending one message
-and of looking at it.  The ways, alike for everybody who is compared:
+and of looking at it, in processor time, which others on the machine disturb least.  The ways, alike for everybody who
+is compared:
 
     lend      memory of the message is borrowed, sent and received, and neither end looks at it
     in place  the same; the sender writes a byte through a view of it, the receiver reads one
@@ -166,12 +167,12 @@ PEERS: dict[str, Callable[[int], Any]] = {"busq": Busq, "iceoryx2": Iceoryx}
 
 
 def seconds_of(call: Callable[[], Any], count: int) -> float:
-    """How long one call takes; what it returns is dropped before the next."""
+    """How much processor time one call takes; what it returns is dropped before the next."""
     call()
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     for _ in range(count):
         call()
-    return (time.perf_counter() - began_s) / count
+    return (time.thread_time() - began_s) / count
 
 
 def measure_size(size_bytes: int, repeats: int, tell: Callable[[int], None]) -> list[dict[str, Any]]:
@@ -241,7 +242,10 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     result = run(options.repeats)
+    Console().print(machine.line(result["machine"]), f"medians of {options.repeats} interleaved repeats")
     Console().print(table(result))
+    for peer, reason in {point["peer"]: point["failed"] for point in result["points"] if "failed" in point}.items():
+        print(f"{peer}: {reason}", file=sys.stderr)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0

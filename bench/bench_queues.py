@@ -18,6 +18,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from . import machine
+from .peers import ADAPTERS
+
 SHAPES = ((1, 1), (1, 4), (4, 4))
 GRACE_S = 60.0
 
@@ -101,7 +104,7 @@ def run(kinds: list[str], count: int, rounds: int) -> list[dict[str, Any]]:
             for kind in kinds:
                 try:
                     rates[kind].append(measure(KINDS[kind], putters, getters, count))
-                except (ImportError, OSError, RuntimeError) as error:  # a TimeoutError is an OSError
+                except Exception as error:  # shown, not left out
                     faults[kind] = f"{type(error).__name__}: {error}"
         for kind in kinds:
             point: dict[str, Any] = {"queue": kind, "putters": putters, "getters": getters, "objects": count}
@@ -130,17 +133,19 @@ def show(points: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m bench.bench_queues", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m busq.bench.bench_queues", description=__doc__)
     parser.add_argument("--objects", type=int, default=50_000, help="per measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--queues", nargs="+", choices=list(KINDS), default=list(KINDS), metavar="KIND")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    described = machine.describe({name: ADAPTERS[name] for name in ("busq", "mp.Queue", "faster-fifo")})
     points = run(options.queues, options.objects, options.rounds)
     if options.json:
-        json.dump({"points": points}, sys.stdout, indent=1)
+        json.dump({"machine": described, "points": points}, sys.stdout, indent=1)
         print()
     else:
+        print(machine.line(described), f"medians of {options.rounds} interleaved rounds")
         show(points)
 
 

@@ -29,6 +29,7 @@ from rich.table import Table
 import busq
 
 from . import machine
+from .peers import ADAPTERS
 from .peers.base import load
 from .report import progress
 
@@ -167,7 +168,7 @@ def run(repeats: int, messages: int) -> dict[str, Any]:
         measure, way = CASES[case[0]]
         try:
             found[case].append(measure(case[1], messages, way))
-        except (ImportError, RuntimeError) as error:
+        except Exception as error:  # shown, not left out
             failed[case] = f"{type(error).__name__}: {error}"
     points = [
         {
@@ -179,7 +180,8 @@ def run(repeats: int, messages: int) -> dict[str, Any]:
         | ({"failed": failed[name, n_workers]} if (name, n_workers) in failed else {})
         for (name, n_workers), rates in found.items()
     ]
-    return {"machine": machine.describe({}), "repeats": repeats, "messages": messages, "points": points}
+    adapters = {name: ADAPTERS[name] for name in ("busq", "mp.Queue", "faster-fifo")}
+    return {"machine": machine.describe(adapters), "repeats": repeats, "messages": messages, "points": points}
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -205,6 +207,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     result = run(options.repeats, options.messages)
+    Console().print(machine.line(result["machine"]), f"medians of {options.repeats} interleaved repeats")
     Console().print(table(result))
     for point in result["points"]:
         if "failed" in point:

@@ -26,6 +26,15 @@ def describe(peers: Mapping[str, Adapter]) -> dict[str, Any]:
     }
 
 
+def line(described: dict[str, Any]) -> str:
+    """The same for people, with all versions: what is old is seen at once."""
+    versions = ", ".join(f"{name} {version}" for name, version in described["versions"].items())
+    return (
+        f"{described['cpu']}, {described['cores']} cores, Linux {described['kernel']}, Python {described['python']}; "
+        f"load {described['load_before']:.2f}; {versions};"
+    )
+
+
 def load() -> float:
     """Runnable processes on average over the last minute."""
     return os.getloadavg()[0]

@@ -50,6 +50,7 @@ def print_report(result: Result, console: Console | None = None) -> None:
         f"medians of {settings['repeats']} interleaved repeats of {settings['seconds']} s; "
         f"load {machine['load_before']:.2f} before, {machine['load_after']:.2f} after"
     )
+    out.print(", ".join(f"{name} {version}" for name, version in machine["versions"].items()))
     percentiles = percentiles_table(result)
     for table in (
         *figures_tables(result),

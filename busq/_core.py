@@ -985,8 +985,6 @@ if _fast is not None:
     try:
         _fast._bind(
             _texts(),
-            _view_of,
-            _writable_view_of,
             _FastDraft,
             fail,
             no_object,

@@ -29,7 +29,7 @@ from busq._native import lib
 from busq._stations import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
 from busq.bus import Bus
 from busq.errors import Empty, Full, ShutDown
-from busq.peer import Message, Payload
+from busq.peer import Codec, Message, Payload
 
 if TYPE_CHECKING:
     from busq._native import _fast
@@ -169,6 +169,41 @@ class Peer:
             return int(sent[0])
         except BaseException as error:
             _core.report_sent(error, sent[0] + self._was_sent(sent[1]))
+            raise
+
+    async def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+        """Send one object, to one peer or to several at once; `Message.object` returns it.
+
+        As `busq.Peer.send_object`, with pickle, or the codec that this peer joined with; where there is no room, this
+        task waits, and others run.
+
+        Parameters: `to` and `timeout`, as in `send`; `obj`, any object that can be pickled, or that the codec takes.
+
+        Errors: those of `busq.Peer.send_object`; RuntimeError in another event loop than the peer's.  An exception that
+        ends the call says in its attribute `sent`, 0 or 1, whether the object was sent, as in `send`.
+
+        Cost: that of `send`, and of pickling, during which no other task runs.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.send_object("alice", {"price": 17})
+        ...         return (await alice.recv()).object()
+        >>> with busq.Bus.create("doc-aio-send-object") as bus:
+        ...     asyncio.run(main(bus))
+        {'price': 17}
+        >>> busq.Bus.unlink("doc-aio-send-object")
+        """
+        self._station.check()
+        deadline, note = _core.Deadline(timeout), self._new_note()
+        try:
+            encoded = self._peer._encode(obj)  # once, however often it is tried
+            key, to = _row_of(to)
+            return await self._send_in_row(
+                key, lambda how: self._peer._send_encoded(to, encoded, how, note), deadline, note
+            )
+        except BaseException as error:
+            _core.report_sent(error, self._was_sent(note))
             raise
 
     async def _send_list(self, messages: list[Any], sent: list[Any], deadline: _core.Deadline) -> None:
@@ -552,6 +587,10 @@ class _OrderedPeer(Peer):
         self._station.check()
         return self._peer.ask(to, data, timeout=timeout)  # type: ignore[no-any-return]  # raises
 
+    async def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+        self._station.check()
+        self._peer.send_object(to, obj, timeout=timeout)  # raises
+
     def _new_hold(self) -> _Hold:
         return _OrderedHold(self._peer)
 
@@ -623,7 +662,21 @@ if _fast is not None:
 
 
 class Joining:
-    """A peer that is about to join: what `busq.aio.join` returns, for `async with`."""
+    """A peer that is about to join: what `busq.aio.join` returns, for `async with`.
+
+    It joins when the block is entered, and leaves at its end; once only.
+
+    >>> import asyncio, busq
+    >>> async def main(bus):
+    ...     joining = busq.aio.join(bus, "alice")
+    ...     before = bus.peers()
+    ...     async with joining:
+    ...         return before, bus.peers()
+    >>> with busq.Bus.create("doc-aio-joining") as bus:
+    ...     asyncio.run(main(bus))
+    ([], ['alice'])
+    >>> busq.Bus.unlink("doc-aio-joining")
+    """
 
     def __init__(self, bus: Bus | str, name: str, options: dict[str, Any]) -> None:
         if not isinstance(bus, Bus | str):
@@ -631,6 +684,14 @@ class Joining:
         _core.encode_peer_name(name)
         self._bus, self._name, self._options = bus, name, options
         self._peer: Peer | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"nobody has joined here so far, so there is no {name!r}: "
+                "write `async with busq.aio.join(...) as peer`, and use the peer"
+            )
 
     async def __aenter__(self) -> Peer:
         if self._peer is not None:
@@ -695,13 +756,22 @@ async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None =
         await sleep(pause_s)
 
 
-def join(bus: Bus | str, name: str, **options: Any) -> Joining:
+def join(
+    bus: Bus | str,
+    name: str,
+    *,
+    resume: bool = False,
+    durable: bool = False,
+    shared: bool = False,
+    spin_us: float | None = None,
+    codec: Codec | None = None,
+) -> Joining:
     """Join a bus as a peer, in the event loop that runs: `async with busq.aio.join(bus, name) as peer`.
 
-    Parameters: `bus`, a Bus, which stays open, or the name of one, which is opened and closed with the peer; `name` and
-    `options`, as `Bus.join` takes them.  `spin_us` says for how many microseconds a task that waits for a message looks
-    again at each turn of the event loop, before the loop may sleep (None: 50, or none where the last waits were all far
-    longer).
+    Parameters: `bus`, a Bus, which stays open, or the name of one, which is opened and closed with the peer; `name`,
+    `resume`, `durable`, `shared` and `codec`, as `Bus.join` takes them; `spin_us`, for how many microseconds a task
+    that waits for a message looks again at each turn of the event loop, before the loop may sleep (None: 50, or none
+    where the last waits were all far longer).
 
     Errors: TypeError and ValueError at once; on entering the block, those of `Bus.join` and `Bus.open`, and
     RuntimeError where no event loop runs.
@@ -718,4 +788,5 @@ def join(bus: Bus | str, name: str, **options: Any) -> Joining:
     <Message of 5 bytes from 'alice'>
     >>> busq.Bus.unlink("doc-aio-join")
     """
+    options = {"resume": resume, "durable": durable, "shared": shared, "spin_us": spin_us, "codec": _core.codec(codec)}
     return Joining(bus, name, options)

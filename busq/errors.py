@@ -25,50 +25,184 @@ __all__ = [
 
 
 class BusqError(Exception):
-    """The root of busq's own errors."""
+    """The root of busq's own errors.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-error", capacity=2) as bus, bus.join("alice") as alice:
+    ...     try:
+    ...         alice.send_many([("alice", b"1"), ("alice", b"2"), ("alice", b"3")], timeout=0)
+    ...     except busq.BusqError as error:
+    ...         type(error).__name__, error.sent
+    ('Full', 2)
+    >>> busq.Bus.unlink("doc-error")
+    """
 
     sent: int  # how many messages the call had sent that this error ended; errors of other calls lack it
 
 
 class Empty(BusqError, queue.Empty):
-    """Nothing came before the timeout."""
+    """Nothing came before the timeout.
+
+    >>> import busq, queue
+    >>> with busq.Bus.create("doc-empty") as bus, bus.join("alice") as alice:
+    ...     try:
+    ...         alice.recv(timeout=0)
+    ...     except queue.Empty as error:
+    ...         print(error)
+    nothing came before the timeout
+    >>> busq.Bus.unlink("doc-empty")
+    """
 
 
 class Full(BusqError, queue.Full):
-    """A receiver's queue, or the memory for messages, stayed full until the timeout."""
+    """A receiver's queue, or the memory for messages, stayed full until the timeout.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-full", capacity=1) as bus, bus.join("alice") as alice:
+    ...     alice.send("alice", b"1")
+    ...     try:
+    ...         alice.send("alice", b"2", timeout=0)
+    ...     except busq.Full:
+    ...         print("full")
+    full
+    >>> busq.Bus.unlink("doc-full")
+    """
 
 
 class Unfinished(Full):
-    """A send that lasts until its message is delivered had not ended at the timeout; the message is in flight."""
+    """A send that lasts until its message is delivered had not ended at the timeout; the message is in flight.
+
+    It is a `Full`, and says in `sent` that it must not be sent again.
+
+    >>> import busq
+    >>> def rendezvous(peer, to, data):
+    ...     try:
+    ...         peer.send(to, data, timeout=0.5)
+    ...     except busq.Unfinished as error:
+    ...         return f"{error.sent} under way"
+    ...     return "delivered"
+    >>> with busq.Bus.create("doc-unfinished", order="sync", peers=2) as bus:
+    ...     with bus.join("alice") as alice, bus.join("bob") as bob:
+    ...         rendezvous(alice, "bob", b"hello") in ("delivered", "1 under way")
+    True
+    >>> busq.Bus.unlink("doc-unfinished")
+    """
 
 
 class PeerDead(BusqError):
-    """A receiver has left or died; no receiver got the message."""
+    """A receiver has left or died; no receiver got the message.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-dead") as bus, bus.join("alice") as alice:
+    ...     bus.join("bob").close()
+    ...     try:
+    ...         alice.send(["alice", "bob"], b"to both, or to nobody")
+    ...     except busq.PeerDead:
+    ...         print("bob has gone")
+    bob has gone
+    >>> busq.Bus.unlink("doc-dead")
+    """
 
 
 class UnknownPeer(BusqError, LookupError):
-    """No peer of that name has joined."""
+    """No peer of that name has joined.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-unknown") as bus, bus.join("alice") as alice:
+    ...     try:
+    ...         alice.send("bob", b"hello")
+    ...     except busq.UnknownPeer:
+    ...         print("no bob so far")
+    no bob so far
+    >>> busq.Bus.unlink("doc-unknown")
+    """
 
 
 class PeerExists(BusqError):
-    """A live process has joined under that name."""
+    """A live process has joined under that name.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-exists") as bus, bus.join("alice"):
+    ...     try:
+    ...         bus.join("alice")
+    ...     except busq.PeerExists:
+    ...         print("there is one")
+    there is one
+    >>> busq.Bus.unlink("doc-exists")
+    """
 
 
 class CorruptSegment(BusqError):
-    """The file is damaged, half made, or not a bus."""
+    """The file is damaged, half made, or not a bus.
+
+    >>> import busq
+    >>> def is_whole(name):
+    ...     try:
+    ...         busq.Bus.open(name).close()
+    ...     except busq.CorruptSegment:  # its text says what was found, and what to do
+    ...         return False
+    ...     return True
+    >>> busq.Bus.create("doc-corrupt").close()
+    >>> is_whole("doc-corrupt")
+    True
+    >>> busq.Bus.unlink("doc-corrupt")
+    """
 
 
 class VersionMismatch(BusqError):
-    """The bus was made by an incompatible build of busq."""
+    """The bus was made by an incompatible build of busq.
+
+    >>> import busq
+    >>> def open_or_replace(name):
+    ...     try:
+    ...         return busq.Bus.open(name)
+    ...     except busq.VersionMismatch:  # of before the upgrade
+    ...         busq.Bus.unlink(name)
+    ...         return busq.Bus.create(name)
+    """
 
 
 class NoSpace(BusqError, OSError):
-    """Memory, file space or peer slots ran out."""
+    """Memory, file space or peer slots ran out.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-space", peers=1) as bus, bus.join("alice"):
+    ...     try:
+    ...         bus.join("bob")
+    ...     except busq.NoSpace:
+    ...         print("no place for bob")
+    no place for bob
+    >>> busq.Bus.unlink("doc-space")
+    """
 
 
 class ForkedHandle(BusqError):
-    """A handle of the parent process was used after fork; open the bus and join again in the child."""
+    """A handle of the parent process was used after fork; open the bus and join again in the child.
+
+    >>> import busq, os
+    >>> with busq.Bus.create("doc-forked") as bus, bus.join("alice") as alice:
+    ...     child = os.fork()
+    ...     if child == 0:
+    ...         try:
+    ...             alice.send("alice", b"hello")
+    ...         except busq.ForkedHandle:
+    ...             os._exit(17)
+    ...     os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    17
+    >>> busq.Bus.unlink("doc-forked")
+    """
 
 
 class ShutDown(BusqError):
-    """The bus was shut down, or this handle was closed."""
+    """The bus was shut down, or this handle was closed.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-shut-down") as bus, bus.join("alice") as alice:
+    ...     bus.shutdown()
+    ...     try:
+    ...         alice.recv()
+    ...     except busq.ShutDown:
+    ...         print("nothing comes any more")
+    nothing comes any more
+    >>> busq.Bus.unlink("doc-shut-down")
+    """

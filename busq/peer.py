@@ -28,14 +28,39 @@ _SelfDraft = TypeVar("_SelfDraft", bound="Draft")
 
 
 class Codec(Protocol):
-    """A way to write objects as bytes, for `Bus.join(..., codec=...)`; `busq.codec` has some."""
+    """A way to write objects as bytes, for `Bus.join(..., codec=...)`; `busq.codec` has some.
+
+    Whatever has these two methods is one; it need not derive from this class.
+
+    >>> import busq
+    >>> class Text:
+    ...     def encode(self, obj):
+    ...         return str(obj).encode()
+    ...     def decode(self, payload):
+    ...         return str(payload, "utf-8")
+    >>> with busq.Bus.create("doc-codec") as bus, bus.join("alice", codec=Text()) as alice:
+    ...     alice.send_object("alice", 17)
+    ...     alice.recv().object()
+    '17'
+    >>> busq.Bus.unlink("doc-codec")
+    """
 
     def encode(self, obj: Any, /) -> Payload:
-        """Return an object as a buffer, or as a list or tuple of buffers, which are gathered without being joined."""
+        """Return an object as a buffer, or as a list or tuple of buffers, which are gathered without being joined.
+
+        Parameters: `obj`, what `Peer.send_object` was given.
+
+        Errors: what it raises, `Peer.send_object` raises, and nobody gets anything.
+        """
         ...
 
     def decode(self, payload: memoryview, /) -> Any:
-        """Return the object of a payload: a read-only view, whose memory stays for as long as anything looks at it."""
+        """Return the object of a payload.
+
+        Parameters: `payload`, a read-only view, whose memory stays for as long as anything looks at it.
+
+        Errors: what it raises, `Message.object` raises.
+        """
         ...
 
 
@@ -241,6 +266,15 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
         `sent`, 0 or 1, whether the message was sent.
 
         Cost: that of `Peer.send` without the copy, whatever the size; less than 512 bytes are moved once more.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-draft-send") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     with alice.reserve(1000) as draft:
+        ...         draft.buffer[:5] = b"hello"
+        ...         draft.send(["alice", "bob"], size=5, timeout=1.5)
+        ...     alice.recv().data, bob.recv().data
+        (b'hello', b'hello')
+        >>> busq.Bus.unlink("doc-draft-send")
         """
         raise NotImplementedError
 

@@ -641,7 +641,9 @@ class Queue(_Base[_T]):
 
         Parameters: `obj`.
 
-        Errors, cost: those of `put`.
+        Errors: those of `put`.
+
+        Cost: that of `put`.
 
         >>> import busq
         >>> queue = busq.Queue()
@@ -652,7 +654,9 @@ class Queue(_Base[_T]):
     def get_nowait(self) -> _T:
         """Get the next object out, or raise `busq.Empty` at once: `get(block=False)`.
 
-        Errors, cost: those of `get`.
+        Errors: those of `get`.
+
+        Cost: that of `get`.
 
         >>> import busq
         >>> queue = busq.Queue()
@@ -742,7 +746,9 @@ class SimpleQueue(_Base[_T]):
 
     Parameters: `bus`, as for `Queue`.
 
-    Errors, cost: those of `Queue`.
+    Errors: those of `Queue`.
+
+    Cost: that of `Queue`.
 
     >>> import busq
     >>> queue = busq.SimpleQueue()
@@ -840,7 +846,9 @@ class JoinableQueue(Queue[_T]):
 
     Parameters: `maxsize` and `bus`, as for `Queue`; an object that somebody has got takes no room.
 
-    Errors, cost: those of `Queue`.
+    Errors: those of `Queue`.
+
+    Cost: that of `Queue`.
 
     >>> import busq
     >>> queue = busq.JoinableQueue()

@@ -59,8 +59,6 @@ class Desk:
 def _bind_desk(texts: dict[str, str]) -> None: ...
 def _bind(
     texts: dict[str, str],
-    view: Callable[[Any, Any, int], memoryview],
-    draft_view: Callable[[Any, Any, int], memoryview],
     draft: type[Any],
     fail: Callable[[int], Any],
     no_object: Callable[[], Any],

@@ -60,7 +60,7 @@ typedef struct {
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
-/* Owns the pin of a payload that is shown in place, or of a draft; called by cffi when a view of it is released or dropped. */
+/* Owns the pin of a payload that is shown in place, or of a draft. */
 typedef struct {
   PyObject_HEAD
   PyObject *handle; /* keeps the peer: what the pin lets go of last must not be all of it, for closing takes its time */
@@ -76,10 +76,8 @@ typedef struct {
 } Draft;
 
 static const busq_calls *calls; /* of the one core in this process */
-static PyTypeObject *message_type, *pin_type;
-static PyObject *timeout_name, *ack_name; /* interned */
-static PyObject *view_helper; /* busq._core._view_of */
-static PyObject *draft_view_helper; /* busq._core._writable_view_of */
+static PyTypeObject *message_type, *pin_type, *shown_type;
+static PyObject *timeout_name, *ack_name, *release_name; /* interned */
 static PyTypeObject *draft_class; /* busq._core._FastDraft */
 static PyObject *fail_helper; /* busq._core.fail */
 static PyObject *no_object_helper; /* busq._core.no_object */
@@ -104,16 +102,6 @@ static Pin *pin_new(void)
   return pin;
 }
 
-static PyObject *pin_call(Pin *self, PyObject *args, PyObject *keywords)
-{
-  (void)args;
-  (void)keywords;
-  calls->pin_end(&self->pin, NULL);
-  if (self->pin.mode != BUSQ_TAKE_DRAFT)
-    Py_CLEAR(self->handle);
-  Py_RETURN_NONE;
-}
-
 static void pin_dealloc(Pin *self)
 {
   PyTypeObject *type = Py_TYPE(self);
@@ -124,9 +112,8 @@ static void pin_dealloc(Pin *self)
 }
 
 static PyType_Slot pin_slots[] = {
-    {Py_tp_doc, "A hold on a payload that is shown in place; calling it lets go."},
+    {Py_tp_doc, "A hold on a payload that is shown in place."},
     {Py_tp_dealloc, (void *)pin_dealloc},
-    {Py_tp_call, (void *)pin_call},
     {0, NULL}};
 
 /* Messages and pins come from receiving only.  The flag has a name since 3.10, but not in every header of the limited API. */
@@ -135,6 +122,98 @@ static PyType_Slot pin_slots[] = {
 #endif
 static PyType_Spec pin_spec = {"busq._native._fast.Pin", sizeof(Pin), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, pin_slots};
+
+/* ---- views ---- */
+
+/* Exporters of buffers are in the limited API since 3.11; struct and slot are the same in 3.10, where they have no names in it. */
+#if !defined(Py_LIMITED_API) || Py_LIMITED_API + 0 >= 0x030B0000
+typedef Py_buffer Buffer;
+#else
+typedef struct {
+  void *buf;
+  PyObject *obj;
+  Py_ssize_t len, itemsize;
+  int readonly, ndim;
+  char *format;
+  Py_ssize_t *shape, *strides, *suboffsets;
+  void *internal;
+} Buffer;
+enum {
+  PyBUF_WRITABLE = 0x1,
+  PyBUF_FORMAT = 0x4,
+  PyBUF_ND = 0x8,
+  PyBUF_STRIDES = 0x10 | PyBUF_ND
+};
+#ifndef Py_bf_getbuffer
+#define Py_bf_getbuffer 1
+#endif
+#endif
+
+/* A payload, or the memory of a draft, as it is shown by one memoryview, its slices, and all who look through them. */
+typedef struct {
+  PyObject_HEAD
+  Pin *pin;
+  void *data;
+  Py_ssize_t size;
+  int is_readonly;
+} Shown;
+
+/* With the last of those who look the pin lets go; also where an exception is on its way. */
+static void shown_dealloc(Shown *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject *kind, *value, *trace;
+  PyErr_Fetch(&kind, &value, &trace);
+  calls->pin_end(&self->pin->pin, NULL);
+  if (self->pin->pin.mode != BUSQ_TAKE_DRAFT)
+    Py_CLEAR(self->pin->handle);
+  Py_DECREF(self->pin);
+  PyErr_Restore(kind, value, trace);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+static int shown_get_buffer(Shown *self, Buffer *filled, int flags)
+{
+  if (self->is_readonly && flags & PyBUF_WRITABLE) {
+    filled->obj = NULL;
+    PyErr_SetString(PyExc_BufferError, "the payload of a message is read-only: copy what you want to change");
+    return -1;
+  }
+  Py_INCREF(self);
+  *filled = (Buffer){.buf = self->data, .obj = (PyObject *)self, .len = self->size, .itemsize = 1, .ndim = 1};
+  filled->readonly = self->is_readonly;
+  filled->format = flags & PyBUF_FORMAT ? "B" : NULL;
+  filled->shape = flags & PyBUF_ND ? &filled->len : NULL;
+  filled->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? &filled->itemsize : NULL;
+  return 0;
+}
+
+static PyType_Slot shown_slots[] = {{Py_tp_doc, "What a view shows."},
+                                    {Py_tp_dealloc, (void *)shown_dealloc},
+                                    {Py_bf_getbuffer, (void *)shown_get_buffer},
+                                    {0, NULL}};
+
+static PyType_Spec shown_spec = {"busq._native._fast.Shown", sizeof(Shown), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, shown_slots};
+
+/* A memoryview; once it is released or dropped, its part of the pin ends. */
+static PyObject *view_of(Pin *pin, const void *data, uint64_t size, int is_readonly)
+{
+  Shown *shown = PyObject_New(Shown, shown_type);
+  if (!shown) {
+    calls->pin_end(&pin->pin, NULL);
+    return NULL;
+  }
+  Py_INCREF(pin);
+  shown->pin = pin;
+  shown->data = (void *)(uintptr_t)data;
+  shown->size = (Py_ssize_t)size;
+  shown->is_readonly = is_readonly;
+  PyObject *view = PyMemoryView_FromObject((PyObject *)shown);
+  Py_DECREF(shown);
+  return view;
+}
 
 /* ---- messages ---- */
 
@@ -242,15 +321,13 @@ static PyObject *message_slow_reply(Message *self)
   return self->slow_reply;
 }
 
-/* The hold goes over to the view: releasing the view releases the message.  The helper is Python code, in which anything may happen:
- * an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
+/* The hold goes over to the view: releasing the view releases the message.  Making one may collect garbage, in which anything may
+ * happen: an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
  * only then, in one step, the one becomes the holder and the other ceases to be. */
 static int message_make_view(Message *self)
 {
   Pin *pin = pin_new();
-  PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->pinned.data);
-  PyObject *size = PyLong_FromUnsignedLongLong(self->pinned.size_bytes);
-  PyObject *view = pin && address && size ? PyObject_CallFunctionObjArgs(view_helper, pin, address, size, NULL) : NULL;
+  PyObject *view = pin ? view_of(pin, self->pinned.data, self->pinned.size_bytes, 1) : NULL;
   const int result = view ? 0 : -1;
   if (view && !self->data && !self->view) {
     calls->pin_adopt(&pin->pin, self->peer, &self->pinned);
@@ -260,8 +337,6 @@ static int message_make_view(Message *self)
     view = NULL;
   }
   Py_XDECREF(view);
-  Py_XDECREF(size);
-  Py_XDECREF(address);
   Py_XDECREF(pin);
   return result;
 }
@@ -700,14 +775,11 @@ static PyObject *draft_get_buffer(Draft *self, void *closure)
     Py_CLEAR(self->buffer);
   }
   if (!self->buffer && self->pin && self->pin->pin.state != BUSQ_PIN_EMPTY) {
-    PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)self->pin->pin.message.data);
-    PyObject *size = PyLong_FromUnsignedLongLong(self->pin->pin.message.size_bytes);
-    const int result = address && size ? calls->pin_show(&self->pin->pin) : -1;
-    PyObject *view = result == BUSQ_OK ? PyObject_CallFunctionObjArgs(draft_view_helper, self->pin, address, size, NULL) : NULL;
-    Py_XDECREF(size);
-    Py_XDECREF(address);
+    busq_pin *pin = &self->pin->pin;
+    const int result = calls->pin_show(pin);
     if (result != BUSQ_OK)
-      return result < 0 ? NULL : PyObject_CallFunction(fail_helper, "i", result);
+      return PyObject_CallFunction(fail_helper, "i", result);
+    PyObject *view = view_of(self->pin, pin->message.data, pin->message.size_bytes, 0);
     if (!view)
       return NULL;
     Py_XDECREF(self->buffer); /* another thread may have been quicker: then there are two views */
@@ -722,7 +794,7 @@ static PyObject *draft_get_buffer(Draft *self, void *closure)
 /* Releases the view that was handed out; false where arrays still look at it, or slices, which keep the pin shown. */
 static int draft_withdraw(Draft *self)
 {
-  PyObject *released = self->buffer ? PyObject_CallMethod(self->buffer, "release", NULL) : Py_None;
+  PyObject *released = self->buffer ? PyObject_CallMethodObjArgs(self->buffer, release_name, NULL) : Py_None;
   if (!released) {
     PyErr_Clear();
     return 0;
@@ -1530,18 +1602,16 @@ static int set_texts(PyObject *texts)
  * know, and the second import goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *view, *draft_view, *draft, *fail, *no_object, *not_asked, *reply, *object, *empty, *full, *shut_down;
+  PyObject *texts, *draft, *fail, *no_object, *not_asked, *reply, *object, *empty, *full, *shut_down;
   (void)module;
-  if (view_helper) {
+  if (fail_helper) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &texts, &view, &draft_view, &draft, &fail, &no_object, &not_asked, &reply, &object,
-                        &empty, &full, &shut_down) || set_texts(texts) < 0)
+  if (!PyArg_ParseTuple(args, "OOOOOOOOOO", &texts, &draft, &fail, &no_object, &not_asked, &reply, &object, &empty, &full,
+                        &shut_down) || set_texts(texts) < 0)
     return NULL;
   Py_INCREF(args); /* which holds all of them, for ever */
-  view_helper = view;
-  draft_view_helper = draft_view;
   draft_class = (PyTypeObject *)draft;
   fail_helper = fail;
   no_object_helper = no_object;
@@ -1577,10 +1647,12 @@ PyMODINIT_FUNC PyInit__fast(void)
   PyObject *desk = busq_desk_type();
   message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
   pin_type = (PyTypeObject *)PyType_FromSpec(&pin_spec);
+  shown_type = (PyTypeObject *)PyType_FromSpec(&shown_spec);
   PyObject *draft = PyType_FromSpec(&draft_spec);
   timeout_name = PyUnicode_InternFromString("timeout");
   ack_name = PyUnicode_InternFromString("ack");
-  if (!module || !port || !draft || !desk || !message_type || !pin_type || !timeout_name || !ack_name)
+  release_name = PyUnicode_InternFromString("release");
+  if (!module || !port || !draft || !desk || !message_type || !pin_type || !shown_type || !timeout_name || !ack_name || !release_name)
     return NULL;
   Py_INCREF(message_type);
   if (PyModule_AddObject(module, "Port", port) < 0 || PyModule_AddObject(module, "Draft", draft) < 0 ||

@@ -665,6 +665,16 @@ def test_another_loop_is_refused(bus: busq.Bus, run: Run) -> None:
     assert bus.peers() == []
 
 
+def test_what_is_wrong_with_joining_is_told_at_once(bus: busq.Bus) -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        aio.join(bus, "ann", nonsense=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="codec has type int"):
+        aio.join(bus, "ann", codec=5)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"no 'recv': write `async with busq\.aio\.join"):
+        aio.join(bus, "ann").recv()  # type: ignore[attr-defined]
+    assert bus.peers() == []
+
+
 def test_without_a_loop() -> None:
     with pytest.raises(TypeError, match="bus has type int: expected a Bus, or the name of one"):
         aio.join(5, "ann")  # type: ignore[arg-type]
@@ -1002,6 +1012,73 @@ def test_a_call_is_a_coroutine_to_everybody(bus: busq.Bus) -> None:
     run_asyncio(main)
 
 
+class Text:
+    """A codec that shows what it has written."""
+
+    def encode(self, obj: object) -> list[bytes]:
+        return [b"as text: ", str(obj).encode()]
+
+    def decode(self, payload: memoryview) -> str:
+        return str(payload, "utf-8")
+
+
+def test_objects_in_tasks(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=2, arena=1 << 20)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            await ann.send_object(["ann", "bob"], {"price": 17})
+            assert (await ann.recv()).object() == (await bob.recv()).object() == {"price": 17}
+            with pytest.raises(AttributeError, match="local object") as unpicklable:
+                await ann.send_object("bob", lambda: None)
+            assert unpicklable.value.sent == 0  # type: ignore[attr-defined]
+            await ann.send_object("bob", 1)
+            await ann.send_object("bob", 2)
+            for timeout in (0, 0.01):
+                with pytest.raises(busq.Full) as full:
+                    await ann.send_object("bob", 3, timeout=timeout)
+                assert full.value.sent == 0  # type: ignore[attr-defined]
+            start(ann.send_object, "bob", bytes(100_000))  # waits for room
+            await a_moment()
+            start(ann.send, "bob", b"behind it")
+            await a_moment()
+            assert [(await bob.recv()).object() for _ in range(3)] == [1, 2, bytes(100_000)]
+            assert (await bob.recv()).data == b"behind it"
+        with pytest.raises(busq.ShutDown):
+            await ann.send_object("ann", 5)
+        async with aio.join(bus, "ann", codec=Text()) as ann:
+            await ann.send_object("ann", 17)
+            assert (await ann.recv()).object() == "as text: 17"
+
+    run(main)
+
+
+def test_a_cancelled_object_was_not_sent(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+    bus = make_bus(capacity=1)
+    said: list[int] = []
+
+    async def send(ann: aio.Peer) -> None:
+        try:
+            await ann.send_object("ann", 2)
+        except asyncio.CancelledError as error:
+            said.append(error.sent)  # type: ignore[attr-defined]
+            raise
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            await ann.send_object("ann", 1)
+            sending = asyncio.create_task(send(ann))
+            await a_moment()
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert (await ann.recv()).object() == 1
+            with pytest.raises(busq.Empty):
+                await ann.recv(timeout=0.02)
+
+    run_tasks(main)
+    assert said == [0]
+
+
 def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
     async def main() -> None:
         async with aio.join(bus, "ann") as ann:
@@ -1010,6 +1087,9 @@ def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
                 (lambda: ann.send([b"ann"], b""), "has type bytes: expected str, the name of a peer"),  # type: ignore[list-item]
                 (lambda: ann.send("ann", "text"), "data has type str: expected bytes; encode it first"),  # type: ignore[arg-type]
                 (lambda: ann.send("ann", b"", timeout="5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
+                (lambda: ann.send_object(5, None), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
+                (lambda: ann.send_object([], None), "no receivers"),
+                (lambda: ann.send_object("ann", None, timeout=-1), "timeout -1: expected None"),
                 (lambda: ann.send_many(5), "messages has type int: expected an iterable of pairs"),  # type: ignore[arg-type]
                 (lambda: ann.send_many([b"ann"]), r"messages\[0\] has length 3: expected a pair"),  # type: ignore[list-item]
                 (lambda: ann.send_many([5]), r"messages\[0\] has type int: expected a pair"),  # type: ignore[list-item]

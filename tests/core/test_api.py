@@ -62,14 +62,12 @@ def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases
 
 
 def test_the_examples_in_the_docstrings_run() -> None:
-    from busq import _words, bus, errors, ordered, orders, peer
+    from busq import _objects, _words, aio, bus, codec, errors, ordered, orders, peer, queues
 
-    tried = 0
-    for module in (busq, bus, errors, ordered, orders, peer, _words):
+    for module in (_objects, _words, aio, bus, codec, errors, ordered, orders, peer, queues):
         result = doctest.testmod(module)
         assert result.failed == 0, module.__name__
-        tried += result.attempted
-    assert tried > 5
+        assert result.attempted > 0, f"{module.__name__} has no example"
 
 
 def test_importing_busq_brings_no_large_library_along() -> None:

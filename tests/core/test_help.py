@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What help, inspect and editors show of Bus, Peer and Message: the same in every build, and enough to work with."""
+"""What help, inspect and editors show of all that is public: the same in every build, and enough to work with."""
 
 from __future__ import annotations
 
@@ -14,19 +14,41 @@ import pytest
 from conftest import fresh_python
 
 import busq
-from busq import _core
+from busq import _core, aio, codec, queues
 from busq.ordered import OrderedMessage, OrderedPeer
 
-CLASSES = (busq.Bus, busq.Peer, busq.Message, OrderedPeer, OrderedMessage)
+MODULES = (busq, aio, codec, queues)
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in MODULES
+    for name in module.__all__
+    if name != "__version__"
+}
+CLASSES = {found for found in PUBLIC.values() if isinstance(found, type)} | {OrderedPeer, OrderedMessage}
+CLASSES -= {codec.Codec}  # whose methods are others' business
 
 
 def members(of: type) -> Iterator[tuple[str, Any]]:
-    """What is public, and the class's own or of one that it derives from."""
-    return ((name, getattr(of, name)) for name in dir(of) if not name.startswith("_"))
+    """What is public, and the class's own or of one of ours that it derives from."""
+    not_ours = dir(OSError) if issubclass(of, BaseException) else ()
+    return ((name, getattr(of, name)) for name in dir(of) if not name.startswith("_") and name not in not_ours)
 
 
-METHODS = [(f"{of.__name__}.{name}", found) for of in CLASSES for name, found in members(of) if callable(found)]
-PROPERTIES = [(f"{of.__name__}.{name}", found) for of in CLASSES for name, found in members(of) if not callable(found)]
+def described(is_wanted: Callable[[Any], bool]) -> list[tuple[str, Any]]:
+    ordered = sorted(CLASSES, key=lambda of: (of.__module__, of.__qualname__))
+    return [(f"{of.__qualname__}.{name}", found) for of in ordered for name, found in members(of) if is_wanted(found)]
+
+
+FUNCTIONS = [(name, found) for name, found in PUBLIC.items() if inspect.isfunction(found)]
+METHODS = [*described(callable), *FUNCTIONS]
+PROPERTIES = described(lambda found: not callable(found))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_what_is_public_says_what_it_is_and_has_an_example(name: str) -> None:
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    assert re.match(r"[A-Z].*[.]", text)
+    assert ">>> " in text
 
 
 @pytest.mark.parametrize(("name", "method"), METHODS, ids=[name for name, _ in METHODS])

@@ -219,6 +219,24 @@ def test_no_block_goes_unread(page: Path) -> None:
             compile(block.text, str(block), "exec")
 
 
+EXAMPLES = (
+    "asyncio-service",
+    "job-queue",
+    "camera-frames",
+    "numpy-pipeline",
+    "replace-multiprocessing-queue",
+    "fan-out",
+)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_has_a_page_all_of_which_runs_and_is_short(name: str) -> None:
+    shown = list(blocks(ROOT / "docs" / "howto" / f"{name}.md"))
+    assert not [str(block) for block in shown if block.excuse]
+    lines = [line for block in shown if block.language in ("python", "console") for line in block.text.splitlines()]
+    assert 10 < len(list(filter(str.strip, lines))) < 80
+
+
 def calls(page: Path) -> Iterator[tuple[Block, list[str]]]:
     """Every call of busq in the commands of a page, as a list of arguments."""
     for block in blocks(page):

@@ -45,6 +45,24 @@ peer.recv().reply("text")  # refused
 peer.recv().reply(b"", 5)  # refused
 bus.wait_for(5)  # refused
 bus.wait_for("bob", "5")  # refused
+busq.Bus.create("typed", temporary="yes")  # refused
+
+numbers: busq.Queue[int] = busq.Queue()
+numbers.put("text")  # refused
+numbers.put(1, timeout="5")  # refused
+numbers.get(timeout="5")  # refused
+numbers.get_nowait(5)  # refused
+numbers.task_done()  # refused
+busq.Queue("5")  # refused
+busq.Queue(bus="typed")  # refused
+busq.SimpleQueue(5)  # refused
+simple: busq.SimpleQueue[int] = busq.SimpleQueue()
+simple.put(1, False)  # refused
+simple.get(False)  # refused
+simple.qsize()  # refused
+busq.JoinableQueue().join(5)  # refused
+busq.put_all(5, 5)  # refused
+busq.put_all([numbers], 5, timeout="5")  # refused
 
 peer.recv("5")  # refused
 peer.recv(1, True)  # refused
@@ -57,10 +75,17 @@ peer.recv_many(1.5)  # refused
 async def in_a_loop() -> None:
     busq.aio.join(5, "ann")  # refused
     busq.aio.join("typed")  # refused
+    busq.aio.join("typed", "ann", shared="yes")  # refused
+    busq.aio.join("typed", "ann", nonsense=1)  # refused
     async with busq.aio.join("typed", "ann") as ann:
         await ann.send("bob", "text")  # refused
         await ann.send(5, b"")  # refused
         await ann.send_many([b"bob"])  # refused
+        await ann.send_object(5, 5)  # refused
+        await ann.send_object("bob")  # refused
+        await ann.ask(["bob"], b"")  # refused
+        await ann.ask("bob", "text")  # refused
+        await busq.aio.wait_for("typed", "bob")  # refused
         await ann.recv("5")  # refused
         await ann.recv_many()  # refused
         print(ann.recv().data)  # refused
