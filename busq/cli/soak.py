@@ -18,7 +18,7 @@ from busq.cli.base import JSON, Failure, check_picture, examples, finish, option
 @option("--kill-rate", "kills_per_s", type=float, default=100.0, help="Kills per second, in the mean.")
 @option("--stop-rate", "stops_per_s", type=float, default=0.0, help="Stops (SIGSTOP) per second as well.")
 @click.option("--seed", type=int, help="Of all random choices, though not of the interleaving.  [default: a new one]")
-@option("--workers", type=click.IntRange(3, 16), default=7, help="Processes that talk.")
+@option("--workers", type=click.IntRange(3, 16), default=8, help="Processes that talk.")
 @click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."

@@ -47,6 +47,7 @@ def _figures(outcome: Outcome) -> Table:
     table = show.new_table("What happened", "", "count", left=[""])
     for label, count in (
         ("messages sent", ledgers.messages),
+        ("of these requests, and replied to", ledgers.replies),
         ("deliveries", ledgers.deliveries),
         ("of these again, after a death", ledgers.redelivered),
         ("sends that raised: full, or a receiver was dead", ledgers.refused),

@@ -421,6 +421,21 @@ void busq_grave_bury_one(busq_bus *bus, uint32_t slot)
   busq_grave_close(&grave);
 }
 
+void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp)
+{
+  enum { READERS = 8 };
+  uint32_t n_left = READERS;
+  for (uint32_t i = 0; i < bus->geometry.peers && n_left; i++, *nextp = (*nextp + 1) % bus->geometry.peers) {
+    const uint32_t reader = *nextp, state = life_state(busq_load_acquire(&bus->slots[reader].life));
+    if (reader == caller || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) || !busq_share_is_reader_of(bus, reader, queue) ||
+        !busq_share_has_hands_full(bus, reader))
+      continue;
+    n_left--;
+    if (!busq_life_is_held(bus, reader))
+      busq_grave_bury_one(bus, reader);
+  }
+}
+
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)
 {
   busq_grave grave;

@@ -60,6 +60,9 @@ bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot);
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 /* A bounded step of burying the peer of a slot, if it is dead. */
 void busq_grave_bury_one(busq_bus *bus, uint32_t slot);
+/* Of the readers of a shared queue, but for the caller: those that died with something in their hands; a few at a time, the next
+ * time from *nextp on. */
+void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp);
 /* Buries all who died unnoticed.  How many that were. */
 uint32_t busq_grave_bury_all(busq_bus *bus);
 /* The same, and takes back what the gone own and nobody needs any more. */

@@ -50,6 +50,8 @@ typedef struct {
   uint64_t head_seen;
   uint32_t incarnation;    /* that the message at hand is meant for */
   uint64_t glanced_ns;     /* when the kernel was last asked whether it lives, by the tick */
+  uint64_t tended_ns;      /* and when we last looked for dead readers of it, if it is shared; 0: never */
+  uint32_t tended;         /* the slot at which that goes on */
   int fifo_fd;             /* -1 until it was needed */
   uint64_t fifo;           /* which one that is, as in the slot */
 } busq_acquaintance;

@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "shm/commit.h"
 #include "shm/grave.h"
+#include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
 #include <string.h>
@@ -107,10 +108,26 @@ static inline void destination_ask_for(const busq_peer *peer, uint32_t slot)
   busq_prefetch_write(busq_ring_slot(&ring, busq_ring_tail(&ring)));
 }
 
+/* The head of a shared queue does not move over what a reader has released and not taken out of it when it was killed: the other
+ * readers see to that when they look at the queue, but they may be busy with what they have taken. */
+static int destination_room_left(busq_peer *peer, uint32_t slot)
+{
+  busq_acquaintance *known = &peer->known[slot];
+  const uint64_t tick_ns = busq_time_tick_ns();
+  if (known->tended_ns && tick_ns - known->tended_ns < BUSQ_SLICE_NS)
+    return BUSQ_FULL;
+  known->tended_ns = tick_ns;
+  busq_grave_bury_readers(peer->bus, slot, peer->slot, &known->tended);
+  busq_share_advance(peer->bus, slot, slot);
+  return destination_room_slow(peer, slot);
+}
+
 /* A full queue that nobody reads may be full of what nobody will ever receive. */
 BUSQ_COLD static int destination_room_unread(busq_peer *peer, uint32_t slot)
 {
-  const int result = destination_room_slow(peer, slot);
+  int result = destination_room_slow(peer, slot);
+  if (result == BUSQ_FULL && (busq_load_acquire(&peer->bus->slots[slot].life) & BUSQ_LIFE_SHARED))
+    result = destination_room_left(peer, slot);
   if (result != BUSQ_FULL)
     return result;
   const busq_pack_outcome outcome = busq_grave_pack(peer->bus, slot);

@@ -436,29 +436,11 @@ void busq_receive_put_back(busq_peer *peer)
   (void)claim_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
 }
 
-/* Buries readers that died with something in their hands; a few at a time. */
-static void readers_look(busq_peer *peer)
-{
-  enum { READERS = 8 };
-  const busq_bus *bus = peer->bus;
-  uint32_t n_left = READERS;
-  for (uint32_t i = 0; i < bus->geometry.peers && n_left; i++, peer->tended = (peer->tended + 1) % bus->geometry.peers) {
-    const uint32_t reader = peer->tended;
-    const uint32_t state = (uint32_t)busq_load_acquire(&bus->slots[reader].life) & BUSQ_LIFE_MASK;
-    if (reader == peer->slot || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) ||
-        !busq_share_is_reader_of(bus, reader, peer->inbox_slot) || !busq_share_has_hands_full(bus, reader))
-      continue;
-    n_left--;
-    if (!busq_life_is_held(bus, reader))
-      busq_grave_bury_one(peer->bus, reader);
-  }
-}
-
 void busq_receive_tend(busq_peer *peer)
 {
   peer->tended_ns = busq_time_tick_ns();
   busq_share_advance(peer->bus, peer->inbox_slot, peer->inbox_slot);
-  readers_look(peer);
+  busq_grave_bury_readers(peer->bus, peer->inbox_slot, peer->slot, &peer->tended);
   look_anew(peer);
 }
 

@@ -11,6 +11,8 @@
  *   - what the child had not been given, and, in scripts that acknowledge, what it had not acknowledged; each of them once;
  *   - nothing that the child had been given for good, or had acknowledged;
  *   - a queue that comes to its end, slots that come free, and no memory lost.
+ * And before that, while the other one reads nothing, there must be room for as many messages as the queue holds, less those that are
+ * left in it.
  * While it is stopped, the other one must get every message that is sent from then on; and when it has gone on, nothing is missing
  * or doubled.
  */
@@ -26,6 +28,7 @@
 #define ARENA_BYTES (1 << 18)
 #define LETTERS 4
 #define MORE 8 /* sent while it is stopped */
+#define FILLER (LETTERS + MORE - 1)
 #define LARGE_BYTES 20000
 
 /* What the child tells before it dies. */
@@ -50,6 +53,7 @@ typedef struct {
   bool buries;    /* another reader has died with messages in its hands */
   bool is_large;
   bool is_closed; /* it leaves what it had to acknowledge */
+  bool fills;     /* what it leaves stands in the queue alone */
 } script;
 
 static last_words *words;
@@ -296,6 +300,23 @@ static void judge(uint32_t n_sent, bool is_stopped)
   CHECK(n_missing <= (script_now->mode == OFFERED || is_stopped ? 0u : 1u));
 }
 
+/* How many more there is room for.  Whoever finds none looks for dead readers, and each look is a step of their burial. */
+static uint32_t fill(busq_peer *from)
+{
+  enum { LOOKS = 16 };
+  uint64_t target;
+  uint32_t count = 0;
+  CHECK_EQUAL(look_up(from, "jobs", &target), 1);
+  large[0] = (char)('a' + FILLER);
+  for (int look = 0; look < LOOKS; look++) {
+    int result;
+    while ((result = busq_peer_send(from, &target, 1, large, 1, 0)) == BUSQ_OK)
+      count++;
+    CHECK_EQUAL(result, BUSQ_FULL);
+  }
+  return count;
+}
+
 static void rejoin_everybody(int n_there)
 {
   busq_peer *others[PEERS];
@@ -340,6 +361,7 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   }
   if (!one && !is_stopped)
     one = join_jobs();
+  const uint32_t n_filled = s->fills && !signal_number ? fill(alice) : 0;
   if (is_stopped && one) {
     /* Everything that is sent now is for the other one, whatever the one that is stopped has in its hands. */
     for (uint32_t i = 0; i < MORE; i++) {
@@ -358,6 +380,8 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
     one = join_jobs();
   drain(one);
   judge(n_sent, signal_number != 0);
+  if (n_filled)
+    CHECK_EQUAL(n_filled + n_got[0] + n_got[1] + n_got[2] + n_got[3], CAPACITY);
   said(alice, "jobs carol", "a");
   memset(n_got, 0, sizeof n_got);
   drain(one);
@@ -396,6 +420,7 @@ int main(int n_arguments, char **arguments)
   busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be dead before the last */
   const script scripts[] = {
       {.name = "receiving", .act = act_receive, .mode = COPIED},
+      {.name = "receiving what would be in the way", .act = act_receive, .mode = COPIED, .fills = true},
       {.name = "receiving, in place", .act = act_receive, .mode = PINNED},
       {.name = "receiving and acknowledging", .act = act_receive, .mode = OFFERED},
       {.name = "holding two", .act = act_hold_two, .mode = PINNED},

@@ -27,7 +27,7 @@ from busq.soak import conductor
 from busq.soak import worker as soak_worker
 from busq.soak.judge import Findings, Worker, judge, read_worker
 from busq.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
-from busq.soak.worker import Mode
+from busq.soak.worker import ACKNOWLEDGING, Mode, queues_of
 
 MS = 1_000_000
 VERDICTS = [
@@ -108,7 +108,7 @@ class Forger:
         """Delivers; acknowledges at once where its mode asks for it."""
         for message in messages:
             self._write(name, Kind.DELIVERED, message, self.now_ns, flags=int(again))
-            if acks and self.modes[PEOPLE.index(name)] in (Mode.ACK, Mode.DURABLE):
+            if acks and self.modes[PEOPLE.index(name)] in ACKNOWLEDGING:
                 self.acks(name, message)
 
     def acks(self, name: str, message: int) -> None:
@@ -120,7 +120,11 @@ class Forger:
         self._write(name, Kind.CONTINUED)
 
     def workers(self) -> list[Worker]:
-        return [read_worker(index, name, self.modes[index], self.rows[index]) for index, name in enumerate(PEOPLE)]
+        queues = queues_of(self.modes)
+        return [
+            read_worker(index, name, self.modes[index], self.rows[index], queues[index])
+            for index, name in enumerate(PEOPLE)
+        ]
 
     def judged(self) -> Findings:
         for name in PEOPLE:
@@ -346,6 +350,105 @@ def test_repetitions_come_before_what_is_new(forger: Forger) -> None:
     forger.gets("cleo", second)
     forger.gets("cleo", first, again=True)
     assert forger.faults() == {"redelivery": 1}
+
+
+# ---- one queue, several readers: of bob and cleo, by bob's name ----
+
+
+@pytest.fixture
+def shared() -> Forger:
+    return Forger((Mode.PLAIN, Mode.SHARED, Mode.SHARED, Mode.DURABLE))
+
+
+def test_each_message_goes_to_one_of_those_who_share_a_queue(shared: Forger) -> None:
+    first, second, third = shared.sends("ann", "bob"), shared.sends("dan", "bob dan"), shared.sends("ann", "bob")
+    shared.gets("bob", first, third)
+    shared.gets("cleo", second)
+    shared.gets("dan", second)
+    found = shared.judged()
+    assert [name for name, verdict in found.verdicts.items() if not verdict.ok] == []
+    assert (found.messages, found.deliveries, found.redelivered) == (3, 4, 0)
+
+
+def test_what_none_of_the_readers_got_is_lost_whoever_died(shared: Forger) -> None:
+    shared.sends("ann", "bob")
+    shared.reborn("bob", Phase.RECEIVING, limit=8)
+    assert shared.faults() == {"lost": 1}
+
+
+def test_what_two_readers_got_is_duplicated(shared: Forger) -> None:
+    message = shared.sends("ann", "bob")
+    shared.gets("bob", message)
+    shared.gets("cleo", message)
+    assert shared.faults() == {"duplicated": 1}
+
+
+def test_a_dead_reader_leaves_what_it_had_to_another(shared: Forger) -> None:
+    message = shared.sends("ann", "bob")
+    shared.gets("bob", message, acks=False)
+    shared.reborn("bob")
+    shared.gets("cleo", message, again=True)
+    found = shared.judged()
+    assert all(verdict.ok for verdict in found.verdicts.values())
+    assert found.redelivered == 1
+
+
+@pytest.mark.parametrize("dies", ["never", "later", "had acknowledged", "unmarked"])
+def test_another_reader_gets_it_only_marked_and_from_the_dead(shared: Forger, dies: str) -> None:
+    message = shared.sends("ann", "bob")
+    shared.gets("bob", message, acks=dies in ("never", "had acknowledged"))
+    if dies in ("had acknowledged", "unmarked"):
+        shared.reborn("bob")
+    shared.gets("cleo", message, again=dies != "unmarked")
+    if dies == "later":
+        shared.reborn("bob")
+    assert shared.faults() == {"duplicated": 1}
+
+
+def test_what_a_dead_reader_had_not_acknowledged_has_to_come_again(shared: Forger) -> None:
+    shared.gets("bob", shared.sends("ann", "bob"), acks=False)
+    shared.reborn("bob")
+    assert shared.faults() == {"lost": 1}
+
+
+def test_a_reader_killed_while_it_acknowledges_leaves_it_open(shared: Forger) -> None:
+    message = shared.sends("ann", "bob")
+    shared.gets("bob", message, acks=False)
+    shared.reborn("bob", Phase.ACKING, subject=message)
+    assert shared.faults() == {}
+
+
+def test_the_mark_of_what_a_reader_was_just_taking_needs_its_death(shared: Forger) -> None:
+    first, second = shared.sends("ann", "bob"), shared.sends("ann", "bob")
+    shared.gets("cleo", first, again=True)
+    shared.reborn("bob", Phase.RECEIVING, limit=1)
+    shared.gets("cleo", second, again=True)
+    assert shared.faults() == {"redelivery": 1}
+
+
+def test_what_is_not_marked_comes_to_each_reader_in_order(shared: Forger) -> None:
+    first, second, third = (shared.sends("ann", "bob") for _ in range(3))
+    shared.gets("cleo", second, third)
+    shared.gets("bob", first)
+    assert shared.faults() == {}
+
+
+@pytest.mark.parametrize("is_marked", [False, True])
+def test_only_what_is_marked_may_come_late(shared: Forger, is_marked: bool) -> None:
+    first, second = shared.sends("ann", "bob dan"), shared.sends("ann", "bob dan")
+    shared.gets("dan", first, second)
+    shared.gets("cleo", second)
+    shared.reborn("bob", Phase.RECEIVING, limit=1)
+    shared.gets("cleo", first, again=is_marked)
+    assert set(shared.faults()) == (set() if is_marked else {"fifo", "causal", "consistent", "total"})
+
+
+def test_what_was_not_sent_to_the_queue_is_a_phantom_marked_or_not(shared: Forger) -> None:
+    message = shared.sends("ann", "dan")
+    shared.gets("dan", message)
+    shared.reborn("bob", Phase.RECEIVING, limit=1)
+    shared.gets("cleo", message, again=True)
+    assert shared.faults() == {"phantom": 1}
 
 
 # ---- interrupted sends ----
@@ -588,6 +691,7 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
     assert outcome.found.messages > 1_000
     assert outcome.found.resumes > 100
     assert outcome.found.completed + outcome.found.undone > 0, "no send was interrupted: kills miss their aim"
+    assert outcome.found.replies > 0, "nobody has asked and got a reply"
     assert outcome.longest_block_ns < 1e9
     assert outcome.descriptors_after == outcome.descriptors_baseline
     assert outcome.arena_after_bytes == outcome.arena_baseline_bytes

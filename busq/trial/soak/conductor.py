@@ -28,17 +28,33 @@ from multiprocessing import connection
 from typing import Any
 
 import busq
-from busq._core import default_directory
+from busq._core import check, default_directory
+from busq._native import ffi, lib
 from busq._processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.replay import ENDINGS
 from busq.trial.soak.judge import COUNTS, Findings, judge, read_worker
 from busq.trial.soak.ledger import read
-from busq.trial.soak.worker import COMMAND, FAULTS, KILLS, STOPS, WORDS, Command, Mode, Plan, Word, ledger_path
+from busq.trial.soak.worker import (
+    COMMAND,
+    FAULTS,
+    KILLS,
+    STOPS,
+    WORDS,
+    Command,
+    Mode,
+    Plan,
+    Word,
+    ledger_path,
+    queues_of,
+)
 
 __all__ = ["MODES", "Outcome", "SoakError", "run"]
 
-MODES = (Mode.PLAIN, Mode.DURABLE, Mode.RESUME, Mode.ACK, Mode.DURABLE, Mode.RESUME, Mode.PLAIN)
+MODES = (
+    *(Mode.PLAIN, Mode.DURABLE, Mode.SHARED, Mode.RESUME, Mode.ACK),
+    *(Mode.PLAIN, Mode.SHARED, Mode.SHARED),
+)
 PEOPLE = "ann bob cleo dan eve finn gus hal ida jon kim leo mia ned ole pam"
 SURVIVORS = 1
 SLOTS_PER_WORKER = 8  # of several lives, and of the replies to what each has asked
@@ -139,7 +155,7 @@ def run(
     kills_per_s: float = 100.0,
     stops_per_s: float = 0.0,
     seed: int | None = None,
-    workers: int = 7,
+    workers: int = 8,
     modes: Sequence[str] = MODES,
     ledgers: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -276,8 +292,9 @@ class _Stage:
     def _judge(self) -> None:
         outcome = self._outcome
         paths = [ledger_path(self._plan(), index) for index in range(len(outcome.names))]
+        queues = queues_of(outcome.modes)
         workers = [
-            read_worker(index, outcome.names[index], outcome.modes[index], read(path))
+            read_worker(index, outcome.names[index], outcome.modes[index], read(path), queues[index])
             for index, path in enumerate(paths)
         ]
         outcome.rounds += 1
@@ -335,6 +352,20 @@ def _remove(bus: busq.Bus) -> None:
     bus.close()
     with contextlib.suppress(FileNotFoundError):
         busq.Bus.unlink(name)
+
+
+def _left(bus: busq.Bus, facts: dict[str, Any]) -> int:
+    """How many messages are left to a peer; of a shared queue, also in the hands of its readers, dead ones too.
+
+    Not counted are replies that came too late: whoever asks next drops them.
+    """
+    if "/" in facts["name"]:
+        return 0
+    if facts["consumers"] is None:
+        return int(facts["depth"])
+    waiting, unfinished = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+    check(lib.busq_bus_count(bus._raw(), facts["incarnation"] << 16 | facts["slot"], waiting, unfinished))
+    return int(unfinished[0])
 
 
 # ---- the killer, and what the workers say ----
@@ -397,7 +428,7 @@ class _Crew:
             now_s = time.monotonic()
             if delivered != before or any(words[Word.SEEN] != Command.DRAIN for words in own):
                 before, moved_s = delivered, now_s
-            depths = {facts["name"]: facts["depth"] for facts in bus.stats()["peers"] if facts["alive"]}
+            depths = {facts["name"]: _left(bus, facts) for facts in bus.stats()["peers"] if facts["alive"]}
             if self.words[FAULTS] or (now_s - moved_s > QUIET_S and not any(depths.values())):
                 return []
             if now_s > end_s:

@@ -11,6 +11,8 @@ resume     the same, but a death costs only what the life had taken and not reco
            only if it was killed in a receiving call, and only where the order of the bus has a gap at that death.
 ack,       each message at least once, and again after a death only if it had not been acknowledged: then it must come
 durable    again, marked as redelivered, and in order.  Nothing is excused.
+shared     each message at least once to one of those who read the queue, and again only after the death of the one that
+           had it, to any of them, marked, and out of order: others have gone past it.  Nothing is excused.
 =========  ==========================================================================================================
 
 A send that raised has sent nothing.  A send that a kill interrupted happened or not: either nobody got the message, or
@@ -25,13 +27,15 @@ Order is judged by the observers of `busq.spec` on first deliveries.  A repetiti
 order of the bus: its place was taken when it was delivered first.  Within a life, repetitions have to come in the order
 of those first places (`redelivery`).  For the causal past, all lives of a worker are one
 process.  For consistent and total, the lives of a plain worker are receivers of their own: their queues have nothing
-in common.  An interrupted send of a plain worker is finished or undone by others when they notice, so it has no order
-with what the next life sends; one that resumes has its predecessor's sends settled before it sends.
+in common.  Of one that shares a queue, what is marked has no place.  An interrupted send of a plain or sharing worker
+is finished or undone by others when they notice, so it has no order with what the next life sends; one that resumes
+has its predecessor's sends settled before it sends.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from array import array
 from bisect import bisect_left
@@ -66,13 +70,15 @@ class Send:
     message: int
     sender: int
     life: int
-    to: int  # bits of the receivers
+    to: int  # bits of the queues
     intent_ns: int
     number: int  # in its batch
     fate: int = Fate.OPEN
+    is_replied: bool = False  # it was a request, and its sender got the reply
     known_ns: int = NEVER_NS  # by then it had been sent
     is_interrupted: bool = True
-    got: int = 0  # bits of those who delivered it
+    got: int = 0  # bits of the queues out of which it was delivered
+    by: int = 0  # bits of those who delivered it, at its place in the order
 
 
 @dataclass
@@ -81,7 +87,8 @@ class Life:
 
     number: int
     born_ns: int
-    died_ns: int = 0  # 0: was not killed
+    killed_ns: int = 0  # when the signal was sent
+    died_ns: int = 0  # when its end was noticed; 0: was not killed
     phase: int = Phase.STARTING
     limit: int = 0
     subject: int = 0  # was being acknowledged
@@ -96,6 +103,7 @@ class Worker:
     index: int
     name: str
     mode: str
+    queue: int  # whose it reads, by index: its own, if nobody shares it
     sends: list[Send] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     log: list[tuple[int, int]] = field(default_factory=list)  # (1, place in sends) or (0, message): first deliveries
@@ -103,6 +111,7 @@ class Worker:
     order: list[int] = field(default_factory=list)  # the messages of first deliveries
     deliveries: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # message, life, time, since, mark
     acked: dict[int, int] = field(default_factory=dict)  # message: how many deliveries there had been
+    acked_ns: dict[int, int] = field(default_factory=dict)
     idle_ns: list[tuple[int, int]] = field(default_factory=list)  # when it was stopped, or given no processor
     starved_ns_max: int = 0
     sent_ns: list[tuple[int, int]] = field(default_factory=list)  # when sends were called, and returned
@@ -164,6 +173,7 @@ class Findings:
     completed: int = 0  # interrupted sends that everybody got
     undone: int = 0  # interrupted sends that nobody got
     refused: int = 0  # sends that raised
+    replies: int = 0  # requests whose replies came
     taken_at_kill: int = 0
     dropped_with_receiver: int = 0
     waits: Waits = field(default_factory=Waits)  # how long receivers waited for what was there
@@ -184,22 +194,25 @@ class Findings:
 
 COUNTS = (
     *("messages", "deliveries", "lives", "resumes", "redelivered"),
-    *("completed", "undone", "refused", "taken_at_kill", "dropped_with_receiver"),
+    *("completed", "undone", "refused", "replies", "taken_at_kill", "dropped_with_receiver"),
 )
 
 
 # ---- reading ----
 
 
-def read_worker(index: int, name: str, mode: str, rows: Iterable[Row]) -> Worker:
-    """Make sense of the records of one ledger, in their order.  Cost: about 1 us per record."""
-    worker = Worker(index, name, mode)
+def read_worker(index: int, name: str, mode: str, rows: Iterable[Row], queue: int | None = None) -> Worker:
+    """Make sense of the records of one ledger, in their order; `queue`, where it is another worker's as well.
+
+    Cost: about 1 us per record.
+    """
+    worker = Worker(index, name, mode, index if queue is None else queue)
     under_way: dict[int, Send] = {}
     stopped_ns = 0
     for kind, flags, number, life, message, time_ns, extra in rows:
         if kind == Kind.DELIVERED:
             worker.deliveries.append((message, life, time_ns, extra, flags))
-            if message not in worker.first:
+            if message not in worker.first and not (flags and mode == Mode.SHARED):
                 worker.first[message] = len(worker.order)
                 worker.order.append(message)
                 worker.log.append((0, message))
@@ -212,10 +225,12 @@ def read_worker(index: int, name: str, mode: str, rows: Iterable[Row]) -> Worker
             send.is_interrupted = False
             send.fate = Fate.SENT if kind == Kind.SENT else Fate.FAILED
             send.known_ns = time_ns
+            send.is_replied = kind == Kind.SENT and bool(flags)
             if number == 0:
                 worker.sent_ns.append((extra, time_ns))
         elif kind == Kind.ACKED:
             worker.acked.setdefault(message, len(worker.deliveries))
+            worker.acked_ns.setdefault(message, time_ns)
         elif kind == Kind.STOPPED:
             stopped_ns = time_ns
         elif kind == Kind.CONTINUED:
@@ -245,7 +260,8 @@ def _read_life(worker: Worker, kind: int, *row: int) -> None:
     last = worker.lives[-1]
     last.place = len(worker.order)
     if kind == Kind.DIED:
-        last.died_ns, last.phase, last.limit, last.subject = time_ns, flags, number, message
+        last.killed_ns, last.died_ns = extra, time_ns
+        last.phase, last.limit, last.subject = flags, number, message
 
 
 def _took_ns(worker: Worker, begin_ns: int, end_ns: int) -> int:
@@ -287,12 +303,12 @@ class _Case:
 
     def _mark_deliveries(self) -> None:
         for worker in self.workers:
-            bit = 1 << worker.index
             for message, _, time_ns, _, _ in worker.deliveries:
                 send = self.by_message.get(message)
                 if send is None:
                     continue
-                send.got |= bit
+                send.got |= 1 << worker.queue
+                send.by |= (message in worker.first) << worker.index
                 if send.fate == Fate.OPEN:
                     send.known_ns = min(send.known_ns, time_ns)
 
@@ -324,6 +340,7 @@ class _Case:
                     findings.undone += 1
                     continue
                 findings.messages += 1
+                findings.replies += send.is_replied
                 findings.completed += send.is_interrupted
                 left = send.to & ~send.got
                 for receiver in self.workers if left else ():
@@ -399,26 +416,28 @@ class _Case:
             low, high = _neighbours(receiver, sent, bisect_left(sent, send.message))
         if with_others:
             for other in self.workers:
-                if other is not receiver and send.got >> other.index & 1:
+                if other is not receiver and send.message in other.first:
                     nearest = _neighbours(receiver, other.order, other.first[send.message])
                     low, high = max(low, nearest[0]), min(high, nearest[1])
         return low, high
 
     def _is_apart(self, send: Send) -> bool:
         """Interrupted, and without order to what its worker sends in the next life."""
-        return send.is_interrupted and self.workers[send.sender].mode == Mode.PLAIN
+        return send.is_interrupted and self.workers[send.sender].mode in (Mode.PLAIN, Mode.SHARED)
 
     # ---- repetitions and inventions ----
 
     def judge_deliveries(self) -> None:
         for worker in self.workers:
-            for message in worker.order:
+            for message in dict.fromkeys(row[0] for row in worker.deliveries):
                 send = self.by_message.get(message)
-                if send is None or send.fate == Fate.FAILED or not send.to >> worker.index & 1:
+                if send is None or send.fate == Fate.FAILED or not send.to >> worker.queue & 1:
                     why = "nobody sent" if send is None else "whose send had failed" if send.fate == Fate.FAILED else ""
                     self.fault("phantom", f"{worker.name} delivered {self.tell(message)}, {why or 'not sent to it'}")
-            self._judge_repetitions(worker)
+            if worker.mode != Mode.SHARED:
+                self._judge_repetitions(worker)
             self.findings.deliveries += len(worker.deliveries)
+        self._judge_shared([worker for worker in self.workers if worker.mode == Mode.SHARED])
 
     def _judge_repetitions(self, worker: Worker) -> None:
         lives: dict[int, int] = {}  # message: life that delivered it last
@@ -445,15 +464,45 @@ class _Case:
                 self.fault("redelivery", f"{text} after {self.tell(worker.order[highest])}, which comes later")
             highest = max(highest, place)
 
+    def _judge_shared(self, readers: Sequence[Worker]) -> None:
+        """Whoever of the readers gets a message again has it from a dead one."""
+        takes: dict[int, list[_Take]] = {}
+        for reader in readers:
+            lives = {life.number: life for life in reader.lives}
+            for message, life, time_ns, _, is_marked in reader.deliveries:
+                takes.setdefault(message, []).append(_Take(time_ns, reader, lives[life], bool(is_marked)))
+        deaths = [life for reader in readers for life in reader.lives if life.died_ns and life.phase == Phase.RECEIVING]
+        for message, taken in takes.items():
+            taken.sort(key=lambda take: take.time_ns)
+            acked_ns = min(reader.acked_ns.get(message, NEVER_NS) for reader in readers)
+            self.findings.redelivered += sum(take.is_marked for take in taken)
+            for before, take in itertools.pairwise(taken):
+                if fault := _shared_fault(before, take, acked_ns):
+                    text = f"{take.reader.name} (life {take.life.number}) delivered {self.tell(message)} again"
+                    self.fault("duplicated", f"{text}, {fault}")
+            first = taken[0]
+            begun_ns = self.by_message[message].intent_ns if message in self.by_message else 0
+            if first.is_marked and not any(
+                begun_ns <= dead.died_ns and dead.killed_ns <= first.time_ns for dead in deaths
+            ):
+                text = f"{first.reader.name} (life {first.life.number}) delivered {self.tell(message)}"
+                self.fault("redelivery", f"{text} marked as redelivered, and nobody had died over it")
+
     def judge_acknowledgements(self) -> None:
         """Unacknowledged messages come again: all are acknowledged but those that a kill left unrecorded."""
-        for worker in self.workers:
-            if worker.mode not in ACKNOWLEDGING:
-                continue
-            unsure = {life.subject for life in worker.lives if life.died_ns and life.phase == Phase.ACKING}
-            for message in worker.order:
-                if message not in worker.acked and message not in unsure:
-                    text = f"{worker.name} was killed before it acknowledged {self.tell(message)}"
+        for queue in {worker.queue for worker in self.workers if worker.mode in ACKNOWLEDGING}:
+            readers = [worker for worker in self.workers if worker.queue == queue]
+            unsure = {
+                life.subject
+                for reader in readers
+                for life in reader.lives
+                if life.died_ns and life.phase == Phase.ACKING
+            }
+            done = unsure.union(*(reader.acked for reader in readers))
+            got = {row[0]: reader.name for reader in readers for row in reader.deliveries}
+            for message, name in got.items():
+                if message not in done:
+                    text = f"{name} was killed before it acknowledged {self.tell(message)}"
                     self.fault("lost", f"{text}, and it never came again")
 
     # ---- time ----
@@ -502,6 +551,11 @@ class _Case:
     def _happened(self, send: Send) -> bool:
         return send.fate == Fate.SENT or (send.fate == Fate.OPEN and send.got != 0)
 
+    def _receivers(self, send: Send) -> list[int]:
+        """Those to whose order it belongs: of who share a queue, the one that got it."""
+        own = [index for index in _bits(send.to) if self.workers[index].mode != Mode.SHARED]
+        return own + [index for index in _bits(send.by) if self.workers[index].mode == Mode.SHARED]
+
     def _causal_history(self) -> History:
         sends = (send for worker in self.workers for send in worker.sends if self._is_apart(send))
         apart = {send.message: number for number, send in enumerate(filter(self._happened, sends))}
@@ -515,9 +569,9 @@ class _Case:
                     continue
                 send = worker.sends[what]
                 if send.message in apart:
-                    history.send(len(self.workers) + apart[send.message], send.message, _bits(send.to))
+                    history.send(len(self.workers) + apart[send.message], send.message, self._receivers(send))
                 elif self._happened(send):
-                    log.send(send.message, _bits(send.to))
+                    log.send(send.message, self._receivers(send))
             log.add_to(history, worker.index)
         return history
 
@@ -537,11 +591,31 @@ class _Case:
             log = Log()
             for send in worker.sends:
                 if self._happened(send):
-                    log.send(send.message, _bits(send.to))
+                    log.send(send.message, self._receivers(send))
             log.add_to(history, worker.index)
         for process, messages in parts:
             history.deliver_many(process, array("Q", messages))
         return history
+
+
+@dataclass
+class _Take:
+    """A delivery out of a queue that several read."""
+
+    time_ns: int
+    reader: Worker
+    life: Life
+    is_marked: bool
+
+
+def _shared_fault(before: _Take, take: _Take, acked_ns: int) -> str | None:
+    """Return the fault of a delivery of a message that one of the readers had delivered before."""
+    if not take.is_marked:
+        return "and not marked as redelivered"
+    if acked_ns < take.time_ns:
+        return "after it had been acknowledged"
+    had = f"{before.reader.name} (life {before.life.number})"
+    return f"while {had} had it" if not before.life.died_ns or take.time_ns < before.life.killed_ns else None
 
 
 def _repetition_fault(worker: Worker, number: int, message: int, is_marked: bool, is_same_life: bool) -> str | None:
@@ -579,7 +653,7 @@ def _neighbours(receiver: Worker, order: Sequence[int], place: int) -> tuple[int
 def tell_message(workers: Sequence[Worker], message: int) -> str:
     """Name a message for people: its sender, the life, the number.
 
-    >>> tell_message([Worker(0, "ann", "plain")], 0 << 56 | 3 << 32 | 17)
+    >>> tell_message([Worker(0, "ann", "plain", 0)], 0 << 56 | 3 << 32 | 17)
     'ann/3#17'
     """
     sender, (life, count) = sender_of(message), number_of(message)

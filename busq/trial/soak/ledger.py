@@ -37,7 +37,7 @@ class Kind:
     BORN = 1  # a life begins; [extra: pid]
     JOINED = 2  # join returned; [extra: when the life began]
     INTENT = 3  # is about to send; [number: of the batch's messages, this one is which; extra: bits of the receivers]
-    SENT = 4  # send returned; [extra: when it was called]
+    SENT = 4  # send returned; [flags: 1 if it was replied to; extra: when it was called]
     FAILED = 5  # send raised, nothing was sent; [flags: Reason; extra: when it was called]
     DELIVERED = 6  # recv returned it; [flags: 1 if redelivered; extra: since when it had been free to receive]
     ACKED = 7  # ack returned

@@ -37,7 +37,7 @@ from busq.trial.soak.ledger import Kind, Ledger, Phase, Reason, Row, name_of, se
 
 _Value = TypeVar("_Value")
 
-__all__ = ["ACKNOWLEDGING", "Command", "Mode", "Plan", "Word", "kill_and_restart", "ledger_path"]
+__all__ = ["ACKNOWLEDGING", "Command", "Mode", "Plan", "Word", "kill_and_restart", "ledger_path", "queues_of"]
 
 
 class Mode:
@@ -47,9 +47,20 @@ class Mode:
     RESUME = "resume"  # at most once; a new life goes on with what is left
     ACK = "ack"  # at least once: receives with ack=True, resumes
     DURABLE = "durable"  # the same, and its queue goes on filling while it is dead
+    SHARED = "shared"  # at least once, from one queue that all of this mode read
 
 
-ACKNOWLEDGING = (Mode.ACK, Mode.DURABLE)
+ACKNOWLEDGING = (Mode.ACK, Mode.DURABLE, Mode.SHARED)
+TEAM = "team"  # the queue of all who share one
+
+
+def queues_of(modes: Sequence[str]) -> tuple[int, ...]:
+    """Return whose queue each worker reads, by index: its own, or that of the first who shares it.
+
+    >>> queues_of(["plain", "shared", "ack", "shared"])
+    (0, 1, 2, 1)
+    """
+    return tuple(modes.index(mode) if mode == Mode.SHARED else index for index, mode in enumerate(modes))
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,10 @@ class Plan:
     stops_per_s: float
     directory: str  # of the ledgers
     bus_directory: str  # nothing else is in it
+
+    def address(self, index: int) -> str:
+        """Return the name under which a worker sends and is sent to."""
+        return TEAM if self.modes[index] == Mode.SHARED else self.names[index]
 
 
 class Word:
@@ -103,12 +118,13 @@ AIM_NS_MAX = 1_500_000
 AIMS = (Phase.SENDING, Phase.SENDING, Phase.RECEIVING, Phase.ACKING)
 
 SEND_SHARE = 0.5
-WAYS = (("send", 0.4), ("parts", 0.15), ("draft", 0.15), ("object", 0.15), ("ask", 0.15))
+WAYS = (("batch", 0.3), ("send", 0.25), ("parts", 0.1), ("draft", 0.1), ("object", 0.1), ("ask", 0.15))
 FAN_OUTS = ((1, 0.4), (2, 0.25), (3, 0.2), (4, 0.15))
 SIZES_BYTES = ((40, 0.8), (700, 0.14), (6000, 0.05), (20_000, 0.01))
 BATCH_MAX = 8
 PENDING_MAX = 8  # deliveries that wait for their acknowledgement
 SEND_TIMEOUTS_S = (0.0, 0.01, 0.05)
+ASK_TIMEOUTS_S = (0.01, 0.05)
 RECEIVE_TIMEOUTS_S = (0.0, 0.001, 0.005, 0.02)
 RECEIVES_MAX = 16  # in a row, before the next send
 DRAIN_TIMEOUT_S = 0.02
@@ -194,15 +210,17 @@ class _Worker:
         )
 
     def _join(self, bus: busq.Bus) -> busq.Peer:
-        options: dict[str, Any] = (
-            {} if self._mode == Mode.PLAIN else {"resume": True, "durable": self._mode == Mode.DURABLE}
-        )
+        options: dict[str, Any] = {}
+        if self._mode != Mode.PLAIN:
+            is_shared = self._mode == Mode.SHARED
+            options = {"resume": True, "durable": is_shared or self._mode == Mode.DURABLE, "shared": is_shared}
         end_s = time.monotonic() + JOIN_TIMEOUT_S
         while True:
             try:
-                return bus.join(self._plan.names[self._index], **options)
-            except busq.NoSpace:
-                # All slots are kept by peers that are gone, until what they sent has been received.
+                return bus.join(self._plan.address(self._index), **options)
+            except (busq.NoSpace, busq.PeerExists):
+                # All slots are kept by peers that are gone, until what they sent has been received.  Or the one that
+                # puts in order what the last life left is stopped, or gets no processor: then we are to try again.
                 if time.monotonic() > end_s:
                     raise
                 time.sleep(0.001)
@@ -233,8 +251,12 @@ class _Worker:
 
     def _send(self) -> None:
         dice = self._dice
-        batch = [self._make_up() for _ in range(1 if dice.random() < 0.6 else dice.randint(2, BATCH_MAX))]
-        life, timeout_s = self._life, dice.choice(SEND_TIMEOUTS_S)
+        way = _draw(dice, WAYS)
+        if way == "batch":
+            batch = [self._make_up() for _ in range(dice.randint(2, BATCH_MAX))]
+        else:
+            batch = [self._make_up(1 if way == "ask" else None)]
+        life, timeout_s = self._life, dice.choice(SEND_TIMEOUTS_S if way != "ask" else ASK_TIMEOUTS_S)
         now_ns = time.monotonic_ns()
         self._ledger.write_many(
             [
@@ -242,16 +264,15 @@ class _Worker:
                 for number, (message, to, _) in enumerate(batch)
             ]
         )
-        names = self._plan.names
-        letters = [([names[index] for index in to], payload) for _, to, payload in batch]
-        reason = Reason.UNTRIED
+        letters = [([self._plan.address(index) for index in to], payload) for _, to, payload in batch]
+        reason, is_replied = Reason.UNTRIED, False
         began_ns = self._mark(Phase.SENDING, timeout_s)
         try:
-            if len(letters) == 1:
-                self._send_one(*letters[0], timeout_s)
-                sent = 1
-            else:
+            if way == "batch":
                 sent = self._peer.send_many(letters, timeout=timeout_s)
+            else:
+                is_replied = self._send_one(way, batch[0][0], *letters[0], timeout_s)
+                sent = 1
         except (busq.Full, busq.PeerDead, busq.UnknownPeer) as error:
             reason = Reason.FULL if isinstance(error, busq.Full) else Reason.DEAD
             sent = getattr(error, "sent", 0)
@@ -263,37 +284,41 @@ class _Worker:
         results: list[Row] = []
         for number, (message, _, _) in enumerate(batch):
             if number < sent:
-                kind, flags = Kind.SENT, 0
+                kind, flags = Kind.SENT, int(is_replied)
             else:
                 kind, flags = Kind.FAILED, reason if number == sent else Reason.UNTRIED
             results.append((kind, flags, number, life, message, ended_ns, began_ns))
         self._ledger.write_many(results)
 
-    def _send_one(self, to: list[str], payload: bytes, timeout_s: float) -> None:
-        """Send in one of all the ways that there are."""
-        way = _draw(self._dice, WAYS)
+    def _send_one(self, way: str, message: int, to: list[str], payload: bytes, timeout_s: float) -> bool:
+        """Send in one of all the ways that there are; True if it was a request, and its reply came."""
         if way == "parts":
             at = self._dice.randrange(len(payload))
             self._peer.send(to, [payload[:at], payload[at:]], timeout=timeout_s)
         elif way == "draft":
-            with self._peer.reserve(len(payload), timeout=timeout_s) as draft:
+            with self._peer.reserve(len(payload), timeout=timeout_s) as draft, self._peer.reserve(1, timeout=timeout_s):
                 draft.buffer[:] = payload
                 draft.send(to, timeout=timeout_s)
         elif way == "object":
             self._peer.send_object(to, pickle.PickleBuffer(payload), timeout=timeout_s)
-        elif way == "ask" and len(to) == 1 and to[0] != self._peer.name and timeout_s:
-            self._peer.ask(to[0], payload, timeout=timeout_s)
+        elif way == "ask" and to[0] != self._peer.name:
+            reply = self._peer.ask(to[0], payload, timeout=timeout_s)
+            if reply.data != _answer(message):
+                raise AssertionError(f"{reply!r} is not the one to message {message:#x}")
+            return True
         else:
             self._peer.send(to, payload, timeout=timeout_s)
+        return False
 
-    def _make_up(self) -> tuple[int, list[int], bytes]:
+    def _make_up(self, fan_out: int | None = None) -> tuple[int, list[int], bytes]:
         """A message, its receivers and its payload."""
         dice = self._dice
         self._count += 1
         message = name_of(self._index, self._life, self._count)
-        people = range(len(self._plan.names))
-        fan_out = min(_draw(dice, FAN_OUTS), len(people))
-        return message, dice.sample(people, fan_out), make_payload(message, _draw(dice, SIZES_BYTES), 0)
+        queues = sorted(set(queues_of(self._plan.modes)))
+        if fan_out is None:
+            fan_out = min(_draw(dice, FAN_OUTS), len(queues))
+        return message, dice.sample(queues, fan_out), make_payload(message, _draw(dice, SIZES_BYTES), 0)
 
     # ---- receiving ----
 
@@ -329,12 +354,12 @@ class _Worker:
         if parsed is None:
             raise AssertionError(f"{message!r} has a damaged payload")
         name = parsed[0]
-        if sender_of(name) >= len(self._plan.names) or message.sender != self._plan.names[sender_of(name)]:
+        if sender_of(name) >= len(self._plan.names) or message.sender != self._plan.address(sender_of(name)):
             raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
         if self._acks:
             self._pending.append((name, message))
         with contextlib.suppress(ValueError, busq.Full, busq.PeerDead):  # most were not asked
-            message.reply(b"", timeout=0)
+            message.reply(_answer(name), timeout=0)
         return (Kind.DELIVERED, int(message.redelivered), 0, self._life, name, now_ns, self._free_ns)
 
     def _acknowledge(self) -> None:
@@ -353,6 +378,11 @@ def _read(message: Any) -> tuple[int, int] | None:
     except ValueError:
         with message.view() as payload:
             return read_payload(payload)
+
+
+def _answer(message: int) -> bytes:
+    """The reply to a message: its name."""
+    return message.to_bytes(8, "little")
 
 
 def _draw(dice: random.Random, shares: Sequence[tuple[_Value, float]]) -> _Value:

@@ -300,11 +300,16 @@ static bool is_chosen(uint64_t choice, unsigned candidate)
   return !choice || choice >> candidate & 1;
 }
 
-/* Not every operation has a sense everywhere: looking for one who is not there; dropping what a successor expects. */
+/* Not every operation has a sense everywhere: looking for one who is not there; dropping what a successor expects;
+ * joining a second time. */
 static bool is_sensible(unsigned scene, unsigned op)
 {
   if (!cases[scene].prior && strcmp(ops[op].name, "lookup-prior") == 0)
     return false;
+  if (strcmp(ops[op].name, "share") == 0)
+    return cases[scene].is_first;
+  if (cases[scene].is_shared && ops[op].role == ROLE_NEXT && strcmp(ops[op].name, "gc") != 0 && strcmp(ops[op].name, "unlink") != 0)
+    return false; /* it has joined */
   return !cases[scene].prior_is_victim || (strcmp(ops[op].name, "gc") != 0 && strcmp(ops[op].name, "stuff") != 0);
 }
 

@@ -53,16 +53,23 @@ static int verb_open(const char *rest)
   return busq_bus_open(stage->directory, "bus", &actor.bus);
 }
 
-static int actor_joins(uint32_t flags)
+static int actor_joins_by(const char *name, uint32_t flags)
 {
-  const char *name = role_names[actor.box->has_victims_name ? ROLE_VICTIM : actor.role];
-  const int result = busq_peer_join_as(actor.bus, name, strlen(name), flags, &actor.peer);
+  int result = busq_peer_join_as(actor.bus, name, strlen(name), flags, &actor.peer);
   if (result != BUSQ_OK)
     return result;
   busq_peer_set_spin(actor.peer, 0, 0);
-  actor.box->target = (uint64_t)actor.peer->incarnation << 16 | actor.peer->slot;
+  actor.box->target = busq_peer_target(actor.peer);
+  actor.box->is_reader = flags & BUSQ_JOIN_SHARED;
+  if (actor.box->is_reader)
+    result = busq_peer_lookup(actor.peer, name, strlen(name), &actor.box->target);
   busq_store_release(&actor.box->has_joined, true);
-  return BUSQ_OK;
+  return result;
+}
+
+static int actor_joins(uint32_t flags)
+{
+  return actor_joins_by(role_names[actor.box->has_victims_name ? ROLE_VICTIM : actor.role], flags);
 }
 
 static int verb_join(const char *rest)
@@ -89,6 +96,24 @@ static int verb_return(const char *rest)
   return actor_joins(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE);
 }
 
+static int verb_share(const char *rest)
+{
+  (void)rest;
+  return actor_joins(BUSQ_JOIN_SHARED);
+}
+
+static int verb_queue(const char *rest)
+{
+  (void)rest;
+  return actor_joins(BUSQ_JOIN_SHARED | BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME);
+}
+
+static int verb_beside(const char *rest)
+{
+  (void)rest;
+  return actor_joins_by("beside", 0);
+}
+
 static int verb_remove(const char *rest)
 {
   char name[16];
@@ -109,6 +134,10 @@ static int verb_leave(const char *rest)
   actor.n_held = 0;
   while (actor.n_drafts)
     busq_peer_discard(actor.peer, &actor.drafts[--actor.n_drafts]);
+  if (actor.replies)
+    busq_peer_free(actor.replies);
+  actor.replies = NULL;
+  actor.awaits = false;
   busq_peer_free(actor.peer);
   actor.peer = NULL;
   return result;
@@ -160,6 +189,31 @@ static int actor_sends_draft(const uint64_t *targets, uint32_t count, const unsi
   return result;
 }
 
+/* As ask() in Python does it: on record before it is sent. */
+static int actor_sends_request(uint64_t target, const unsigned char *bytes, uint32_t size_bytes)
+{
+  uint32_t sent = 0;
+  const busq_request request = {++actor.n_asked, busq_peer_target(actor.replies)};
+  const busq_part parts[] = {{bytes, size_bytes}, {&request, sizeof request}};
+  busq_peer_await(actor.replies, request.number);
+  int result = busq_peer_life_at_send(actor.peer, target, &actor.asked_began);
+  if (result == BUSQ_OK)
+    result = busq_peer_send_parts(actor.peer, &target, 1, parts, 2, BUSQ_FORM_ASK, 0, &sent);
+  actor.awaits = result == BUSQ_OK;
+  actor.asked_target = target;
+  return result;
+}
+
+static int actor_sends_at_once(const uint64_t *targets, uint32_t count, const unsigned char *bytes, uint32_t size_bytes,
+                               int64_t timeout_ns)
+{
+  if (actor.is_dispatching)
+    return actor_sends_draft(targets, count, bytes);
+  if (actor.is_asking)
+    return actor_sends_request(*targets, bytes, size_bytes);
+  return busq_peer_send(actor.peer, targets, count, bytes, size_bytes, timeout_ns);
+}
+
 static int actor_sends(const char *rest, int64_t timeout_ns)
 {
   static unsigned char bytes[STAGE_LARGE_BYTES];
@@ -176,6 +230,8 @@ static int actor_sends(const char *rest, int64_t timeout_ns)
   const uint32_t message = actor.id ? actor.id : (actor.role + 1) * 1000u + ++actor.n_sent;
   const uint32_t size_bytes = actor.bytes ? actor.bytes : 16;
   message_fill(bytes, size_bytes, message);
+  if (actor.is_asking)
+    actor.asked = message;
   event.message = message;
   event.n_targets = (uint8_t)count;
   event.begin_ns = event.end_ns = busq_time_now_ns();
@@ -183,8 +239,7 @@ static int actor_sends(const char *rest, int64_t timeout_ns)
   const uint64_t deadline_ns = event.begin_ns + (uint64_t)timeout_ns;
   int result;
   do
-    result = actor.is_dispatching ? actor_sends_draft(targets, count, bytes)
-                                  : busq_peer_send(actor.peer, targets, count, bytes, size_bytes, left_until(deadline_ns));
+    result = actor_sends_at_once(targets, count, bytes, size_bytes, left_until(deadline_ns));
   while (result == BUSQ_INTERRUPTED);
   event.kind = EVENT_SENT;
   event.result = (uint8_t)result;
@@ -301,10 +356,24 @@ static int verb_fill(const char *rest)
   return until_full(verb_send, rest);
 }
 
+/* Of the payload; behind it may stand a request. */
+static uint64_t size_of(const busq_message *message)
+{
+  const bool has_request = message->form == BUSQ_FORM_ASK || message->form == BUSQ_FORM_REPLY;
+  return message->size_bytes - (has_request ? sizeof(busq_request) : 0);
+}
+
+static busq_request request_of(const busq_message *message)
+{
+  busq_request request;
+  memcpy(&request, (const char *)message->data + size_of(message), sizeof request);
+  return request;
+}
+
 static void actor_has_heard(const busq_message *message)
 {
   crash_event event = {.kind = EVENT_HEARD, .verb = "recv"};
-  event.message = message_read(message->data, message->size_bytes);
+  event.message = message_read(message->data, size_of(message));
   event.begin_ns = event.end_ns = busq_time_now_ns();
   event.is_redelivered = message->is_redelivered != 0;
   ledger_add(event);
@@ -351,6 +420,7 @@ static int verb_offer(const char *rest)
   if (result != BUSQ_OK)
     return result;
   actor_has_heard(message);
+  actor.box->events[actor.box->n_events - 1].verb = "offer";
   actor.is_offered[actor.n_held] = true;
   actor.held_number[actor.n_held] = actor.box->events[actor.box->n_events - 1].message;
   actor.n_held++;
@@ -383,6 +453,26 @@ static int verb_drop(const char *rest)
   actor.held[index] = actor.held[--actor.n_held];
   actor.is_offered[index] = actor.is_offered[actor.n_held];
   return BUSQ_OK;
+}
+
+/* Takes one, and gives it back before anybody has seen it. */
+static int verb_undo(const char *rest)
+{
+  busq_message message;
+  (void)rest;
+  int result = busq_peer_receive_begin(actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_peer_receive_peek(actor.peer, &message);
+  if (result == BUSQ_OK) {
+    actor.box->is_taking = true;
+    busq_peer_receive_take(actor.peer, BUSQ_TAKE_PINNED);
+  }
+  busq_peer_receive_end(actor.peer);
+  if (result == BUSQ_OK)
+    result = busq_peer_give_back(actor.peer, BUSQ_TAKE_PINNED, &message);
+  actor.box->is_taking = false;
+  return result;
 }
 
 static int verb_take(const char *rest)
@@ -437,6 +527,111 @@ static int verb_poll(const char *rest)
   return BUSQ_OK;
 }
 
+/* ---- requests ---- */
+
+static int verb_asker(const char *rest)
+{
+  (void)rest;
+  const int result = busq_peer_join_replies(actor.peer, &actor.replies);
+  if (result == BUSQ_OK)
+    busq_peer_set_spin(actor.replies, 0, 0);
+  return result;
+}
+
+static int verb_ask(const char *rest)
+{
+  if (!actor.replies)
+    return BUSQ_EMPTY;
+  actor.bytes = actor.id = 0;
+  actor.is_asking = true;
+  const int result = actor_sends(rest, 0);
+  actor.is_asking = false;
+  return result;
+}
+
+/* Takes a message and replies to it: with its own number, from which the asker sees that it is the right one. */
+static int verb_reply(const char *rest)
+{
+  unsigned char bytes[16];
+  busq_message message;
+  (void)rest;
+  int result = actor_receives(&message, 0);
+  if (result != BUSQ_OK)
+    return result;
+  actor_has_heard(&message);
+  if (message.form == BUSQ_FORM_ASK) {
+    uint32_t sent = 0;
+    const busq_request request = request_of(&message);
+    const busq_part parts[] = {{bytes, sizeof bytes}, {&request, sizeof request}};
+    message_fill(bytes, sizeof bytes, message_read(message.data, size_of(&message)));
+    result = busq_peer_is_awaited(actor.peer, request.to, request.number);
+    if (result == BUSQ_OK)
+      result = busq_peer_send_parts(actor.peer, &request.to, 1, parts, 2, BUSQ_FORM_REPLY, 0, &sent);
+  } else {
+    result = BUSQ_EMPTY;
+  }
+  busq_peer_release(actor.peer, &message);
+  return result;
+}
+
+static int actor_takes_reply(int64_t timeout_ns)
+{
+  busq_message reply;
+  uint32_t count;
+  const int result = busq_peer_recv(actor.replies, &reply, 1, &count, timeout_ns);
+  if (result != BUSQ_OK)
+    return result;
+  if (reply.form != BUSQ_FORM_REPLY)
+    actor_complains("a message of form %u among the replies", reply.form);
+  else if (actor.awaits && request_of(&reply).number == actor.n_asked) {
+    if (message_read(reply.data, size_of(&reply)) != actor.asked)
+      actor_complains("the reply to message %u is that to another", actor.asked);
+    busq_peer_follow(actor.peer, actor.replies);
+    actor.awaits = false;
+  }
+  busq_peer_release(actor.replies, &reply);
+  return result;
+}
+
+/* What had come before the one asked died is its last word. */
+static int actor_takes_last_words(void)
+{
+  const uint64_t end = busq_peer_tail(actor.replies);
+  while (actor.awaits && busq_peer_has_received(actor.replies, end) == BUSQ_EMPTY)
+    (void)actor_takes_reply(1000000);
+  return actor.awaits ? BUSQ_PEER_DEAD : BUSQ_OK;
+}
+
+static int verb_answer(const char *rest)
+{
+  const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
+  (void)rest;
+  while (actor.awaits) {
+    uint64_t began;
+    const int result = actor_takes_reply(SLICE_NS);
+    if (result != BUSQ_OK && result != BUSQ_EMPTY && result != BUSQ_INTERRUPTED)
+      return result;
+    if (busq_peer_life(actor.peer, actor.asked_target, &began) != BUSQ_OK || began != actor.asked_began)
+      return actor_takes_last_words();
+    if (actor.awaits && busq_time_now_ns() > end_ns)
+      return BUSQ_EMPTY;
+  }
+  return BUSQ_OK;
+}
+
+/* Waits for none any more. */
+static int verb_giveup(const char *rest)
+{
+  (void)rest;
+  if (!actor.replies)
+    return BUSQ_EMPTY;
+  actor.awaits = false;
+  busq_peer_await(actor.replies, actor.n_asked + 1);
+  while (actor_takes_reply(0) == BUSQ_OK)
+    ;
+  return BUSQ_OK;
+}
+
 /* Until a given message has come. */
 static int verb_hear(const char *rest)
 {
@@ -479,11 +674,23 @@ static int verb_watch(const char *rest)
   return result;
 }
 
+/* What is left in the queue, or in the hands of those who share it, dead ones too. */
+static int actor_counts_what_is_left(uint64_t *countp)
+{
+  busq_peer_facts facts;
+  uint64_t n_waiting, n_unfinished = 0;
+  int result = busq_bus_examine_peer(actor.bus, (uint32_t)actor.box->target & 0xffff, &facts);
+  if (result == BUSQ_OK && actor.box->is_reader)
+    result = busq_bus_count(actor.bus, actor.box->target, &n_waiting, &n_unfinished);
+  *countp = facts.depth + n_unfinished;
+  return result;
+}
+
 /* Nothing more may come, and nothing may be left that blocks. */
 static int verb_settle(const char *rest)
 {
   const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
-  busq_peer_facts facts;
+  uint64_t n_left;
   (void)rest;
   do {
     busq_message message;
@@ -494,10 +701,10 @@ static int verb_settle(const char *rest)
     } else if (result != BUSQ_EMPTY) {
       return result;
     }
-    if (busq_bus_examine_peer(actor.bus, actor.peer->slot, &facts) != BUSQ_OK)
+    if (actor_counts_what_is_left(&n_left) != BUSQ_OK)
       return BUSQ_CORRUPT;
-  } while (facts.depth && busq_time_now_ns() < end_ns);
-  return facts.depth ? BUSQ_FULL : BUSQ_OK;
+  } while (n_left && busq_time_now_ns() < end_ns);
+  return n_left ? BUSQ_FULL : BUSQ_OK;
 }
 
 static int verb_lookup(const char *rest)
@@ -555,6 +762,9 @@ static const struct {
     {"durable", verb_durable, false},  /* the same, durable */
     {"resume", verb_resume, false},    /* takes over from the last of that name */
     {"return", verb_return, false},    /* the same, durable */
+    {"share", verb_share, true},       /* under one's own name, beside others; waits for who makes the queue */
+    {"queue", verb_queue, true},       /* the same, durable, and resuming, as busq.Queue does it */
+    {"beside", verb_beside, false},    /* under a name that nobody else has */
     {"remove", verb_remove, false},    /* NAME: what it has left */
     {"leave", verb_leave, false},      /* close the peer, whatever it holds */
     {"unlink", verb_unlink, false},    /* the bus */
@@ -584,7 +794,13 @@ static const struct {
     {"take", verb_take, false},        /* takes a message, if there is one, and releases it */
     {"wait", verb_wait, true},         /* the same, and waits for it */
     {"copy", verb_copy, false},        /* the same by way of a copy */
+    {"undo", verb_undo, false},        /* takes a message, if there is one, and gives it back */
     {"poll", verb_poll, false},        /* takes all there is */
+    {"asker", verb_asker, false},      /* is going to ask: joins a second time, for the replies */
+    {"ask", verb_ask, false},          /* NAME: sends a request, if there is room */
+    {"reply", verb_reply, false},      /* takes a message, if there is one, and replies to it if it was asked */
+    {"answer", verb_answer, true},     /* waits for the reply, until the one asked is dead */
+    {"giveup", verb_giveup, false},    /* waits for it no more */
     {"hear", verb_hear, true},         /* NUMBER: takes messages until that one has come */
     {"watch", verb_watch, true},       /* NUMBER: the same, by way of a file descriptor */
     {"settle", verb_settle, true},     /* takes what is left, until nothing is, and nothing blocks */
@@ -592,7 +808,7 @@ static const struct {
     {"fileno", verb_fileno, false},    /* is waited for by file descriptor */
 };
 
-#define FIRST_VERB_OF_PEERS 11u
+#define FIRST_VERB_OF_PEERS 14u
 
 static int actor_follows_sentence(const char *sentence)
 {

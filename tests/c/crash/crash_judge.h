@@ -9,6 +9,9 @@
  * that neither died nor left, once; all orders must be consistent and causal.  The observers of the library (busq.h)
  * decide that.
  *
+ * What was sent to a shared queue must reach one of its readers, once; and then another one only if the first died or
+ * left with it, marked, and not if it was acknowledged, or taken for good.  What is marked has no place in the orders.
+ *
  * How long somebody was blocked: the time that a call took after the victim met its fate; for a receiver, the time
  * from when it was listening and the message was known to be sent until it heard it.  A send that found no room in
  * the time that it was given has waited for a reader; where that is one who is stopped, and nobody is dead, it does
@@ -21,6 +24,7 @@ typedef struct {
   uint64_t fate_ns; /* when the stage knew that the victim was dead or stopped */
   uint16_t dead;    /* a bit per role */
   uint16_t gone;    /* the dead, and those who left before the end */
+  bool is_shared;   /* the victim and those of its name read one queue */
 } crash_outcome;
 
 typedef struct {
@@ -45,12 +49,13 @@ static uint16_t who_was_meant(const crash_event *event)
   return roles;
 }
 
-static uint16_t who_has_heard(uint32_t message)
+static uint16_t who_has_heard(uint32_t message, bool with_marked)
 {
   uint16_t roles = 0;
   for (unsigned role = 0; role < ROLES; role++)
     for (uint32_t i = 0; i < stage->boxes[role].n_events; i++)
-      if (role_event(role, i)->kind == EVENT_HEARD && role_event(role, i)->message == message)
+      if (role_event(role, i)->kind == EVENT_HEARD && role_event(role, i)->message == message &&
+          (with_marked || !role_event(role, i)->is_redelivered))
         roles = (uint16_t)(roles | 1u << role);
   return roles;
 }
@@ -129,6 +134,11 @@ static uint16_t who_counts(crash_judging *judging, const crash_event *event, uin
 {
   const uint16_t one = judging->one;
   uint16_t meant = who_was_meant(event), present = (uint16_t)~judging->outcome->gone;
+  if (judging->outcome->is_shared) {
+    const uint16_t readers = who_was_one();
+    meant = (uint16_t)((meant & ~readers) | (meant & who_has_heard(event->message, false)));
+    present = (uint16_t)(present & ~readers);
+  }
   if (!one)
     return (uint16_t)((meant & present) | (meant & heard_by));
   if (!judging->is_one)
@@ -149,7 +159,7 @@ static void judge_send(crash_judging *judging, unsigned process, const crash_eve
 {
   const crash_event *end = end_of_send(event->message);
   const uint16_t heard_by =
-      judging->is_one ? merged(judging->one, who_has_heard(event->message)) : who_has_heard(event->message);
+      judging->is_one ? merged(judging->one, who_has_heard(event->message, true)) : who_has_heard(event->message, true);
   uint32_t destinations[ROLES], count = 0;
   if (end && end->result != BUSQ_OK && heard_by)
     verdict_fault(judging->verdict, "message %u was heard (by roles %x), but its send returned %u", event->message,
@@ -176,6 +186,8 @@ static bool has_event(unsigned role, crash_event_kind kind, uint32_t message)
 static void judge_heard(crash_judging *judging, unsigned role, const crash_event *event)
 {
   bool is_known = false;
+  if (judging->outcome->is_shared && stage->boxes[role].is_reader && event->is_redelivered)
+    return;
   for (unsigned i = 0; i < N_LIVES && lives[i] != role && event->is_redelivered; i++) {
     if (!(judging->one >> lives[i] & 1))
       continue;
@@ -193,7 +205,9 @@ static void judge_order(const crash_outcome *outcome, bool is_one, crash_verdict
 {
   static const crash_role order[ROLES] = {ROLE_PRIOR, ROLE_VICTIM, ROLE_NEXT,   ROLE_BOB,
                                           ROLE_CAROL, ROLE_DAN,    ROLE_SECOND, ROLE_THIRD};
-  crash_judging judging = {.outcome = outcome, .verdict = verdict, .one = who_was_one(), .is_one = is_one};
+  crash_judging judging = {.outcome = outcome, .verdict = verdict, .is_one = is_one};
+  if (!outcome->is_shared)
+    judging.one = who_was_one();
   busq_judgement judgement;
   CHECK_EQUAL(busq_history_new(ROLES, &judging.history), BUSQ_OK);
   for (unsigned i = 0; i < ROLES; i++)
@@ -214,6 +228,71 @@ static void judge_order(const crash_outcome *outcome, bool is_one, crash_verdict
                     found->witness.n_processes ? role_titles[found->witness.processes[0]] : "");
   }
   busq_history_free(judging.history);
+}
+
+/* ---- one queue, several readers ---- */
+
+/* When a reader let go of what it held: by its end, or by leaving. */
+static uint64_t let_go_ns(unsigned role, const crash_outcome *outcome)
+{
+  const uint32_t count = stage->boxes[role].n_events;
+  for (uint32_t i = 0; i < count; i++)
+    if (role_event(role, i)->kind == EVENT_CALL &&
+        (strcmp(role_event(role, i)->verb, "leave") == 0 || strcmp(role_event(role, i)->verb, "part") == 0))
+      return role_event(role, i)->begin_ns;
+  return !(outcome->dead >> role & 1) ? UINT64_MAX : count ? role_event(role, count - 1)->end_ns : 0;
+}
+
+/* Had by one reader, then by another, or again by the same. */
+static void judge_again(unsigned first, const crash_event *had, const crash_event *again, const crash_outcome *outcome,
+                        crash_verdict *verdict)
+{
+  const char *why = !again->is_redelivered                            ? "without a mark"
+                    : strcmp(had->verb, "offer") != 0                 ? "after it was taken for good"
+                    : has_event(first, EVENT_ACKED, had->message)     ? "after it was acknowledged"
+                    : again->end_ns < let_go_ns(first, outcome)       ? "while it still had it"
+                                                                      : NULL;
+  if (why)
+    verdict_fault(verdict, "message %u was heard by %s, and again %s", had->message, role_titles[first], why);
+}
+
+static uint32_t judge_sharing_of(uint32_t message, const crash_outcome *outcome, crash_verdict *verdict)
+{
+  const crash_event *had = NULL;
+  unsigned first = 0;
+  uint32_t count = 0;
+  for (unsigned i = 0; i < N_LIVES; i++)
+    for (uint32_t at = 0; at < stage->boxes[lives[i]].n_events; at++) {
+      const crash_event *event = role_event(lives[i], at);
+      if (event->kind != EVENT_HEARD || event->message != message)
+        continue;
+      if (had && had->end_ns > event->end_ns)
+        judge_again(lives[i], event, had, outcome, verdict);
+      else if (had)
+        judge_again(first, had, event, outcome, verdict);
+      had = event;
+      first = lives[i];
+      count++;
+    }
+  return count;
+}
+
+static void judge_sharing(const crash_outcome *outcome, crash_verdict *verdict)
+{
+  uint32_t n_unheard = 0, n_unknown = 0;
+  for (unsigned i = 0; i < N_LIVES; i++)
+    n_unknown += stage->boxes[lives[i]].is_taking;
+  for (unsigned role = 0; role < ROLES; role++)
+    for (uint32_t at = 0; at < stage->boxes[role].n_events; at++) {
+      const crash_event *event = role_event(role, at), *end;
+      if (event->kind != EVENT_SENDING || !(who_was_meant(event) & 1u << ROLE_NEXT))
+        continue;
+      end = end_of_send(event->message);
+      const uint32_t count = judge_sharing_of(event->message, outcome, verdict);
+      const bool was_sent = end ? end->result == BUSQ_OK : who_has_heard(event->message, true) != 0;
+      if (was_sent && !count && ++n_unheard > n_unknown)
+        verdict_fault(verdict, "message %u was sent to a shared queue, and nobody has heard it", event->message);
+    }
 }
 
 static uint64_t later(uint64_t a, uint64_t b)
@@ -239,7 +318,9 @@ static void judge_waits_of(unsigned role, const crash_outcome *outcome, crash_ve
       listens_ns = event->begin_ns;
     } else if (event->kind == EVENT_HEARD) {
       const crash_event *sent = end_of_send(event->message);
-      judge_wait(verdict, role, event, later(later(listens_ns, outcome->fate_ns), sent ? sent->end_ns : 0));
+      /* What comes back was with another reader, who may have been stopped. */
+      if (!(outcome->is_shared && event->is_redelivered && !outcome->dead))
+        judge_wait(verdict, role, event, later(later(listens_ns, outcome->fate_ns), sent ? sent->end_ns : 0));
       listens_ns = event->end_ns;
     } else if (event->kind == EVENT_CALL ||
                (event->kind == EVENT_SENT && (event->result != BUSQ_FULL || outcome->dead))) {
@@ -254,7 +335,9 @@ static void judge(const crash_outcome *outcome, crash_verdict *verdict)
     if (stage->boxes[role].complaint[0])
       verdict_fault(verdict, "%s: %s", role_titles[role], stage->boxes[role].complaint);
   judge_order(outcome, true, verdict);
-  if (who_was_one())
+  if (outcome->is_shared)
+    judge_sharing(outcome, verdict);
+  else if (who_was_one())
     judge_order(outcome, false, verdict);
   for (unsigned role = ROLE_BOB; role <= ROLE_NEXT; role++)
     judge_waits_of(role, outcome, verdict);

@@ -12,6 +12,9 @@
  *      return      a stopped victim goes on, comes to the end of its script, and hears what the others hear
  *      succession  somebody joins under the victim's name; messages flow from and to it
  *      end         every slot can be had, everybody parts, no memory and no descriptor is left behind
+ *
+ * Where the victim's name is that of a shared queue, next reads it beside the victim from the beginning: all that is
+ * sent to it after the victim met its fate is for next.
  */
 #include "crash/crash_actor.h"
 #include "crash/crash_judge.h"
@@ -35,6 +38,10 @@ typedef struct {
   bool is_durable;         /* what is sent to the victim while it is dead must not be lost */
   bool carol_is_full;      /* sending to her at once may fail */
   bool victim_may_be_free; /* its name may be had while it is stopped: it has not joined yet, or is about to leave */
+  bool is_shared;          /* the victim's name is that of a shared queue */
+  bool is_first;           /* and there is no other reader when it joins */
+  bool dan_shares;         /* so is dan's, who reads it alone */
+  bool bob_asks;           /* what bob has asked the victim: its reply, or the victim's death, must come */
 } crash_case;
 
 typedef struct {
@@ -163,17 +170,18 @@ static void scene_enter(void)
       actor_begin(role);
     box->n_events = 0;
     box->target = 0;
-    box->has_joined = box->is_taking = false;
+    box->has_joined = box->is_taking = box->is_reader = false;
     box->complaint[0] = box->where[0] = '\0';
     box->fate = lane.run->fate;
     box->has_victims_name = role == ROLE_NEXT;
     box->patience_ns = lane.run->fate == FATE_STOP ? PATIENCE_STOP_NS : PATIENCE_KILL_NS;
   }
   for (unsigned role = ROLE_BOB; role <= ROLE_DAN; role++) {
-    ask(role, "open; join");
+    ask(role, role == ROLE_DAN && lane.run->scene->dan_shares ? "open; share" : "open; join");
     must(role);
   }
-  ask(ROLE_NEXT, "open");
+  const bool shares = lane.run->scene->is_shared && !lane.run->scene->is_first;
+  ask(ROLE_NEXT, !shares ? "open" : lane.run->scene->is_durable ? "open; queue" : "open; share");
 }
 
 /* Brings a mortal to its "!". */
@@ -319,12 +327,15 @@ static void operation_judge(const crash_run *run, mortal_state state, int result
 {
   const crash_op *op = run->op;
   const bool is_dead = state == IS_DEAD, may_be_free = run->scene->victim_may_be_free;
+  const bool outlives = run->scene->is_durable || (run->scene->is_shared && !run->scene->is_first);
   if (script_is(op, "lookup prior")) {
     const bool is_gone = result == BUSQ_PEER_DEAD || result == BUSQ_UNKNOWN_PEER;
     if (!is_gone && lane.outcome.dead >> ROLE_PRIOR & 1 && !run->scene->prior_is_durable)
       give_up("a dead prior is looked up with result %d", result);
     return;
   }
+  if (script_is(op, "share") && result == BUSQ_PEER_EXISTS && state == IS_STOPPED)
+    return; /* it is just making the queue */
   if (script_is(op, "join") || script_is(op, "resume")) {
     const bool is_kept = !is_dead || (run->scene->is_durable && script_is(op, "join"));
     if (result == BUSQ_OK && is_kept && !may_be_free)
@@ -336,9 +347,9 @@ static void operation_judge(const crash_run *run, mortal_state state, int result
     const bool is_in = result == BUSQ_OK || result == BUSQ_FULL;
     if (!is_gone && !is_in)
       must(op->role);
-    if (is_dead && !run->scene->is_durable && is_in)
+    if (is_dead && !outlives && is_in)
       give_up("\"%s\" came to result %d, though the victim is dead", op->script, result);
-    if ((!is_dead || run->scene->is_durable) && is_gone && !may_be_free)
+    if ((!is_dead || outlives) && is_gone && !may_be_free)
       give_up("\"%s\" came to result %d, though the victim is %s", op->script, result, is_dead ? "durable" : "alive");
     return;
   }
@@ -366,8 +377,11 @@ static void scene_operation(mortal_state state)
   operation_judge(run, state, answer(op->role));
 }
 
+/* Of two readers of a queue, next is the one of whom it is known that it must hear. */
 static bool hears_flow(unsigned role, bool with_victim)
 {
+  if (lane.run->scene->is_shared)
+    with_victim = role == ROLE_NEXT;
   return role <= ROLE_NEXT && stage->boxes[role].has_joined && !(lane.outcome.gone >> role & 1) &&
          (with_victim || (role != ROLE_VICTIM && role != ROLE_NEXT));
 }
@@ -409,6 +423,28 @@ static void scene_flow(crash_role from, unsigned probe, bool with_victim)
       must(role);
 }
 
+static bool has_replied(crash_role role)
+{
+  const crash_box *box = &stage->boxes[role];
+  for (uint32_t i = 0; i < box->n_events; i++)
+    if (box->events[i].kind == EVENT_CALL && strcmp(box->events[i].verb, "reply") == 0 && box->events[i].result == BUSQ_OK)
+      return true;
+  return false;
+}
+
+/* While the victim is stopped no reply need come; what it has sent comes. */
+static void scene_answer(mortal_state state)
+{
+  if (!lane.run->scene->bob_asks || (state == IS_STOPPED && !has_replied(ROLE_VICTIM)))
+    return;
+  ask(ROLE_BOB, "answer");
+  const int result = answer(ROLE_BOB);
+  if (result != BUSQ_OK && !(state == IS_DEAD && result == BUSQ_PEER_DEAD))
+    must(ROLE_BOB);
+  if (result != BUSQ_OK && has_replied(ROLE_VICTIM))
+    give_up("the victim's reply was sent, and bob's wait for it came to result %d", result);
+}
+
 static void mortal_returns(crash_role role)
 {
   if (lane.pids[role] <= 0)
@@ -442,6 +478,11 @@ static void scene_return(mortal_state state)
   if (!stage->boxes[ROLE_VICTIM].has_joined)
     lane.outcome.gone |= 1u << ROLE_VICTIM;
   scene_flow(ROLE_BOB, PROBE_RETURN, true);
+  scene_answer(IS_DONE);
+  if (lane.run->scene->is_shared) {
+    ask(ROLE_VICTIM, "poll");
+    (void)answer(ROLE_VICTIM); /* it may have left */
+  }
   ask(ROLE_VICTIM, "part");
   must(ROLE_VICTIM);
 }
@@ -455,7 +496,7 @@ static void scene_succession(void)
       lane.outcome.gone = (uint16_t)(lane.outcome.gone | 1u << role);
     }
   if (!stage->boxes[ROLE_NEXT].has_joined) {
-    ask(ROLE_NEXT, lane.run->scene->is_durable ? "return" : "join");
+    ask(ROLE_NEXT, lane.run->scene->is_durable ? "return" : lane.run->scene->is_shared ? "share" : "join");
     must(ROLE_NEXT);
   }
   /* Who has taken over a full queue makes room in it before he writes to himself. */
@@ -523,7 +564,7 @@ static bool scene_play(const crash_run *run)
 {
   volatile bool has_met_fate = true;
   lane.run = run;
-  lane.outcome = (crash_outcome){0};
+  lane.outcome = (crash_outcome){.is_shared = run->scene->is_shared};
   lane.verdict = (crash_verdict){0};
   if (setjmp(lane.gives_up)) {
     judge(&lane.outcome, &lane.verdict);
@@ -534,6 +575,7 @@ static bool scene_play(const crash_run *run)
   const mortal_state state = scene_fate();
   has_met_fate = state != IS_DONE;
   scene_operation(state);
+  scene_answer(state);
   scene_flow(ROLE_BOB, PROBE_FLOW, false);
   scene_return(state);
   scene_succession();

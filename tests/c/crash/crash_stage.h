@@ -59,6 +59,7 @@ static const char *const role_titles[ROLES] = {"victim", "bob", "carol", "dan", 
 #define STAGE_HELD_MAX 8u
 #define WAIT_NS INT64_C(20000000)
 #define PRESS_NS INT64_C(2000000)
+#define SLICE_NS INT64_C(5000000)
 #define EVENT_TARGETS_MAX 5u
 
 /* ---- ledgers ---- */
@@ -99,13 +100,14 @@ typedef struct {
   uint32_t result;   /* of the last sentence */
   uint32_t open_descriptors;
   int64_t patience_ns;
-  uint64_t target; /* own, while joined */
+  uint64_t target; /* own, while joined; of the queue that it shares */
   uint64_t point;  /* the access before which it meets its fate; counted from 1 */
   uint64_t accesses;
   crash_fate fate;
   points_kind kind;
   uint32_t n_events;
   bool has_joined;
+  bool is_reader; /* one of several, of a shared queue */
   bool has_victims_name;
   bool is_taking; /* between taking a message, at most once, and writing that down */
   char script[256];
@@ -160,6 +162,13 @@ typedef struct {
   busq_message drafts[STAGE_HELD_MAX];
   uint32_t n_drafts;
   bool is_dispatching; /* what is sent is the last of them */
+  busq_peer *replies;  /* NULL until it asks */
+  bool is_asking;      /* what is sent is a request */
+  uint64_t n_asked;
+  bool awaits;         /* the reply to the last of them */
+  uint32_t asked;      /* its number as a message */
+  uint64_t asked_target;
+  uint64_t asked_began;
   uint32_t n_sent;
   uint32_t bytes; /* of the next message */
   uint32_t id;    /* of the next message; 0: the next of its own */
