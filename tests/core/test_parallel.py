@@ -7,10 +7,12 @@ Without an interpreter lock (a free-threaded Python) they really run at the same
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -69,10 +71,11 @@ def test_many_send_and_many_receive_through_one_peer(bus: busq.Bus) -> None:
             sender, number, _ = peer.recv().data.split(b" ")
             mine.append((int(sender), int(number)))
 
-    tasks: list[Callable[[], Any]] = [lambda at=at: send(at) for at in range(N_THREADS)]  # type: ignore[misc]
-    tasks += [lambda mine=mine: receive(mine) for mine in received]  # type: ignore[misc]
-    raise_all(at_once(*tasks))
-    assert sorted(sum(received, [])) == [(at, number) for at in range(N_THREADS) for number in range(n_messages)]
+    senders = [partial(send, at) for at in range(N_THREADS)]
+    raise_all(at_once(*senders, *[partial(receive, mine) for mine in received]))
+    assert sorted(itertools.chain(*received)) == [
+        (at, number) for at in range(N_THREADS) for number in range(n_messages)
+    ]
     for mine in received:
         for sender in range(N_THREADS):
             numbers = [number for other, number in mine if other == sender]
@@ -98,12 +101,11 @@ def test_one_large_message_is_read_shown_and_let_go_by_many(bus: busq.Bus) -> No
     for _ in range(N_ROUNDS):
         peer.send("me", payload)
         message = peer.recv()
-        tasks = [lambda act=act: act(message) for act in (read, show, describe, read, show)]  # type: ignore[misc]
-        for result in at_once(*tasks):
+        for result in at_once(*[partial(act, message) for act in (read, show, describe, read, show)]):
             # A view that somebody else has released, or reads while it is to be released.
             is_refused = isinstance(result, ValueError) and "released" in str(result)
             assert result == payload or is_refused or isinstance(result, BufferError), result
-        del message, tasks
+        del message
     with pytest.raises(busq.Empty):
         peer.recv(timeout=0)
 
@@ -122,12 +124,16 @@ def test_one_message_is_acknowledged_by_many(bus: busq.Bus) -> None:
 def test_one_request_is_answered_once_by_many(bus: busq.Bus) -> None:
     """Of several replies one is sent; the others are told that it was."""
     server, client = bus.join("server"), bus.join("client")
+
+    def ask(answers: list[Any]) -> None:
+        answers.append(client.ask("server", b"question", timeout=60))
+
     for number in range(N_ROUNDS // 4):
         answers: list[Any] = []
-        asking = threading.Thread(target=lambda: answers.append(client.ask("server", b"question", timeout=60)))
+        asking = threading.Thread(target=partial(ask, answers), daemon=True)
         asking.start()
         message = server.recv(timeout=60)
-        results = at_once(*[lambda at=at: message.reply(b"%d" % at) for at in range(N_THREADS)])  # type: ignore[misc]
+        results = at_once(*[partial(message.reply, b"%d" % at) for at in range(N_THREADS)])
         asking.join()
         assert len(answers) == 1, number
         assert sum(result is None for result in results) == 1, results
@@ -149,7 +155,7 @@ def test_many_ask_through_one_peer(bus: busq.Bus) -> None:
             question = b"%d %d" % (at, number)
             assert client.ask("server", question, timeout=60).data == question + b" answered"
 
-    raise_all(at_once(serve, *[lambda at=at: ask(at) for at in range(N_THREADS)]))  # type: ignore[misc]
+    raise_all(at_once(serve, *[partial(ask, at) for at in range(N_THREADS)]))
 
 
 def test_one_draft_is_filled_sent_and_given_back_by_many(bus: busq.Bus) -> None:
@@ -199,10 +205,10 @@ def test_a_list_of_receivers_and_messages_that_others_change(bus: busq.Bus) -> N
 
     def send() -> None:
         for _ in range(N_ROUNDS):
-            peer = peers[0]
-            for call in (lambda: peer.send(names, b"all", timeout=0), lambda: peer.send("me", parts, timeout=0), lambda: peer.send_many(pairs)):
-                with contextlib.suppress(busq.Full):
-                    call()
+            with contextlib.suppress(busq.Full):
+                peers[0].send(names, b"to all", timeout=0)
+                peers[0].send("me", parts, timeout=0)
+                peers[0].send_many(pairs)
             for other in peers:
                 with contextlib.suppress(busq.Empty):
                     other.recv_many(30, timeout=0)
@@ -250,4 +256,4 @@ def test_many_peers_know_each_other_by_name(bus: busq.Bus) -> None:
             message = sink.recv(timeout=60)
             assert message.sender.encode() == message.data
 
-    raise_all(at_once(*[lambda at=at: come_and_go(at) for at in range(N_THREADS)], receive, receive))  # type: ignore[misc]
+    raise_all(at_once(*[partial(come_and_go, at) for at in range(N_THREADS)], receive, receive))
