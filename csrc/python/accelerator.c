@@ -402,7 +402,7 @@ static void port_learn_name(Port *self, const busq_message *message, PyObject *n
   sender_name *known = &self->names[message->sender];
   if (!known->name || !self->replaced) {
     if (known->name)
-      self->replaced = known->name;
+      BUSQ_PUBLISH(self->replaced, known->name);
     Py_INCREF(name);
     known->name = name;
     known->incarnation = message->sender_incarnation;
@@ -415,7 +415,7 @@ static void port_drop_replaced(Port *self)
   PyObject *name = NULL;
   if (busq_flag_take(&self->names_flag)) {
     name = self->replaced;
-    self->replaced = NULL;
+    BUSQ_PUBLISH(self->replaced, NULL);
     busq_flag_drop(&self->names_flag);
   }
   Py_XDECREF(name);
@@ -1100,7 +1100,7 @@ static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result
       *result = RECEIVE_RAISED;
   }
   calls->receive_end(self->peer);
-  if (self->replaced)
+  if (BUSQ_PUBLISHED(self->replaced))
     port_drop_replaced(self);
   return message;
 }
@@ -1241,7 +1241,7 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
     taken->n_copied += !message->handle;
   }
   calls->receive_end(self->peer);
-  if (self->replaced)
+  if (BUSQ_PUBLISHED(self->replaced))
     port_drop_replaced(self);
   if (result == RECEIVE_RAISED && taken->n_messages)
     PyErr_Clear();

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 import threading
 import time
 import traceback
@@ -19,6 +20,7 @@ import pytest
 
 import busq
 
+IS_FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
 N_THREADS = 4
 N_ROUNDS = 200
 
@@ -104,7 +106,9 @@ def test_one_large_message_is_read_shown_and_let_go_by_many(bus: busq.Bus) -> No
         for result in at_once(*[partial(act, message) for act in (read, show, describe, read, show)]):
             # A view that somebody else has released, or reads while it is to be released.
             is_refused = isinstance(result, ValueError) and "released" in str(result)
-            assert result == payload or is_refused or isinstance(result, BufferError), result
+            # Without a lock Python may count wrongly who uses a memoryview that several threads share; 3.13 does.
+            is_miscounted = IS_FREE_THREADED and isinstance(result, SystemError) and "export count" in str(result)
+            assert result == payload or is_refused or is_miscounted or isinstance(result, BufferError), result
         del message
     with pytest.raises(busq.Empty):
         peer.recv(timeout=0)
