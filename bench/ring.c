@@ -142,7 +142,11 @@ static int ring_exec(PyObject *module)
   return result;
 }
 
-static PyModuleDef_Slot module_slots[] = { { Py_mod_exec, (void *)ring_exec }, { 0, NULL } };
+static PyModuleDef_Slot module_slots[] = { { Py_mod_exec, (void *)ring_exec },
+#ifdef Py_GIL_DISABLED
+                                           { Py_mod_gil, Py_MOD_GIL_NOT_USED },
+#endif
+                                           { 0, NULL } };
 
 static struct PyModuleDef module_definition = { PyModuleDef_HEAD_INIT, "_ring", NULL, 0, NULL, module_slots, NULL, NULL,
                                                 NULL };

@@ -984,6 +984,7 @@ if _fast is not None:
 
     try:
         _fast._bind(
+            int(ffi.cast("uintptr_t", lib.busq_calls_table())),
             _texts(),
             _FastDraft,
             fail,
@@ -1012,13 +1013,14 @@ if _fast is not None:
         recv_many = _fast.Port.recv_many
         reserve = _fast.Port.reserve
         send_object = _fast.Port.send_object
+        _module = _fast  # `_fast` may be another one, or none, once busq is loaded anew
 
         def _open(self, handle: Any) -> None:
             super()._open(handle)
             self._attach(
+                self._module,
                 handle,
                 int(ffi.cast("uintptr_t", handle)),
-                int(ffi.cast("uintptr_t", lib.busq_calls_table())),
                 COPY_BYTES_MAX,
                 self._targets,
                 self._codec is not None,

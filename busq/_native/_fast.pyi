@@ -5,7 +5,7 @@ from typing import Any
 class Port:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def _attach(
-        self, handle: Any, peer: int, calls: int, slots: int, targets: dict[str, int], has_codec: bool
+        self, module: Any, handle: Any, peer: int, slots: int, targets: dict[str, int], has_codec: bool
     ) -> None: ...
     def _next(self) -> Any: ...
     def send(self, to: Any, data: Any, *, timeout: float | None = None) -> None: ...
@@ -58,6 +58,7 @@ class Desk:
 
 def _bind_desk(texts: dict[str, str]) -> None: ...
 def _bind(
+    calls: int,
     texts: dict[str, str],
     draft: type[Any],
     fail: Callable[[int], Any],

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
+#include "python/threads.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,7 +12,10 @@
  * methods _send_slow, _recv_slow and so on of the Python subclass.  Without this module everything works, more slowly.
  *
  * Mechanism: a base class with METH_FASTCALL methods that call the core through a table of functions, so that there is one
- * core in the process.  The interpreter lock is kept for what takes nanoseconds and released for what may wait.
+ * core in the process.  The interpreter lock is kept for what takes nanoseconds and released for what may wait.  Where there is
+ * no such lock, threads.h keeps threads apart that use the same object; what is asked goes the slow way there, since requests of
+ * several threads meet in dictionaries.  What belongs to an interpreter stands in the module's state (port.h); the core's
+ * functions, and the texts of methods, are those of the process.
  *
  * Not given: anything beyond the limited API of CPython 3.10.
  */
@@ -30,9 +34,13 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   busq_peer *peer;
+  const busq_fast_state *state; /* NULL, as all else, before it is attached */
+  PyObject *module;  /* owns the state */
   PyObject *handle;  /* owns the peer */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
+  PyObject *replaced; /* by another one in `names`; or NULL */
+  busq_flag names_flag; /* of both */
   uint32_t slots;
   /* Of one that has asked; see busq/_requests.py. */
   busq_peer *replies;
@@ -60,7 +68,7 @@ typedef struct {
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
-/* Owns the pin of a payload that is shown in place, or of a draft. */
+/* Owns the pin of a payload that is shown in place, or of a draft; called by cffi when a view of it is released or dropped. */
 typedef struct {
   PyObject_HEAD
   PyObject *handle; /* keeps the peer: what the pin lets go of last must not be all of it, for closing takes its time */
@@ -75,15 +83,13 @@ typedef struct {
   PyObject *buffer; /* the view that was handed out last, or NULL */
 } Draft;
 
-static const busq_calls *calls; /* of the one core in this process */
-static PyTypeObject *message_type, *pin_type, *shown_type;
-static PyObject *timeout_name, *ack_name, *release_name; /* interned */
-static PyTypeObject *draft_class; /* busq._core._FastDraft */
-static PyObject *fail_helper; /* busq._core.fail */
-static PyObject *no_object_helper; /* busq._core.no_object */
-static PyObject *not_asked_helper, *reply_type; /* busq._core._not_asked, Reply */
-static PyObject *object_helper; /* busq._core.read_object */
-static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq.Full, busq.ShutDown */
+/* Of the one core in this process: a constant, written by each interpreter that imports busq. */
+static const busq_calls *calls;
+
+static busq_fast_state *state_of(PyTypeObject *type)
+{
+  return PyType_GetModuleState(type);
+}
 
 /* With the limited API these cost a call each, but for objects of the type itself. */
 #define IS_STR(object) (PyUnicode_CheckExact(object) || PyUnicode_Check(object))
@@ -92,9 +98,9 @@ static PyObject *empty_error, *full_error, *shut_down_error; /* busq.Empty, busq
 
 /* ---- pins ---- */
 
-static Pin *pin_new(void)
+static Pin *pin_new(const busq_fast_state *state)
 {
-  Pin *pin = PyObject_New(Pin, pin_type);
+  Pin *pin = PyObject_New(Pin, (PyTypeObject *)state->pin_type);
   if (pin) {
     pin->handle = NULL;
     pin->pin = (busq_pin){.state = BUSQ_PIN_EMPTY};
@@ -165,8 +171,14 @@ static void shown_dealloc(Shown *self)
   PyObject *kind, *value, *trace;
   PyErr_Fetch(&kind, &value, &trace);
   calls->pin_end(&self->pin->pin, NULL);
-  if (self->pin->pin.mode != BUSQ_TAKE_DRAFT)
-    Py_CLEAR(self->pin->handle);
+  if (self->pin->pin.mode != BUSQ_TAKE_DRAFT) {
+    PyObject *handle;
+    BUSQ_GUARD(self->pin)
+    handle = self->pin->handle;
+    self->pin->handle = NULL;
+    BUSQ_GUARD_END
+    Py_XDECREF(handle);
+  }
   Py_DECREF(self->pin);
   PyErr_Restore(kind, value, trace);
   PyObject_Free(self);
@@ -198,9 +210,9 @@ static PyType_Spec shown_spec = {"busq._native._fast.Shown", sizeof(Shown), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, shown_slots};
 
 /* A memoryview; once it is released or dropped, its part of the pin ends. */
-static PyObject *view_of(Pin *pin, const void *data, uint64_t size, int is_readonly)
+static PyObject *view_of(const busq_fast_state *state, Pin *pin, const void *data, uint64_t size, int is_readonly)
 {
-  Shown *shown = PyObject_New(Shown, shown_type);
+  Shown *shown = PyObject_New(Shown, (PyTypeObject *)state->shown_type);
   if (!shown) {
     calls->pin_end(&pin->pin, NULL);
     return NULL;
@@ -240,23 +252,42 @@ static void message_dealloc(Message *self)
   Py_DECREF(type);
 }
 
-static PyObject *message_get_data(Message *self, void *closure)
+/* An exception for what the core says. */
+static PyObject *message_fail(Message *self, int result)
 {
-  (void)closure;
-  if (self->data) {
+  return PyObject_CallFunction(state_of(Py_TYPE(self))->fail_helper, "i", result);
+}
+
+static PyObject *message_read(Message *self)
+{
+  if (self->data) { /* since we asked */
     Py_INCREF(self->data);
     return self->data;
   }
   if (self->view) /* raises ValueError once the view was released, and the message with it */
     return PyBytes_FromObject(self->view);
   if (calls->is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
-    return PyObject_CallFunction(fail_helper, "i", BUSQ_FORKED);
+    return message_fail(self, BUSQ_FORKED);
   PyObject *data = PyBytes_FromStringAndSize(self->pinned.data, (Py_ssize_t)self->pinned.size_bytes);
   if (!data)
     return NULL;
-  self->data = data;
-  message_unpin(self);
   Py_INCREF(data);
+  BUSQ_PUBLISH(self->data, data);
+  message_unpin(self);
+  return data;
+}
+
+static PyObject *message_get_data(Message *self, void *closure)
+{
+  (void)closure;
+  PyObject *data = BUSQ_PUBLISHED(self->data); /* once it is there, it stays */
+  if (data) {
+    Py_INCREF(data);
+    return data;
+  }
+  BUSQ_GUARD(self)
+  data = message_read(self);
+  BUSQ_GUARD_END
   return data;
 }
 
@@ -283,14 +314,19 @@ static PyObject *message_get_redelivered(Message *self, void *closure)
 /* Acknowledging twice is harmless. */
 static PyObject *message_ack(Message *self, PyObject *unused)
 {
+  int result = BUSQ_OK;
   (void)unused;
+  BUSQ_GUARD(self)
   if (self->is_offered) {
-    const int result = calls->ack(self->peer, &self->pinned);
-    if (result != BUSQ_OK)
-      return PyObject_CallFunction(fail_helper, "i", result);
-    self->is_offered = 0;
-    Py_CLEAR(self->handle);
+    result = calls->ack(self->peer, &self->pinned);
+    if (result == BUSQ_OK) {
+      self->is_offered = 0;
+      Py_CLEAR(self->handle);
+    }
   }
+  BUSQ_GUARD_END
+  if (result != BUSQ_OK)
+    return message_fail(self, result);
   Py_RETURN_NONE;
 }
 
@@ -310,7 +346,7 @@ static int message_reply_fast(Message *self, PyObject *data)
 static PyObject *message_slow_reply(Message *self)
 {
   PyObject *made = self->slow_reply ? NULL
-                                    : PyObject_CallFunction(reply_type, "Oy#OO", self->replier, (const char *)&self->request,
+                                    : PyObject_CallFunction(state_of(Py_TYPE(self))->reply_type, "Oy#OO", self->replier, (const char *)&self->request,
                                                             (Py_ssize_t)sizeof self->request, self->sender,
                                                             self->is_replied ? Py_True : Py_False);
   if (!self->slow_reply) /* still: another thread may have made one meanwhile */
@@ -321,13 +357,14 @@ static PyObject *message_slow_reply(Message *self)
   return self->slow_reply;
 }
 
-/* The hold goes over to the view: releasing the view releases the message.  Making one may collect garbage, in which anything may
- * happen: an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
+/* The hold goes over to the view: releasing the view releases the message.  The helper is Python code, in which anything may happen:
+ * an exception, or another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and
  * only then, in one step, the one becomes the holder and the other ceases to be. */
 static int message_make_view(Message *self)
 {
-  Pin *pin = pin_new();
-  PyObject *view = pin ? view_of(pin, self->pinned.data, self->pinned.size_bytes, 1) : NULL;
+  const busq_fast_state *state = state_of(Py_TYPE(self));
+  Pin *pin = pin_new(state);
+  PyObject *view = pin ? view_of(state, pin, self->pinned.data, self->pinned.size_bytes, 1) : NULL;
   const int result = view ? 0 : -1;
   if (view && !self->data && !self->view) {
     calls->pin_adopt(&pin->pin, self->peer, &self->pinned);
@@ -341,12 +378,11 @@ static int message_make_view(Message *self)
   return result;
 }
 
-static PyObject *message_view(Message *self, PyObject *unused)
+static PyObject *message_show(Message *self)
 {
-  (void)unused;
   if (!self->data && !self->view) {
     if (calls->is_forked(self->peer))
-      return PyObject_CallFunction(fail_helper, "i", BUSQ_FORKED);
+      return message_fail(self, BUSQ_FORKED);
     if (message_make_view(self) < 0)
       return NULL;
   }
@@ -356,19 +392,30 @@ static PyObject *message_view(Message *self, PyObject *unused)
   return self->view;
 }
 
+static PyObject *message_view(Message *self, PyObject *unused)
+{
+  PyObject *view;
+  (void)unused;
+  BUSQ_GUARD(self)
+  view = message_show(self);
+  BUSQ_GUARD_END
+  return view;
+}
+
 static PyObject *message_object(Message *self, PyObject *unused)
 {
   (void)unused;
-  return self->is_object ? PyObject_CallFunctionObjArgs(object_helper, (PyObject *)self, Py_None, Py_True, NULL)
-                         : PyObject_CallFunction(no_object_helper, NULL);
+  const busq_fast_state *state = state_of(Py_TYPE(self));
+  return self->is_object ? PyObject_CallFunctionObjArgs(state->object_helper, (PyObject *)self, Py_None, Py_True, NULL)
+                         : PyObject_CallFunction(state->no_object_helper, NULL);
 }
 
 static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 
 static PyObject *message_repr(Message *self)
 {
-  const unsigned long long size =
-      self->data ? (unsigned long long)PyBytes_Size(self->data) : (unsigned long long)self->pinned.size_bytes;
+  PyObject *data = BUSQ_PUBLISHED(self->data);
+  const unsigned long long size = data ? (unsigned long long)PyBytes_Size(data) : (unsigned long long)self->pinned.size_bytes;
   return PyUnicode_FromFormat("<Message of %llu bytes from %R>", size, self->sender);
 }
 
@@ -408,35 +455,73 @@ static PyType_Spec message_spec = {"busq._native._fast.Message", sizeof(Message)
 
 /* ---- names ---- */
 
+/* The name of a sender, if it is the one that we know of its slot. */
+static PyObject *port_known_name(Port *self, const busq_message *message)
+{
+  PyObject *name = NULL;
+  if (message->sender < self->slots && busq_flag_take(&self->names_flag)) {
+    const sender_name *known = &self->names[message->sender];
+    if (known->name && known->incarnation == message->sender_incarnation) {
+      name = known->name;
+      Py_INCREF(name);
+    }
+    busq_flag_drop(&self->names_flag);
+  }
+  return name;
+}
+
+/* The name that it takes the place of waits in `replaced`: where there is no interpreter lock, letting go of an object may wait, and
+ * nobody waits between receive_begin and receive_end (threads.h). */
+static void port_learn_name(Port *self, const busq_message *message, PyObject *name)
+{
+  if (message->sender >= self->slots || !busq_flag_take(&self->names_flag))
+    return;
+  sender_name *known = &self->names[message->sender];
+  if (!known->name || !self->replaced) {
+    if (known->name)
+      BUSQ_PUBLISH(self->replaced, known->name);
+    Py_INCREF(name);
+    known->name = name;
+    known->incarnation = message->sender_incarnation;
+  }
+  busq_flag_drop(&self->names_flag);
+}
+
+static void port_drop_replaced(Port *self)
+{
+  PyObject *name = NULL;
+  if (busq_flag_take(&self->names_flag)) {
+    name = self->replaced;
+    BUSQ_PUBLISH(self->replaced, NULL);
+    busq_flag_drop(&self->names_flag);
+  }
+  Py_XDECREF(name);
+}
+
 /* The name of a sender, remembered per slot; a new reference.  NULL with BUSQ_OK in *result: out of memory.  A slot keeps the
  * name of its peer while messages from it are in a queue, so this comes before such a message is taken. */
 static PyObject *port_sender(Port *self, const busq_message *message, int *result)
 {
   char text[256];
   size_t bytes;
-  sender_name *known = message->sender < self->slots ? &self->names[message->sender] : NULL;
-  if (known && known->name && known->incarnation == message->sender_incarnation) {
-    Py_INCREF(known->name);
-    return known->name;
-  }
+  PyObject *name = port_known_name(self, message);
+  if (name)
+    return name;
   *result = calls->slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
-  PyObject *name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
-  if (name && known) {
-    Py_XDECREF(known->name);
-    Py_INCREF(name);
-    known->name = name;
-    known->incarnation = message->sender_incarnation;
-  }
+  name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
+  if (name)
+    port_learn_name(self, message, name);
   return name;
 }
 
 /* 1 and the target, 0 where the name is not known (yet), -1 with an exception. */
 static int port_target(Port *self, PyObject *name, uint64_t *target)
 {
-  PyObject *found = PyDict_GetItemWithError(self->targets, name);
+  PyObject *found = busq_dict_item(self->targets, name);
   if (!found)
     return PyErr_Occurred() ? -1 : 0;
   *target = PyLong_AsUnsignedLongLong(found);
+  busq_item_drop(found);
   return 1;
 }
 
@@ -451,14 +536,9 @@ __attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self,
     return 0;
   const Py_ssize_t count = is_tuple ? PyTuple_Size(to) : PyList_Size(to);
   for (Py_ssize_t i = 0; i < count && count <= TARGETS_MAX; i++) {
-    PyObject *name = is_tuple ? PyTuple_GetItem(to, i) : PyList_GetItem(to, i);
-    if (!name)
-      PyErr_Clear(); /* the list has become shorter */
-    if (!name || !IS_STR(name))
-      return 0;
-    Py_INCREF(name);
-    const int found = port_target(self, name, &targets[i]);
-    Py_DECREF(name);
+    PyObject *name = busq_sequence_item(to, i, is_tuple);
+    const int found = name && IS_STR(name) ? port_target(self, name, &targets[i]) : 0;
+    Py_XDECREF(name);
     if (found <= 0)
       return found;
   }
@@ -541,21 +621,22 @@ typedef struct {
 
 /* Finds the options behind `before` other arguments: the timeout by position (where it may be) or by name, ack by name.  Names that
  * stand in a program are interned; those that were put together while it ran go the slow way. */
-static call_options find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive)
+static call_options find_options(const busq_fast_state *state, PyObject *const *args, Py_ssize_t n_args, PyObject *names,
+                                 Py_ssize_t before, int is_receive)
 {
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   call_options options = {-1, 0};
   if (n_args == before && !named)
     return options;
-  if (n_args < before || n_args > before + is_receive)
+  if (!state || n_args < before || n_args > before + is_receive)
     options.timeout_ns = TIMEOUT_SLOWLY;
   else if (n_args > before)
     options.timeout_ns = parse_timeout(args[before]);
   for (Py_ssize_t i = 0; i < named && options.timeout_ns != TIMEOUT_SLOWLY; i++) {
     PyObject *name = PyTuple_GetItem(names, i), *value = args[n_args + i];
-    if (name == timeout_name && n_args == before)
+    if (name == state->timeout_name && n_args == before)
       options.timeout_ns = parse_timeout(value);
-    else if (name == ack_name && is_receive && PyBool_Check(value))
+    else if (name == state->ack_name && is_receive && PyBool_Check(value))
       options.is_ack = value == Py_True;
     else
       options.timeout_ns = TIMEOUT_SLOWLY;
@@ -593,18 +674,26 @@ static PyObject *port_call_slow(PyObject *self, const char *method, PyObject *co
 
 static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
+  const busq_fast_state *state = state_of(Py_TYPE(self));
+  PyObject *slow = NULL;
   if (!self->replier) {
-    Py_INCREF(not_asked_helper);
-    return call_slow(not_asked_helper, args, n_args, names);
+    Py_INCREF(state->not_asked_helper);
+    return call_slow(state->not_asked_helper, args, n_args, names);
   }
-  const int is_plain = !self->slow_reply && !self->is_replied &&
-                       find_options(args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY && IS_BYTES(args[0]) &&
+  const int is_plain = find_options(state, args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY && IS_BYTES(args[0]) &&
                        PyBytes_Size(args[0]) <= SEND_BYTES_MAX;
-  if (is_plain && message_reply_fast(self, args[0]) == BUSQ_OK) {
+  int is_sent = 0;
+  BUSQ_GUARD(self)
+  if (is_plain && !self->slow_reply && !self->is_replied)
+    is_sent = message_reply_fast(self, args[0]) == BUSQ_OK;
+  if (is_sent)
     self->is_replied = 1;
-    Py_RETURN_NONE;
-  }
-  return call_slow(message_slow_reply(self), args, n_args, names);
+  else
+    slow = message_slow_reply(self);
+  BUSQ_GUARD_END
+  if (!is_sent)
+    return call_slow(slow, args, n_args, names);
+  Py_RETURN_NONE;
 }
 
 /* The same for parts, if there are few of them, and each is plain bytes. */
@@ -613,6 +702,7 @@ __attribute__((noinline)) static int port_send_parts(Port *self, PyObject *to, P
   enum { PARTS_MAX = 64 };
   uint64_t targets[TARGETS_MAX];
   busq_part parts[PARTS_MAX];
+  PyObject *held[PARTS_MAX]; /* the list may lose them meanwhile */
   uint32_t sent = 0;
   Py_ssize_t size = 0;
   const Py_ssize_t n_parts = PyList_CheckExact(list) ? PyList_Size(list) : PARTS_MAX + 1;
@@ -624,19 +714,29 @@ __attribute__((noinline)) static int port_send_parts(Port *self, PyObject *to, P
   if (count <= 0)
     return count ? SEND_RAISED : SEND_SLOWLY;
   /* Looking the names up may have run Python code; from here on none does. */
-  for (Py_ssize_t i = 0; i < n_parts; i++) {
-    PyObject *part = i < PyList_Size(list) ? PyList_GetItem(list, i) : NULL;
-    if (!part || !IS_BYTES(part) || (size += PyBytes_Size(part)) > SEND_BYTES_MAX)
-      return SEND_SLOWLY;
-    parts[i] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+  Py_ssize_t n_held = 0;
+  int result = BUSQ_OK;
+  while (n_held < n_parts && result == BUSQ_OK) {
+    PyObject *part = busq_sequence_item(list, n_held, 0);
+    if (part && IS_BYTES(part) && (size += PyBytes_Size(part)) <= SEND_BYTES_MAX) {
+      parts[n_held] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+      held[n_held++] = part;
+    } else {
+      Py_XDECREF(part);
+      result = SEND_SLOWLY;
+    }
   }
-  return calls->send_parts(self->peer, targets, (uint32_t)count, parts, (uint32_t)n_parts, form, 0, &sent);
+  if (result == BUSQ_OK)
+    result = calls->send_parts(self->peer, targets, (uint32_t)count, parts, (uint32_t)n_parts, form, 0, &sent);
+  while (n_held)
+    Py_DECREF(held[--n_held]);
+  return result;
 }
 
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  const int64_t timeout_ns = find_options(self->state, args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns != TIMEOUT_SLOWLY) {
     const int result = IS_BYTES(args[1]) ? port_send_fast(self, args[0], args[1], 0)
                                          : port_send_parts(self, args[0], args[1], BUSQ_FORM_DATA);
@@ -645,7 +745,7 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
     if (result == SEND_RAISED)
       return NULL;
     if (result == BUSQ_FULL && timeout_ns == 0) {
-      PyErr_SetString(full_error, "a receiver's queue, or the memory for messages, is full");
+      busq_raise_full((PyObject *)self);
       return NULL;
     }
   }
@@ -655,7 +755,7 @@ static PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args,
 /* What `_encode` makes of the object is sent, as a list of parts: by the short way, or else by the long one. */
 static PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  const int64_t timeout_ns = find_options(self->state, args, n_args, names, 2, 0).timeout_ns;
   if (timeout_ns == TIMEOUT_SLOWLY)
     return port_call_slow((PyObject *)self, "_send_object_slow", args, n_args, names);
   PyObject *encoded = PyObject_CallMethod((PyObject *)self, "_encode", "(O)", args[1]); /* (parts, form) */
@@ -725,14 +825,10 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
   const Py_ssize_t count = PyList_Size(list);
   Py_ssize_t sent = 0;
   for (; sent < count; sent++) {
-    PyObject *pair = PyList_GetItem(list, sent);
-    if (!pair)
-      PyErr_Clear(); /* the list has become shorter */
-    if (!pair || !IS_TUPLE(pair) || PyTuple_Size(pair) != 2)
-      break;
-    Py_INCREF(pair); /* the list may lose it meanwhile */
-    const int result = port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1), sent);
-    Py_DECREF(pair);
+    PyObject *pair = busq_sequence_item(list, sent, 0);
+    const int is_pair = pair && IS_TUPLE(pair) && PyTuple_Size(pair) == 2;
+    const int result = is_pair ? port_send_fast(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1), sent) : SEND_SLOWLY;
+    Py_XDECREF(pair);
     if (result == SEND_RAISED)
       return NULL;
     if (result != BUSQ_OK)
@@ -747,12 +843,12 @@ static PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_
 
 static PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_options(args, n_args, names, 1, 0).timeout_ns;
+  const int64_t timeout_ns = find_options(self->state, args, n_args, names, 1, 0).timeout_ns;
   const Py_ssize_t size = timeout_ns != TIMEOUT_SLOWLY && PyLong_CheckExact(args[0]) ? PyLong_AsSsize_t(args[0]) : -1;
   if (size < 0)
     PyErr_Clear();
-  Draft *draft = size >= 0 && self->peer ? (Draft *)PyType_GenericAlloc(draft_class, 0) : NULL;
-  Pin *pin = draft ? pin_new() : NULL;
+  Draft *draft = size >= 0 && self->peer ? (Draft *)PyType_GenericAlloc((PyTypeObject *)self->state->draft_class, 0) : NULL;
+  Pin *pin = draft ? pin_new(self->state) : NULL;
   if (pin && calls->pin_reserve(&pin->pin, self->peer, (uint64_t)size, 0, 0) == BUSQ_OK) {
     Py_INCREF(self->handle);
     pin->handle = self->handle;
@@ -766,69 +862,117 @@ static PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_ar
   return PyErr_Occurred() ? NULL : port_call_slow((PyObject *)self, "_reserve_slow", args, n_args, names);
 }
 
-/* A view of its own for whoever asks again once the last one was released.  Counted before it is made: see busq._core. */
+static const busq_fast_state *draft_state(const Draft *self)
+{
+  return self->port ? ((const Port *)self->port)->state : NULL;
+}
+
+/* A view of a pin, counted before it is made: see busq._core. */
+static PyObject *draft_make_view(const busq_fast_state *state, Pin *pin)
+{
+  const int result = calls->pin_show(&pin->pin);
+  if (result != BUSQ_OK)
+    return PyObject_CallFunction(state->fail_helper, "i", result);
+  return view_of(state, pin, pin->pin.message.data, pin->pin.message.size_bytes, 0);
+}
+
+/* A view of its own for whoever asks again once the last one was released. */
+static PyObject *draft_show(Draft *self)
+{
+  PyObject *shown = self->buffer;
+  Py_XINCREF(shown);
+  if (shown && PyObject_Size(shown) >= 0)
+    return shown;
+  PyErr_Clear(); /* it was released */
+  if (shown && self->buffer == shown)
+    Py_CLEAR(self->buffer);
+  Py_XDECREF(shown);
+  Pin *pin = self->pin;
+  if (!pin || BUSQ_PUBLISHED(pin->pin.state) == BUSQ_PIN_EMPTY)
+    return PyObject_CallMethod((PyObject *)self, "_fail_used", NULL);
+  Py_INCREF(pin); /* making a view may collect garbage, in which the draft may be given back */
+  PyObject *view = draft_make_view(draft_state(self), pin);
+  Py_DECREF(pin);
+  if (view) {
+    PyObject *quicker = self->buffer; /* of another thread: then there are two views */
+    Py_INCREF(view);
+    self->buffer = view;
+    Py_XDECREF(quicker);
+  }
+  return view;
+}
+
 static PyObject *draft_get_buffer(Draft *self, void *closure)
 {
+  PyObject *view;
   (void)closure;
-  if (self->buffer && PyObject_Size(self->buffer) < 0) { /* it was released */
-    PyErr_Clear();
-    Py_CLEAR(self->buffer);
-  }
-  if (!self->buffer && self->pin && self->pin->pin.state != BUSQ_PIN_EMPTY) {
-    busq_pin *pin = &self->pin->pin;
-    const int result = calls->pin_show(pin);
-    if (result != BUSQ_OK)
-      return PyObject_CallFunction(fail_helper, "i", result);
-    PyObject *view = view_of(self->pin, pin->message.data, pin->message.size_bytes, 0);
-    if (!view)
-      return NULL;
-    Py_XDECREF(self->buffer); /* another thread may have been quicker: then there are two views */
-    self->buffer = view;
-  }
-  if (!self->buffer)
-    return PyObject_CallMethod((PyObject *)self, "_fail_used", NULL);
-  Py_INCREF(self->buffer);
-  return self->buffer;
+  BUSQ_GUARD(self)
+  view = draft_show(self);
+  BUSQ_GUARD_END
+  return view;
 }
 
 /* Releases the view that was handed out; false where arrays still look at it, or slices, which keep the pin shown. */
 static int draft_withdraw(Draft *self)
 {
-  PyObject *released = self->buffer ? PyObject_CallMethodObjArgs(self->buffer, release_name, NULL) : Py_None;
-  if (!released) {
-    PyErr_Clear();
-    return 0;
-  }
-  if (self->buffer) {
+  PyObject *shown = self->buffer;
+  if (shown) {
+    Py_INCREF(shown);
+    PyObject *released = PyObject_CallMethodObjArgs(shown, draft_state(self)->release_name, NULL);
+    if (released && self->buffer == shown)
+      Py_CLEAR(self->buffer);
+    Py_DECREF(shown);
+    if (!released) {
+      PyErr_Clear();
+      return 0;
+    }
     Py_DECREF(released);
-    Py_CLEAR(self->buffer);
   }
-  return self->pin && self->pin->pin.state == BUSQ_PIN_TAKEN;
+  return self->pin && BUSQ_PUBLISHED(self->pin->pin.state) == BUSQ_PIN_TAKEN;
+}
+
+/* True once it was sent; else the slow way has the word, unless there is an exception. */
+static int draft_send_fast(Draft *self, PyObject *to)
+{
+  uint64_t targets[TARGETS_MAX];
+  uint32_t sent = 0;
+  if (!draft_withdraw(self))
+    return 0;
+  const Py_ssize_t count = port_targets((Port *)self->port, to, targets);
+  /* Looking the names up may have run Python code, also such that has given the draft back. */
+  busq_pin *pin = count > 0 && self->pin ? &self->pin->pin : NULL;
+  return pin && calls->pin_send(pin, targets, (uint32_t)count, pin->message.size_bytes, BUSQ_FORM_DATA, 0, &sent) == BUSQ_OK;
 }
 
 static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  uint64_t targets[TARGETS_MAX];
-  uint32_t sent = 0;
-  if (find_options(args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY && draft_withdraw(self)) {
-    const Py_ssize_t count = port_targets((Port *)self->port, args[0], targets);
-    if (count < 0)
-      return NULL;
-    /* Looking the names up may have run Python code, also such that has given the draft back. */
-    busq_pin *pin = count && self->pin ? &self->pin->pin : NULL;
-    if (pin && calls->pin_send(pin, targets, (uint32_t)count, pin->message.size_bytes, BUSQ_FORM_DATA, 0, &sent) == BUSQ_OK)
-      Py_RETURN_NONE;
+  int is_sent = 0;
+  if (find_options(draft_state(self), args, n_args, names, 1, 0).timeout_ns != TIMEOUT_SLOWLY) {
+    BUSQ_GUARD(self)
+    is_sent = self->port && draft_send_fast(self, args[0]);
+    BUSQ_GUARD_END
   }
+  if (PyErr_Occurred())
+    return NULL;
+  if (is_sent)
+    Py_RETURN_NONE;
   return port_call_slow((PyObject *)self, "_send_slow", args, n_args, names);
 }
 
 /* What still looks at the memory keeps it until it is dropped. */
 static PyObject *draft_give_back(Draft *self, PyObject *unused)
 {
+  PyObject *buffer, *pin;
   (void)unused;
+  BUSQ_GUARD(self)
   (void)draft_withdraw(self);
-  Py_CLEAR(self->buffer);
-  Py_CLEAR(self->pin);
+  buffer = self->buffer;
+  pin = (PyObject *)self->pin;
+  self->buffer = NULL;
+  self->pin = NULL;
+  BUSQ_GUARD_END
+  Py_XDECREF(buffer);
+  Py_XDECREF(pin);
   Py_RETURN_NONE;
 }
 
@@ -857,16 +1001,25 @@ static PyObject *draft_get_port(Draft *self, void *closure)
 /* Where the pin is, and what keeps it there; 0 and None once it is gone. */
 static PyObject *draft_get_place(Draft *self, void *closure)
 {
+  Pin *pin;
   (void)closure;
-  PyObject *owner = self->pin ? (PyObject *)self->pin : Py_None;
-  return Py_BuildValue("NO", PyLong_FromVoidPtr(self->pin ? &self->pin->pin : NULL), owner);
+  BUSQ_GUARD(self)
+  pin = self->pin;
+  Py_XINCREF(pin);
+  BUSQ_GUARD_END
+  PyObject *place = Py_BuildValue("NO", PyLong_FromVoidPtr(pin ? &pin->pin : NULL), pin ? (PyObject *)pin : Py_None);
+  Py_XDECREF(pin);
+  return place;
 }
 
 static PyObject *draft_get_view(Draft *self, void *closure)
 {
+  PyObject *view;
   (void)closure;
-  PyObject *view = self->buffer ? self->buffer : Py_None;
+  BUSQ_GUARD(self)
+  view = self->buffer ? self->buffer : Py_None;
   Py_INCREF(view);
+  BUSQ_GUARD_END
   return view;
 }
 
@@ -928,9 +1081,9 @@ static int request_read(busq_message *found, busq_request *request)
   return 1;
 }
 
-static Message *message_new(busq_peer *peer, const busq_message *found, int is_ack)
+static Message *message_new(const busq_fast_state *state, busq_peer *peer, const busq_message *found, int is_ack)
 {
-  Message *message = PyObject_New(Message, message_type);
+  Message *message = PyObject_New(Message, (PyTypeObject *)state->message_type);
   if (message) {
     message->data = message->sender = message->handle = message->view = message->replier = message->slow_reply = NULL;
     message->is_replied = 0;
@@ -949,7 +1102,7 @@ static Message *message_new(busq_peer *peer, const busq_message *found, int is_a
 static Message *message_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
 {
   *result = BUSQ_OK;
-  Message *message = message_new(peer, found, is_ack);
+  Message *message = message_new(self->state, peer, found, is_ack);
   if (!message)
     return NULL;
   message->sender = port_sender(self, found, result);
@@ -1017,6 +1170,8 @@ static Message *port_recv_fast(Port *self, int is_ack, int may_wait, int *result
       *result = RECEIVE_RAISED;
   }
   calls->receive_end(self->peer);
+  if (BUSQ_PUBLISHED(self->replaced))
+    port_drop_replaced(self);
   return message;
 }
 
@@ -1054,13 +1209,13 @@ static int port_await(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
   const int result = port_wait(self, *deadline_ns);
   if (result != BUSQ_EMPTY)
     return result;
-  PyErr_SetString(empty_error, "nothing came before the timeout");
+  busq_raise_empty((PyObject *)self);
   return -1;
 }
 
 static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const call_options options = find_options(args, n_args, names, 0, 1);
+  const call_options options = find_options(self->state, args, n_args, names, 0, 1);
   const int64_t timeout_ns = options.timeout_ns;
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
@@ -1086,7 +1241,7 @@ static PyObject *port_next(Port *self, PyObject *unused)
 {
   (void)unused;
   PyObject *message = port_recv(self, NULL, 0, NULL);
-  if (!message && PyErr_ExceptionMatches(shut_down_error)) {
+  if (!message && self->state && PyErr_ExceptionMatches(self->state->shut_down_error)) {
     PyErr_Clear();
     PyErr_SetNone(PyExc_StopIteration);
   }
@@ -1156,6 +1311,8 @@ static int port_take_batch(Port *self, Py_ssize_t limit, int is_ack, int may_wai
     taken->n_copied += !message->handle;
   }
   calls->receive_end(self->peer);
+  if (BUSQ_PUBLISHED(self->replaced))
+    port_drop_replaced(self);
   if (result == RECEIVE_RAISED && taken->n_messages)
     PyErr_Clear();
   return result;
@@ -1212,7 +1369,7 @@ static PyObject *batch_hand_over(Port *self, batch *taken)
 
 static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const call_options options = find_options(args, n_args, names, 1, 1);
+  const call_options options = find_options(self->state, args, n_args, names, 1, 1);
   const int64_t timeout_ns = options.timeout_ns;
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
@@ -1275,14 +1432,15 @@ int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data)
   return port_send_fast((Port *)port, to, data, 0);
 }
 
-int busq_find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive,
-                      busq_call_options *options)
+int busq_find_options(PyObject *port, PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before,
+                      int is_receive, busq_call_options *options)
 {
-  const call_options found = find_options(args, n_args, names, before, is_receive);
+  const busq_fast_state *state = ((Port *)port)->state;
+  const call_options found = find_options(state, args, n_args, names, before, is_receive);
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   *options = (busq_call_options){found.timeout_ns, found.is_ack, n_args > before ? args[before] : NULL};
-  for (Py_ssize_t i = 0; i < named; i++)
-    if (PyTuple_GetItem(names, i) == timeout_name)
+  for (Py_ssize_t i = 0; i < named && state; i++)
+    if (PyTuple_GetItem(names, i) == state->timeout_name)
       options->timeout = args[n_args + i];
   return found.timeout_ns != TIMEOUT_SLOWLY;
 }
@@ -1297,19 +1455,24 @@ void busq_error_set_sent(Py_ssize_t sent)
   error_set_sent(NULL, sent);
 }
 
-void busq_raise_empty(void)
+void busq_raise_empty(PyObject *port)
 {
-  PyErr_SetString(empty_error, "nothing came before the timeout");
+  PyErr_SetString(((Port *)port)->state->empty_error, "nothing came before the timeout");
 }
 
-void busq_raise_full(void)
+void busq_raise_full(PyObject *port)
 {
-  PyErr_SetString(full_error, "a receiver's queue, or the memory for messages, is full");
+  PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
 }
 
-int busq_is_shut_down_error(void)
+int busq_is_shut_down_error(PyObject *port)
 {
-  return PyErr_ExceptionMatches(shut_down_error);
+  return PyErr_ExceptionMatches(((Port *)port)->state->shut_down_error);
+}
+
+PyTypeObject *busq_awaiting_type(PyObject *port)
+{
+  return (PyTypeObject *)((Port *)port)->state->awaiting_type;
 }
 
 /* ---- asking ---- */
@@ -1462,7 +1625,7 @@ static PyObject *asking_wait(Port *self, const asking *asked, PyObject *to)
 
 static PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  const int64_t timeout_ns = find_options(args, n_args, names, 2, 0).timeout_ns;
+  const int64_t timeout_ns = find_options(self->state, args, n_args, names, 2, 0).timeout_ns;
   asking asked = {0};
   if (timeout_ns == TIMEOUT_SLOWLY || !timeout_ns || !port_may_ask(self, args[0], args[1]) ||
       port_target(self, args[0], &asked.target) <= 0 || PyErr_Occurred())
@@ -1483,7 +1646,8 @@ static PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, 
   return message;
 }
 
-/* After the first ask. */
+/* After the first ask; without it, whatever is asked goes the slow way. */
+#ifndef Py_GIL_DISABLED
 static PyObject *port_attach_requests(Port *self, PyObject *args)
 {
   unsigned long long replies, target;
@@ -1507,36 +1671,42 @@ static PyObject *port_attach_requests(Port *self, PyObject *args)
   self->requests = requests;
   Py_RETURN_NONE;
 }
+#endif
 
 /* ---- the type ---- */
 
+/* Before anybody else has it. */
 static PyObject *port_attach(Port *self, PyObject *args)
 {
-  unsigned long long peer, table;
+  unsigned long long peer;
   unsigned slots;
   int has_codec;
-  PyObject *targets, *handle;
-  if (!PyArg_ParseTuple(args, "OKKIO!p", &handle, &peer, &table, &slots, &PyDict_Type, &targets, &has_codec))
+  PyObject *targets, *handle, *module;
+  if (!PyArg_ParseTuple(args, "O!OKIO!p", &PyModule_Type, &module, &handle, &peer, &slots, &PyDict_Type, &targets, &has_codec))
     return NULL;
+  const busq_fast_state *state = PyModule_GetState(module);
+  sender_name *names = state ? calloc(slots, sizeof *names) : NULL;
+  if (!names)
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
   self->has_codec = has_codec;
-  self->names = calloc(slots, sizeof *self->names);
-  if (!self->names)
-    return PyErr_NoMemory();
+  self->names = names;
   self->slots = slots;
-  self->peer = (busq_peer *)(uintptr_t)peer;
-  calls = (const busq_calls *)(uintptr_t)table;
+  self->state = state;
+  Py_INCREF(module);
+  self->module = module;
   Py_INCREF(handle);
   self->handle = handle;
   Py_INCREF(targets);
   self->targets = targets;
+  self->peer = (busq_peer *)(uintptr_t)peer;
   Py_RETURN_NONE;
 }
 
 static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  PyObject *all[] = {self->targets, self->handle,  self->requests, self->replies_handle, self->waiting,
-                     self->leader,  self->asleep, self->numbers,  self->request_type};
+  PyObject *all[] = {self->targets, self->handle, self->requests, self->replies_handle, self->waiting,  self->leader,
+                     self->asleep,  self->numbers, self->request_type, self->replaced,      self->module};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     Py_XDECREF(all[i]);
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
@@ -1551,7 +1721,9 @@ static void port_dealloc(Port *self)
 
 static PyMethodDef port_methods[] = {
     {"_attach", (PyCFunction)port_attach, METH_VARARGS, NULL},
+#ifndef Py_GIL_DISABLED
     {"_attach_requests", (PyCFunction)port_attach_requests, METH_VARARGS, NULL},
+#endif
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
@@ -1572,64 +1744,69 @@ static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
 
 /* ---- what busq/_core.py gives ---- */
 
-/* The text of a method or property, which stands in busq/peer.py; NULL with an exception. */
-static const char *text_of(PyObject *texts, const char *name)
+/* Lets a method or property have its text, which stands in busq/peer.py.  The tables of methods are the process's, and so are the
+ * texts: of several imports the first one's, which say the same. */
+int busq_text_set(const char **textp, PyObject *texts, const char *name)
 {
+  if (*textp)
+    return 0;
   PyObject *text = PyMapping_GetItemString(texts, name);
   const char *found = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-  Py_XDECREF(text); /* stays in the dictionary, which is never let go */
-  return found;
+  *textp = found ? strdup(found) : NULL;
+  Py_XDECREF(text);
+  if (found && !*textp)
+    PyErr_NoMemory();
+  return *textp ? 0 : -1;
+}
+
+int busq_texts_set(PyMethodDef *methods, PyObject *texts)
+{
+  for (PyMethodDef *method = methods; method->ml_name; method++)
+    if (method->ml_name[0] != '_' && busq_text_set(&method->ml_doc, texts, method->ml_name) < 0)
+      return -1;
+  return 0;
 }
 
 static int set_texts(PyObject *texts)
 {
-  for (PyMethodDef *method = message_methods; method->ml_name; method++)
-    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
-      return -1;
   for (PyGetSetDef *property = message_getset; property->name; property++)
-    if (!(property->doc = text_of(texts, property->name)))
-      return -1;
-  for (PyMethodDef *method = port_methods; method->ml_name; method++)
-    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
+    if (busq_text_set(&property->doc, texts, property->name) < 0)
       return -1;
   for (PyMethodDef *method = draft_methods; method->ml_name; method++)
-    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, "Draft.send")))
+    if (method->ml_name[0] != '_' && busq_text_set(&method->ml_doc, texts, "Draft.send") < 0)
       return -1;
-  return (draft_getset[0].doc = text_of(texts, "buffer")) ? 0 : -1;
+  if (busq_texts_set(message_methods, texts) < 0 || busq_texts_set(port_methods, texts) < 0)
+    return -1;
+  return busq_text_set(&draft_getset[0].doc, texts, "buffer");
 }
 
-/* Once in a process: where busq is imported anew while objects of the first import live on, theirs stay the helpers that they
- * know, and the second import goes without the accelerator. */
+/* Once for each import: where busq/_core.py is loaded anew over this module, objects that exist keep the helpers that they know, and
+ * the second load goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
-  PyObject *texts, *draft, *fail, *no_object, *not_asked, *reply, *object, *empty, *full, *shut_down;
-  (void)module;
-  if (fail_helper) {
+  busq_fast_state *state = PyModule_GetState(module);
+  unsigned long long table;
+  PyObject *texts, *given[BUSQ_FAST_GIVEN];
+  if (state->given[0]) {
     PyErr_SetString(PyExc_ImportError, "the accelerator serves busq as it was imported first");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "OOOOOOOOOO", &texts, &draft, &fail, &no_object, &not_asked, &reply, &object, &empty, &full,
-                        &shut_down) || set_texts(texts) < 0)
+  if (!PyArg_ParseTuple(args, "KOOOOOOOOOO", &table, &texts, &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
+                        &given[6], &given[7], &given[8]) || set_texts(texts) < 0)
     return NULL;
-  Py_INCREF(args); /* which holds all of them, for ever */
-  draft_class = (PyTypeObject *)draft;
-  fail_helper = fail;
-  no_object_helper = no_object;
-  object_helper = object;
-  empty_error = empty;
-  full_error = full;
-  shut_down_error = shut_down;
-  not_asked_helper = not_asked;
-  reply_type = reply;
+  calls = (const busq_calls *)(uintptr_t)table;
+  for (size_t i = 0; i < BUSQ_FAST_GIVEN; i++) {
+    Py_INCREF(given[i]);
+    state->given[i] = given[i];
+  }
   Py_RETURN_NONE;
 }
 
 static PyObject *bind_desk(PyObject *module, PyObject *texts)
 {
   (void)module;
-  if (busq_desk_set_texts(texts, text_of) < 0)
+  if (busq_desk_set_texts(texts) < 0)
     return NULL;
-  Py_INCREF(texts); /* for ever, as its texts are in use */
   Py_RETURN_NONE;
 }
 
@@ -1637,27 +1814,81 @@ static PyMethodDef module_methods[] = {{"_bind", bind, METH_VARARGS, NULL},
                                        {"_bind_desk", bind_desk, METH_O, NULL},
                                        {NULL, NULL, 0, NULL}};
 
-static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, -1, module_methods, NULL, NULL,
-                                               NULL, NULL};
+/* ---- the module ---- */
+
+/* Makes a type; with a name, others see it in the module. */
+static PyObject *add_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+  PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && name && PyModule_AddObjectRef(module, name, type) < 0)
+    Py_CLEAR(type);
+  return type;
+}
+
+/* The module has it. */
+static int add_public_type(PyObject *module, PyType_Spec *spec, const char *name)
+{
+  PyObject *type = add_type(module, spec, name);
+  Py_XDECREF(type);
+  return type ? 0 : -1;
+}
+
+static int module_exec(PyObject *module)
+{
+  busq_fast_state *state = PyModule_GetState(module);
+  if (add_public_type(module, &port_spec, "Port") < 0 || add_public_type(module, &draft_spec, "Draft") < 0 ||
+      add_public_type(module, &busq_desk_spec, "Desk") < 0)
+    return -1;
+  state->message_type = add_type(module, &message_spec, "Message");
+  state->pin_type = add_type(module, &pin_spec, NULL);
+  state->awaiting_type = add_type(module, &busq_awaiting_spec, NULL);
+  state->shown_type = add_type(module, &shown_spec, NULL);
+  state->timeout_name = PyUnicode_InternFromString("timeout");
+  state->ack_name = PyUnicode_InternFromString("ack");
+  state->release_name = PyUnicode_InternFromString("release");
+  for (size_t i = 0; i < BUSQ_FAST_OWN; i++)
+    if (!state->own[i])
+      return -1;
+  return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+  busq_fast_state *state = PyModule_GetState(module);
+  for (size_t i = 0; i < BUSQ_FAST_OWN; i++)
+    Py_VISIT(state->own[i]);
+  for (size_t i = 0; i < BUSQ_FAST_GIVEN; i++)
+    Py_VISIT(state->given[i]);
+  return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+  busq_fast_state *state = PyModule_GetState(module);
+  for (size_t i = 0; i < BUSQ_FAST_OWN; i++)
+    Py_CLEAR(state->own[i]);
+  for (size_t i = 0; i < BUSQ_FAST_GIVEN; i++)
+    Py_CLEAR(state->given[i]);
+  return 0;
+}
+
+static void module_free(void *module)
+{
+  (void)module_clear(module);
+}
+
+/* Without a slot that says more, Python lets a module of two phases into interpreters that share a lock: that much is true of this
+ * one.  Who imports busq there is refused before (interpreter.c), for the sake of the module that cffi makes. */
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)module_exec},
+#ifdef Py_GIL_DISABLED
+                                          {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+                                          {0, NULL}};
+
+static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_fast", NULL, sizeof(busq_fast_state), module_methods,
+                                               module_slots, module_traverse, module_clear, module_free};
 
 PyMODINIT_FUNC PyInit__fast(void)
 {
-  PyObject *module = PyModule_Create(&module_definition);
-  PyObject *port = PyType_FromSpec(&port_spec);
-  PyObject *desk = busq_desk_type();
-  message_type = (PyTypeObject *)PyType_FromSpec(&message_spec);
-  pin_type = (PyTypeObject *)PyType_FromSpec(&pin_spec);
-  shown_type = (PyTypeObject *)PyType_FromSpec(&shown_spec);
-  PyObject *draft = PyType_FromSpec(&draft_spec);
-  timeout_name = PyUnicode_InternFromString("timeout");
-  ack_name = PyUnicode_InternFromString("ack");
-  release_name = PyUnicode_InternFromString("release");
-  if (!module || !port || !draft || !desk || !message_type || !pin_type || !shown_type || !timeout_name || !ack_name || !release_name)
-    return NULL;
-  Py_INCREF(message_type);
-  if (PyModule_AddObject(module, "Port", port) < 0 || PyModule_AddObject(module, "Draft", draft) < 0 ||
-      PyModule_AddObject(module, "Desk", desk) < 0 ||
-      PyModule_AddObject(module, "Message", (PyObject *)message_type) < 0)
-    return NULL;
-  return module;
+  return PyModuleDef_Init(&module_definition);
 }

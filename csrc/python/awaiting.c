@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
+#include "python/threads.h"
 #include <time.h>
 /*
  * The short way to await send and recv.
@@ -10,7 +11,8 @@
  *
  * Mechanism: an object that is awaited in place of a coroutine.  It tries at once; where it can't go on it asks its station
  * (busq/_stations.py) for a coroutine that waits and does nothing else, lets that run to its end, and tries again.  Uncommon
- * arguments go to the coroutines of busq/aio.py, whose names begin with an underscore.
+ * arguments go to the coroutines of busq/aio.py, whose names begin with an underscore.  One thread at a time goes on with it: another
+ * one, or code that it runs itself, is told so.
  *
  * Not given: anything beyond the limited API of CPython 3.10.
  */
@@ -57,9 +59,8 @@ typedef struct {
   awaiting_state state;
   int is_ack;
   int has_tried;
+  char is_running;
 } Awaiting;
-
-static PyTypeObject *awaiting_type;
 
 /* ---- trying ---- */
 
@@ -120,7 +121,7 @@ static PySendResult try_send(Awaiting *self, PyObject **resultp)
     return PYGEN_RETURN;
   }
   if (result == BUSQ_FULL && self->timeout_ns == 0)
-    busq_raise_full();
+    busq_raise_full(self->desk->port);
   PyObject *deadline = PyErr_Occurred() ? NULL : awaiting_deadline(self);
   PyObject *coroutine = deadline ? PyObject_CallMethod((PyObject *)self->desk, "_send", "OOO", self->to, self->data, deadline) : NULL;
   if (goes_on_with(self, STATE_WAITS, coroutine) == 0)
@@ -169,7 +170,7 @@ static PySendResult try_receive(Awaiting *self, PyObject **resultp)
     return *resultp ? PYGEN_RETURN : PYGEN_ERROR;
   }
   if (is_first && self->timeout_ns == 0)
-    busq_raise_empty();
+    busq_raise_empty(self->desk->port);
   PyObject *deadline = PyErr_Occurred() ? NULL : awaiting_deadline(self);
   PyObject *coroutine = deadline ? PyObject_CallMethod(self->desk->station, "receive_turn", "OO", deadline, is_first ? Py_True : Py_False)
                                  : NULL;
@@ -216,22 +217,37 @@ static PySendResult end(Awaiting *self, PySendResult status)
     return status;
   if (self->kind == AWAIT_SEND && before != STATE_WAITS)
     busq_error_set_sent(0);
-  if (self->kind == AWAIT_NEXT && busq_is_shut_down_error()) {
+  if (self->kind == AWAIT_NEXT && busq_is_shut_down_error(self->desk->port)) {
     PyErr_Clear();
     PyErr_SetNone(PyExc_StopAsyncIteration);
   }
   return status;
 }
 
-static PySendResult awaiting_send(Awaiting *self, PyObject *argument, PyObject **resultp)
+/* As Python's own coroutines do; false with an exception. */
+static int awaiting_enter(Awaiting *self)
+{
+  if (!__atomic_test_and_set(&self->is_running, __ATOMIC_ACQUIRE)) {
+    Py_INCREF(self); /* what runs may let go of it */
+    return 1;
+  }
+  PyErr_SetString(PyExc_ValueError, "coroutine already executing");
+  return 0;
+}
+
+static void awaiting_leave(Awaiting *self)
+{
+  __atomic_clear(&self->is_running, __ATOMIC_RELEASE);
+  Py_DECREF(self);
+}
+
+static PySendResult awaiting_go_on(Awaiting *self, PyObject *argument, PyObject **resultp)
 {
   PySendResult status;
-  *resultp = NULL;
   if (self->state == STATE_OVER) {
     PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
     return PYGEN_ERROR;
   }
-  Py_INCREF(self); /* what runs may let go of it */
   if (self->state == STATE_NEW) {
     self->state = STATE_PAUSES;
     status = begin(self, resultp);
@@ -244,18 +260,24 @@ static PySendResult awaiting_send(Awaiting *self, PyObject *argument, PyObject *
     Py_INCREF(inner);
     status = PyIter_Send(inner, argument, resultp);
     Py_DECREF(inner);
-    if (status == PYGEN_NEXT) {
-      Py_DECREF(self);
+    if (status == PYGEN_NEXT)
       return status;
-    }
     if (status == PYGEN_RETURN) {
       Py_CLEAR(*resultp);
       status = goes_on(self, resultp);
     }
     argument = Py_None;
   }
-  status = end(self, status);
-  Py_DECREF(self);
+  return end(self, status);
+}
+
+static PySendResult awaiting_send(Awaiting *self, PyObject *argument, PyObject **resultp)
+{
+  *resultp = NULL;
+  if (!awaiting_enter(self))
+    return PYGEN_ERROR;
+  const PySendResult status = awaiting_go_on(self, argument, resultp);
+  awaiting_leave(self);
   return status;
 }
 
@@ -298,7 +320,7 @@ static PyObject *raise_given(PyObject *args)
   return NULL;
 }
 
-static PyObject *awaiting_throw(Awaiting *self, PyObject *args)
+static PyObject *awaiting_take_exception(Awaiting *self, PyObject *args)
 {
   PyObject *result = NULL;
   if (!self->inner) {
@@ -306,7 +328,6 @@ static PyObject *awaiting_throw(Awaiting *self, PyObject *args)
     (void)end(self, PYGEN_ERROR);
     return NULL;
   }
-  Py_INCREF(self);
   PyObject *method = PyObject_GetAttrString(self->inner, "throw");
   PyObject *yielded = method ? PyObject_Call(method, args, NULL) : NULL;
   Py_XDECREF(method);
@@ -314,25 +335,34 @@ static PyObject *awaiting_throw(Awaiting *self, PyObject *args)
   if (!yielded && PyErr_ExceptionMatches(PyExc_StopIteration)) { /* it took the exception for no reason to end */
     PyErr_Clear();
     status = goes_on(self, &result);
-    if (status == PYGEN_NEXT)
-      yielded = awaiting_next(self);
-    else
-      yielded = as_iterator_does(end(self, status), result);
+    status = status == PYGEN_NEXT ? awaiting_go_on(self, Py_None, &result) : end(self, status);
+    yielded = as_iterator_does(status, result);
   } else if (!yielded) {
     (void)end(self, status);
   }
-  Py_DECREF(self);
+  return yielded;
+}
+
+static PyObject *awaiting_throw(Awaiting *self, PyObject *args)
+{
+  if (!awaiting_enter(self))
+    return NULL;
+  PyObject *yielded = awaiting_take_exception(self, args);
+  awaiting_leave(self);
   return yielded;
 }
 
 static PyObject *awaiting_close(Awaiting *self, PyObject *unused)
 {
   (void)unused;
+  if (!awaiting_enter(self))
+    return NULL;
   PyObject *closed = self->inner ? PyObject_CallMethod(self->inner, "close", NULL) : NULL;
   const int failed = self->inner && !closed;
   Py_XDECREF(closed);
   self->state = STATE_OVER;
   Py_CLEAR(self->inner);
+  awaiting_leave(self);
   if (failed)
     return NULL;
   Py_RETURN_NONE;
@@ -429,12 +459,12 @@ static PyType_Slot awaiting_slots[] = {{Py_tp_doc, "A call of a busq.aio.Peer, t
 #ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
 #define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
 #endif
-static PyType_Spec awaiting_spec = {"busq._native._fast.Awaiting", sizeof(Awaiting), 0,
-                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, awaiting_slots};
+PyType_Spec busq_awaiting_spec = {"busq._native._fast.Awaiting", sizeof(Awaiting), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, awaiting_slots};
 
 static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const busq_call_options *options)
 {
-  Awaiting *self = PyObject_GC_New(Awaiting, awaiting_type);
+  Awaiting *self = PyObject_GC_New(Awaiting, busq_awaiting_type(desk->port));
   if (!self)
     return NULL;
   Py_INCREF(desk);
@@ -448,6 +478,7 @@ static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const busq_call_op
   self->state = STATE_NEW;
   self->is_ack = options->is_ack;
   self->has_tried = 0;
+  self->is_running = 0;
   PyObject_GC_Track(self);
   return self;
 }
@@ -457,7 +488,7 @@ static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const busq_call_op
 static PyObject *desk_send(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   busq_call_options options;
-  if (!self->port || !busq_find_options(args, n_args, names, 2, 0, &options))
+  if (!self->port || !busq_find_options(self->port, args, n_args, names, 2, 0, &options))
     return busq_call_slowly((PyObject *)self, "_send_slowly", args, n_args, names);
   Awaiting *made = awaiting_new(self, AWAIT_SEND, &options);
   if (made) {
@@ -472,7 +503,7 @@ static PyObject *desk_send(Desk *self, PyObject *const *args, Py_ssize_t n_args,
 static PyObject *desk_recv(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   busq_call_options options;
-  if (!self->port || !busq_find_options(args, n_args, names, 0, 1, &options))
+  if (!self->port || !busq_find_options(self->port, args, n_args, names, 0, 1, &options))
     return busq_call_slowly((PyObject *)self, "_recv_slowly", args, n_args, names);
   return (PyObject *)awaiting_new(self, AWAIT_RECV, &options);
 }
@@ -480,7 +511,7 @@ static PyObject *desk_recv(Desk *self, PyObject *const *args, Py_ssize_t n_args,
 static PyObject *desk_recv_many(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   busq_call_options options;
-  const int is_plain = self->port && busq_find_options(args, n_args, names, 1, 1, &options) && PyLong_CheckExact(args[0]);
+  const int is_plain = self->port && busq_find_options(self->port, args, n_args, names, 1, 1, &options) && PyLong_CheckExact(args[0]);
   const Py_ssize_t limit = is_plain ? PyLong_AsSsize_t(args[0]) : 0;
   if (limit < 1) {
     PyErr_Clear();
@@ -559,16 +590,17 @@ static PyObject *desk_send_some(Desk *self, PyObject *args)
   PyObject *list, *sent;
   if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &list, &PyList_Type, &sent))
     return NULL;
-  Py_ssize_t at = PyLong_AsSsize_t(PyList_GetItem(sent, 0));
+  PyObject *first_sent = busq_sequence_item(sent, 0, 0);
+  Py_ssize_t at = first_sent ? PyLong_AsSsize_t(first_sent) : 0;
+  Py_XDECREF(first_sent);
   int is_time = desk_is_time_to_pause(self);
   const Py_ssize_t first = at;
   while (!is_time && at < PyList_Size(list) && PyDict_Size(self->senders) == 0) {
-    PyObject *pair = PyList_GetItem(list, at);
-    if (!PyTuple_CheckExact(pair) || PyTuple_Size(pair) != 2)
-      break;
-    Py_INCREF(pair); /* the list may lose it meanwhile */
-    const int result = busq_port_send_now(self->port, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
-    Py_DECREF(pair);
+    PyObject *pair = busq_sequence_item(list, at, 0);
+    const int is_pair = pair && PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2;
+    const int result = is_pair ? busq_port_send_now(self->port, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1))
+                               : BUSQ_PORT_SLOWLY;
+    Py_XDECREF(pair);
     if (result == BUSQ_PORT_RAISED)
       PyErr_Clear(); /* the slow way finds it again */
     if (result != BUSQ_OK)
@@ -600,19 +632,10 @@ static PyType_Slot desk_slots[] = {{Py_tp_doc, "Sending and receiving in an even
                                    {Py_tp_methods, desk_methods},
                                    {0, NULL}};
 
-static PyType_Spec desk_spec = {"busq._native._fast.Desk", sizeof(Desk), 0,
-                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, desk_slots};
+PyType_Spec busq_desk_spec = {"busq._native._fast.Desk", sizeof(Desk), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, desk_slots};
 
-int busq_desk_set_texts(PyObject *texts, const char *(*text_of)(PyObject *texts, const char *name))
+int busq_desk_set_texts(PyObject *texts)
 {
-  for (PyMethodDef *method = desk_methods; method->ml_name; method++)
-    if (method->ml_name[0] != '_' && !(method->ml_doc = text_of(texts, method->ml_name)))
-      return -1;
-  return 0;
-}
-
-PyObject *busq_desk_type(void)
-{
-  awaiting_type = (PyTypeObject *)PyType_FromSpec(&awaiting_spec);
-  return awaiting_type ? PyType_FromSpec(&desk_spec) : NULL;
+  return busq_texts_set(desk_methods, texts);
 }

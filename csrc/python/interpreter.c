@@ -9,7 +9,7 @@
  *
  * Mechanism: it is initialised in two phases, so that its exec slot runs for every import.  The other extension modules are
  * initialised in one: Python gives a second interpreter a copy of what they hold in the first without asking them, and the
- * accelerator would call functions of the one from the other.
+ * modules would hold objects of the one in the other, beyond its end.
  *
  * Not given: anything beyond the limited API of CPython 3.10.
  */
@@ -32,7 +32,15 @@ static int interpreter_exec(PyObject *module)
 #define MOD_MULTIPLE_INTERPRETERS 3
 #define MOD_PER_INTERPRETER_GIL_SUPPORTED ((void *)2)
 
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)interpreter_exec}, {0, NULL}, {0, NULL}};
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, (void *)interpreter_exec},
+#ifdef Py_GIL_DISABLED
+                                          {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+                                          {0, NULL}, /* its place */
+                                          {0, NULL}};
+enum {
+  N_SLOTS = sizeof module_slots / sizeof module_slots[0]
+};
 
 static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_interpreter", NULL, 0, NULL, module_slots, NULL,
                                                NULL, NULL};
@@ -41,6 +49,6 @@ PyMODINIT_FUNC PyInit__interpreter(void)
 {
   int major = 0, minor = 0;
   if (sscanf(Py_GetVersion(), "%d.%d", &major, &minor) == 2 && (major > 3 || minor >= 12))
-    module_slots[1] = (PyModuleDef_Slot){MOD_MULTIPLE_INTERPRETERS, MOD_PER_INTERPRETER_GIL_SUPPORTED};
+    module_slots[N_SLOTS - 2] = (PyModuleDef_Slot){MOD_MULTIPLE_INTERPRETERS, MOD_PER_INTERPRETER_GIL_SUPPORTED};
   return PyModuleDef_Init(&module_definition);
 }

@@ -156,6 +156,8 @@ for name in [name for name in sys.modules if name.partition(".")[0] == "busq"]:
     del sys.modules[name]
 import busq as second
 assert second.Empty is not first.Empty
+assert (second._core._fast is None) == bool(os.environ["BUSQ_NO_ACCELERATOR"])
+assert second._core._fast is None or second._core._fast.Port is not first._core._fast.Port
 after = make(second, "after")
 use(second, after)
 use(first, before)
