@@ -89,7 +89,13 @@ static uint64_t class_units(uint32_t class)
 
 static uint64_t extent_units(const busq_bus *bus)
 {
-  return bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES;
+  return UINT64_C(1) << bus->extent_shift;
+}
+
+/* Of a unit. */
+static uint64_t extent_of(const busq_bus *bus, uint64_t unit)
+{
+  return unit >> bus->extent_shift;
 }
 
 static uint32_t record_unit(const busq_bus *bus, const busq_record *record)
@@ -557,7 +563,7 @@ void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
   const uint32_t index = class_of_bytes(bytes);
   if (BUSQ_UNLIKELY(index >= arena->class_limit)) {
-    const uint64_t extent = record_unit(arena->bus, record) / extent_units(arena->bus);
+    const uint64_t extent = extent_of(arena->bus, record_unit(arena->bus, record));
     const uint64_t word = busq_load_acquire(&arena->bus->table[extent].word);
     busq_arena_sender_done(record);
     large_release(arena->bus, record, extent, word, arena->slot);
@@ -575,7 +581,7 @@ void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
     (void)stack_push(&arena->classes[index], record_unit(arena->bus, record));
     return;
   }
-  const uint64_t first = record_unit(arena->bus, record) / extent_units(arena->bus);
+  const uint64_t first = extent_of(arena->bus, record_unit(arena->bus, record));
   (void)run_free_as(arena->bus, first, busq_load_acquire(&arena->bus->table[first].word), arena->slot);
 }
 
@@ -588,7 +594,7 @@ static bool class_find_empty(busq_arena *arena, uint32_t index)
   const busq_bus *bus = arena->bus;
   bool some = false;
   for (uint64_t i = 0; i < class->stack_count; i++)
-    arena->tally[class->stack[i] / extent_units(bus)]++;
+    arena->tally[extent_of(bus, class->stack[i])]++;
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
     if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length))
       continue;
@@ -605,7 +611,7 @@ static void class_give_back(busq_arena *arena, uint32_t index)
   busq_bus *bus = arena->bus;
   uint64_t kept = 0;
   for (uint64_t i = 0; i < class->stack_count; i++)
-    if (arena->tally[class->stack[i] / extent_units(bus)] != BUSQ_ARENA_NONE)
+    if (arena->tally[extent_of(bus, class->stack[i])] != BUSQ_ARENA_NONE)
       class->stack[kept++] = class->stack[i];
   class->stack_count = kept;
   if (class->carving != BUSQ_ARENA_NONE && arena->tally[class->carving] == BUSQ_ARENA_NONE)
@@ -687,7 +693,7 @@ void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, ui
 {
   BUSQ_ASSERT(by_slot < bus->geometry.peers && mark < bus->geometry.peers);
   BUSQ_ASSERT(record_unit(bus, record) < busq_bus_units(bus));
-  const uint64_t extent = record_unit(bus, record) / extent_units(bus);
+  const uint64_t extent = extent_of(bus, record_unit(bus, record));
   /* Read before our mark is set: until then the run can't change hands. */
   const uint64_t word = busq_load_acquire(&bus->table[extent].word);
   BUSQ_STEP("mark");
@@ -804,7 +810,7 @@ static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word
 
 busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
 {
-  const uint64_t extent = unit / extent_units(bus), at = unit % extent_units(bus);
+  const uint64_t extent = extent_of(bus, unit), at = unit % extent_units(bus);
   const uint64_t word = extent < bus->geometry.extents ? busq_load_acquire(&bus->table[extent].word) : 0;
   const uint32_t class = word_class(word);
   bool is_record = false;
