@@ -46,9 +46,9 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
 }
 
 /* How many messages a queue holds before senders wait. */
-static inline uint32_t busq_bus_limit(const busq_bus *bus, uint32_t slot)
+static inline uint32_t busq_bus_limit(const busq_bus *bus, const busq_slot *reader)
 {
-  const uint32_t limit = busq_load_relaxed(&bus->slots[slot].limit);
+  const uint32_t limit = busq_load_relaxed(&reader->limit);
   return BUSQ_UNLIKELY(limit && limit < bus->geometry.capacity) ? limit : bus->geometry.capacity;
 }
 
