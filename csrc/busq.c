@@ -234,10 +234,9 @@ typedef struct {
 
 /* Before an attempt of a send.  Returns the ring that has no room for it: then it is counted as dropped, and nothing more is told.  That
  * comes before anybody can see the message: who gets it must not think that it was never sent. */
-static busq_trace_ring *send_record(busq_peer *peer, send_times *times)
+__attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times, uint32_t recording)
 {
-  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_LIKELY(!recording) || peer->tracer.is_silent)
+  if (peer->tracer.is_silent)
     return NULL;
   if (times->recording != recording) /* a call that goes on in another recording begins there */
     *times = (send_times){.recording = recording, .blocked = times->blocked ? busq_trace_now(recording) : 0};
@@ -253,8 +252,14 @@ static busq_trace_ring *send_record(busq_peer *peer, send_times *times)
   return NULL;
 }
 
-static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                     send_times *times, uint64_t *failed_targetp)
+static inline busq_trace_ring *send_record(busq_peer *peer, send_times *times)
+{
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  return BUSQ_LIKELY(!recording) ? NULL : send_record_slow(peer, times, recording);
+}
+
+BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+                                 send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -342,7 +347,7 @@ static void send_timed_out(busq_peer *peer, send_times *times)
   busq_biased_latch_release(&peer->send_latch);
 }
 
-static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+__attribute__((noinline)) static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
                         int64_t timeout_ns, send_times *times, uint64_t failed_target)
 {
   room_wait room = {0};
@@ -443,7 +448,7 @@ static int room_ask(busq_peer *peer, uint64_t failed_target)
 int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
                           uint32_t form, uint32_t *sentp)
 {
-  uint64_t failed_target, asked_target = 0;
+  uint64_t failed_target = BUSQ_NO_TARGET, asked_target = 0;
   send_times times = {0};
   busq_payload payload;
   int result = payload_make(&payload, parts, n_parts, form);

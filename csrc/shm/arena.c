@@ -20,7 +20,7 @@ static uint32_t word_owner(uint64_t word)
 
 static uint32_t word_kind(uint64_t word)
 {
-  return (uint32_t)(word >> 8) & 0xff;
+  return busq_extent_kind(word);
 }
 
 static uint32_t word_class(uint64_t word)
@@ -70,15 +70,7 @@ static void extent_give_back(busq_bus *bus, uint64_t extent)
   extent_free(bus, extent, busq_load_relaxed(&bus->table[extent].word));
 }
 
-/* ---- size classes: 1..8 units, then four steps per doubling ---- */
-
-static uint32_t class_of_units(uint64_t units)
-{
-  if (units <= 8)
-    return (uint32_t)units - 1;
-  const uint32_t shift = 61u - (uint32_t)__builtin_clzll(units - 1);
-  return shift * 4 + (uint32_t)((units - 1) >> shift);
-}
+/* ---- size classes ---- */
 
 static uint64_t class_units(uint32_t class)
 {
@@ -89,12 +81,7 @@ static uint64_t class_units(uint32_t class)
 
 static uint64_t extent_units(const busq_bus *bus)
 {
-  return bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES;
-}
-
-static uint32_t record_unit(const busq_bus *bus, const busq_record *record)
-{
-  return (uint32_t)((uint64_t)((const char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
+  return UINT64_C(1) << bus->extent_shift;
 }
 
 /* ---- the private lists ---- */
@@ -121,14 +108,7 @@ static inline bool stack_push(busq_arena_class *class, uint32_t unit)
 
 static uint32_t *line_entry(const busq_arena_class *class, uint64_t at)
 {
-  return &class->line[at & (class->line_room - 1)];
-}
-
-/* At a place that was reserved. */
-static void line_add(busq_arena_class *class, uint32_t unit)
-{
-  BUSQ_ASSERT(class->line_tail - class->line_head < class->line_room);
-  *line_entry(class, class->line_tail++) = unit;
+  return busq_arena_line_entry(class, at);
 }
 
 static void line_close_gaps(busq_arena_class *class)
@@ -172,7 +152,7 @@ int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
   memset(arena, 0, sizeof *arena);
   arena->bus = bus;
   arena->slot = slot;
-  const uint32_t limit = class_of_units(extent_units(bus) / 2) + 1;
+  const uint32_t limit = busq_arena_class_of_units(extent_units(bus) / 2) + 1;
   arena->class_limit = limit < BUSQ_ARENA_CLASSES ? limit : BUSQ_ARENA_CLASSES;
   for (uint32_t class = 0; class < BUSQ_ARENA_CLASSES; class++)
     arena->classes[class].carving = BUSQ_ARENA_NONE;
@@ -219,9 +199,12 @@ static inline bool class_collect_one(busq_arena *arena, busq_arena_class *class,
 static uint64_t class_collect_front(busq_arena *arena, busq_arena_class *class, uint64_t limit)
 {
   enum { AHEAD = 4 };
-  uint64_t n_moved = 0;
-  for (; n_moved < limit && class->line_head != class->line_tail; class->line_head++, n_moved++) {
-    const uint32_t unit = *line_entry(class, class->line_head), ahead = *line_entry(class, class->line_head + AHEAD);
+  const uint32_t *const line = class->line;
+  const uint64_t mask = class->line_room - 1, begin = class->line_head, length = class->line_tail - begin;
+  const uint64_t end = begin + (length < limit ? length : limit);
+  uint64_t at = begin;
+  for (; at != end; at++) {
+    const uint32_t unit = line[at & mask], ahead = line[(at + AHEAD) & mask];
     if (BUSQ_LIKELY(ahead != BUSQ_ARENA_NONE))
       busq_prefetch_write(busq_bus_record(arena->bus, ahead));
     if (BUSQ_UNLIKELY(unit == BUSQ_ARENA_NONE))
@@ -229,7 +212,8 @@ static uint64_t class_collect_front(busq_arena *arena, busq_arena_class *class, 
     else if (!class_collect_one(arena, class, unit))
       break;
   }
-  return n_moved;
+  class->line_head = at;
+  return at - begin;
 }
 
 /* The same for the whole line: one slow reader at its front must not make us take more and more memory.  Costs as much
@@ -311,19 +295,9 @@ static bool class_claim_extent(busq_arena *arena, uint32_t index)
   return true;
 }
 
-/* The next one to be taken is asked for now: its lines are still where they were read last. */
 static busq_record *class_pop(busq_arena *arena, busq_arena_class *class)
 {
-  if (!class->stack_count)
-    return NULL;
-  const uint64_t top = --class->stack_count;
-  BUSQ_ASSERT(class->stack[top] < busq_bus_units(arena->bus));
-  if (BUSQ_LIKELY(top >= 2)) {
-    const char *next = (const char *)busq_bus_record(arena->bus, class->stack[top - 2]);
-    busq_prefetch_write(next);
-    busq_prefetch_write(next + BUSQ_LAYOUT_UNIT_BYTES);
-  }
-  return busq_bus_record(arena->bus, class->stack[top]);
+  return class->stack_count ? busq_arena_pop(arena, class) : NULL;
 }
 
 /* ---- taking over ---- */
@@ -360,9 +334,9 @@ static void slab_adopt(busq_arena *arena, uint64_t extent, uint32_t index)
   for (uint64_t i = 0; i < carved; i++) {
     busq_record *record = slab_record(bus, extent, index, i);
     if (!record_is_needed(bus, record))
-      (void)stack_push(class, record_unit(bus, record));
+      (void)stack_push(class, busq_arena_unit_of(bus, record));
     else if (line_reserve(class))
-      line_add(class, record_unit(bus, record));
+      busq_arena_line_add(class, busq_arena_unit_of(bus, record));
   }
   if (carved < slab_records(bus, index) && class->carving == BUSQ_ARENA_NONE)
     class->carving = (uint32_t)extent;
@@ -507,11 +481,6 @@ static busq_record *large_take_slow(busq_arena *arena, uint64_t bytes)
   return large_take(arena, bytes);
 }
 
-static uint32_t class_of_bytes(uint64_t bytes)
-{
-  return class_of_units((bytes + BUSQ_LAYOUT_UNIT_BYTES - 1) / BUSQ_LAYOUT_UNIT_BYTES);
-}
-
 static int line_is_full(const busq_arena_class *class)
 {
   return busq_error(BUSQ_NO_SPACE, "no memory to keep track of %llu messages on their way",
@@ -520,15 +489,15 @@ static int line_is_full(const busq_arena_class *class)
 
 int busq_arena_keep(busq_arena *arena, uint64_t bytes)
 {
-  const uint32_t index = class_of_bytes(bytes);
+  const uint32_t index = busq_arena_class_of(bytes);
   if (index >= arena->class_limit || line_reserve(&arena->classes[index]))
     return BUSQ_OK;
   return line_is_full(&arena->classes[index]);
 }
 
-int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
+int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **recordp)
 {
-  const uint32_t index = class_of_bytes(bytes);
+  const uint32_t index = busq_arena_class_of(bytes);
   busq_record *record;
   if (BUSQ_LIKELY(index < arena->class_limit)) {
     busq_arena_class *class = &arena->classes[index];
@@ -537,7 +506,7 @@ int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
       record = class_take_slow(arena, index);
     /* Last: taking may have put what a predecessor sent into the line. */
     if (record && BUSQ_UNLIKELY(!line_reserve(class))) {
-      (void)stack_push(class, record_unit(arena->bus, record));
+      (void)stack_push(class, busq_arena_unit_of(arena->bus, record));
       return line_is_full(class);
     }
   } else {
@@ -546,36 +515,31 @@ int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
       record = large_take_slow(arena, bytes);
   }
   BUSQ_ASSERT(index >= arena->class_limit || class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
-  BUSQ_ASSERT(!record || record_unit(arena->bus, record) < busq_bus_units(arena->bus));
+  BUSQ_ASSERT(!record || busq_arena_unit_of(arena->bus, record) < busq_bus_units(arena->bus));
   *recordp = record;
   return record ? BUSQ_OK : BUSQ_FULL;
 }
 
 static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot);
 
-void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
+void busq_arena_sent_large(busq_arena *arena, busq_record *record)
 {
-  const uint32_t index = class_of_bytes(bytes);
-  if (BUSQ_UNLIKELY(index >= arena->class_limit)) {
-    const uint64_t extent = record_unit(arena->bus, record) / extent_units(arena->bus);
-    const uint64_t word = busq_load_acquire(&arena->bus->table[extent].word);
-    busq_arena_sender_done(record);
-    large_release(arena->bus, record, extent, word, arena->slot);
-    return;
-  }
-  line_add(&arena->classes[index], record_unit(arena->bus, record));
+  const uint64_t extent = busq_arena_extent_of(arena->bus, busq_arena_unit_of(arena->bus, record));
+  const uint64_t word = busq_load_acquire(&arena->bus->table[extent].word);
+  busq_arena_sender_done(record);
+  large_release(arena->bus, record, extent, word, arena->slot);
 }
 
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
-  const uint32_t index = class_of_bytes(bytes);
+  const uint32_t index = busq_arena_class_of(bytes);
   busq_store_relaxed(&record->state.lo, BUSQ_PHASE_FREE);
   if (index < arena->class_limit) {
     /* If there is no memory for the list, the record is out of use until this peer leaves. */
-    (void)stack_push(&arena->classes[index], record_unit(arena->bus, record));
+    (void)stack_push(&arena->classes[index], busq_arena_unit_of(arena->bus, record));
     return;
   }
-  const uint64_t first = record_unit(arena->bus, record) / extent_units(arena->bus);
+  const uint64_t first = busq_arena_extent_of(arena->bus, busq_arena_unit_of(arena->bus, record));
   (void)run_free_as(arena->bus, first, busq_load_acquire(&arena->bus->table[first].word), arena->slot);
 }
 
@@ -588,7 +552,7 @@ static bool class_find_empty(busq_arena *arena, uint32_t index)
   const busq_bus *bus = arena->bus;
   bool some = false;
   for (uint64_t i = 0; i < class->stack_count; i++)
-    arena->tally[class->stack[i] / extent_units(bus)]++;
+    arena->tally[busq_arena_extent_of(bus, class->stack[i])]++;
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
     if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length))
       continue;
@@ -605,7 +569,7 @@ static void class_give_back(busq_arena *arena, uint32_t index)
   busq_bus *bus = arena->bus;
   uint64_t kept = 0;
   for (uint64_t i = 0; i < class->stack_count; i++)
-    if (arena->tally[class->stack[i] / extent_units(bus)] != BUSQ_ARENA_NONE)
+    if (arena->tally[busq_arena_extent_of(bus, class->stack[i])] != BUSQ_ARENA_NONE)
       class->stack[kept++] = class->stack[i];
   class->stack_count = kept;
   if (class->carving != BUSQ_ARENA_NONE && arena->tally[class->carving] == BUSQ_ARENA_NONE)
@@ -683,18 +647,9 @@ static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, u
     (void)run_free_as(bus, extent, word, by_slot);
 }
 
-void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark)
+void busq_arena_released_large(busq_bus *bus, uint32_t by_slot, busq_record *record, uint64_t word)
 {
-  BUSQ_ASSERT(by_slot < bus->geometry.peers && mark < bus->geometry.peers);
-  BUSQ_ASSERT(record_unit(bus, record) < busq_bus_units(bus));
-  const uint64_t extent = record_unit(bus, record) / extent_units(bus);
-  /* Read before our mark is set: until then the run can't change hands. */
-  const uint64_t word = busq_load_acquire(&bus->table[extent].word);
-  BUSQ_STEP("mark");
-  /* SYNC POINT mark */
-  busq_store_release(&record->destination[mark].mark, BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED);
-  if (BUSQ_UNLIKELY(word_kind(word) == BUSQ_EXTENT_LARGE))
-    large_release(bus, record, extent, word, by_slot);
+  large_release(bus, record, busq_arena_extent_of(bus, busq_arena_unit_of(bus, record)), word, by_slot);
 }
 
 void busq_arena_sweep(busq_bus *bus, uint32_t by_slot)
@@ -804,7 +759,7 @@ static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word
 
 busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
 {
-  const uint64_t extent = unit / extent_units(bus), at = unit % extent_units(bus);
+  const uint64_t extent = busq_arena_extent_of(bus, unit), at = unit % extent_units(bus);
   const uint64_t word = extent < bus->geometry.extents ? busq_load_acquire(&bus->table[extent].word) : 0;
   const uint32_t class = word_class(word);
   bool is_record = false;

@@ -17,6 +17,11 @@ struct busq_bus {
   busq_slot *slots;
   busq_extent *table;
   char *arena;
+  /* What follows from the geometry, and every message asks for. */
+  busq_pair *rings;
+  uint64_t units;         /* of the arena */
+  uint32_t ring_shift;    /* slots of a ring, as a power of two */
+  uint32_t extent_shift;  /* units of an extent, as a power of two */
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel who is alive; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
@@ -35,15 +40,15 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
   busq_ring ring;
   ring.queue = &bus->slots[slot].queue;
   ring.slot_count = bus->geometry.slot_count;
-  ring.slot_shift = (uint32_t)__builtin_ctzll(ring.slot_count);
-  ring.slots = (busq_pair *)(void *)(bus->base + bus->geometry.rings_offset) + slot * ring.slot_count;
+  ring.slot_shift = bus->ring_shift;
+  ring.slots = bus->rings + ((uint64_t)slot << bus->ring_shift);
   return ring;
 }
 
 /* How many messages a queue holds before senders wait. */
-static inline uint32_t busq_bus_limit(const busq_bus *bus, uint32_t slot)
+static inline uint32_t busq_bus_limit(const busq_bus *bus, const busq_slot *reader)
 {
-  const uint32_t limit = busq_load_relaxed(&bus->slots[slot].limit);
+  const uint32_t limit = busq_load_relaxed(&reader->limit);
   return BUSQ_UNLIKELY(limit && limit < bus->geometry.capacity) ? limit : bus->geometry.capacity;
 }
 
@@ -55,7 +60,7 @@ static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
 /* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
 static inline uint64_t busq_bus_units(const busq_bus *bus)
 {
-  return bus->geometry.extents * (bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
+  return bus->units;
 }
 
 static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)

@@ -10,11 +10,24 @@
 #include "shm/wake.h"
 #include <string.h>
 
+/* A destination, looked up once: past an access to shared memory the compiler has to read everything anew. */
+typedef struct {
+  uint32_t slot;
+  busq_slot *reader;
+  busq_acquaintance *known;
+  busq_ring ring;
+} route;
+
+BUSQ_ALWAYS_INLINE route route_to(const busq_peer *peer, uint32_t slot)
+{
+  return (route){slot, &peer->bus->slots[slot], &peer->known[slot], busq_bus_ring(peer->bus, slot)};
+}
+
 /* ---- before anything is touched ---- */
 
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
  * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
-BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
+static int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
 {
   uint16_t *sorted = peer->destinations;
   if (n_targets == 0 || n_targets > peer->bus->geometry.peers)
@@ -54,7 +67,7 @@ BUSQ_COLD static int queue_damaged(const busq_peer *peer, uint32_t slot)
 
 /* May the kernel be asked about this destination?  Always, for who sends now and then; in a burst, a limited number of times
  * per tick, and each destination at least every few ticks. */
-static bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_ns)
+BUSQ_ALWAYS_INLINE bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_ns)
 {
   enum { GLANCES_PER_TICK = 64 };
   const uint64_t overdue_ns = 50000000;
@@ -69,14 +82,19 @@ static bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_
   return true;
 }
 
-static int destination_check(busq_peer *peer, uint32_t slot, uint64_t tick_ns)
+/* Asks the kernel. */
+__attribute__((noinline)) static int destination_ask(busq_peer *peer, uint32_t slot)
 {
-  busq_acquaintance *known = &peer->known[slot];
-  const uint64_t life = busq_load_acquire(&peer->bus->slots[slot].life);
-  if (BUSQ_LIKELY((life & ~(uint64_t)(BUSQ_LIFE_DURABLE | BUSQ_LIFE_SHARED)) == busq_life_word(known->incarnation, BUSQ_LIFE_LIVE)) &&
-      (BUSQ_LIKELY(!may_glance(peer, known, tick_ns)) || slot == peer->slot))
+  return busq_grave_check(peer->bus, slot, peer->known[slot].incarnation) ? BUSQ_OK : destination_gone(peer, slot);
+}
+
+BUSQ_ALWAYS_INLINE int destination_check(busq_peer *peer, const route *to, uint64_t tick_ns)
+{
+  const uint64_t life = busq_load_acquire(&to->reader->life);
+  if (BUSQ_LIKELY((life & ~(uint64_t)(BUSQ_LIFE_DURABLE | BUSQ_LIFE_SHARED)) == busq_life_word(to->known->incarnation, BUSQ_LIFE_LIVE)) &&
+      (BUSQ_LIKELY(!may_glance(peer, to->known, tick_ns)) || to->slot == peer->slot))
     return BUSQ_OK;
-  return busq_grave_check(peer->bus, slot, known->incarnation) ? BUSQ_OK : destination_gone(peer, slot);
+  return destination_ask(peer, to->slot);
 }
 
 /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so busy
@@ -89,7 +107,7 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
   for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
     const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
-    if (depth < busq_bus_limit(peer->bus, slot))
+    if (depth < busq_bus_limit(peer->bus, &peer->bus->slots[slot]))
       return BUSQ_OK;
     if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == known->head_seen)
       return queue_damaged(peer, slot);
@@ -102,10 +120,9 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
 
 /* The line where the reference will stand is the one that a reader looks at who waits: asked for as early as it is known, it comes
  * while the record is filled. */
-static inline void destination_ask_for(const busq_peer *peer, uint32_t slot)
+BUSQ_ALWAYS_INLINE void destination_ask_for(const route *to)
 {
-  const busq_ring ring = busq_bus_ring(peer->bus, slot);
-  busq_prefetch_write(busq_ring_slot(&ring, busq_ring_tail(&ring)));
+  busq_prefetch_write(busq_ring_slot(&to->ring, busq_ring_tail(&to->ring)));
 }
 
 /* The head of a shared queue does not move over what a reader has released and not taken out of it when it was killed: the other
@@ -137,14 +154,12 @@ BUSQ_COLD static int destination_room_unread(busq_peer *peer, uint32_t slot)
 
 /* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
  * the ring has a slot to spare for every peer: so staging never finds a ring full. */
-static int destination_room(busq_peer *peer, uint32_t slot)
+BUSQ_ALWAYS_INLINE int destination_room(busq_peer *peer, const route *to)
 {
-  busq_queue *queue = &peer->bus->slots[slot].queue;
-  busq_acquaintance *known = &peer->known[slot];
-  const uint64_t tail = busq_ring_position(busq_load_acquire(&queue->clock_tail.hi));
-  if (BUSQ_LIKELY(tail - known->head_seen < busq_bus_limit(peer->bus, slot)))
+  const uint64_t tail = busq_ring_tail(&to->ring);
+  if (BUSQ_LIKELY(tail - to->known->head_seen < busq_bus_limit(peer->bus, to->reader)))
     return BUSQ_OK;
-  return destination_room_unread(peer, slot);
+  return destination_room_unread(peer, to->slot);
 }
 
 BUSQ_ALWAYS_INLINE int size_check(const busq_peer *peer, uint64_t size_bytes)
@@ -161,7 +176,7 @@ BUSQ_ALWAYS_INLINE int size_check(const busq_peer *peer, uint64_t size_bytes)
   return BUSQ_OK;
 }
 
-BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+static int message_check(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                                      uint64_t size_bytes)
 {
   int result = size_check(peer, size_bytes);
@@ -171,8 +186,10 @@ BUSQ_ALWAYS_INLINE int message_check(busq_peer *peer, const uint64_t *targets, u
   BUSQ_TIME("sorted");
   const uint64_t tick_ns = busq_time_tick_ns();
   BUSQ_TIME("tick");
-  for (uint32_t i = 0; i < n_targets && !result; i++)
-    result = destination_check(peer, peer->destinations[i], tick_ns);
+  for (uint32_t i = 0; i < n_targets && !result; i++) {
+    const route to = route_to(peer, peer->destinations[i]);
+    result = destination_check(peer, &to, tick_ns);
+  }
   return result;
 }
 
@@ -236,8 +253,13 @@ static int draft_check(const busq_peer *peer, const busq_payload *payload, uint3
   return BUSQ_OK;
 }
 
-static void payload_gather(char *to, const busq_payload *payload)
+/* One part is what most messages have. */
+BUSQ_ALWAYS_INLINE void payload_gather(char *to, const busq_payload *payload)
 {
+  if (BUSQ_LIKELY(payload->n_parts == 1 && payload->parts->size_bytes)) {
+    memcpy(to, payload->parts->data, payload->parts->size_bytes);
+    return;
+  }
   for (uint32_t i = 0; i < payload->n_parts; i++) {
     const busq_part *part = &payload->parts[i];
     if (part->size_bytes)
@@ -296,38 +318,42 @@ static uint64_t peer_clock(const busq_peer *peer)
 /* A ring knows the last bits of its incarnation only: whoever was stopped for long before he took a position may have taken it
  * from somebody who has the slot now, two thousand lives later.  Publishes nothing there but a hole to be passed; as a reference
  * would be, by a swap that can't hit a later lap. */
-static inline bool claim_is_foreign(busq_peer *peer, uint32_t slot, const busq_ring *ring, const busq_ring_claim *claim)
+BUSQ_ALWAYS_INLINE bool claim_is_foreign(const route *to, const busq_ring_claim *claim)
 {
-  if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32) == peer->known[slot].incarnation))
+  if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&to->reader->life) >> 32) == to->known->incarnation))
     return false;
   const busq_reference nothing = {BUSQ_RING_NOBODY, UINT32_MAX, claim->position};
-  (void)busq_ring_publish(ring, claim, nothing);
+  (void)busq_ring_publish(&to->ring, claim, nothing);
   return true;
 }
 
 /* Takes a position in a destination's queue, or says why there is none. */
-BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, uint32_t slot, const busq_ring *ring,
-                                     uint64_t proposed, uint64_t *stamp, uint64_t limit,
-                                                               busq_ring_claim *claim, bool *is_latep)
+BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const route *to, uint64_t proposed, uint64_t *stamp, uint64_t limit,
+                                     busq_ring_claim *claim, bool *is_latep)
 {
-  busq_acquaintance *known = &peer->known[slot];
-  BUSQ_ASSERT(limit <= ring->slot_count);
+  BUSQ_ASSERT(limit <= to->ring.slot_count);
   const busq_ring_outcome outcome =
-      busq_ring_place(ring, known->incarnation, proposed, stamp, limit, &known->head_seen, claim);
+      busq_ring_place(&to->ring, to->known->incarnation, proposed, stamp, limit, &to->known->head_seen, claim);
   *is_latep = outcome == BUSQ_RING_LATE;
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
-    peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+    peer->failed_target = (uint64_t)to->known->incarnation << 16 | to->slot;
     return BUSQ_FULL;
   }
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED)) {
-    (void)queue_damaged(peer, slot);
+    (void)queue_damaged(peer, to->slot);
     return BUSQ_CORRUPT;
   }
-  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || claim_is_foreign(peer, slot, ring, claim))) {
-    (void)destination_gone(peer, slot);
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || claim_is_foreign(to, claim))) {
+    (void)destination_gone(peer, to->slot);
     return BUSQ_PEER_DEAD;
   }
   return BUSQ_OK;
+}
+
+static inline void readers_wake(busq_peer *peer, uint32_t n_targets)
+{
+  for (uint32_t i = 0; i < n_targets; i++)
+    busq_wake_reader(peer, &peer->bus->slots[peer->destinations[i]], peer->destinations[i]);
 }
 
 /* The positions are taken, and nothing is committed: see wake.h. */
@@ -336,26 +362,31 @@ static inline void readers_announce(busq_peer *peer, uint32_t n_targets)
   BUSQ_STEP("announce");
   busq_fence_after_swap();
   for (uint32_t i = 0; i < n_targets; i++)
-    busq_wake_announce(peer, peer->destinations[i]);
+    busq_wake_announce(peer, &peer->bus->slots[peer->destinations[i]], peer->destinations[i]);
 }
 
-static int unicast(busq_peer *peer, busq_record *record, uint64_t tag)
+BUSQ_ALWAYS_INLINE void reader_announce(busq_peer *peer, const route *to)
 {
-  const uint32_t slot = peer->destinations[0];
-  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  BUSQ_STEP("announce");
+  busq_fence_after_swap();
+  busq_wake_announce(peer, to->reader, to->slot);
+}
+
+BUSQ_ALWAYS_INLINE int unicast(busq_peer *peer, const route *to, busq_record *record, uint64_t tag)
+{
   const busq_reference reference = record_reference(peer, record, tag);
   busq_ring_claim claim;
   bool is_late;
   record->proposal = 0; /* one destination: never late */
   record_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
   do {
-    const int result = position_take(peer, slot, &ring, peer_clock(peer) + 1, &record->state.hi,
-                                     busq_bus_limit(peer->bus, slot), &claim, &is_late);
+    const int result = position_take(peer, to, peer_clock(peer) + 1, &record->state.hi, busq_bus_limit(peer->bus, to->reader),
+                                     &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
-    readers_announce(peer, 1);
+    reader_announce(peer, to);
     /* Where the hole was skipped meanwhile, nobody has seen the record: place it again, behind. */
-  } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
+  } while (BUSQ_UNLIKELY(!busq_ring_publish(&to->ring, &claim, reference)));
   BUSQ_ASSERT(claim.timestamp > peer->lamport);
   peer->lamport = claim.timestamp;
   return BUSQ_OK;
@@ -397,26 +428,25 @@ static int multicast_propose(busq_peer *peer, busq_multicast *multicast)
 /* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
 static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index)
 {
-  const uint32_t slot = peer->destinations[index];
-  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  const route to = route_to(peer, peer->destinations[index]);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
   uint64_t *const stamp = index == 0 && !peer->proposes_stale ? &multicast->record->proposal : NULL;
   busq_ring_claim claim;
   bool is_late;
   do {
     const int result =
-        position_take(peer, slot, &ring, multicast->proposal, stamp, ring.slot_count, &claim, &is_late);
+        position_take(peer, &to, multicast->proposal, stamp, to.ring.slot_count, &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
     if (BUSQ_UNLIKELY(peer->tracer.begun))
-      busq_tracer_stage(peer, busq_tag_sequence(multicast->tag), slot, claim.timestamp);
+      busq_tracer_stage(peer, busq_tag_sequence(multicast->tag), to.slot, claim.timestamp);
     BUSQ_ASSERT(claim.timestamp >= multicast->proposal);
     if (is_late) {
       BUSQ_ASSERT(!stamp);
       multicast->is_lost = true;
       multicast->clock_max = busq_timestamp_max(multicast->clock_max, claim.clock);
     }
-  } while (BUSQ_UNLIKELY(!busq_ring_publish(&ring, &claim, reference)));
+  } while (BUSQ_UNLIKELY(!busq_ring_publish(&to.ring, &claim, reference)));
   multicast->proposal = claim.timestamp;
   return BUSQ_OK;
 }
@@ -434,8 +464,7 @@ static void multicast_undo(busq_peer *peer, const busq_multicast *multicast)
       break;
   }
   busq_fence_full();
-  for (uint32_t i = 0; i < multicast->n_targets; i++)
-    busq_wake_reader(peer, peer->destinations[i]);
+  readers_wake(peer, multicast->n_targets);
 }
 
 /* The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands.  0 where somebody
@@ -530,12 +559,13 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
 
 /* ---- the whole of a send ---- */
 
-BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
+/* `only` is the route where there is one destination. */
+BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_record *record, uint64_t bytes, uint32_t n_targets)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
-  const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
+  const int result = n_targets == 1 ? unicast(peer, only, record, tag) : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
       busq_tracer_send_end(peer, 0, result);
@@ -548,8 +578,10 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
   BUSQ_STEP("wake");
   busq_fence_after_swap();
-  for (uint32_t i = 0; i < n_targets; i++)
-    busq_wake_reader(peer, peer->destinations[i]);
+  if (n_targets == 1)
+    busq_wake_reader(peer, only->reader, only->slot);
+  else
+    readers_wake(peer, n_targets);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_end(peer, peer->lamport, result);
   return result;
@@ -631,19 +663,40 @@ void busq_multicast_discard(busq_peer *peer, const busq_message *draft)
   busq_wake_for_memory(peer->bus);
 }
 
-/* Everything that can be said before there is a record. */
-BUSQ_ALWAYS_INLINE int message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)
+/* Everything that can be said before there is a record: of one destination. */
+BUSQ_ALWAYS_INLINE int message_admit_one(busq_peer *peer, const route *only, uint64_t target, uint64_t size_bytes)
 {
   peer->failed_target = BUSQ_NO_TARGET;
   busq_store_relaxed(&peer->finds_more, false);
-  if (n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers)
-    busq_prefetch_write(&peer->bus->slots[busq_target_slot(targets[0])].queue.clock_tail);
+  busq_prefetch_write(&only->reader->queue.clock_tail);
+  int result = size_check(peer, size_bytes);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
+  peer->destinations[0] = (uint16_t)only->slot;
+  only->known->incarnation = busq_target_incarnation(target);
+  BUSQ_TIME("sorted");
+  const uint64_t tick_ns = busq_time_tick_ns();
+  BUSQ_TIME("tick");
+  result = destination_check(peer, only, tick_ns);
+  BUSQ_TIME("checked");
+  destination_ask_for(only);
+  if (BUSQ_LIKELY(!result))
+    result = destination_room(peer, only);
+  BUSQ_TIME("has room");
+  return result;
+}
+
+/* Of any number of them. */
+static int message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)
+{
+  peer->failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->finds_more, false);
   int result = message_check(peer, targets, n_targets, size_bytes);
   BUSQ_TIME("checked");
-  if (n_targets == 1)
-    destination_ask_for(peer, peer->destinations[0]);
-  for (uint32_t i = 0; i < n_targets && !result; i++)
-    result = destination_room(peer, peer->destinations[i]);
+  for (uint32_t i = 0; i < n_targets && !result; i++) {
+    const route to = route_to(peer, peer->destinations[i]);
+    result = destination_room(peer, &to);
+  }
   BUSQ_TIME("has room");
   return result;
 }
@@ -668,7 +721,8 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   void *const place = (char *)record + busq_record_payload_offset(n_targets, payload->size_bytes);
   draft_move(place, written, payload->size_bytes);
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, record, draft_bytes(peer, draft), n_targets);
+  const route first = route_to(peer, peer->destinations[0]);
+  result = send_filled(peer, &first, record, draft_bytes(peer, draft), n_targets);
   if (BUSQ_LIKELY(result == BUSQ_OK)) {
     peer->drafts--;
     return BUSQ_OK;
@@ -679,15 +733,12 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   return result;
 }
 
-/* Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
-BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
+/* What was admitted.  Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
+BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t n_targets, const busq_payload *payload)
 {
   busq_record *record;
-  int result = message_admit(peer, targets, n_targets, payload->size_bytes);
-  if (BUSQ_UNLIKELY(result != BUSQ_OK))
-    return result;
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
-  result = record_take(peer, bytes, &record);
+  int result = record_take(peer, bytes, &record);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   BUSQ_ASSERT(record && n_targets > 0 && n_targets <= peer->bus->geometry.peers);
@@ -695,15 +746,29 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, record, bytes, n_targets);
+  result = send_filled(peer, first, record, bytes, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     busq_arena_cancel(&peer->arena, bytes, record);
   return result;
+}
+
+__attribute__((noinline)) static int message_try_many(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                                      const busq_payload *payload)
+{
+  const int result = message_admit(peer, targets, n_targets, payload->size_bytes);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
+  const route first = route_to(peer, peer->destinations[0]);
+  return message_try(peer, &first, n_targets, payload);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   if (BUSQ_UNLIKELY(payload->draft))
     return draft_try(peer, targets, n_targets, payload);
-  return BUSQ_LIKELY(n_targets == 1) ? message_try(peer, targets, 1, payload) : message_try(peer, targets, n_targets, payload);
+  if (BUSQ_UNLIKELY(n_targets != 1 || busq_target_slot(targets[0]) >= peer->bus->geometry.peers))
+    return message_try_many(peer, targets, n_targets, payload);
+  const route only = route_to(peer, busq_target_slot(targets[0]));
+  const int result = message_admit_one(peer, &only, targets[0], payload->size_bytes);
+  return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : message_try(peer, &only, 1, payload);
 }

@@ -19,18 +19,19 @@ typedef enum {
   LOOK_BLOCKED,
   LOOK_READY,
   LOOK_LATE,
+  LOOK_AGAIN,
   LOOK_DAMAGED
 } look_outcome;
 
 /* Everything that is used as an index or a length is read once and checked before it is used. */
-static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
+BUSQ_ALWAYS_INLINE bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
 {
   const uint32_t destinations = busq_record_destinations(record);
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
   const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
   if (destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
-      reference.sender >= bus->geometry.peers || end > bus->geometry.extents * bus->geometry.extent_bytes)
+      reference.sender >= bus->geometry.peers || end > busq_bus_units(bus) * BUSQ_LAYOUT_UNIT_BYTES)
     return false;
   found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
   if (found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot)
@@ -43,7 +44,7 @@ static bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference refere
   return busq_timestamp_is_sound(found->key.timestamp);
 }
 
-static void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
+static inline void record_release(busq_peer *peer, busq_record *record, uint32_t mark)
 {
   const uint32_t slot = busq_record_sender(record); /* once: it may change between the check and the use */
   busq_arena_release(peer->bus, peer->slot, record, mark);
@@ -82,7 +83,20 @@ static bool reference_may_be_had(const busq_peer *peer, busq_reference *referenc
   return !(bits & BUSQ_RING_CLAIMED);
 }
 
-static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
+/* Not committed: what blocks the queue, or LOOK_AGAIN where it has changed meanwhile. */
+__attribute__((noinline)) static look_outcome look_open(busq_record *record, uint64_t state, busq_found *found)
+{
+  /* Sealed at a time that nobody can have counted to: nobody will finish it. */
+  if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED &&
+                    !busq_timestamp_is_sound(busq_load_relaxed(&record->state.hi)) &&
+                    busq_load_acquire(&record->state.lo) == state))
+    return LOOK_DAMAGED;
+  found->key.timestamp = busq_load_acquire(&record->proposal);
+  /* Undone and used again since we read its state, its proposal would be that of a later message: too high a bound. */
+  return busq_load_relaxed(&record->state.lo) == state ? LOOK_BLOCKED : LOOK_AGAIN;
+}
+
+BUSQ_ALWAYS_INLINE look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
   BUSQ_STEP("look");
@@ -103,16 +117,8 @@ static look_outcome look(busq_peer *peer, uint64_t position, busq_found *found)
   found->position = position;
   found->key.sender = reference.sender;
   found->key.sequence = reference.tag;
-  if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED)) {
-    /* Sealed at a time that nobody can have counted to: nobody will finish it. */
-    if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED &&
-                      !busq_timestamp_is_sound(busq_load_relaxed(&record->state.hi)) &&
-                      busq_load_acquire(&record->state.lo) == state))
-      return LOOK_DAMAGED;
-    found->key.timestamp = busq_load_acquire(&record->proposal);
-    /* Undone and used again since we read its state, its proposal would be that of a later message: too high a bound. */
-    return busq_load_relaxed(&record->state.lo) == state ? LOOK_BLOCKED : look(peer, position, found);
-  }
+  if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED))
+    return look_open(record, state, found);
   found->key.timestamp = busq_load_relaxed(&record->state.hi);
   if (BUSQ_UNLIKELY(!found_fill(peer->bus, peer->inbox_slot, reference, record, found)))
     return position < peer->inherited && !busq_record_is_still(record, state) ? LOOK_PASS : LOOK_DAMAGED;
@@ -183,7 +189,7 @@ __attribute__((noinline)) static void hand_done(busq_peer *peer, uint64_t positi
     peer->hand = position;
 }
 
-static void position_done(busq_peer *peer, uint64_t position)
+static inline void position_done(busq_peer *peer, uint64_t position)
 {
   if (BUSQ_UNLIKELY(peer->is_consumer)) {
     hand_done(peer, position);
@@ -323,7 +329,9 @@ static int peek_shared(busq_peer *peer)
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
     found->position = busq_place_at(peer->inbox_slot, peer->scan);
-    if (outcome == LOOK_PASS) {
+    if (outcome == LOOK_AGAIN) {
+      continue;
+    } else if (outcome == LOOK_PASS) {
       peer->scan++;
     } else if (outcome == LOOK_LATE) {
       if (!heap_take_in(peer, found))
@@ -451,7 +459,13 @@ int busq_receive_peek(busq_peer *peer)
     return peer->has_reached ? BUSQ_OK : peek_shared(peer);
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
+    if (BUSQ_LIKELY(outcome == LOOK_READY && !peer->heap.count)) {
+      prefetch_next(peer);
+      return BUSQ_OK;
+    }
     switch (outcome) {
+    case LOOK_AGAIN:
+      continue;
     case LOOK_PASS:
       position_done(peer, peer->scan++);
       continue;
@@ -464,7 +478,7 @@ int busq_receive_peek(busq_peer *peer)
       return queue_damaged(peer);
     case LOOK_READY:
       prefetch_next(peer);
-      if (BUSQ_LIKELY(!peer->heap.count) || !heap_may_go(peer, outcome, found))
+      if (!heap_may_go(peer, outcome, found))
         return BUSQ_OK;
       break;
     case LOOK_NOTHING:

@@ -95,6 +95,10 @@ static int bus_map(busq_bus *bus)
   bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
   bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
   bus->arena = base + bus->geometry.arena_offset;
+  bus->rings = (busq_pair *)(void *)(base + bus->geometry.rings_offset);
+  bus->ring_shift = (uint32_t)__builtin_ctzll(bus->geometry.slot_count);
+  bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
+  bus->units = bus->geometry.extents << bus->extent_shift;
   return BUSQ_OK;
 }
 

@@ -58,17 +58,17 @@
 /* Between taking a position in a queue and the commit of what stands there: tells a reader that sleeps deeply behind its
  * descriptor, so that it is awake, and looks again by its timer, should we not live to tell it afterwards. */
 void busq_wake_announce_slow(busq_peer *peer, uint32_t slot);
-static inline void busq_wake_announce(busq_peer *peer, uint32_t slot)
+static inline void busq_wake_announce(busq_peer *peer, const busq_slot *reader, uint32_t slot)
 {
-  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->bus->slots[slot].wake_flags) & BUSQ_WAKE_DEEP))
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&reader->wake_flags) & BUSQ_WAKE_DEEP))
     busq_wake_announce_slow(peer, slot);
 }
 
 /* After a commit: tells the reader of a queue, if it waits. */
 void busq_wake_reader_slow(busq_peer *peer, uint32_t slot);
-static inline void busq_wake_reader(busq_peer *peer, uint32_t slot)
+static inline void busq_wake_reader(busq_peer *peer, const busq_slot *reader, uint32_t slot)
 {
-  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->bus->slots[slot].wake_flags)))
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&reader->wake_flags)))
     busq_wake_reader_slow(peer, slot);
 }
 

@@ -106,15 +106,14 @@ MUTANTS = [
         MULTICAST,
         (
             "  const int result = n_targets == 1 ? unicast(",
-            "  for (uint32_t i = 0; i < n_targets; i++)\n"
-            "    busq_wake_reader(peer, peer->destinations[i]);\n"
-            "  const int result = n_targets == 1 ? unicast(",
+            "  readers_wake(peer, n_targets);\n  const int result = n_targets == 1 ? unicast(",
         ),
         (
-            "  busq_fence_after_swap();\n"
-            "  for (uint32_t i = 0; i < n_targets; i++)\n"
-            "    busq_wake_reader(peer, peer->destinations[i]);\n",
-            "  busq_fence_after_swap();\n",
+            "  if (n_targets == 1)\n"
+            "    busq_wake_reader(peer, only->reader, only->slot);\n"
+            "  else\n"
+            "    readers_wake(peer, n_targets);\n",
+            "",
         ),
     ),
     mutant(
