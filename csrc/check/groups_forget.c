@@ -134,33 +134,51 @@ static uint32_t count_before(const busq_groups_process *self, uint32_t base)
   return count;
 }
 
-/* Whether all that is left comes after the view; if anybody has seen it, with whom. */
-static bool is_base(config_t *config, const state_t *state, uint32_t base, uint32_t *membersp, uint32_t *gonep)
+/* What the first events of a process, which are views, say of this one: with whom it is, who has died. */
+typedef struct {
+  uint32_t members;
+  uint32_t gone;
+  bool is_seen;
+} knowledge;
+
+/* Whether the process comes to the view, and what is left of its log comes after it. */
+static bool is_base_of(const state_t *state, uint32_t process, uint32_t base, knowledge *known)
 {
-  bool is_seen = false;
-  for (uint32_t process = 0; process < config->processes; process++) {
-    const busq_groups_process *self = &state->processes[process];
-    const uint32_t count = count_before(self, base);
-    uint32_t view = has(state->head.first_members, process);
-    for (uint32_t at = 0; at < count; at++) {
-      const uint16_t event = self->events[at];
-      *gonep |= event & 0xf ? 1u << ((event & 0xf) - 1) : 0;
-      view = busq_groups_event_view(event);
-      if (view == base) {
-        *membersp = event >> 4 & 0x3f;
-        is_seen = true;
-      }
+  const busq_groups_process *self = &state->processes[process];
+  const uint32_t count = count_before(self, base);
+  uint32_t view = has(state->head.first_members, process);
+  for (uint32_t at = 0; at < count; at++) {
+    const uint16_t event = self->events[at];
+    known->gone |= event & 0xf ? 1u << ((event & 0xf) - 1) : 0;
+    view = busq_groups_event_view(event);
+    if (view == base) {
+      known->members = event >> 4 & 0x3f;
+      known->is_seen = true;
     }
-    for (uint32_t at = count; at < self->n_events; at++)
-      if (!busq_groups_event_view(self->events[at]) && view < base)
-        return false;
-      else if (busq_groups_event_view(self->events[at]))
-        break;
-    for (uint32_t at = count; at < self->n_events; at++)
-      if (busq_groups_event_view(self->events[at]) && busq_groups_event_view(self->events[at]) <= base)
-        return false;
   }
-  return is_seen;
+  for (uint32_t at = count; at < self->n_events; at++) {
+    const uint32_t later = busq_groups_event_view(self->events[at]);
+    if (later ? later <= base : view < base)
+      return false;
+    view = later ? later : view;
+  }
+  return true;
+}
+
+/* Nobody who goes on is a member without knowing; and no message that is kept belongs to a view before. */
+static bool is_base(config_t *config, const state_t *state, uint32_t base, knowledge *known)
+{
+  const uint32_t cut = state->head.dead | state->head.stopped;
+  for (uint32_t process = 0; process < config->processes; process++)
+    if (!is_base_of(state, process, base, known))
+      return false;
+  for (uint32_t process = 0; process < config->processes; process++)
+    if (has(known->members & ~cut, process) && state->processes[process].view < base)
+      return false;
+  for (uint32_t message = 0; message < state->head.n_messages; message++)
+    if (state->head.message_view[message] && state->head.message_view[message] < base)
+      return false;
+  return known->is_seen;
 }
 
 static void shift_views(config_t *config, state_t *state, uint32_t base)
@@ -194,14 +212,14 @@ static void shift_views(config_t *config, state_t *state, uint32_t base)
 
 void busq_groups_forget(config_t *config, state_t *state)
 {
-  uint32_t members = 0, gone = 0;
+  knowledge known = {0};
   for (uint32_t message = state->head.n_messages; message-- > 0;)
     if (is_over(config, state, message) && is_all_well(config, state, message))
       forget_message(config, state, message);
   const uint32_t base = find_base(config, state);
-  if (base < 2 || !is_base(config, state, base, &members, &gone))
+  if (base < 2 || !is_base(config, state, base, &known))
     return;
-  state->head.first_members = (uint8_t)members;
-  state->head.gone |= (uint8_t)gone;
+  state->head.first_members = (uint8_t)known.members;
+  state->head.gone |= (uint8_t)known.gone;
   shift_views(config, state, base);
 }
