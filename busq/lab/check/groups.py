@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol of groups, searched: every execution of its model within a bound, whole or with one rule left out.
 
->>> run_groups(processes=3, changes=1, messages=1).holds
+>>> run_groups(processes=3, members=2).holds
 True
->>> naive = run_groups(processes=3, changes=1, messages=1, variant="naive")
+>>> naive = run_groups(processes=3, members=2, variant="naive")
 >>> print(naive.counterexample.sentence)
 alice delivers m1 in view 2, and it was sent to view 1
 """
