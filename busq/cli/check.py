@@ -200,7 +200,10 @@ def _check_given(is_replay: bool, is_table: bool) -> None:
 
 
 _OF_GROUPS = ("members", "changes", "kills", "stops", "put_offs", "named", "whole_steps", "variant")
-_OF_BOTH = {"order", "processes", "messages", "no_reductions", "memory", "seconds", "diagram_path", "json_path", "as_json"}
+_OF_BOTH = {
+    *("order", "processes", "messages", "no_reductions", "memory", "seconds"),
+    *("diagram_path", "json_path", "as_json"),
+}
 
 
 def _check_groups(is_groups: bool) -> None:

@@ -19,7 +19,10 @@ from busq.lab.check import FAULTS, VARIANTS, GroupsCounterexample, GroupsResult,
 
 __all__ = ["check"]
 
-_ASKED = ("processes", "messages", "members", "changes", "kills", "stops", "put_offs", "named", "whole_steps", "variant")
+_ASKED = (
+    *("processes", "messages", "members", "changes", "kills", "stops"),
+    *("put_offs", "named", "whole_steps", "variant"),
+)
 
 
 def check(options: dict[str, Any], as_json: bool) -> int:
@@ -35,7 +38,8 @@ def check(options: dict[str, Any], as_json: bool) -> int:
         print_json({"points": [result.as_json()]})
     else:
         _show(result)
-    return int(not result.holds) or (0 if _write(result.counterexample, options) else 2)
+    is_written = _write(result.counterexample, options)
+    return int(not result.holds) or (0 if is_written else 2)
 
 
 def _write(example: GroupsCounterexample | None, options: dict[str, Any]) -> bool:
@@ -82,8 +86,8 @@ def _show(result: GroupsResult) -> None:
 
 
 def _headline(result: GroupsResult) -> Iterator[Text]:
-    accidents = [f"{n} {'is' if n == 1 else 'are'} {word}" for n, word in ((result.kills, "killed"), (result.stops, "stopped")) if n]
-    also = f"; of the processes {' and '.join(accidents)}" if accidents else ""
+    accidents = [f"{n} {word}" for n, word in ((result.kills, "killed"), (result.stops, "stopped")) if n]
+    also = f"; up to {' and '.join(accidents)}" if accidents else ""
     bound = f"{result.processes} processes, {result.members} of them members, {result.changes} changes of views"
     yield Text(f"groups: {bound}, {result.messages} messages{also}{'; steps are whole' if result.whole_steps else ''}")
     if result.variant:

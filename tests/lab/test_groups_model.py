@@ -92,7 +92,7 @@ MUTANTS: dict[str, tuple[dict[str, Any], str, int]] = {
     "blind-named": ({"named": True}, "doubled", 17),
     "forget-dead": ({"members": 1, "changes": 2, "kills": 1}, "misplaced", 14),
 }
-# Rules that keep something which is not of this level: what was in hand of a dead process, and records that are used again.
+# Rules for what is not of this level: what a dead process had in hand, and records that are used again.
 OF_OTHER_LEVELS: dict[str, dict[str, Any]] = {
     "no-settle": {"changes": 2, "kills": 1},
     "reader-leaves": {"changes": 2, "kills": 1},
@@ -143,6 +143,15 @@ def test_the_naive_protocol_and_how_it_fails() -> None:
 NAIVE = """\
 alice looks at the group: m1 goes to view 1 (alice, bob)
 bob claims view 2: bob leaves
+bob stages view 2 at alice, at 2
+alice stages m1 at alice, at 3
+bob stages view 2 at bob, at 2
+alice stages m1 at bob, at 3
+alice commits m1 at 3
+bob commits view 2 at 2
+bob installs view 2 (alice)
+alice delivers view 2
+alice delivers m1
 """
 
 

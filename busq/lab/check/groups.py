@@ -213,9 +213,7 @@ def run_groups(
     return _search(config, variant, math.inf if seconds is None else float(seconds), progress)
 
 
-def _search(
-    config: Any, variant: str, seconds: float, progress: Callable[[int, int], None] | None
-) -> GroupsResult:
+def _search(config: Any, variant: str, seconds: float, progress: Callable[[int, int], None] | None) -> GroupsResult:
     owner = owned("busq_groups_check")
     check(lib.busq_groups_check_new(config, owner))
     search = held(owner)
@@ -365,18 +363,17 @@ def _sentence(fault: str, finding: Any, steps: tuple[GroupsStep, ...]) -> str:
     """What an observer found, in a sentence."""
     who, other, message = _who(finding.process), _who(finding.other), f"m{finding.message + 1}"
     sent = [step.view for step in steps if step.kind == "look" and step.message == finding.message]
-    is_own = finding.process == finding.other
+    view = finding.view
+    if fault == "unequal":
+        how = "changes nothing" if finding.process == finding.other else f"{other} knows with other members"
+        return f"{who} sees a view {view} that {how}"
+    if fault == "misplaced" and sent and sent[-1] != view:
+        return f"{who} delivers {message} in view {view}, and it was sent to view {sent[-1]}"
     return {
-        "unequal": f"{who} sees a view {finding.view} that "
-        + ("changes nothing" if is_own else f"{other} knows with other members"),
-        "skipped": f"{who} is not told of the view before or after view {finding.view}",
+        "skipped": f"{who} is not told of the view before or after view {view}",
         "outside": f"{who} delivers {message}, and is not in the group there",
-        "misplaced": f"{who} delivers {message} in view {finding.view}, and it was sent to view {sent[-1] if sent else 0}"
-        if sent and sent[-1] != finding.view
-        else f"{who} delivers {message} at another place than others do, or than its sender was told",
-        "missed": f"{who} goes without {message}, which was sent to view {finding.view}"
-        if any(step.kind == "look" for step in steps)
-        else f"{who} goes without a message of view {finding.view}",
+        "misplaced": f"{who} delivers {message} at another place than others do, or than its sender was told",
+        "missed": f"{who} goes without a message of view {view}",
         "doubled": f"{who} delivers {message} twice",
         "ghost": f"{who} delivers {message} after the death of {other}, which sent it",
         "stuck": "nothing can happen any more, and somebody waits",
@@ -400,7 +397,8 @@ class _Drawing:
         self._sendings: dict[int, int] = {}  # of each message: how often
 
     def execution(self) -> Execution:
-        events = tuple(event for time_s, step in enumerate(self._example.steps, 1) for event in self._tell(time_s, step))
+        steps = enumerate(self._example.steps, 1)
+        events = tuple(event for time_s, step in steps for event in self._tell(time_s, step))
         names = NAMES[: self._example.processes]
         finished = self._example.fault in ("missed", "skipped", "stuck")
         return Execution("", names, events, self._labels, self._destinations, finished=finished)

@@ -16,7 +16,10 @@ from busq.lab.check.result import BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS
 from busq.lab.observers import PROPERTIES
 
-__all__ = ["ALL", "APPLICATIONS", "BITS", "REDUCTIONS", "SEARCHES", "Plan", "bears_doubled", "has_its_network", "memory_of", "plan"]
+__all__ = [
+    *("ALL", "APPLICATIONS", "BITS", "REDUCTIONS", "SEARCHES", "Plan"),
+    *("bears_doubled", "has_its_network", "memory_of", "plan"),
+]
 
 REDUCTIONS = {
     "late-submits": lib.BUSQ_CHECK_LATE_SUBMITS,
