@@ -187,17 +187,28 @@ static bool judge_returned(walk *self, uint32_t message)
   return true;
 }
 
+/* Whether somebody who goes on is a member of every view: then no message is lost with all who had it. */
+static bool is_always_inhabited(const busq_views_history *history)
+{
+  for (uint32_t number = 1; number < history->n_views; number++) {
+    const uint32_t members = history->views[number].members;
+    bool is_inhabited = !members;
+    for (uint32_t process = 0; process < history->n_processes && !is_inhabited; process++)
+      is_inhabited = !history->logs[process].is_cut && contains(history, members - 1, process);
+    if (!is_inhabited)
+      return false;
+  }
+  return true;
+}
+
 /* What was delivered beside the group goes to the group, too, whether or not its sender lived to hear of it. */
 static bool judge_alone(walk *self, uint32_t message)
 {
   const busq_views_history *history = self->history;
   const busq_views_place *place = &history->places[message];
   const busq_views_message *facts = &history->messages[message];
-  if (facts->view != BUSQ_VIEWS_OPEN || !place->seen_at || place->view)
+  if (facts->view != BUSQ_VIEWS_OPEN || !place->seen_at || place->view || !is_always_inhabited(history))
     return true;
-  for (uint32_t process = 0; process < history->n_processes; process++)
-    if (history->logs[process].is_cut && process != facts->sender)
-      return true; /* it may have been the last one of that view */
   self->process = place->seen_at - 1;
   return blame(self, BUSQ_VIEWS_MISPLACED, facts->sender, message, 0);
 }

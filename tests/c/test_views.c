@@ -207,6 +207,9 @@ static void test_beside_the_group_alone(void)
   self.is_cut[1] = true; /* the sender was killed: nobody knows what it was told */
   add(&self, 2, message(0));
   expect(&self, BUSQ_VIEWS_MISPLACED, 2);
+  self.messages[0].sender = 0;
+  self.is_cut[0] = true; /* nobody is left of the view that had it */
+  expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
 }
 
 int main(void)
