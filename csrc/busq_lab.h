@@ -638,6 +638,144 @@ const busq_check_step *busq_check_witness(busq_check *check, size_t *countp, uin
 int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_transition *transition);
 /* cffi: end */
 
+/* cffi: begin */
+/*
+ * The protocol of groups, searched: every execution of a model at the level of multicasts (check/groups_model.h), breadth first, so
+ * that a violation is a shortest one.  A search runs in the thread that advances it.
+ */
+typedef struct busq_groups_check busq_groups_check;
+
+/* A rule that is left out; the first is the protocol as it is. */
+typedef enum {
+  BUSQ_GROUPS_WHOLE = 0,
+  BUSQ_GROUPS_NAIVE = 1,         /* whatever comes is delivered, whichever view it was sent to */
+  BUSQ_GROUPS_NO_LOOK = 2,       /* a sender does not look at the group again when its message is committed */
+  BUSQ_GROUPS_NO_INSTALL = 3,    /* one that was passed over does not install the change, but sends again at once */
+  BUSQ_GROUPS_NO_PUT_OFF = 4,    /* one that finds a change being staged lets it be */
+  BUSQ_GROUPS_BY_NUMBER = 5,     /* one that finds another view sends again, wherever its message stands */
+  BUSQ_GROUPS_BY_WORD = 6,       /* a receiver compares with the view that is installed, not with that which it has delivered */
+  BUSQ_GROUPS_TORN_LOOK = 7,     /* the members of a view, and then its number, are read as if nothing could come between */
+  BUSQ_GROUPS_NO_CLAIM = 8,      /* two may change one view */
+  BUSQ_GROUPS_NEW_ONLY = 9,      /* only who is in the new view is told of it */
+  BUSQ_GROUPS_OLD_ONLY = 10,     /* only who was in the old one is */
+  BUSQ_GROUPS_NO_SYNC = 11,      /* a message is committed before every clock has reached its time */
+  BUSQ_GROUPS_NO_BREAK = 12,     /* a change that does not end is not broken */
+  BUSQ_GROUPS_NO_HELP = 13,      /* a sealed message is completed by its sender only */
+  BUSQ_GROUPS_NO_RELEASE = 14,   /* the claim of a change that was undone is not freed */
+  BUSQ_GROUPS_NO_UNDO = 15,      /* what a dead process was staging is left as it is */
+  BUSQ_GROUPS_MOURN_TWICE = 16,  /* whoever waited to mourn does so, though somebody else has */
+  BUSQ_GROUPS_BLIND_NAMED = 17,  /* who is named beside the group delivers whatever comes */
+  BUSQ_GROUPS_NO_SETTLE = 18,    /* a dead member is mourned before what it had in hand is settled */
+  BUSQ_GROUPS_READER_LEAVES = 19, /* a receiver delivers a view and leaves it to others to install it */
+  BUSQ_GROUPS_FORGET_DEAD = 20    /* a change may come before what only members that are dead have delivered */
+} busq_groups_variant;
+
+enum {
+  BUSQ_N_GROUPS_VARIANTS = 21,
+  BUSQ_GROUPS_PROCESSES_MAX = 6,
+  BUSQ_GROUPS_MESSAGES_MAX = 6,
+  BUSQ_GROUPS_CHANGES_MAX = 8
+};
+
+typedef enum { BUSQ_GROUPS_ENTER = 1, BUSQ_GROUPS_LEAVE = 2, BUSQ_GROUPS_MOURN = 3 } busq_groups_change;
+
+/* What is judged; all but the last two by an observer that sees logs alone (observe/views.h). */
+typedef enum {
+  BUSQ_GROUPS_UNEQUAL = 0,   /* two processes know one view with different members, or a view changes nothing */
+  BUSQ_GROUPS_SKIPPED = 1,   /* a member was not told of the view that follows */
+  BUSQ_GROUPS_OUTSIDE = 2,   /* a process delivered a message of the group while it was in none of its views */
+  BUSQ_GROUPS_MISPLACED = 3, /* a message stands in two places, or in another view than its send was told */
+  BUSQ_GROUPS_MISSED = 4,    /* a member of a view goes without a message of it */
+  BUSQ_GROUPS_DOUBLED = 5,   /* a process delivered a message again */
+  BUSQ_GROUPS_GHOST = 6,     /* a message of a dead process came after the view of its death */
+  BUSQ_GROUPS_STUCK = 7,     /* nothing can happen any more, and somebody is not done */
+  BUSQ_GROUPS_ENDLESS = 8    /* somebody sends to the same view again, and may for ever */
+} busq_groups_fault;
+
+enum { BUSQ_N_GROUPS_FAULTS = 9 };
+
+typedef struct {
+  uint32_t processes;
+  uint32_t members;  /* in the first view: so many, the first ones */
+  uint32_t changes;  /* of views, deaths among them */
+  uint32_t messages; /* of all processes */
+  uint32_t kills;
+  uint32_t stops;
+  uint32_t put_offs; /* of one record, and breaks of one change, while its sender runs */
+  uint32_t names_last; /* every message names the last process, too, beside the group */
+  uint32_t whole;    /* a multicast is staged, sealed and committed at all of its destinations at once, a step each */
+  uint32_t variant;  /* a busq_groups_variant */
+  uint32_t reduces;  /* a move that commutes with all others is made first, and what is over is forgotten */
+  uint64_t memory_bytes;
+} busq_groups_config;
+
+typedef struct {
+  uint64_t unique;
+  uint64_t total; /* moves that were made, and the start */
+  uint64_t ends;  /* states in which nobody owes anything */
+  uint64_t memory_bytes; /* in use, at most so far */
+  uint32_t depth_max;
+  uint32_t faults;
+  uint32_t is_over;
+  uint32_t is_complete;
+  uint32_t is_full; /* memory ran out */
+  uint32_t is_too_small; /* more records than a state holds */
+  double missed_expected; /* as in busq_check_facts */
+} busq_groups_facts;
+
+typedef enum {
+  BUSQ_GROUPS_LOOK = 0,     /* a message begins, or begins again: which view, which members */
+  BUSQ_GROUPS_CLAIM = 1,    /* a change begins: the claim is taken, or, where it is not free, wanted */
+  BUSQ_GROUPS_STAGE = 2,    /* at one destination */
+  BUSQ_GROUPS_SEAL = 3,
+  BUSQ_GROUPS_SYNC = 4,     /* one clock */
+  BUSQ_GROUPS_COMMIT = 5,
+  BUSQ_GROUPS_RETURN = 6,   /* the sender's look afterwards */
+  BUSQ_GROUPS_INSTALL = 7,
+  BUSQ_GROUPS_DELIVER = 8,  /* or pass over */
+  BUSQ_GROUPS_PUT_OFF = 9,
+  BUSQ_GROUPS_BREAK = 10,
+  BUSQ_GROUPS_RELEASE = 11, /* the claim of a change that was undone */
+  BUSQ_GROUPS_UNDO = 12,    /* what a dead process was staging */
+  BUSQ_GROUPS_KILL = 13,
+  BUSQ_GROUPS_STOP = 14
+} busq_groups_step_kind;
+
+/* A step of an execution, as far as its kind has it; 255: nobody. */
+typedef struct {
+  uint32_t kind;    /* a busq_groups_step_kind */
+  uint32_t process; /* who does it */
+  uint32_t other;   /* a destination; whose record it is */
+  uint32_t change;  /* a busq_groups_change: what the record, or what begins, is; 0: a message */
+  uint32_t subject; /* of that change */
+  uint32_t message; /* its number, from 0 */
+  uint32_t view;    /* of the message; which the change makes */
+  uint32_t members; /* of that */
+  uint32_t time;    /* staged, sealed, committed at */
+  uint32_t outcome; /* claim: 1, it was free.  Stage: 1, the proposal stands; 2, it is lost; 3, the destination is dead.  Return: 1,
+                     * the message counts; 2, it was passed over; 3, it counts and the change was put off.  Deliver: 1; 2, passed over. */
+  uint32_t record;  /* tells one from another: a message is sent again as another one */
+  uint32_t unused;
+} busq_groups_step;
+
+/* The finding of an observer, as far as the fault has it. */
+typedef struct {
+  uint32_t fault;
+  uint32_t process;
+  uint32_t other;
+  uint32_t message;
+  uint32_t view;
+} busq_groups_finding;
+
+int busq_groups_check_new(const busq_groups_config *config, busq_groups_check **checkp);
+void busq_groups_check_free(busq_groups_check *check);
+/* Goes on for about so long; BUSQ_INTERRUPTED: it is not over. */
+int busq_groups_check_advance(busq_groups_check *check, uint64_t slice_ns);
+void busq_groups_check_examine(const busq_groups_check *check, busq_groups_facts *facts);
+/* The shortest violation, or NULL; belongs to the check. */
+const busq_groups_step *busq_groups_check_witness(busq_groups_check *check, size_t *countp, busq_groups_finding *finding);
+/* cffi: end */
+
 #ifdef __cplusplus
 }
 #endif

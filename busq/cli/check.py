@@ -72,6 +72,8 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
         "busq check skeen --fan-out 2 --messages 1",
         "busq check lamport --processes 5 --messages 4 --walks 100000 --seed 7",
         "busq check --table1",
+        "busq check groups --processes 3 --changes 2 --messages 1 --kills 1",
+        "busq check groups --variant naive --no-reductions --diagram naive.svg",
     ),
 )
 @click.argument("order", required=False)
@@ -120,6 +122,14 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--diagram", "diagram_path", callback=check_drawing, metavar="FILE", help="Draw it: .svg, .png, .pdf.")
 @click.option("--counterexample", "json_path", callback=check_file, metavar="FILE", help="Write it as JSON.")
 @click.option("--replay", "replay_path", metavar="FILE", help="Play a counterexample, or scenario, on the code again.")
+@click.option("--members", type=int, metavar="N", help="groups: in the first view.  [default: all but two]")
+@click.option("--changes", type=int, default=1, metavar="N", help="groups: of views, deaths among them.")
+@click.option("--kills", type=int, default=0, metavar="N", help="groups: processes that die.")
+@click.option("--stops", type=int, default=0, metavar="N", help="groups: processes that stop for ever.")
+@click.option("--put-offs", type=int, default=1, metavar="N", help="groups: of a sender that runs.")
+@click.option("--named", is_flag=True, help="groups: every message names the last process, too.")
+@click.option("--whole-steps", is_flag=True, help="groups: each step at all destinations at once.")
+@click.option("--variant", metavar="NAME", default="", help="groups: leave a rule out: naive, no-look, no-install, ...")
 @click.option("--table1", is_flag=True, help="Table 1 of the Cykas paper, measured here.")
 @click.option("--all", "is_all", is_flag=True, help="Every order, at the bound of the documentation's table.")
 @click.option("--markdown", is_flag=True, help="Print the table of --table1 or --all as Markdown.")
@@ -135,6 +145,8 @@ def check(order: str | None, **options: Any) -> int:
     seen.  1: a violation.  2: what was asked for cannot be, or there was no room to do it.  130: Ctrl-C, and what was
     seen until then.  --replay can be joined by --scenario, --diagram and --counterexample; of a file whose steps can't
     be played it knows nothing, exit code 2.
+
+    ORDER groups is the protocol of groups and views: --processes (4), --messages (1) and --changes are of all together.
     """
     as_json, markdown = options.pop("as_json"), options.pop("markdown")
     replay_path, table1, is_all = options.pop("replay_path"), options.pop("table1"), options.pop("is_all")
@@ -146,16 +158,23 @@ def check(order: str | None, **options: Any) -> int:
     if markdown and not (table1 or is_all):
         raise click.UsageError("--markdown is for --table1 and --all")
     _check_given(replay_path is not None, table1 or is_all)
+    _check_groups(order == "groups")
     if replay_path is not None:
         with plain_errors():
             return _replay(replay_path, as_json, _paths(options))
     limits = _limits(options)
+    if order == "groups":
+        from busq.cli import check_groups
+
+        return check_groups.check({**options, **limits}, as_json)
     if order is None:
         from busq.cli import check_tables
 
         make = check_tables.table_1 if table1 else check_tables.orders
         with plain_errors():
             return make(limits, reduced=not options["no_reductions"], as_json=as_json, markdown=markdown)
+    for name in _OF_GROUPS:
+        del options[name]
     return _check(order, {**options, **limits}, as_json)
 
 
@@ -178,6 +197,23 @@ def _check_given(is_replay: bool, is_table: bool) -> None:
         raise click.UsageError("random executions know no reductions")
     if not is_walk and "seed" in given:
         raise click.UsageError("--seed is for --walks")
+
+
+_OF_GROUPS = ("members", "changes", "kills", "stops", "put_offs", "named", "whole_steps", "variant")
+_OF_BOTH = {
+    *("order", "processes", "messages", "no_reductions", "memory", "seconds"),
+    *("diagram_path", "json_path", "as_json"),
+}
+
+
+def _check_groups(is_groups: bool) -> None:
+    """Refuse what the other kind of search would not look at."""
+    context = click.get_current_context()
+    for one in context.command.params:
+        name = one.name or ""
+        is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if is_given and name not in _OF_BOTH and (name in _OF_GROUPS) is not is_groups:
+            raise click.UsageError(f"{one.opts[0]} is {'not for groups' if is_groups else 'for groups'}")
 
 
 def _paths(options: dict[str, Any]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from busq.lab.check.plan import bears_doubled, has_its_network
 from busq.lab.check.result import BEYOND, PROMISED
 from busq.lab.check.search import SAMPLE
 
-__all__ = ["example", "progress", "result"]
+__all__ = ["example", "probability", "progress", "result"]
 
 
 def result(result: Result) -> None:

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 from busq.lab.check.checker import Interrupted, run
+from busq.lab.check.groups import FAULTS, VARIANTS, GroupsCounterexample, GroupsResult, GroupsStep, run_groups
 from busq.lab.check.plan import ALL, APPLICATIONS, REDUCTIONS, SEARCHES
 from busq.lab.check.result import Finding, Progress, Result, Search, Transition
 from busq.lab.check.witness import NETWORKS, Counterexample, Step
@@ -25,11 +26,16 @@ from busq.lab.check.witness import NETWORKS, Counterexample, Step
 __all__ = [
     "ALL",
     "APPLICATIONS",
+    "FAULTS",
     "NETWORKS",
     "REDUCTIONS",
     "SEARCHES",
+    "VARIANTS",
     "Counterexample",
     "Finding",
+    "GroupsCounterexample",
+    "GroupsResult",
+    "GroupsStep",
     "Interrupted",
     "Progress",
     "Result",
@@ -37,4 +43,5 @@ __all__ = [
     "Step",
     "Transition",
     "run",
+    "run_groups",
 ]

@@ -16,7 +16,10 @@ from busq.lab.check.result import BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS
 from busq.lab.observers import PROPERTIES
 
-__all__ = ["ALL", "APPLICATIONS", "BITS", "REDUCTIONS", "SEARCHES", "Plan", "bears_doubled", "has_its_network", "plan"]
+__all__ = [
+    *("ALL", "APPLICATIONS", "BITS", "REDUCTIONS", "SEARCHES", "Plan"),
+    *("bears_doubled", "has_its_network", "memory_of", "plan"),
+]
 
 REDUCTIONS = {
     "late-submits": lib.BUSQ_CHECK_LATE_SUBMITS,
@@ -120,7 +123,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         walks=_arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
         depth=_arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
         threads=_arguments.whole("threads", threads, 1, 64) if threads is not None else _cores(),
-        memory=_memory(memory),
+        memory=memory_of(memory),
         seconds=seconds,
         destinations=given,
         **options,
@@ -249,7 +252,8 @@ def _cores() -> int:
     return min(64, len(os.sched_getaffinity(0)))
 
 
-def _memory(asked: int | None) -> int:
+def memory_of(asked: int | None) -> int:
+    """Return how many bytes a search may take: as many as are asked for, or half of what is free."""
     import psutil
 
     machine = psutil.virtual_memory()
