@@ -129,6 +129,7 @@ class _UnsaidFalse(_Unsaid, int):  # nobody can inherit from bool
 
 
 _PERMANENT: Any = _UnsaidFalse(0)
+_UNSAID_NODES: Any = _UnsaidInt(0)
 
 
 class Bus:
@@ -163,6 +164,8 @@ class Bus:
         capacity: int = _UnsaidInt(1024),
         arena: int = _UnsaidInt(16 << 20),
         permissions: int = _UnsaidInt(0o600),
+        groups: int = _UnsaidInt(32),
+        nodes: int = _UNSAID_NODES,
         temporary: bool = _PERMANENT,
         exist_ok: bool = False,
     ) -> Bus:
@@ -172,7 +175,9 @@ class Bus:
         "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
         bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, how many
         messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
-        largest message; `permissions`, 0o600 or, for a group, 0o660; `temporary`, the name goes with the last process
+        largest message; `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched
+        peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (left out,
+        1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`, the name goes with the last process
         that has the bus open, whatever ends it, and does not wait for `unlink`; `exist_ok`, open the bus if there is
         one of that name: it must have what was asked for here, in whatever was not left out.
 
@@ -181,7 +186,8 @@ class Bus:
         creates or opens a bus, any bus of the directory.
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError, TypeError; with `exist_ok` also those of `open`.
-        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, and a little more.
+        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, 24 bytes x peers + 2.5 kB for each
+        of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more.
 
         >>> import busq
         >>> with busq.Bus.create("doc-create", peers=4) as bus:
@@ -196,12 +202,20 @@ class Bus:
             ...
         FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
+        has_groups = isinstance(order, str) and order == "bus1"
+        if getattr(groups, "is_unsaid", False) and not has_groups:
+            groups = _UnsaidInt(0)
+        if nodes is _UNSAID_NODES:
+            share = 1024 // peers if isinstance(peers, int) and peers > 0 else 1
+            nodes = _UnsaidInt(max(1, min(64, share)) if has_groups else 0)
         asked = {
             "order": order,
             "peers": peers,
             "capacity": capacity,
             "arena": arena,
             "permissions": permissions,
+            "groups": groups,
+            "nodes": nodes,
             "temporary": _checked_flag("temporary", temporary),
         }
         encoded = _core.encode_bus_name(name)
@@ -211,6 +225,10 @@ class Bus:
         config.capacity = _core.whole_number("capacity", capacity, 32)
         config.arena_bytes = _core.whole_number("arena", arena, 64)
         config.permissions = _core.whole_number("permissions", permissions, 32)
+        config.groups = _core.whole_number("groups", groups, 32)
+        config.nodes = _core.whole_number("nodes", nodes, 32)
+        if (groups or nodes) and not has_groups:
+            raise ValueError(f"groups={groups}, nodes={nodes} with order {order!r}: only a bus of order bus1 has them")
         config.is_temporary = bool(temporary)
         owner = _core.owned("busq_bus")
         directory = _core.default_directory()
@@ -263,6 +281,8 @@ class Bus:
             "capacity": int(facts.capacity),
             "arena": int(facts.arena_bytes),
             "permissions": int(facts.permissions),
+            "groups": int(facts.groups),
+            "nodes": int(facts.nodes),
             "temporary": bool(facts.is_temporary),
         }
         different = [
@@ -440,6 +460,8 @@ class Bus:
             "order": self._order,
             "capacity": facts.capacity,
             "peer_slots": facts.peers,
+            "groups_max": facts.groups,
+            "nodes_max": facts.nodes,
             "arena_bytes": facts.arena_bytes,
             "arena_used_bytes": facts.arena_used_bytes,
             "segment_bytes": facts.segment_bytes,

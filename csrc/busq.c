@@ -51,6 +51,8 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
       .permissions = bus->header->permissions,
       .is_temporary = bus->is_temporary,
+      .groups = bus->geometry.groups,
+      .nodes = bus->geometry.nodes,
   };
   memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;
@@ -388,7 +390,7 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   const busq_part part = {data, size_bytes};
-  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL, NULL};
   return send_payload(peer, targets, n_targets, &payload, timeout_ns);
 }
 
@@ -399,7 +401,7 @@ static int form_unknown(uint32_t form)
 
 static int payload_make(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
 {
-  *payload = (busq_payload){parts, n_parts, form, 0, NULL};
+  *payload = (busq_payload){parts, n_parts, form, 0, NULL, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   for (uint32_t i = 0; i < n_parts; i++)
@@ -463,7 +465,7 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
                          uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
 {
-  const busq_payload payload = {NULL, 0, form, size_bytes, draft};
+  const busq_payload payload = {NULL, 0, form, size_bytes, draft, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);

@@ -63,6 +63,8 @@ typedef struct {
   uint32_t permissions; /* mode bits of the file */
   const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
   uint32_t is_temporary; /* the name goes with the last process that has it open */
+  uint32_t groups;      /* names of groups and of watched peers; 0: none */
+  uint32_t nodes;       /* of each peer; 0: none */
 } busq_config;
 
 typedef struct {
@@ -77,6 +79,8 @@ typedef struct {
   char order[64]; /* "bus1", or what busq_order_read reads */
   uint32_t permissions; /* mode bits that its creator asked for */
   uint32_t is_temporary;
+  uint32_t groups;
+  uint32_t nodes;
 } busq_bus_facts;
 
 typedef struct {
@@ -141,8 +145,31 @@ typedef enum {
   BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
   BUSQ_FORM_ASK = 3,    /* somebody waits for a reply: a busq_request stands behind it, and is counted with it */
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
-  BUSQ_FORM_MAX = 15
+  BUSQ_FORM_MAX = 7,
+  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/envelope.h), and is not counted with it */
 } busq_form;
+
+/* What a message is, beside its form: data, or an event that stands in the order as messages do. */
+typedef enum {
+  BUSQ_KIND_DATA = 0,
+  BUSQ_KIND_VIEW = 1,           /* a group has another view */
+  BUSQ_KIND_JOINED = 2,         /* a peer that is watched is there */
+  BUSQ_KIND_LEFT = 3,           /* it has left, or died */
+  BUSQ_KIND_NODE_DESTROYED = 4,
+  BUSQ_KIND_NODE_RELEASED = 5,  /* nobody holds a handle of the node any more */
+  BUSQ_KIND_CONTROL = 6,        /* for the library above */
+  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by whoever reads */
+  BUSQ_KIND_MAX = 7
+} busq_kind;
+
+/* Behind the payload of a message whose form has BUSQ_FORM_ENVELOPE. */
+typedef struct {
+  uint16_t kind;      /* a busq_kind */
+  uint16_t n_nodes;   /* that it is addressed to */
+  uint16_t n_handles; /* that it carries */
+  uint16_t group;     /* that it is addressed to: 1 + its index; 0: none */
+  uint64_t view;      /* of the group, that it is for; of a view, its own number */
+} busq_envelope;
 
 typedef struct {
   uint64_t number; /* of the asker's requests, from 1 */

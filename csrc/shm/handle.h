@@ -31,6 +31,7 @@ typedef struct {
   uint32_t sender_incarnation;
   uint32_t mark;
   uint32_t form;
+  busq_envelope envelope; /* where the form says that there is one */
   bool is_late;        /* it is the least of the heap, not the next of the ring */
   bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
   bool was_given_back; /* it was taken once, and its delivery recorded */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/commit.h"
+#include "shm/envelope.h"
 #include "shm/grave.h"
 #include "shm/join.h"
 #include "shm/reference.h"
@@ -462,11 +463,9 @@ void busq_receive_tend(busq_peer *peer)
   look_anew(peer);
 }
 
-int busq_receive_peek(busq_peer *peer)
+BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
 {
   busq_found *found = &peer->found;
-  if (BUSQ_UNLIKELY(peer->is_consumer))
-    return peer->has_reached ? BUSQ_OK : peek_shared(peer);
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
     switch (outcome) {
@@ -493,6 +492,45 @@ int busq_receive_peek(busq_peer *peer)
     }
     return found_from_heap(peer, busq_heap_least(&peer->heap)) ? BUSQ_OK : queue_damaged(peer);
   }
+}
+
+/* What was found is not for us at its place in the order: as if it had never come. */
+static void found_pass(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  if (found->is_late)
+    busq_heap_pop(&peer->heap);
+  else
+    peer->scan++;
+  BUSQ_STEP("pass");
+  record_release(peer, found->record, found->mark);
+  position_done(peer, found->position);
+}
+
+/* Messages with an envelope are for us, or passed, or damaged. */
+BUSQ_COLD static int peek_enveloped(busq_peer *peer)
+{
+  int result = BUSQ_OK;
+  while (result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)) {
+    const busq_admission admission = busq_envelope_admit(peer, &peer->found);
+    if (admission == BUSQ_ADMIT_DELIVER)
+      return BUSQ_OK;
+    if (admission == BUSQ_ADMIT_DAMAGED)
+      return queue_damaged(peer);
+    found_pass(peer);
+    result = peek_single(peer);
+  }
+  return result;
+}
+
+int busq_receive_peek(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(peer->is_consumer))
+    return peer->has_reached ? BUSQ_OK : peek_shared(peer);
+  const int result = peek_single(peer);
+  if (BUSQ_UNLIKELY(result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)))
+    return peek_enveloped(peer);
+  return result;
 }
 
 /* ---- taking ---- */
@@ -530,6 +568,8 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   const busq_found *found = &peer->found;
   if (found->key.timestamp > peer->delivered)
     busq_store_relaxed(&peer->delivered, found->key.timestamp);
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
+    busq_envelope_take(peer, found);
   BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
   BUSQ_ASSERT(peer->is_consumer ||
               (found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan));
