@@ -136,6 +136,7 @@ typedef struct {
   uint16_t mark;   /* which of the record's marks is ours */
   uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
   uint16_t form;           /* a busq_form */
+  uint32_t names_bytes;    /* of one with an envelope, between the payload and that */
 } busq_message;
 
 /* What a payload is, for whoever reads it; the core does not look into it. */
@@ -371,6 +372,43 @@ uint64_t busq_peer_tail(const busq_peer *replies);
 int busq_peer_has_received(busq_peer *replies, uint64_t position);
 /* What this peer sends from now on is later than what the other handle has received. */
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
+
+/*
+ * Groups (shm/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives its target, once
+ * somebody has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one is in, and leaving what one is not,
+ * is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for a message.
+ *
+ * What is delivered then has an envelope with its kind; the payload of a view, of `joined` and of `left` is
+ *
+ *      busq_view_event | busq_view_member[n_entries] | the names
+ */
+typedef struct {
+  uint64_t number;      /* of the view */
+  uint32_t incarnation; /* of the one who has entered, left or died */
+  uint16_t slot;
+  uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
+  uint32_t n_entries;
+  uint32_t n_members;   /* the first of the entries; behind them the one who has gone, or who is watched */
+  uint64_t base;        /* of a group: what its views are counted from */
+} busq_view_event;
+
+typedef struct {
+  uint32_t incarnation;
+  uint16_t slot;
+  uint16_t name_bytes;
+} busq_view_member;
+
+int busq_peer_enter(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns);
+int busq_peer_leave(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns);
+int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
+int busq_peer_unwatch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
+/* The envelope of a message that was found or taken; kind BUSQ_KIND_DATA and nothing else where it has none. */
+void busq_message_envelope(const busq_message *message, busq_envelope *envelope);
+/* The view that is installed: its number, from 1, and its members' targets in the order in which they entered; there must be room for
+ * twice as many as the bus has slots. */
+int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
+/* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is watched. */
+int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {

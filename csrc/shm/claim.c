@@ -81,24 +81,22 @@ busq_claim_look busq_claim_examine(const busq_bus *bus, busq_claim_word *word)
 }
 
 /* What is read is checked before it is used, and counts only if the record was still that message afterwards. */
-bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *payload, uint64_t room, uint64_t *bytesp)
+bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *begin, uint64_t bytes)
 {
   const busq_record *record = look->record;
   const uint32_t destinations = busq_record_destinations(record);
-  const uint64_t bytes = busq_load_relaxed(&record->size_bytes);
-  const uint64_t begin = (uint64_t)((const char *)record - bus->arena) + busq_record_payload_offset(destinations, bytes);
-  if (destinations > bus->geometry.peers || bytes > room || begin + bytes > bus->geometry.extents * bus->geometry.extent_bytes)
+  const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
+  const uint64_t at = (uint64_t)((const char *)record - bus->arena) + busq_record_payload_offset(destinations, size_bytes);
+  if (destinations > bus->geometry.peers || size_bytes < bytes || at + bytes > bus->geometry.extents * bus->geometry.extent_bytes)
     return false;
-  memcpy(payload, bus->arena + begin, bytes);
-  *bytesp = bytes;
+  memcpy(begin, bus->arena + at, bytes);
   return busq_record_is_still(record, look->tag | BUSQ_PHASE_COMMITTED);
 }
 
-bool busq_claim_put_off(busq_bus *bus, const busq_claim_look *look)
+bool busq_claim_put_off(const busq_claim_look *look)
 {
   BUSQ_ASSERT(look->phase == BUSQ_CLAIM_OPEN);
   busq_pair seen = {look->tag | BUSQ_PHASE_STAGING, 0};
-  (void)bus;
   if (busq_tag_attempt(look->tag) >= BUSQ_ATTEMPT_MAX - 1)
     return false;
   BUSQ_STEP("put off");

@@ -42,7 +42,8 @@
 enum {
   BUSQ_CLAIM_IDLE = 0,
   BUSQ_CLAIM_CLAIMED = 1,
-  BUSQ_CLAIM_OVER = 2 /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
+  BUSQ_CLAIM_OVER = 2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
+  BUSQ_CLAIM_EMPTY = 3 /* decided without a message, since nobody is left who could receive one (group.h) */
 };
 
 #define BUSQ_CLAIM_NUMBER_MAX ((UINT64_C(1) << 48) - 1)
@@ -82,11 +83,11 @@ typedef struct {
 /* The word, read as one: both halves are of the same moment. */
 busq_pair busq_claim_load(busq_claim_word *word);
 busq_claim_look busq_claim_examine(const busq_bus *bus, busq_claim_word *word);
-/* The payload of a decided claim, copied; false where the record is not that message any more, or does not fit. */
-bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *payload, uint64_t room, uint64_t *bytesp);
+/* The first bytes of a decided claim's payload, copied; false where the record is not that message any more, or is shorter. */
+bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *begin, uint64_t bytes);
 
 /* For whoever needs the decision to come after all that it has sent: from BUSQ_CLAIM_OPEN it begins again.  False: look again. */
-bool busq_claim_put_off(busq_bus *bus, const busq_claim_look *look);
+bool busq_claim_put_off(const busq_claim_look *look);
 /* Undoes an open one, and makes the word IDLE.  False: look again. */
 bool busq_claim_break(busq_claim_word *word, const busq_claim_look *look);
 /* Completes what is sealed. */

@@ -272,20 +272,20 @@ typedef struct {
 } busq_place_mark;
 
 /* How many changes of a group's view are remembered. */
-#define BUSQ_GROUP_CHANGES 64u
+#define BUSQ_GROUP_CHANGES 256u
 #define BUSQ_MEMBER_IS_IN UINT64_C(1)
 
 /* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
 typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* the number of the view */
   busq_pair identity; /* how often the entry was given a name, and a hash of that; 0, 0: never */
-  busq_pair subject;  /* of a peer that is watched: number, incarnation (32) << 1 | it is there */
+  busq_pair subject;  /* of a peer that is watched: number, its target << 1 | it is there */
   uint64_t base;      /* the number of the claim when it got the name */
   uint32_t name_bytes;
-  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* of a watched peer: behind a "?" */
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
   busq_pair member[]; /* number of the view that changed it, incarnation (32) << 1 | BUSQ_MEMBER_IS_IN */
-  /* uint64_t viewed[peers]: the last view that the peer has delivered, written by it alone */
+  /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 
 /* A node of a peer (node.h).  Behind it: holder[peers]. */

@@ -11,6 +11,13 @@
 
 /* ---- before anything is touched ---- */
 
+BUSQ_COLD static int destination_beyond(const busq_peer *peer, uint32_t at, uint32_t slot)
+{
+  if (slot == BUSQ_TARGET_GROUP)
+    return BUSQ_TO_GROUP;
+  return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", at, slot, peer->bus->geometry.peers);
+}
+
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
  * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
 BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
@@ -21,8 +28,8 @@ BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *target
                       peer->bus->geometry.peers);
   for (uint32_t i = 0; i < n_targets; i++) {
     const uint16_t slot = (uint16_t)busq_target_slot(targets[i]);
-    if (slot >= peer->bus->geometry.peers)
-      return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", i, slot, peer->bus->geometry.peers);
+    if (BUSQ_UNLIKELY(slot >= peer->bus->geometry.peers))
+      return destination_beyond(peer, i, slot);
     uint32_t at = i;
     while (at > 0 && sorted[at - 1] > slot) {
       sorted[at] = sorted[at - 1];

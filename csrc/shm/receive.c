@@ -494,7 +494,10 @@ BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
   }
 }
 
-/* What was found is not for us at its place in the order: as if it had never come. */
+static void found_record(busq_peer *peer);
+
+/* What was found is not for us at its place in the order: as if it had never come.  A message that is passed was not sent in its view,
+ * and its sender's record says so; what is nobody's event was delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
@@ -502,6 +505,8 @@ static void found_pass(busq_peer *peer)
     busq_heap_pop(&peer->heap);
   else
     peer->scan++;
+  if (found->envelope.kind == BUSQ_KIND_WATCH)
+    found_record(peer);
   BUSQ_STEP("pass");
   record_release(peer, found->record, found->mark);
   position_done(peer, found->position);
@@ -547,6 +552,25 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
   busq_tracer_take(peer, &taken);
 }
 
+/* For the recording, if there is one. */
+BUSQ_ALWAYS_INLINE void found_record_now(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  if (BUSQ_LIKELY(!recording) || peer->tracer.is_silent || found->was_given_back)
+    return;
+  const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
+  if (full)
+    busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
+  else
+    take_record(peer, found);
+}
+
+static void found_record(busq_peer *peer)
+{
+  found_record_now(peer);
+}
+
 /* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {
@@ -580,14 +604,7 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent && !found->was_given_back) {
-    const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
-    if (full)
-      busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
-    else
-      take_record(peer, found);
-  }
+  found_record_now(peer);
   if (BUSQ_UNLIKELY(peer->is_consumer))
     return;
   if (mode != BUSQ_TAKE_COPIED) {
