@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from busq import stage as stage
     from busq import trace as trace
     from busq import workload as workload
+    from busq.groups import View as View
+    from busq.groups import ViewMessage as ViewMessage
     from busq.queues import JoinableQueue as JoinableQueue
     from busq.queues import Queue as Queue
     from busq.queues import SimpleQueue as SimpleQueue
@@ -81,6 +83,8 @@ __all__ = [
     "Unfinished",
     "UnknownPeer",
     "VersionMismatch",
+    "View",
+    "ViewMessage",
     "__version__",
     "put_all",
 ]
@@ -88,6 +92,7 @@ __all__ = [
 _WINGS = ("aio", "audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
 
 _QUEUES = ("JoinableQueue", "Queue", "SimpleQueue", "put_all")
+_GROUPS = ("View", "ViewMessage")
 
 _places.install()
 
@@ -96,6 +101,8 @@ def __getattr__(name: str) -> Any:
     """Give queues and the modules of the wings, imported when they are asked for: most who send messages need none."""
     if name in _QUEUES:
         return getattr(importlib.import_module("busq.queues"), name)
+    if name in _GROUPS:
+        return getattr(importlib.import_module("busq.groups"), name)
     if name in _WINGS or name in _places.PLACES:
         return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

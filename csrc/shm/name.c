@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include <string.h>
 
 /* ---- what may be a name ---- */
@@ -25,33 +26,42 @@ static size_t utf8_length(const unsigned char *text, size_t bytes)
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-static int name_check(const char *name, size_t bytes, bool is_beside)
+static int name_check(const char *what, const char *name, size_t bytes, bool is_beside)
 {
   if (bytes == 0 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
-    return busq_error(BUSQ_INVALID, "a peer's name of %zu bytes: expected 1 to %u bytes of UTF-8", bytes,
+    return busq_error(BUSQ_INVALID, "a %s's name of %zu bytes: expected 1 to %u bytes of UTF-8", what, bytes,
                       BUSQ_LAYOUT_NAME_BYTES_MAX);
   if (name[0] == '@')
-    return busq_error(BUSQ_INVALID, "a peer's name that begins with \"@\": such names are kept for groups");
+    return busq_error(BUSQ_INVALID, "a %s's name that begins with \"@\": such names are kept for groups", what);
   for (size_t at = 0; at < bytes;) {
     const size_t length = utf8_length((const unsigned char *)name + at, bytes - at);
     if (length == 0)
-      return busq_error(BUSQ_INVALID, "a peer's name with the byte 0x%02x at %zu: expected UTF-8", (unsigned char)name[at], at);
+      return busq_error(BUSQ_INVALID, "a %s's name with the byte 0x%02x at %zu: expected UTF-8", what, (unsigned char)name[at], at);
     if (name[at] == '\0' || (name[at] == '/' && !is_beside))
-      return busq_error(BUSQ_INVALID, "a peer's name with %s at byte %zu: neither NUL nor \"/\" may be in a name",
+      return busq_error(BUSQ_INVALID, "a %s's name with %s at byte %zu: neither NUL nor \"/\" may be in a name", what,
                         name[at] ? "\"/\"" : "NUL", at);
     at += length;
   }
   return BUSQ_OK;
 }
 
+/* With the "@". */
+int busq_group_check(const char *name, size_t bytes)
+{
+  if (bytes < 2 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX || name[0] != '@')
+    return busq_error(BUSQ_INVALID, "a group's name of %zu bytes: expected \"@\" and 1 to %u bytes of UTF-8", bytes,
+                      BUSQ_LAYOUT_NAME_BYTES_MAX - 1);
+  return name_check("group", name + 1, bytes - 1, false);
+}
+
 int busq_name_check(const char *name, size_t bytes)
 {
-  return name_check(name, bytes, false);
+  return name_check("peer", name, bytes, false);
 }
 
 int busq_name_check_beside(const char *name, size_t bytes)
 {
-  return name_check(name, bytes, true);
+  return name_check("peer", name, bytes, true);
 }
 
 #define LOCK_OF_NAME(hash) ((INT64_C(1) << 61) | (int64_t)((hash) >> 4))
@@ -82,6 +92,8 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
   busq_bus *bus = peer->bus;
   bool was_here = false;
   int result = busq_peer_check(peer);
+  if (!result && name_bytes && name[0] == '@')
+    return busq_group_check(name, name_bytes) ? BUSQ_INVALID : busq_group_named(bus, name, name_bytes, false, targetp);
   if (!result)
     result = busq_name_check(name, name_bytes);
   if (result)
