@@ -125,6 +125,15 @@ class Transfer:
         self._needy.clear()
         return self._wait_in_view(*change)
 
+    def follows(self) -> bool:
+        """Count an event of the group, if the state is there, so that it is to be delivered at once.
+
+        The short way of `event`.
+        """
+        if self.has_state:
+            self._index += 1
+        return self.has_state
+
     def event(self, item: Any) -> list[Effect]:
         """Get something that belongs to the group."""
         return self._next("item", item)
