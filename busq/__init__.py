@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from busq import stage as stage
     from busq import trace as trace
     from busq import workload as workload
+    from busq.groups import View as View
+    from busq.groups import ViewMessage as ViewMessage
     from busq.queues import JoinableQueue as JoinableQueue
     from busq.queues import Queue as Queue
     from busq.queues import SimpleQueue as SimpleQueue
@@ -87,6 +89,8 @@ __all__ = [
     "Unfinished",
     "UnknownPeer",
     "VersionMismatch",
+    "View",
+    "ViewMessage",
     "__version__",
     "command",
     "put_all",
@@ -103,6 +107,7 @@ _WINGS = (
 
 _LATER = {
     **dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues"),
+    **dict.fromkeys(("View", "ViewMessage"), "busq.groups"),
     **dict.fromkeys(("Replica", "command"), "busq.replica"),
 }
 
@@ -110,7 +115,7 @@ _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give queues, replicas and the modules of the wings, imported when asked for: most who send need none."""
+    """Give queues, groups, replicas and the modules of the wings when they are asked for: most who send need none."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _WINGS or name in _places.PLACES:

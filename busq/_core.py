@@ -351,7 +351,7 @@ _HAVE_REQUEST = (lib.BUSQ_FORM_ASK, lib.BUSQ_FORM_REPLY)
 
 def request_of(message: Any) -> bytes:
     """Return the request that stands behind the payload of a message that was asked, or of a reply; else nothing."""
-    if message.form not in _HAVE_REQUEST or message.size_bytes < REQUEST.size:
+    if message.form & ~lib.BUSQ_FORM_ENVELOPE not in _HAVE_REQUEST or message.size_bytes < REQUEST.size:
         return b""
     start = ffi.cast("char *", message.data) + (message.size_bytes - REQUEST.size)
     return bytes(ffi.buffer(start, REQUEST.size))
@@ -524,6 +524,7 @@ class PythonPort:
         self._handle = handle
         self._targets = {}
         self._names = {}
+        self._views: dict[str, Any] = {}  # the last that was delivered, of each group
 
     # ---- names ----
 
@@ -595,7 +596,7 @@ class PythonPort:
         names, targets = self._resolve(to)
         for is_retry in (False, True):
             result = send(targets)
-            if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID):
+            if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID, lib.BUSQ_UNKNOWN_PEER):
                 break
             # A remembered receiver may be out of date: it has joined again since, or another peer has its slot, so that
             # the two look like one receiver given twice.  If not, looking up once more changes nothing.
@@ -752,11 +753,18 @@ class PythonPort:
 
     def _message(self, pin: Any) -> _PythonMessage:
         message = pin.message
+        if message.form & lib.BUSQ_FORM_ENVELOPE:
+            envelope = ffi.new("busq_envelope *")
+            lib.busq_message_envelope(ffi.addressof(message), envelope)
+            if envelope.kind != lib.BUSQ_KIND_DATA:
+                from busq import groups  # here, since most who import busq have none
+
+                return groups.event_of(self, pin, envelope)
         size, redelivered = message.size_bytes, bool(message.is_redelivered)
         sender = self._name_of(message.sender, message.sender_incarnation)
         request = request_of(message)
         size -= len(request)
-        make = functools.partial(self._made, message.form, request)
+        make = functools.partial(self._made, message.form & ~lib.BUSQ_FORM_ENVELOPE, request)
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)

@@ -17,6 +17,7 @@ from busq.peer import Codec, Message, Payload, Peer
 
 if TYPE_CHECKING:
     from busq._requests import Requests
+    from busq.groups import View
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -52,8 +53,10 @@ class Bus1Peer(_core.Port, Peer):
         shared: bool,
         spin_us: float | None,
         codec: Codec | None,
+        watch: Iterable[str],
     ) -> None:
         encoded = _core.encode_peer_name(name)
+        watched = _watched(watch)
         spin = bus._spin_ns(spin_us)
         owner = _core.owned("busq_peer")
         flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
@@ -67,6 +70,8 @@ class Bus1Peer(_core.Port, Peer):
             self._open(_core.held(owner))
             if spin is not None:
                 lib.busq_peer_set_spin(self._handle, spin, 0)
+            for other in watched:
+                self.watch(other)
         except BaseException:
             if owner[0] != ffi.NULL:  # no caller gets this peer: it leaves now, not with the last traceback
                 lib.busq_peer_close(owner[0])
@@ -76,6 +81,35 @@ class Bus1Peer(_core.Port, Peer):
         descriptor = ffi.new("int *")
         _core.check(lib.busq_peer_fileno(self._handle, descriptor))
         return int(descriptor[0])
+
+    def enter(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        from busq import groups  # here, since most who import busq have none
+
+        groups.change(self, lib.busq_peer_enter, groups.encode_group(group), timeout)
+
+    def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        from busq import groups
+
+        groups.change(self, lib.busq_peer_leave, groups.encode_group(group), timeout)
+
+    def view(self, group: str) -> View:  # noqa: D102
+        from busq import groups
+
+        encoded = groups.encode_group(group)
+        seen: View | None = self._views.get(group)
+        if seen is not None and self._name in seen.members:
+            return seen
+        return groups.view_of(self._bus, encoded)
+
+    def watch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        from busq import groups
+
+        groups.change(self, lib.busq_peer_watch, _core.encode_peer_name(name), timeout)
+
+    def unwatch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        from busq import groups
+
+        groups.change(self, lib.busq_peer_unwatch, _core.encode_peer_name(name), timeout)
 
     def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
         note = _core._new_note()
@@ -100,6 +134,16 @@ class Bus1Peer(_core.Port, Peer):
         if requests is not None:
             requests.close()
         lib.busq_peer_close(self._handle)
+
+
+def _watched(watch: Any) -> list[str]:
+    """Return the names of the peers to watch; TypeError if they are none."""
+    if isinstance(watch, str | bytes | bytearray) or not isinstance(watch, Iterable):
+        raise _core.wrong_type("watch", watch, "an iterable of names of peers")
+    names = list(watch)
+    for name in names:
+        _core.encode_peer_name(name, "a peer to watch")
+    return names
 
 
 class Repairs(NamedTuple):
@@ -129,6 +173,7 @@ class _UnsaidFalse(_Unsaid, int):  # nobody can inherit from bool
 
 
 _PERMANENT: Any = _UnsaidFalse(0)
+_UNSAID_NODES: Any = _UnsaidInt(0)
 
 
 class Bus:
@@ -163,6 +208,8 @@ class Bus:
         capacity: int = _UnsaidInt(1024),
         arena: int = _UnsaidInt(16 << 20),
         permissions: int = _UnsaidInt(0o600),
+        groups: int = _UnsaidInt(32),
+        nodes: int = _UNSAID_NODES,
         temporary: bool = _PERMANENT,
         exist_ok: bool = False,
     ) -> Bus:
@@ -172,16 +219,20 @@ class Bus:
         "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
         bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, how many
         messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
-        largest message; `permissions`, 0o600 or, for a group, 0o660; `temporary`, the name goes with the last process
-        that has the bus open, whatever ends it, and does not wait for `unlink`; `exist_ok`, open the bus if there is
-        one of that name: it must have what was asked for here, in whatever was not left out.
+        largest message; `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched
+        peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (left out,
+        1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
+        the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
+        `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in whatever was not
+        left out.
 
         A process has a bus open until it has closed its handle and the peers that joined through it; a forked child
         has it open as well.  Where the last process is killed, or ends by `os._exit`, the name goes when the next one
         creates or opens a bus, any bus of the directory.
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError, TypeError; with `exist_ok` also those of `open`.
-        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, and a little more.
+        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, 24 bytes x peers + 9 kB for each
+        of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more.
 
         >>> import busq
         >>> with busq.Bus.create("doc-create", peers=4) as bus:
@@ -196,12 +247,20 @@ class Bus:
             ...
         FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
+        has_groups = isinstance(order, str) and order == "bus1"
+        if getattr(groups, "is_unsaid", False) and not has_groups:
+            groups = _UnsaidInt(0)
+        if nodes is _UNSAID_NODES:
+            share = 1024 // peers if isinstance(peers, int) and peers > 0 else 1
+            nodes = _UnsaidInt(max(1, min(64, share)) if has_groups else 0)
         asked = {
             "order": order,
             "peers": peers,
             "capacity": capacity,
             "arena": arena,
             "permissions": permissions,
+            "groups": groups,
+            "nodes": nodes,
             "temporary": _checked_flag("temporary", temporary),
         }
         encoded = _core.encode_bus_name(name)
@@ -211,6 +270,10 @@ class Bus:
         config.capacity = _core.whole_number("capacity", capacity, 32)
         config.arena_bytes = _core.whole_number("arena", arena, 64)
         config.permissions = _core.whole_number("permissions", permissions, 32)
+        config.groups = _core.whole_number("groups", groups, 32)
+        config.nodes = _core.whole_number("nodes", nodes, 32)
+        if (groups or nodes) and not has_groups:
+            raise ValueError(f"groups={groups}, nodes={nodes} with order {order!r}: only a bus of order bus1 has them")
         config.is_temporary = bool(temporary)
         owner = _core.owned("busq_bus")
         directory = _core.default_directory()
@@ -263,6 +326,8 @@ class Bus:
             "capacity": int(facts.capacity),
             "arena": int(facts.arena_bytes),
             "permissions": int(facts.permissions),
+            "groups": int(facts.groups),
+            "nodes": int(facts.nodes),
             "temporary": bool(facts.is_temporary),
         }
         different = [
@@ -310,6 +375,7 @@ class Bus:
         shared: bool = False,
         spin_us: float | None = None,
         codec: Codec | None = None,
+        watch: Iterable[str] = (),
     ) -> Peer:
         """Join as a peer.  On a bus of another order than bus1 that is a `busq.ordered.OrderedPeer`.
 
@@ -323,12 +389,13 @@ class Bus:
         their common queue then, which takes a place on the bus beside one for each of them; `spin_us`, for how many
         microseconds it keeps its core before it sleeps when it has to wait, 0 to 50,000 (None: `BUSQ_SPIN_US`, or what
         the last waits suggest, at most 51); `codec`, what writes and reads the objects of `send_object` and
-        `Message.object` instead of pickle: one of `busq.codec`, or anything that has its `encode` and `decode`.
+        `Message.object` instead of pickle: one of `busq.codec`, or anything that has its `encode` and `decode`;
+        `watch`, the names of peers to `Peer.watch` from the beginning.
 
         Errors: PeerExists if a live process has that name, unless both share it, or, without `resume`, if a durable
         peer of that name may come back; NoSpace if all peer slots are taken; ShutDown; ValueError, also where `resume`,
-        `durable`, `shared` or `codec` are asked of another order than bus1, or `resume` with `shared` of a queue that
-        was not shared, or without it of one that was; TypeError.
+        `durable`, `shared`, `codec` or `watch` are asked of another order than bus1, or `resume` with `shared` of a
+        queue that was not shared, or without it of one that was; TypeError.
 
         Cost: some microseconds and a file descriptor; of another order than bus1, also a native thread.
 
@@ -360,7 +427,10 @@ class Bus:
                 shared=shared,
                 spin_us=spin_us,
                 codec=_core.codec(codec),
+                watch=watch,
             )
+        if _watched(watch):
+            raise ValueError(f"order {self._order} has no events of peers that come and go: watch needs order bus1")
         if codec is not None:
             raise ValueError(f"order {self._order} carries bytes: a codec needs order bus1")
         if resume or durable:
@@ -387,6 +457,26 @@ class Bus:
         >>> busq.Bus.unlink("doc-peers")
         """
         return [facts["name"] for facts in self.stats()["peers"] if facts["alive"] and "/" not in facts["name"]]
+
+    def groups(self) -> dict[str, View]:
+        """Return the groups of the bus by their names, with the view of each that is the latest now.
+
+        Whoever is a member delivers that view at its place in the order, perhaps later.
+
+        Errors: ShutDown if this handle was closed.
+
+        Cost: a step for each peer slot and each group.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-bus-groups") as bus, bus.join("alice") as alice:
+        ...     alice.enter("workers")
+        ...     bus.groups()["workers"].members
+        ('alice',)
+        >>> busq.Bus.unlink("doc-bus-groups")
+        """
+        from busq.groups import groups_of  # here, since most who import busq have none
+
+        return groups_of(self)
 
     def wait_for(self, names: str | Iterable[str], timeout: float | None = None) -> None:
         """Wait until peers have joined: return when all of them are there, and alive, at the same time.
@@ -440,6 +530,8 @@ class Bus:
             "order": self._order,
             "capacity": facts.capacity,
             "peer_slots": facts.peers,
+            "groups_max": facts.groups,
+            "nodes_max": facts.nodes,
             "arena_bytes": facts.arena_bytes,
             "arena_used_bytes": facts.arena_used_bytes,
             "segment_bytes": facts.segment_bytes,

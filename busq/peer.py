@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
     from busq.bus import Bus
+    from busq.groups import View
 else:
     Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
 
@@ -77,7 +78,12 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
 
     @property
     def kind(self) -> str:
-        """The kind of the message: "data" for one that a peer has sent."""
+        """The kind of the message: "data" for one that a peer has sent.
+
+        Events come in the same way, at their places in the order: "view" of a group (`Peer.enter`; a
+        `busq.ViewMessage`, whose `view` is a `busq.View`), "joined" and "left" of a peer that is watched
+        (`Peer.watch`).
+        """
         raise NotImplementedError
 
     @property
@@ -431,6 +437,124 @@ class Peer:
         ...     server.join()
         ('echo', b'hello yourself')
         >>> busq.Bus.unlink("doc-ask")
+        """
+        raise NotImplementedError
+
+    def enter(self, group: str, *, timeout: float | None = None) -> None:
+        """Become a member of a group: get what is sent to "@" and its name, and the views of who its members are.
+
+        Every change of the members is a message of the kind "view", at the same place of the order for all members:
+        what is sent to the group is delivered by exactly the members of the view in which they deliver it.  The first
+        event of the group that this peer receives is the view in which it is a member; a death is a view like any
+        other, behind the last message of the dead.  Entering what one is in does nothing.
+
+        A peer is a member until it leaves, closes or dies.  One that resumes is a member still if its death was not
+        noticed; a durable one finds the view without it in its queue, at its place.
+
+        Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it;
+        `timeout`, how many seconds to wait for room in the members' queues: None waits for ever, 0 tries once.
+
+        Errors: Full if the queue of a member, or of this peer, or the memory for messages stayed full until the
+        timeout: then nothing has changed; NoSpace if the bus has no room for another name (`Bus.create(groups=)`);
+        ShutDown, ForkedHandle; ValueError, also for one of several readers of a queue, and on a bus of another order
+        than bus1; TypeError.
+
+        Cost: that of a message to all members old and new, and a step for each peer slot.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-enter") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     alice.enter("workers")
+        ...     alice.send("@workers", b"to alice alone")
+        ...     bob.enter("workers")
+        ...     bob.send("@workers", b"to both")
+        ...     [message.view.members if message.kind == "view" else message.data for message in alice.recv_many(9)]
+        ...     [message.view.members if message.kind == "view" else message.data for message in bob.recv_many(9)]
+        [('alice',), b'to alice alone', ('alice', 'bob'), b'to both']
+        [('alice', 'bob'), b'to both']
+        >>> busq.Bus.unlink("doc-enter")
+        """
+        raise NotImplementedError
+
+    def leave(self, group: str, *, timeout: float | None = None) -> None:
+        """Cease to be a member of a group.  The view without this peer is the last of it that comes here.
+
+        Leaving what one is not in does nothing.  Closing leaves all groups.
+
+        Parameters and errors: as of `enter`.
+
+        Cost: that of a message to all members.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-leave") as bus, bus.join("alice") as alice:
+        ...     alice.enter("workers")
+        ...     alice.leave("workers")
+        ...     [message.view.members for message in alice.recv_many(9)]
+        [('alice',), ()]
+        >>> busq.Bus.unlink("doc-leave")
+        """
+        raise NotImplementedError
+
+    def view(self, group: str) -> View:
+        """Return the members of a group: of a member, as of the last view that it has received, otherwise the latest.
+
+        Parameters: `group`, its name, without "@".
+
+        Errors: UnknownPeer if nobody has entered a group of that name; ValueError, also on a bus of another order than
+        bus1; TypeError.
+
+        Cost: none for a member; otherwise a step for each peer slot.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-peer-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     alice.enter("workers")
+        ...     bob.view("workers")
+        View(number=1, members=('alice',), joined=(), left=(), died=())
+        >>> busq.Bus.unlink("doc-peer-view")
+        """
+        raise NotImplementedError
+
+    def watch(self, name: str, *, timeout: float | None = None) -> None:
+        """Be told, in order, when a peer joins, and when it has left or died.
+
+        A message of the kind "joined", whose sender is that peer, comes at once if the peer is there, and whenever one
+        of that name joins; one of the kind "left" comes when it has closed or died, behind all that it had sent, once,
+        and at the same place of the order for all who watch it.  Watching what one watches does nothing.
+
+        Parameters: `name`, of a peer, there or not; `timeout`, as in `enter`.
+
+        Errors: those of `enter`.
+
+        Cost: that of a message to oneself; for the one who is watched, of one to those who watch, when it joins and
+        when it closes.  While it receives, and waits for messages, a peer that watches others, or is in a group, asks
+        the kernel twenty times a second whether they live.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-watch") as bus, bus.join("alice", watch=["bob"]) as alice:
+        ...     with bus.join("bob") as bob:
+        ...         bob.send("alice", b"hello")
+        ...     [(message.kind, message.sender, message.data) for message in alice.recv_many(9)]
+        [('joined', 'bob', b''), ('data', 'bob', b'hello'), ('left', 'bob', b'')]
+        >>> busq.Bus.unlink("doc-watch")
+        """
+        raise NotImplementedError
+
+    def unwatch(self, name: str, *, timeout: float | None = None) -> None:
+        """Be told no more of a peer that comes or goes.  What was told by then still comes.
+
+        Parameters and errors: as of `watch`.
+
+        Cost: that of a message to oneself.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-unwatch") as bus, bus.join("alice", watch=["bob"]) as alice:
+        ...     alice.unwatch("bob")
+        ...     bus.join("bob").close()
+        ...     try:
+        ...         alice.recv(timeout=0)
+        ...     except busq.Empty as error:
+        ...         print(error)
+        nothing came before the timeout
+        >>> busq.Bus.unlink("doc-unwatch")
         """
         raise NotImplementedError
 

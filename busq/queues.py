@@ -127,7 +127,7 @@ def _default_home() -> _Home:
         home = _default() if _default is not None else None
         if home is None or home.n_queues >= QUEUES_MAX:
             name = _private_name("queues")
-            bus = Bus.create(name, peers=PEERS, capacity=CAPACITY, arena=ARENA_BYTES, temporary=True)
+            bus = Bus.create(name, peers=PEERS, capacity=CAPACITY, arena=ARENA_BYTES, groups=0, nodes=0, temporary=True)
             home = _Home(bus, is_default=True)
             _default = weakref.ref(home)
         return home

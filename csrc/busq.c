@@ -4,9 +4,12 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include "shm/handle.h"
 #include "shm/join.h"
+#include "shm/mourn.h"
 #include "shm/multicast.h"
+#include "shm/name.h"
 #include "shm/receive.h"
 #include "shm/reference.h"
 #include "shm/share.h"
@@ -51,6 +54,8 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
       .permissions = bus->header->permissions,
       .is_temporary = bus->is_temporary,
+      .groups = bus->geometry.groups,
+      .nodes = bus->geometry.nodes,
   };
   memcpy(facts->order, bus->order, sizeof facts->order);
   return BUSQ_OK;
@@ -265,6 +270,8 @@ static int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_target
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     const busq_trace_ring *full = send_record(peer, times);
     result = busq_multicast_try(peer, targets, n_targets, payload);
+    if (BUSQ_UNLIKELY(result == BUSQ_TO_GROUP))
+      result = busq_group_try(peer, targets, n_targets, payload);
     if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
@@ -388,7 +395,7 @@ int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                    int64_t timeout_ns)
 {
   const busq_part part = {data, size_bytes};
-  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL, NULL, NULL};
   return send_payload(peer, targets, n_targets, &payload, timeout_ns);
 }
 
@@ -399,7 +406,7 @@ static int form_unknown(uint32_t form)
 
 static int payload_make(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
 {
-  *payload = (busq_payload){parts, n_parts, form, 0, NULL};
+  *payload = (busq_payload){parts, n_parts, form, 0, NULL, NULL, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   for (uint32_t i = 0; i < n_parts; i++)
@@ -463,7 +470,7 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
                          uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
 {
-  const busq_payload payload = {NULL, 0, form, size_bytes, draft};
+  const busq_payload payload = {NULL, 0, form, size_bytes, draft, NULL, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
@@ -561,6 +568,127 @@ int busq_peer_limit(busq_peer *peer, uint32_t limit)
   if (!result)
     busq_store_relaxed(&peer->inbox->limit, limit);
   return result;
+}
+
+/* ---- groups ---- */
+
+/* The name may be forgotten, and its entry another's, between the look and the change. */
+static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what, int64_t timeout_ns)
+{
+  busq_change change = {.who = busq_peer_target(peer), .what = what};
+  const busq_payload payload = {.change = &change};
+  int result;
+  do {
+    result = busq_group_named(peer->bus, name, bytes, is_made, &change.group);
+    if (result)
+      return result;
+    result = send_payload(peer, &change.group, 1, &payload, timeout_ns);
+  } while (is_made && result == BUSQ_UNKNOWN_PEER);
+  if (result == BUSQ_OK && is_made)
+    busq_store_relaxed(&peer->cares, 1);
+  return result;
+}
+
+static int group_may_change(const busq_peer *peer, const char *what)
+{
+  const int result = busq_peer_check(peer);
+  if (!result && peer->is_consumer)
+    return busq_error(BUSQ_INVALID, "one of several readers of \"%s\" can't %s: what came of it would go to any of them",
+                      peer->inbox->name, what);
+  return result;
+}
+
+int busq_peer_enter(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns)
+{
+  int result = group_may_change(peer, "enter a group");
+  if (!result)
+    result = busq_group_check(group, group_bytes);
+  return result ? result : group_change(peer, group, group_bytes, true, BUSQ_CHANGE_ENTERS, timeout_ns);
+}
+
+/* A group that nobody knows is one that we are not in. */
+int busq_peer_leave(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns)
+{
+  int result = group_may_change(peer, "leave a group");
+  if (!result)
+    result = busq_group_check(group, group_bytes);
+  if (!result)
+    result = group_change(peer, group, group_bytes, false, BUSQ_CHANGE_LEAVES, timeout_ns);
+  return result == BUSQ_UNKNOWN_PEER ? BUSQ_OK : result;
+}
+
+static int watched_name(const busq_peer *peer, const char *name, size_t bytes, char *group)
+{
+  int result = group_may_change(peer, "watch a peer");
+  if (!result)
+    result = busq_name_check(name, bytes);
+  if (result)
+    return result;
+  group[0] = '?';
+  memcpy(group + 1, name, bytes);
+  return BUSQ_OK;
+}
+
+/* Whoever comes or goes while we begin to watch is told of by itself, or was found by us; what we have missed, we tell now. */
+int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns)
+{
+  char group[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  uint64_t target;
+  int result = watched_name(peer, name, name_bytes, group);
+  if (!result)
+    result = group_change(peer, group, name_bytes + 1, true, BUSQ_CHANGE_ENTERS, timeout_ns);
+  if (result || busq_group_named(peer->bus, group, name_bytes + 1, false, &target))
+    return result;
+  busq_biased_latch_acquire(&peer->send_latch);
+  if (!busq_load_relaxed(&peer->is_closed))
+    (void)busq_group_subject_tell(peer, target);
+  busq_biased_latch_release(&peer->send_latch);
+  return BUSQ_OK;
+}
+
+int busq_peer_unwatch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns)
+{
+  char group[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  int result = watched_name(peer, name, name_bytes, group);
+  if (!result)
+    result = group_change(peer, group, name_bytes + 1, false, BUSQ_CHANGE_LEAVES, timeout_ns);
+  return result == BUSQ_UNKNOWN_PEER ? BUSQ_OK : result;
+}
+
+/* It was checked when the message was found. */
+void busq_message_envelope(const busq_message *message, busq_envelope *envelope)
+{
+  *envelope = (busq_envelope){.kind = BUSQ_KIND_DATA};
+  if (message->form & BUSQ_FORM_ENVELOPE)
+    memcpy(envelope, (const char *)message->data + message->size_bytes + message->names_bytes, sizeof *envelope);
+}
+
+int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp)
+{
+  uint64_t target;
+  int result = busq_group_check(group, group_bytes);
+  if (!result)
+    result = busq_group_named(bus, group, group_bytes, false, &target);
+  if (result)
+    return result;
+  const uint32_t index = busq_group_index(target);
+  if (!busq_group_members(bus, index, members, countp, numberp))
+    return busq_group_damaged(bus, index);
+  *numberp -= busq_load_relaxed(&busq_bus_group(bus, index)->base);
+  return BUSQ_OK;
+}
+
+int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp)
+{
+  if (index >= bus->geometry.groups)
+    return busq_error(BUSQ_INVALID, "group %u of a bus with %u groups", index, bus->geometry.groups);
+  const busq_group *group = busq_bus_group(bus, index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (!busq_load_acquire(&group->identity.hi) || bytes < 2 || bytes >= sizeof group->name)
+    return BUSQ_EMPTY;
+  memcpy(name257, group->name, bytes);
+  *name_bytesp = bytes;
+  return BUSQ_OK;
 }
 
 /* ---- receiving ---- */
@@ -662,6 +790,7 @@ void busq_peer_receive_end(busq_peer *peer)
   busq_biased_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
+  busq_mourn(peer);
 }
 
 static int message_found(const busq_peer *peer, busq_message *message)
@@ -677,6 +806,8 @@ static int message_found(const busq_peer *peer, busq_message *message)
   message->mark = (uint16_t)found->mark;
   message->is_redelivered = found->is_redelivered;
   message->form = (uint16_t)found->form;
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
+    message->names_bytes = (uint32_t)(busq_envelope_bytes(&found->envelope) - sizeof found->envelope);
   return BUSQ_OK;
 }
 
@@ -893,6 +1024,7 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
   int result;
   receive_tidy(peer);
+  busq_mourn(peer);
   (void)busq_fetch_add(&peer->receivers_asleep, 1); /* SYNC POINT sleepers */
   do
     result = wait_one_sleep(peer, wait);

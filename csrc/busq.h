@@ -63,6 +63,8 @@ typedef struct {
   uint32_t permissions; /* mode bits of the file */
   const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
   uint32_t is_temporary; /* the name goes with the last process that has it open */
+  uint32_t groups;      /* names of groups and of watched peers; 0: none */
+  uint32_t nodes;       /* of each peer; 0: none */
 } busq_config;
 
 typedef struct {
@@ -77,6 +79,8 @@ typedef struct {
   char order[64]; /* "bus1", or what busq_order_read reads */
   uint32_t permissions; /* mode bits that its creator asked for */
   uint32_t is_temporary;
+  uint32_t groups;
+  uint32_t nodes;
 } busq_bus_facts;
 
 typedef struct {
@@ -132,6 +136,7 @@ typedef struct {
   uint16_t mark;   /* which of the record's marks is ours */
   uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
   uint16_t form;           /* a busq_form */
+  uint32_t names_bytes;    /* of one with an envelope, between the payload and that */
 } busq_message;
 
 /* What a payload is, for whoever reads it; the core does not look into it. */
@@ -141,8 +146,31 @@ typedef enum {
   BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
   BUSQ_FORM_ASK = 3,    /* somebody waits for a reply: a busq_request stands behind it, and is counted with it */
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
-  BUSQ_FORM_MAX = 15
+  BUSQ_FORM_MAX = 7,
+  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/envelope.h), and is not counted with it */
 } busq_form;
+
+/* What a message is, beside its form: data, or an event that stands in the order as messages do. */
+typedef enum {
+  BUSQ_KIND_DATA = 0,
+  BUSQ_KIND_VIEW = 1,           /* a group has another view */
+  BUSQ_KIND_JOINED = 2,         /* a peer that is watched is there */
+  BUSQ_KIND_LEFT = 3,           /* it has left, or died */
+  BUSQ_KIND_NODE_DESTROYED = 4,
+  BUSQ_KIND_NODE_RELEASED = 5,  /* nobody holds a handle of the node any more */
+  BUSQ_KIND_CONTROL = 6,        /* for the library above */
+  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by whoever reads */
+  BUSQ_KIND_MAX = 7
+} busq_kind;
+
+/* Behind the payload of a message whose form has BUSQ_FORM_ENVELOPE. */
+typedef struct {
+  uint16_t kind;      /* a busq_kind */
+  uint16_t n_nodes;   /* that it is addressed to */
+  uint16_t n_handles; /* that it carries */
+  uint16_t group;     /* that it is addressed to: 1 + its index; 0: none */
+  uint64_t view;      /* of the group, that it is for; of a view, its own number */
+} busq_envelope;
 
 typedef struct {
   uint64_t number; /* of the asker's requests, from 1 */
@@ -344,6 +372,43 @@ uint64_t busq_peer_tail(const busq_peer *replies);
 int busq_peer_has_received(busq_peer *replies, uint64_t position);
 /* What this peer sends from now on is later than what the other handle has received. */
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
+
+/*
+ * Groups (shm/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives its target, once
+ * somebody has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one is in, and leaving what one is not,
+ * is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for a message.
+ *
+ * What is delivered then has an envelope with its kind; the payload of a view, of `joined` and of `left` is
+ *
+ *      busq_view_event | busq_view_member[n_entries] | the names
+ */
+typedef struct {
+  uint64_t number;      /* of the view */
+  uint32_t incarnation; /* of the one who has entered, left or died */
+  uint16_t slot;
+  uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
+  uint32_t n_entries;
+  uint32_t n_members;   /* the first of the entries; behind them the one who has gone, or who is watched */
+  uint64_t base;        /* of a group: what its views are counted from */
+} busq_view_event;
+
+typedef struct {
+  uint32_t incarnation;
+  uint16_t slot;
+  uint16_t name_bytes;
+} busq_view_member;
+
+int busq_peer_enter(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns);
+int busq_peer_leave(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns);
+int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
+int busq_peer_unwatch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
+/* The envelope of a message that was found or taken; kind BUSQ_KIND_DATA and nothing else where it has none. */
+void busq_message_envelope(const busq_message *message, busq_envelope *envelope);
+/* The view that is installed: its number, from 1, and its members' targets in the order in which they entered; there must be room for
+ * twice as many as the bus has slots. */
+int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
+/* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is watched. */
+int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {

@@ -57,6 +57,8 @@ class Mode(ParamType[int]):
     "--arena", type=Size(), metavar="BYTES", help="Memory for messages in flight, all peers together.  [default: 16M]"
 )
 @click.option("--permissions", type=Mode(), metavar="MODE", help="600, or 660 for a group.  [default: 600]")
+@click.option("--groups", type=int, metavar="N", help="Names of groups and of watched peers.  [default: 32]")
+@click.option("--nodes", type=int, metavar="N", help="Of each peer.  [default: 1024 of all together, 1 to 64 of each]")
 @click.option(
     "--temporary",
     is_flag=True,
@@ -70,6 +72,8 @@ def create(
     capacity: int | None,
     arena: int | None,
     permissions: int | None,
+    groups: int | None,
+    nodes: int | None,
     temporary: bool,
     exist_ok: bool,
 ) -> None:
@@ -79,6 +83,7 @@ def create(
     it open: this command keeps it until Ctrl-C or SIGTERM, and others may go on.
     """
     asked = {"order": order, "peers": peers, "capacity": capacity, "arena": arena, "permissions": permissions}
+    asked |= {"groups": groups, "nodes": nodes}
     given: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
     if temporary:
         given["temporary"] = True

@@ -889,10 +889,23 @@ static Message *message_prepare(Port *self, busq_peer *peer, const busq_message 
   return NULL;
 }
 
+/* A message that was sent to a group is data as any other; whatever else an envelope says, Python knows. */
+static int envelope_open(busq_message *found)
+{
+  busq_envelope envelope;
+  memcpy(&envelope, (const char *)found->data + found->size_bytes + found->names_bytes, sizeof envelope);
+  found->form &= (uint16_t)~BUSQ_FORM_ENVELOPE;
+  return envelope.kind == BUSQ_KIND_DATA && !found->names_bytes;
+}
+
 static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
   busq_message inner = *found;
   busq_request request;
+  if (found->form & BUSQ_FORM_ENVELOPE) {
+    *result = RECEIVE_SLOWLY;
+    return envelope_open(&inner) ? port_prepare(self, &inner, is_ack, result) : NULL;
+  }
   if (found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec))
     return message_prepare(self, self->peer, found, is_ack, result);
   *result = RECEIVE_SLOWLY;

@@ -40,6 +40,18 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
   return ring;
 }
 
+/* The index comes from shared memory: whoever asks has compared it with the geometry's. */
+static inline busq_group *busq_bus_group(const busq_bus *bus, uint32_t index)
+{
+  return (busq_group *)(void *)(bus->base + bus->geometry.groups_offset + index * bus->geometry.group_bytes);
+}
+
+static inline busq_node *busq_bus_node(const busq_bus *bus, uint32_t slot, uint32_t index)
+{
+  const uint64_t at = (uint64_t)slot * bus->geometry.nodes + index;
+  return (busq_node *)(void *)(bus->base + bus->geometry.nodes_offset + at * bus->geometry.node_bytes);
+}
+
 /* How many messages a queue holds before senders wait. */
 static inline uint32_t busq_bus_limit(const busq_bus *bus, uint32_t slot)
 {

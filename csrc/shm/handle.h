@@ -31,6 +31,7 @@ typedef struct {
   uint32_t sender_incarnation;
   uint32_t mark;
   uint32_t form;
+  busq_envelope envelope; /* where the form says that there is one */
   bool is_late;        /* it is the least of the heap, not the next of the ring */
   bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
   bool was_given_back; /* it was taken once, and its delivery recorded */
@@ -97,6 +98,11 @@ typedef struct {
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 
+/* ---- groups (group.h) ---- */
+
+typedef struct busq_company busq_company;
+typedef struct busq_viewed busq_viewed;
+
 /* ---- a peer ---- */
 
 struct busq_peer {
@@ -131,6 +137,8 @@ struct busq_peer {
   busq_acquaintance *known; /* [peers] */
   uint16_t *destinations;   /* [peers], scratch: the sorted slots of the multicast at hand */
   uint64_t failed_target;
+  busq_company *companies; /* [groups], made by the first send to one */
+  uint64_t *gathering;     /* [peers], scratch: the targets of a message to a group and others */
 
   /* Receiving: under receive_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch receive_latch;
@@ -168,6 +176,9 @@ struct busq_peer {
   uint64_t inherited;  /* positions before it were somebody else's: he may have taken what stands there */
   busq_blocker blocker;
   busq_found found;    /* what the last look has found */
+  busq_viewed *views;  /* [groups], made by the first message of one */
+  uint32_t cares;      /* for how many others, at least: members of its groups, whom it watches (mourn.h) */
+  uint64_t mourned_ns; /* by the tick: when it last looked for dead ones among them */
 
   /* Waiting. */
   uint64_t send_left_ns; /* when a wait was interrupted that the caller will go on with; 0 where there is none */

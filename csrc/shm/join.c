@@ -3,6 +3,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/group.h"
+#include "shm/mourn.h"
 #include "shm/name.h"
 #include "shm/pack.h"
 #include "shm/region.h"
@@ -141,6 +143,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   self->name[name_bytes] = '\0';
   busq_store_relaxed(&self->name_bytes, (uint32_t)name_bytes);
   self->room_waiters = 0;
+  busq_group_forget(peer);
   busq_store_relaxed(&self->limit, 0);
   self->sent = self->late = self->received = self->helped = 0;
   busq_store_relaxed(&self->awaited, 0);
@@ -499,6 +502,7 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
   }
   if (busq_bus_is_recorded(bus))
     busq_tracer_join(peer);
+  busq_mourn_begin(peer);
   *peerp = peer;
   return BUSQ_OK;
 }
@@ -575,6 +579,7 @@ static void peer_leave(busq_peer *peer)
   BUSQ_STEP("leave");
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
+  busq_mourn_left(peer);
   if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   else if (!peer->is_consumer)
@@ -590,6 +595,7 @@ int busq_peer_close(busq_peer *peer)
 {
   if (peer->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
+  busq_mourn_end(peer);
   busq_biased_latch_acquire(&peer->send_latch);
   busq_biased_latch_acquire(&peer->receive_latch);
   const bool was_closed = busq_load_relaxed(&peer->is_closed);
@@ -622,6 +628,7 @@ void busq_peer_free(busq_peer *peer)
   busq_tracer_deinit(peer);
   busq_arena_deinit(&peer->arena);
   busq_heap_deinit(&peer->heap);
+  busq_group_deinit(peer);
   free(peer->known);
   free(peer->destinations);
   free(peer->done);

@@ -11,6 +11,7 @@ _Static_assert(sizeof(busq_destination) == 4, "destinations are packed");
 _Static_assert(offsetof(busq_record, destination) == 36, "a unicast of 24 bytes fits into one line");
 _Static_assert(offsetof(busq_record, destination) + BUSQ_DRAFT_TARGETS * sizeof(busq_destination) == 64,
                "a draft's payload stays where it was written");
+_Static_assert(sizeof(busq_node_name) == 8, "a node's name is one word");
 _Static_assert(sizeof(busq_header) <= PAGE_BYTES, "the header is one page");
 _Static_assert(BUSQ_ALIGN_UP(UINT64_C(0x100000001), 4096u) == UINT64_C(0x100001000), "offsets have 64 bits");
 _Static_assert(BUSQ_LAYOUT_PEERS_MAX <= BUSQ_RING_SENDER_MASK + 1, "a slot fits beside the bits of a claim");
@@ -38,26 +39,49 @@ static void geometry_arena(busq_geometry *geometry)
   geometry->extents = geometry->peers + (geometry->arena_bytes + header_bytes + extent_bytes - 1) / extent_bytes;
 }
 
-bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t capacity, uint64_t arena_bytes)
+static bool numbers_are_in_range(const busq_geometry *asked)
 {
-  if (peers < 1 || peers > BUSQ_LAYOUT_PEERS_MAX || capacity < 1 || capacity > BUSQ_LAYOUT_CAPACITY_MAX ||
-      arena_bytes < BUSQ_LAYOUT_ARENA_BYTES_MIN || arena_bytes > BUSQ_LAYOUT_ARENA_BYTES_MAX)
+  return asked->peers >= 1 && asked->peers <= BUSQ_LAYOUT_PEERS_MAX && asked->capacity >= 1 &&
+         asked->capacity <= BUSQ_LAYOUT_CAPACITY_MAX && asked->arena_bytes >= BUSQ_LAYOUT_ARENA_BYTES_MIN &&
+         asked->arena_bytes <= BUSQ_LAYOUT_ARENA_BYTES_MAX && asked->groups <= BUSQ_LAYOUT_GROUPS_MAX &&
+         asked->nodes <= BUSQ_LAYOUT_NODES_MAX;
+}
+
+/* The tables of groups and nodes; what a bus does not have takes no room. */
+static void geometry_tables(busq_geometry *geometry)
+{
+  const uint64_t peers = geometry->peers;
+  geometry->group_bytes =
+      BUSQ_ALIGN_UP(sizeof(busq_group) + peers * (sizeof(busq_pair) + sizeof(uint64_t)), BUSQ_LINE_PAIR_BYTES);
+  geometry->node_bytes = BUSQ_ALIGN_UP(sizeof(busq_node) + peers * sizeof(uint64_t), BUSQ_LINE_PAIR_BYTES);
+  geometry->nodes_offset = BUSQ_ALIGN_UP(geometry->groups_offset + geometry->groups * geometry->group_bytes, PAGE_BYTES);
+  geometry->table_offset = BUSQ_ALIGN_UP(geometry->nodes_offset + peers * geometry->nodes * geometry->node_bytes, PAGE_BYTES);
+}
+
+bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
+{
+  if (!numbers_are_in_range(asked))
     return false;
-  memset(geometry, 0, sizeof *geometry);
-  geometry->peers = peers;
-  geometry->capacity = capacity;
-  geometry->arena_bytes = arena_bytes;
-  geometry->slot_count = power_of_two_up((uint64_t)capacity + peers);
+  *geometry = (busq_geometry){
+      .peers = asked->peers,
+      .capacity = asked->capacity,
+      .arena_bytes = asked->arena_bytes,
+      .groups = asked->groups,
+      .nodes = asked->nodes,
+      .slot_count = power_of_two_up((uint64_t)asked->capacity + asked->peers),
+  };
+  const uint64_t peers = geometry->peers;
   geometry_arena(geometry);
   geometry->peers_offset = PAGE_BYTES;
-  geometry->rings_offset = BUSQ_ALIGN_UP(geometry->peers_offset + (uint64_t)peers * sizeof(busq_slot), PAGE_BYTES);
-  geometry->table_offset =
+  geometry->rings_offset = BUSQ_ALIGN_UP(geometry->peers_offset + peers * sizeof(busq_slot), PAGE_BYTES);
+  geometry->groups_offset =
       BUSQ_ALIGN_UP(geometry->rings_offset + peers * geometry->slot_count * sizeof(busq_pair), PAGE_BYTES);
+  geometry_tables(geometry);
   geometry->arena_offset =
       BUSQ_ALIGN_UP(geometry->table_offset + geometry->extents * sizeof(busq_extent), PAGE_BYTES);
   /* A look at the header of the last possible record stays inside the mapping. */
   geometry->segment_bytes = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
-                            BUSQ_ALIGN_UP(busq_record_payload_offset(peers, 512), PAGE_BYTES);
+                            BUSQ_ALIGN_UP(busq_record_payload_offset(geometry->peers, 512), PAGE_BYTES);
   return true;
 }
 
@@ -72,6 +96,8 @@ uint64_t busq_layout_stamp(void)
       sizeof(busq_queue),
       sizeof(busq_extent),
       sizeof(busq_geometry),
+      sizeof(busq_group),
+      sizeof(busq_node),
       offsetof(busq_slot, life),
       offsetof(busq_slot, room_seq),
       offsetof(busq_slot, sequence_reserved),

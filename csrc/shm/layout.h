@@ -5,7 +5,7 @@
  * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and whoever reads an
  * index or a length checks it against private copies of the sizes before using it.
  *
- *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | extent table | arena
+ *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table | arena
  *
  * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
  * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
@@ -16,26 +16,34 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 7u
+#define BUSQ_LAYOUT_VERSION 8u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
+#define BUSQ_LAYOUT_GROUPS_MAX 65534u /* an envelope has 16 bits for one, and 0 for none */
+#define BUSQ_LAYOUT_NODES_MAX 65535u  /* of one peer */
 #define BUSQ_LAYOUT_CAPACITY_MAX (UINT32_C(1) << 26)
 #define BUSQ_LAYOUT_ARENA_BYTES_MIN UINT64_C(4096)
 #define BUSQ_LAYOUT_ARENA_BYTES_MAX (UINT64_C(1) << 37)
 #define BUSQ_LAYOUT_PAYLOAD_BYTES_MAX UINT64_C(0xffffffff)
 #define BUSQ_LAYOUT_UNIT_BYTES 64u /* records begin at multiples of this */
 
-/* Sizes and offsets, computed from four numbers and from nothing else. */
+/* Sizes and offsets, computed from five numbers and from nothing else. */
 typedef struct {
   uint32_t peers;
   uint32_t capacity;
   uint64_t arena_bytes; /* asked for; the largest payload */
+  uint32_t groups;
+  uint32_t nodes;       /* of each peer */
   uint64_t slot_count;  /* per ring */
   uint64_t extent_bytes;
   uint64_t extents;
   uint64_t peers_offset;
   uint64_t rings_offset;
+  uint64_t groups_offset;
+  uint64_t group_bytes; /* of one, with its members */
+  uint64_t nodes_offset;
+  uint64_t node_bytes;  /* of one, with its holders */
   uint64_t table_offset;
   uint64_t arena_offset;
   uint64_t segment_bytes;
@@ -134,6 +142,7 @@ typedef struct {
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
   uint64_t awaited; /* of a slot for replies: no request before this number waits for its own any more (request.h) */
+  uint64_t granting; /* which node's handle it is about to send (node.h); 0: none */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
@@ -181,18 +190,24 @@ typedef struct {
   uint32_t size_bytes;
   uint32_t sender_incarnation;
   uint16_t origin;  /* a busq_form (4) | slot of the sender (12) */
-  uint16_t outline; /* its sender is through with sending it (1) | destinations (15) */
+  uint16_t outline; /* its sender is through with sending it (1) | a verdict on it (2) | destinations (13) */
   busq_destination destination[];
 } busq_record;
 
 #define BUSQ_RECORD_FORM_SHIFT 12
 #define BUSQ_RECORD_SENT UINT16_C(0x8000)
+/* Of a message to a group: it was sent in its view, or too late for that (group.h).  Set once, by whoever knows it first. */
+#define BUSQ_RECORD_COUNTS UINT16_C(0x4000)
+#define BUSQ_RECORD_MISSED UINT16_C(0x2000)
+#define BUSQ_RECORD_DESTINATIONS UINT16_C(0x1fff)
+_Static_assert(BUSQ_LAYOUT_PEERS_MAX <= BUSQ_RECORD_DESTINATIONS, "destinations leave room for marks");
 _Static_assert(BUSQ_LAYOUT_PEERS_MAX <= 1u << BUSQ_RECORD_FORM_SHIFT, "a slot leaves room for a form");
-_Static_assert(BUSQ_FORM_MAX < 1u << (16 - BUSQ_RECORD_FORM_SHIFT), "a form fits above a slot");
+_Static_assert((BUSQ_FORM_MAX | BUSQ_FORM_ENVELOPE) < 1u << (16 - BUSQ_RECORD_FORM_SHIFT), "a form fits above a slot");
+_Static_assert(!(BUSQ_FORM_MAX & BUSQ_FORM_ENVELOPE), "an envelope is no application's form");
 
 static inline uint32_t busq_record_destinations(const busq_record *record)
 {
-  return busq_load_relaxed(&record->outline) & (uint16_t)~BUSQ_RECORD_SENT;
+  return busq_load_relaxed(&record->outline) & BUSQ_RECORD_DESTINATIONS;
 }
 
 static inline uint32_t busq_record_sender(const busq_record *record)
@@ -246,8 +261,56 @@ static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_
   return BUSQ_ALIGN_UP(header, size_bytes >= 512 ? 64u : 8u);
 }
 
+/* A word on which at most one multicast at a time may be decided (claim.h). */
+typedef busq_pair busq_claim_word;
+
+/* A place of the order: where a view begins, where a node ends.  Each half says which of the changes of its owner it belongs to;
+ * they change by swaps that fail where that is not a later one. */
+typedef struct {
+  busq_pair timestamp; /* number, timestamp */
+  busq_pair source;    /* number, sequence (52) | slot of the sender (12) */
+} busq_place_mark;
+
+/* How many changes of a group's view are remembered. */
+#define BUSQ_GROUP_CHANGES 256u
+#define BUSQ_MEMBER_IS_IN UINT64_C(1)
+
+/* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
+typedef struct {
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* the number of the view */
+  busq_pair identity; /* how often the entry was given a name, and a hash of that; 0, 0: never */
+  busq_pair subject;  /* of a peer that is watched: number, its target << 1 | it is there */
+  uint64_t base;      /* the number of the claim when it got the name */
+  uint32_t name_bytes;
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
+  busq_pair member[]; /* number of the view that changed it, incarnation (32) << 1 | BUSQ_MEMBER_IS_IN */
+  /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
+} busq_group;
+
+/* A node of a peer (node.h).  Behind it: holder[peers]. */
+typedef struct {
+  _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* its generation */
+  busq_place_mark end; /* by its generation */
+  uint64_t unheld; /* for whoever tells that nobody holds it any more */
+  uint64_t spare;
+  uint64_t holder[]; /* how often its handle was given to the peer (30 bits) and what became of it */
+} busq_node;
+
+/* The name of a node: of a slot, which of its nodes, and which in a row of those that stood there. */
+typedef struct {
+  uint16_t slot;
+  uint16_t index;
+  uint32_t generation;
+} busq_node_name;
+
+static inline uint64_t *busq_group_viewed(busq_group *group, uint32_t peers)
+{
+  return (uint64_t *)(void *)(group->member + peers);
+}
+
 /* False where the numbers are out of range or do not fit into 64 bits of file. */
-bool busq_geometry_compute(busq_geometry *geometry, uint32_t peers, uint32_t capacity, uint64_t arena_bytes);
+bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked);
 uint64_t busq_layout_stamp(void);
 uint64_t busq_header_checksum(const busq_header *header);
 

@@ -11,6 +11,13 @@
 
 /* ---- before anything is touched ---- */
 
+BUSQ_COLD static int destination_beyond(const busq_peer *peer, uint32_t at, uint32_t slot)
+{
+  if (slot == BUSQ_TARGET_GROUP)
+    return BUSQ_TO_GROUP;
+  return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", at, slot, peer->bus->geometry.peers);
+}
+
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
  * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
 BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
@@ -21,8 +28,8 @@ BUSQ_ALWAYS_INLINE int destinations_sort(busq_peer *peer, const uint64_t *target
                       peer->bus->geometry.peers);
   for (uint32_t i = 0; i < n_targets; i++) {
     const uint16_t slot = (uint16_t)busq_target_slot(targets[i]);
-    if (slot >= peer->bus->geometry.peers)
-      return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", i, slot, peer->bus->geometry.peers);
+    if (BUSQ_UNLIKELY(slot >= peer->bus->geometry.peers))
+      return destination_beyond(peer, i, slot);
     uint32_t at = i;
     while (at > 0 && sorted[at - 1] > slot) {
       sorted[at] = sorted[at - 1];
@@ -353,6 +360,7 @@ typedef struct {
   uint64_t clock_max; /* the highest clock found where the proposal was lost */
   uint32_t n_targets;
   bool is_lost;
+  busq_companion *companion;
 } busq_multicast;
 
 /* Propose: one more than any clock that we know of.  Higher would be as right; lower gets lost.  It is only looked up here, and
@@ -383,7 +391,9 @@ static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t 
   const uint32_t slot = peer->destinations[index];
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
-  uint64_t *const stamp = index == 0 && !peer->proposes_stale ? &multicast->record->proposal : NULL;
+  /* One that goes to a single queue is never late: its reader does not ask. */
+  const bool is_stamped = index == 0 && (!peer->proposes_stale || multicast->n_targets == 1);
+  uint64_t *const stamp = is_stamped ? &multicast->record->proposal : NULL;
   busq_ring_claim claim;
   bool is_late;
   do {
@@ -456,8 +466,11 @@ static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicas
 /* Propose and stage, once. */
 static int multicast_attempt(busq_peer *peer, busq_multicast *multicast)
 {
+  busq_companion *companion = multicast->companion;
   multicast->is_lost = false;
-  int result = multicast_propose(peer, multicast);
+  int result = BUSQ_UNLIKELY(companion != NULL) && companion->attempt ? companion->attempt(companion, peer) : BUSQ_OK;
+  if (!result)
+    result = multicast_propose(peer, multicast);
   for (uint32_t i = 0; i < multicast->n_targets && result == BUSQ_OK; i++) {
     BUSQ_STEP("stage");
     result = multicast_stage(peer, multicast, i);
@@ -483,11 +496,31 @@ static int record_damaged(const busq_peer *peer)
                     peer->slot, peer->bus->name);
 }
 
-__attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets)
+/* What a companion claims with its message, somebody may break before we are through: then we begin anew. */
+static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, int result)
 {
-  BUSQ_ASSERT(n_targets > 1);
-  busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
+  const busq_companion *companion = multicast->companion;
+  if (result != BUSQ_OK)
+    return result;
+  if (BUSQ_UNLIKELY(companion != NULL) && companion->begin)
+    return BUSQ_AGAIN;
+  return busq_tag_attempt(multicast->tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
+}
+
+__attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
+                                               busq_companion *companion)
+{
+  BUSQ_ASSERT(n_targets > 1 || companion);
+  busq_multicast multicast = {
+      .record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer), .companion = companion};
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
+  if (BUSQ_UNLIKELY(companion != NULL) && companion->begin) {
+    const int result = companion->begin(companion, peer, record, tag);
+    if (result != BUSQ_OK) {
+      multicast_undo(peer, &multicast);
+      return result;
+    }
+  }
   for (;;) {
     /* A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
      * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
@@ -504,21 +537,33 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
     }
     if (result == BUSQ_OK && multicast_next_attempt(&multicast))
       continue;
-    if (result == BUSQ_OK)
-      result = busq_tag_attempt(multicast.tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
+    result = multicast_failed(peer, &multicast, result);
     multicast_undo(peer, &multicast);
+    if (BUSQ_UNLIKELY(companion != NULL) && companion->undone)
+      companion->undone(companion, peer, record, tag);
     return result;
   }
 }
 
 /* ---- the whole of a send ---- */
 
-BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets)
+/* While the record is still ours. */
+BUSQ_COLD static int companion_end(busq_peer *peer, busq_companion *companion, busq_record *record, uint64_t tag)
+{
+  companion->outcome = BUSQ_OK;
+  if (companion->end)
+    companion->end(companion, peer, record, (busq_key){peer->lamport, tag, peer->slot});
+  return companion->outcome;
+}
+
+BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_t bytes, uint32_t n_targets,
+                                   busq_companion *companion)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
-  const int result = n_targets == 1 ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets);
+  const bool is_unicast = n_targets == 1 && (BUSQ_LIKELY(!companion) || !companion->begin);
+  int result = is_unicast ? unicast(peer, record, tag) : multicast(peer, record, tag, n_targets, companion);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
       busq_tracer_send_end(peer, 0, result);
@@ -526,6 +571,8 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_
   }
   if (BUSQ_UNLIKELY(peer->tracer.begun) && n_targets > 1)
     busq_tracer_send_commit(peer);
+  if (BUSQ_UNLIKELY(companion != NULL))
+    result = companion_end(peer, companion, record, tag);
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
@@ -535,7 +582,7 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, busq_record *record, uint64_
     busq_wake_reader(peer, peer->destinations[i]);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_end(peer, peer->lamport, result);
-  return result;
+  return BUSQ_OK;
 }
 
 void busq_multicast_share_memory_slow(busq_peer *peer)
@@ -651,7 +698,7 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   void *const place = (char *)record + busq_record_payload_offset(n_targets, payload->size_bytes);
   draft_move(place, written, payload->size_bytes);
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, record, draft_bytes(peer, draft), n_targets);
+  result = send_filled(peer, record, draft_bytes(peer, draft), n_targets, NULL);
   if (BUSQ_LIKELY(result == BUSQ_OK)) {
     peer->drafts--;
     return BUSQ_OK;
@@ -678,7 +725,7 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const uint64_t *targets, uin
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, record, bytes, n_targets);
+  result = send_filled(peer, record, bytes, n_targets, payload->companion);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     busq_arena_cancel(&peer->arena, bytes, record);
   return result;

@@ -42,6 +42,28 @@
  */
 #include "shm/handle.h"
 
+/*
+ * Who has a part in a multicast beside its sender: a change that it decides (claim.h), a group whose view it must not miss.  All with
+ * the send latch; each may be NULL.
+ */
+typedef struct busq_companion busq_companion;
+struct busq_companion {
+  /* The record is filled and STAGING, and nobody knows of it.  Anything but BUSQ_OK takes it back. */
+  int (*begin)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
+  /* Before each attempt: raises peer->lamport above all that the message must come after. */
+  int (*attempt)(busq_companion *companion, busq_peer *peer);
+  /* It can't be committed any more, and was not. */
+  void (*undone)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
+  /* It is final, and the record is still the sender's.  `outcome` is what the send comes to: BUSQ_OK, or what has to be done besides. */
+  void (*end)(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key);
+  int outcome;
+};
+/* What was sent does not count, or was not sent because the world has changed meanwhile: the caller begins anew.  Never the caller of the
+ * library's. */
+#define BUSQ_AGAIN 64
+/* One of the targets is a group: busq_group_try. */
+#define BUSQ_TO_GROUP 65
+
 /* What is sent: the parts one behind the other, or a draft, a record that was filled before. */
 typedef struct {
   const busq_part *parts;
@@ -49,6 +71,8 @@ typedef struct {
   uint32_t form;
   uint64_t size_bytes;       /* of all parts, or of what is sent of the draft */
   const busq_message *draft; /* its place; NULL: the parts */
+  busq_companion *companion; /* NULL: none */
+  const struct busq_change *change; /* instead of a message: a change of a group (group.h); NULL: none */
 } busq_payload;
 
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
@@ -78,6 +102,8 @@ static inline void busq_multicast_share_memory(busq_peer *peer)
     busq_multicast_share_memory_slow(peer);
 }
 #define BUSQ_NO_TARGET UINT64_MAX
+/* A target that is a group: how often its entry got a name (32) | index (16) | this. */
+#define BUSQ_TARGET_GROUP UINT64_C(0xfffe)
 
 static inline uint32_t busq_target_slot(uint64_t target)
 {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include <string.h>
 
 /* ---- what may be a name ---- */
@@ -44,6 +45,15 @@ static int name_check(const char *name, size_t bytes, bool is_beside)
   return BUSQ_OK;
 }
 
+/* With the "@". */
+int busq_group_check(const char *name, size_t bytes)
+{
+  if (bytes < 2 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX || name[0] != '@')
+    return busq_error(BUSQ_INVALID, "a group's name of %zu bytes: expected \"@\" and 1 to %u bytes of UTF-8", bytes,
+                      BUSQ_LAYOUT_NAME_BYTES_MAX - 1);
+  return name_check(name + 1, bytes - 1, false);
+}
+
 int busq_name_check(const char *name, size_t bytes)
 {
   return name_check(name, bytes, false);
@@ -82,6 +92,8 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
   busq_bus *bus = peer->bus;
   bool was_here = false;
   int result = busq_peer_check(peer);
+  if (!result && name_bytes && name[0] == '@')
+    return busq_group_check(name, name_bytes) ? BUSQ_INVALID : busq_group_named(bus, name, name_bytes, false, targetp);
   if (!result)
     result = busq_name_check(name, name_bytes);
   if (result)

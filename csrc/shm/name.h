@@ -12,6 +12,7 @@
  */
 #include "shm/handle.h"
 
+int busq_group_check(const char *name, size_t bytes);
 int busq_name_check(const char *name, size_t bytes);
 /* The same for the name of a slot that a peer has besides its own, which has a "/" in it: nobody can ask for it by name. */
 int busq_name_check_beside(const char *name, size_t bytes);

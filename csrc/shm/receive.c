@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/commit.h"
+#include "shm/envelope.h"
 #include "shm/grave.h"
 #include "shm/join.h"
 #include "shm/reference.h"
@@ -462,11 +463,9 @@ void busq_receive_tend(busq_peer *peer)
   look_anew(peer);
 }
 
-int busq_receive_peek(busq_peer *peer)
+BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
 {
   busq_found *found = &peer->found;
-  if (BUSQ_UNLIKELY(peer->is_consumer))
-    return peer->has_reached ? BUSQ_OK : peek_shared(peer);
   for (;;) {
     const look_outcome outcome = look(peer, peer->scan, found);
     switch (outcome) {
@@ -495,6 +494,50 @@ int busq_receive_peek(busq_peer *peer)
   }
 }
 
+static void found_record(busq_peer *peer);
+
+/* What was found is not for us at its place in the order: as if it had never come.  A message that is passed was not sent in its view,
+ * and its sender's record says so; what is nobody's event was delivered all the same, to us. */
+static void found_pass(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  if (found->is_late)
+    busq_heap_pop(&peer->heap);
+  else
+    peer->scan++;
+  if (found->envelope.kind == BUSQ_KIND_WATCH)
+    found_record(peer);
+  BUSQ_STEP("pass");
+  record_release(peer, found->record, found->mark);
+  position_done(peer, found->position);
+}
+
+/* Messages with an envelope are for us, or passed, or damaged. */
+BUSQ_COLD static int peek_enveloped(busq_peer *peer)
+{
+  int result = BUSQ_OK;
+  while (result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)) {
+    const busq_admission admission = busq_envelope_admit(peer, &peer->found);
+    if (admission == BUSQ_ADMIT_DELIVER)
+      return BUSQ_OK;
+    if (admission == BUSQ_ADMIT_DAMAGED)
+      return queue_damaged(peer);
+    found_pass(peer);
+    result = peek_single(peer);
+  }
+  return result;
+}
+
+int busq_receive_peek(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(peer->is_consumer))
+    return peer->has_reached ? BUSQ_OK : peek_shared(peer);
+  const int result = peek_single(peer);
+  if (BUSQ_UNLIKELY(result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)))
+    return peek_enveloped(peer);
+  return result;
+}
+
 /* ---- taking ---- */
 
 __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_found *found)
@@ -507,6 +550,25 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
       .kind = found->is_redelivered ? BUSQ_TRACE_REDELIVER : BUSQ_TRACE_DELIVER,
   };
   busq_tracer_take(peer, &taken);
+}
+
+/* For the recording, if there is one. */
+BUSQ_ALWAYS_INLINE void found_record_now(busq_peer *peer)
+{
+  const busq_found *found = &peer->found;
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  if (BUSQ_LIKELY(!recording) || peer->tracer.is_silent || found->was_given_back)
+    return;
+  const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
+  if (full)
+    busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
+  else
+    take_record(peer, found);
+}
+
+static void found_record(busq_peer *peer)
+{
+  found_record_now(peer);
 }
 
 /* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
@@ -530,6 +592,8 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   const busq_found *found = &peer->found;
   if (found->key.timestamp > peer->delivered)
     busq_store_relaxed(&peer->delivered, found->key.timestamp);
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
+    busq_envelope_take(peer, found);
   BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
   BUSQ_ASSERT(peer->is_consumer ||
               (found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan));
@@ -540,14 +604,7 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
-  if (BUSQ_UNLIKELY(recording) && !peer->tracer.is_silent && !found->was_given_back) {
-    const busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_RECEIVING);
-    if (full)
-      busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
-    else
-      take_record(peer, found);
-  }
+  found_record_now(peer);
   if (BUSQ_UNLIKELY(peer->is_consumer))
     return;
   if (mode != BUSQ_TAKE_COPIED) {

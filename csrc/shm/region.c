@@ -179,7 +179,17 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
 {
   if (config->permissions != 0600 && config->permissions != 0660)
     return busq_error(BUSQ_INVALID, "permissions 0%o: expected 0600 (one user) or 0660 (and a group)", config->permissions);
-  if (!busq_geometry_compute(geometry, config->peers, config->capacity, config->arena_bytes))
+  const busq_geometry asked = {
+      .peers = config->peers,
+      .capacity = config->capacity,
+      .arena_bytes = config->arena_bytes,
+      .groups = config->groups,
+      .nodes = config->nodes,
+  };
+  if (config->groups > BUSQ_LAYOUT_GROUPS_MAX || config->nodes > BUSQ_LAYOUT_NODES_MAX)
+    return busq_error(BUSQ_INVALID, "groups=%u, nodes=%u: expected up to %u groups, and up to %u nodes of each peer", config->groups,
+                      config->nodes, BUSQ_LAYOUT_GROUPS_MAX, BUSQ_LAYOUT_NODES_MAX);
+  if (!busq_geometry_compute(geometry, &asked))
     return busq_error(BUSQ_INVALID,
                       "peers=%u, capacity=%u, arena=%llu: expected 1 to %u peers, a capacity of 1 to %u and an arena of %llu to %llu bytes",
                       config->peers, config->capacity, (unsigned long long)config->arena_bytes, BUSQ_LAYOUT_PEERS_MAX,
@@ -315,7 +325,7 @@ static int region_check_header(const busq_bus *bus, const busq_header *header, u
     return busq_error(BUSQ_CORRUPT, "the order in the header of bus \"%s\" does not end: remove it and create it again",
                       bus->name);
   const busq_geometry *found = &header->geometry;
-  if (!busq_geometry_compute(&expected, found->peers, found->capacity, found->arena_bytes) ||
+  if (!busq_geometry_compute(&expected, found) ||
       memcmp(&expected, found, sizeof expected) != 0)
     return busq_error(BUSQ_CORRUPT, "the sizes in the header of bus \"%s\" contradict each other", bus->name);
   if (file_bytes != expected.segment_bytes)

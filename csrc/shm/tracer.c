@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/tracer.h"
+#include "shm/multicast.h"
 #include "shm/rings.h"
 #include "trace/clock.h"
 #include <stdlib.h>
@@ -271,7 +272,7 @@ void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result)
   busq_trace_record *record = busq_trace_ring_at(tracer->ring, tracer->position);
   const uint64_t end = now_of(peer);
   const uint64_t since = tracer->commit && result == BUSQ_OK ? end - tracer->commit : 0;
-  if (result == BUSQ_FULL)
+  if (result == BUSQ_FULL || result == BUSQ_AGAIN)
     record->kind = BUSQ_TRACE_VOID; /* it is tried again, under another number */
   else if (result != BUSQ_OK)
     record->kind = BUSQ_TRACE_ABORT;

@@ -445,7 +445,7 @@ static bool fifo_is_deep(const busq_peer *peer)
 
 bool busq_fifo_may_deepen(const busq_peer *peer)
 {
-  return peer->naps >= BUSQ_NAPS && !fifo_is_deep(peer);
+  return peer->naps >= BUSQ_NAPS && !fifo_is_deep(peer) && !busq_load_relaxed(&peer->cares);
 }
 
 /* How long to sleep where nothing is in the queue: deeply, twice as long as the last time. */
@@ -471,7 +471,7 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
   const uint64_t now_ns = busq_time_now_ns();
   const uint32_t failed = busq_load_relaxed(&peer->inbox->fifo_failed);
   /* Of several readers each looks for the others, should they die. */
-  const bool may_sleep = in_ns == UINT64_MAX && !peer->is_consumer &&
+  const bool may_sleep = in_ns == UINT64_MAX && !peer->is_consumer && !busq_load_relaxed(&peer->cares) &&
                          (!failed || failed != (uint32_t)busq_load_relaxed(&peer->inbox->fifo));
   if (!may_sleep)
     busq_fifo_stir(peer);

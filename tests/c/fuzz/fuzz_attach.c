@@ -57,7 +57,7 @@ int LLVMFuzzerInitialize(int *n_arguments, char ***arguments)
 
 static uint64_t header_put_right(busq_header *header, uint32_t flags, uint64_t file_bytes)
 {
-  busq_geometry sizes;
+  busq_geometry sizes, asked = header->geometry;
   if (flags & FIX_STAMP) {
     header->magic = template_bus->header->magic;
     header->version = template_bus->header->version;
@@ -66,10 +66,12 @@ static uint64_t header_put_right(busq_header *header, uint32_t flags, uint64_t f
   }
   if (flags & FIX_BOOT)
     memcpy(header->boot_id, template_bus->header->boot_id, sizeof header->boot_id);
-  if (flags & FIX_SIZES &&
-      busq_geometry_compute(&sizes, header->geometry.peers % 9, header->geometry.capacity % 17,
-                            header->geometry.arena_bytes % 65536) &&
-      sizes.segment_bytes <= FILE_BYTES_MAX) {
+  asked.peers %= 9;
+  asked.capacity %= 17;
+  asked.arena_bytes %= 65536;
+  asked.groups %= 5;
+  asked.nodes %= 5;
+  if (flags & FIX_SIZES && busq_geometry_compute(&sizes, &asked) && sizes.segment_bytes <= FILE_BYTES_MAX) {
     header->geometry = sizes;
     file_bytes = sizes.segment_bytes;
   }

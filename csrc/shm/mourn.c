@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/mourn.h"
+#include "base/time.h"
+#include "shm/group.h"
+#include "shm/multicast.h"
+#include "shm/wake.h"
+#include <string.h>
+
+static uint64_t group_target(const busq_bus *bus, uint32_t index)
+{
+  return busq_load_acquire(&busq_bus_group(bus, index)->identity.lo) << 32 | (uint64_t)index << 16 | BUSQ_TARGET_GROUP;
+}
+
+static bool is_in(const busq_peer *peer, uint32_t index)
+{
+  return busq_group_has(peer->bus, index, peer->slot, peer->incarnation);
+}
+
+/* One of the others who is gone; 0: none, for slots of lives begin at 1. */
+static uint64_t gone_find(busq_peer *peer, uint32_t index)
+{
+  busq_bus *bus = peer->bus;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
+    const uint32_t incarnation = (uint32_t)(member >> 1);
+    if ((member & BUSQ_MEMBER_IS_IN) && !(slot == peer->slot && incarnation == peer->incarnation) &&
+        busq_group_is_gone(bus, slot, incarnation))
+      return (uint64_t)incarnation << 16 | slot;
+  }
+  return 0;
+}
+
+static void group_mourn(busq_peer *peer, uint32_t index)
+{
+  const uint64_t group = group_target(peer->bus, index);
+  uint64_t who;
+  for (uint32_t i = 0; i < peer->bus->geometry.peers && (who = gone_find(peer, index)) != 0; i++)
+    if (busq_group_change_try(peer, &(busq_change){group, who, BUSQ_CHANGE_DIES}) != BUSQ_OK)
+      return;
+  if (busq_group_is_of_watchers(peer->bus, index))
+    (void)busq_group_subject_tell(peer, group);
+}
+
+void busq_mourn_slow(busq_peer *peer)
+{
+  const uint64_t tick_ns = busq_time_tick_ns();
+  if (tick_ns - busq_load_relaxed(&peer->mourned_ns) < BUSQ_SLICE_NS)
+    return;
+  busq_store_relaxed(&peer->mourned_ns, tick_ns);
+  uint32_t cares = 0;
+  busq_biased_latch_acquire(&peer->send_latch);
+  for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++) {
+    if (!is_in(peer, index))
+      continue;
+    cares = 1;
+    group_mourn(peer, index);
+  }
+  busq_store_relaxed(&peer->cares, cares);
+  busq_biased_latch_release(&peer->send_latch);
+}
+
+/* ---- coming and going ---- */
+
+/* Those who watch our name, if anybody ever did. */
+static void watchers_tell(busq_peer *peer)
+{
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  uint64_t group;
+  const uint32_t bytes = busq_load_relaxed(&peer->inbox->name_bytes);
+  if (bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
+    return;
+  name[0] = '?';
+  memcpy(name + 1, peer->inbox->name, bytes);
+  if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) == BUSQ_OK)
+    (void)busq_group_subject_tell(peer, group);
+}
+
+void busq_mourn_begin(busq_peer *peer)
+{
+  if (!peer->bus->geometry.groups)
+    return;
+  busq_biased_latch_acquire(&peer->send_latch);
+  watchers_tell(peer);
+  for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
+    if (is_in(peer, index))
+      busq_store_relaxed(&peer->cares, 1);
+  busq_biased_latch_release(&peer->send_latch);
+}
+
+void busq_mourn_left(busq_peer *peer)
+{
+  const uint64_t us = busq_peer_target(peer) << 1 | 1;
+  for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
+    if (busq_numbered_load(&busq_bus_group(peer->bus, index)->subject).hi == us)
+      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us >> 1, BUSQ_CHANGE_DOWN});
+}
+
+void busq_mourn_end(busq_peer *peer)
+{
+  if (!peer->bus->geometry.groups)
+    return;
+  busq_biased_latch_acquire(&peer->send_latch);
+  for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++)
+    if (is_in(peer, index))
+      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), busq_peer_target(peer), BUSQ_CHANGE_LEAVES});
+  busq_biased_latch_release(&peer->send_latch);
+}
