@@ -38,6 +38,7 @@ from typing import Any
 
 from busq import _core, errors
 from busq._commands import run
+from busq._pieces import Gift, Pieces, answer, piece_bytes
 from busq._plain import PLAIN
 from busq._transfer import Begin, Deliver, Effect, Give, Say, Take, Transfer
 from busq._verify import Verifier
@@ -45,11 +46,7 @@ from busq._verify import Verifier
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
 _NUMBER = struct.Struct("<cQ")
-_PART = struct.Struct("<cQQII")
-_ACK = struct.Struct("<cQQI")
 _HEAD = struct.Struct("<I")
-_PIECE_BYTES_MAX = 256 << 10
-_PIECES_ON_THEIR_WAY = 4  # of a state: a stopped joiner keeps so little of the memory that all peers share
 _DATA = frozenset(b"CWNDT")
 
 _C, _W, _N, _D, _T, _S, _A, _R, _M = b"CWNDTSARM"
@@ -86,25 +83,6 @@ class Call:
         return self.is_done
 
 
-class _Gift:
-    """A state on its way to a joiner."""
-
-    def __init__(self, place: tuple[int, int], payload: bytes, piece_bytes: int) -> None:
-        self.place = place
-        self.payload = payload
-        self.piece_bytes = piece_bytes
-        self.parts = max(1, -(-len(payload) // piece_bytes))
-        self.sent = self.acked = 0
-
-    def next_piece(self) -> bytes | None:
-        """Return the message that may go now."""
-        if self.sent == self.parts or self.sent - self.acked >= _PIECES_ON_THEIR_WAY:
-            return None
-        begin = self.sent * self.piece_bytes
-        head = _PART.pack(b"S", *self.place, self.sent, self.parts)
-        return head + self.payload[begin : begin + self.piece_bytes]
-
-
 class Engine:
     """Of one replica.  It knows the replica weakly, so that one that is forgotten is closed."""
 
@@ -117,7 +95,7 @@ class Engine:
         self._to = f"@{group}"
         self._header = struct.Struct("<cQ").pack
         self._pid = os.getpid()
-        self._piece_bytes = max(1024, min(_PIECE_BYTES_MAX, bus.info()["arena_bytes"] // 64))
+        self._piece_bytes = piece_bytes(bus)
         self.member = member
         self.peer = bus.join(member)
         self.transfer = Transfer(member)
@@ -130,8 +108,8 @@ class Engine:
         self._waiters: dict[Call, Callable[[], Any]] = {}
         self._words: deque[bytes] = deque()  # to the group
         self._letters: dict[str, deque[bytes]] = {}  # to single replicas
-        self._gifts: dict[str, _Gift] = {}
-        self._pieces: dict[tuple[str, int, int], list[bytes]] = {}
+        self._gifts: dict[str, Gift] = {}
+        self._pieces = Pieces()
         self.failure: BaseException | None = None
         # Readers come first in a row of their own, or a busy thread would take the lock again before they wake.
         self._row, self._still = threading.Lock(), threading.Lock()
@@ -369,9 +347,9 @@ class Engine:
     def _take_aside(self, replica: Any, kind: int, sender: str, data: bytes) -> None:
         if kind == _M and sender == self.member:
             self._do(replica, self.transfer.aside(("mark", _NUMBER.unpack(data)[1])), None)
-        elif kind == _S and len(data) >= _PART.size:
+        elif kind == _S:
             self._take_piece(replica, sender, data)
-        elif kind == _A and len(data) == _ACK.size:
+        elif kind == _A:
             self._take_ack(sender, data)
         elif kind == _R and not self.transfer.has_state:
             raise TypeError(f"{sender!r} can't give the state of {self.group!r}: {data[1:].decode(errors='replace')}")
@@ -419,7 +397,7 @@ class Engine:
             sender, data = item
             if data[0] == _C:
                 self._apply(replica, sender, data)
-            elif self._verifier is not None:
+            elif self._verifier is not None and data[0] in (_D, _T):
                 self._verifier.hear(replica, data[0] == _D, sender, data[1:])
 
     def _apply(self, replica: Any, sender: str, data: bytes) -> None:
@@ -456,19 +434,16 @@ class Engine:
         head = PLAIN.encode(facts)
         payload = b"".join((_HEAD.pack(len(head)), head, state))
         for to in effect.to:
-            self._gifts[to] = _Gift(effect.place, payload, self._piece_bytes)
+            self._gifts[to] = Gift(effect.place, payload, self._piece_bytes)
 
     def _take_piece(self, replica: Any, sender: str, data: bytes) -> None:
-        _, view, index, part, parts = _PART.unpack_from(data)
-        self._letters.setdefault(sender, deque()).append(_ACK.pack(b"A", view, index, part))
+        self._letters.setdefault(sender, deque()).append(b"A" + answer(data[1:]))
         if self.transfer.has_state:
             return
-        pieces = self._pieces.setdefault((sender, view, index), [])
-        pieces.append(data[_PART.size :])
-        if len(pieces) < parts:
+        whole = self._pieces.take(sender, data[1:])
+        if whole is None:
             return
-        payload = memoryview(b"".join(pieces))
-        self._pieces.clear()
+        place, payload = whole
         begin = _HEAD.size + _HEAD.unpack_from(payload)[0]
         given = PLAIN.decode(payload[_HEAD.size : begin])
         if given["commands"] != self.names:
@@ -477,15 +452,12 @@ class Engine:
                 f"{type(replica).__name__} has {', '.join(self.names)}: join with the same class"
             )
         replica.set_state(self.codec.decode(payload[begin:]))
-        self._do(replica, self.transfer.state((view, index), given["roster"]), given)
+        self._do(replica, self.transfer.state(place, given["roster"]), given)
 
     def _take_ack(self, sender: str, data: bytes) -> None:
-        _, view, index, part = _ACK.unpack(data)
         gift = self._gifts.get(sender)
-        if gift is not None and gift.place == (view, index):
-            gift.acked = max(gift.acked, part + 1)
-            if gift.acked == gift.parts:
-                del self._gifts[sender]
+        if gift is not None and gift.hear(data[1:]):
+            del self._gifts[sender]
 
     # ---- what this thread has to send: never waited for ----
 
@@ -509,7 +481,7 @@ class Engine:
                 del self._letters[to]
         for to, gift in list(self._gifts.items()):
             while (piece := gift.next_piece()) is not None:
-                if not self._try(to, piece):
+                if not self._try(to, b"S" + piece):
                     is_full = True
                     break
                 gift.sent += 1

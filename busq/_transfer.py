@@ -138,6 +138,13 @@ class Transfer:
         """Get something that belongs to the group."""
         return self._next("item", item)
 
+    def quiet(self, item: Any) -> list[Effect]:
+        """Get something that belongs to the group and is not counted: then none of the members counts any such."""
+        if self.has_state:
+            return [Deliver(item)]
+        self._held.append((self.place, "quiet", item))
+        return []
+
     def word(self, word: str, sender: str, number: int) -> list[Effect]:
         """Get what another one was told to say, or what we said."""
         if word == "needy":
@@ -166,7 +173,7 @@ class Transfer:
             self._members = views[-1][0][0]
         effects: list[Effect] = [Take(place, views[-1][1] if place[1] else None)]
         for at, kind, what in held:
-            if kind == "aside":
+            if kind == "aside" or (kind == "quiet" and at >= place):
                 effects.append(Deliver(what))
             elif at > place:
                 effects += self._follow(at, kind, what)
@@ -250,7 +257,7 @@ class Transfer:
         held, self._held = self._held, []
         effects: list[Effect] = [Begin(place)]
         for at, kind, what in held:
-            if kind == "aside":
+            if kind == "aside" or (kind == "quiet" and at > place):
                 effects.append(Deliver(what))
             elif at > place:
                 effects += [Deliver(what[1])] if kind == "view" else self._follow(at, kind, what)
