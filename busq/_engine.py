@@ -88,8 +88,8 @@ class Engine:
 
     def __init__(self, replica: Any, bus: Any, group: str, member: str, codec: Any, verify: int) -> None:
         self._replica = weakref.ref(replica)
-        self.functions = replica._functions
-        self.names = replica._names
+        self.functions = replica._busq_functions
+        self.names = replica._busq_names
         self.codec = codec
         self.group = group
         self._to = f"@{group}"
@@ -366,7 +366,7 @@ class Engine:
             elif isinstance(effect, Give):
                 self._give(replica, effect)
             elif isinstance(effect, Take):
-                self.position = given["position"]
+                self.position, self.members = given["position"], tuple(given["members"])
                 self._begin_to_verify(replica)
             elif isinstance(effect, Begin):
                 self.position = 0
@@ -380,15 +380,7 @@ class Engine:
 
     def _deliver(self, replica: Any, item: Any) -> None:
         if item[0] == "view":
-            view = item[1]
-            self.members = tuple(view.members)
-            for name in view.left:
-                self._gifts.pop(name, None)
-                self._letters.pop(name, None)
-            self.position += 1
-            replica.on_view(self.members, tuple(view.joined), tuple(view.left))
-            if self._verifier is not None:
-                self._verifier.step(replica, "view", (self.members, tuple(view.joined), tuple(view.left)))
+            self._change(replica, tuple(item[1].members))
         elif item[0] == "mark":
             call = self._pending.pop(item[1], None)
             if call is not None:
@@ -399,6 +391,19 @@ class Engine:
                 self._apply(replica, sender, data)
             elif self._verifier is not None and data[0] in (_D, _T):
                 self._verifier.hear(replica, data[0] == _D, sender, data[1:])
+
+    def _change(self, replica: Any, members: tuple[str, ...]) -> None:
+        # Compared here: of one that died, and whose slot has another peer by now, the view can't name who has left.
+        former, self.members = self.members, members
+        joined = tuple(name for name in members if name not in former)
+        left = tuple(name for name in former if name not in members)
+        for name in left:
+            self._gifts.pop(name, None)
+            self._letters.pop(name, None)
+        self.position += 1
+        replica.on_view(members, joined, left)
+        if self._verifier is not None:
+            self._verifier.step(replica, "view", (members, joined, left))
 
     def _apply(self, replica: Any, sender: str, data: bytes) -> None:
         try:
@@ -427,6 +432,7 @@ class Engine:
             return
         facts = {
             "position": self.position,
+            "members": self.members,
             "roster": effect.roster,
             "class": type(replica).__name__,
             "commands": self.names,

@@ -155,7 +155,7 @@ class AsyncReplica:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._port = _Port(replica._engine)
+        self._port = _Port(replica._busq)
 
     @property
     def replica(self) -> Replica:
@@ -163,7 +163,7 @@ class AsyncReplica:
         return self._replica
 
     def __getattr__(self, name: str) -> Any:
-        number = self._replica._numbers.get(name)
+        number = self._replica._busq_numbers.get(name)
         if number is None:
             return getattr(self._replica, name)
         port = self._port
@@ -210,12 +210,12 @@ class AsyncReplica:
     async def stand(self) -> None:
         """Do what `Election.stand` does."""
         self._has("_stand")
-        await self._port.call(self._replica._numbers["_stand"], self._replica.member)
+        await self._port.call(self._replica._busq_numbers["_stand"], self._replica.member)
 
     async def resign(self) -> None:
         """Do what `Election.resign` does."""
         self._has("_resign")
-        await self._port.call(self._replica._numbers["_resign"], self._replica.member)
+        await self._port.call(self._replica._busq_numbers["_resign"], self._replica.member)
 
     async def lead(self, timeout: float | None = None) -> int:
         """Do what `Election.lead` does."""

@@ -171,8 +171,8 @@ class Stateful:
         if message.kind != "view":
             return group.transfer.quiet(item)
         view = message.view
-        for name in view.left:
-            group.gifts.pop(name, None)
+        for name in group.gifts.keys() - set(view.members):
+            del group.gifts[name]
         effects = group.transfer.view(view.number, view.members, view.joined, view.left, item)
         if self._name not in view.members:
             self._states.remove(group)

@@ -91,7 +91,7 @@ def command(function: _Command) -> _Command:
         engine: Engine | None = self.__dict__.get(_ENGINE)
         if engine is None or engine.is_here:
             return function(self, *args, **kwargs)
-        number = self._numbers[name]
+        number = self._busq_numbers[name]
         (result,) = engine.call([(number, args, kwargs) if kwargs else (number, args)])
         if type(result) is Raised:
             raise result.error
@@ -171,10 +171,10 @@ class Replica:
     >>> busq.Bus.unlink("doc-replica-class")
     """
 
-    _names: ClassVar[list[str]] = []
-    _numbers: ClassVar[dict[str, int]] = {}
-    _functions: ClassVar[list[Callable[..., Any]]] = []
-    _batch_class: ClassVar[type[Batch]] = Batch
+    _busq_names: ClassVar[list[str]] = []
+    _busq_numbers: ClassVar[dict[str, int]] = {}
+    _busq_functions: ClassVar[list[Callable[..., Any]]] = []
+    _busq_batch: ClassVar[type[Batch]] = Batch
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -182,11 +182,11 @@ class Replica:
         if taken and cls.__module__ != __name__:
             raise TypeError(f"{cls.__name__}.{taken[0]} hides a method of Replica: choose another name")
         commands = {name: found._command for name in dir(cls) if hasattr(found := getattr(cls, name), "_command")}
-        cls._names = sorted(commands)
-        cls._functions = [commands[name] for name in cls._names]
-        cls._numbers = {name: number for number, name in enumerate(cls._names)}
-        recorders = {name: _recorder(name, cls._numbers[name], commands[name]) for name in cls._names}
-        cls._batch_class = type(f"{cls.__name__}Batch", (Batch,), recorders)
+        cls._busq_names = sorted(commands)
+        cls._busq_functions = [commands[name] for name in cls._busq_names]
+        cls._busq_numbers = {name: number for number, name in enumerate(cls._busq_names)}
+        recorders = {name: _recorder(name, cls._busq_numbers[name], commands[name]) for name in cls._busq_names}
+        cls._busq_batch = type(f"{cls.__name__}Batch", (Batch,), recorders)
 
     @classmethod
     def join(
@@ -244,7 +244,7 @@ class Replica:
                 replica.__dict__[_ENGINE] = engine
                 left_ns = deadline.left_ns()
                 engine.start(None if left_ns < 0 else left_ns / 1e9)
-                replica._check_taken(*args, **kwargs)
+                replica._busq_check(*args, **kwargs)
             except BaseException:
                 engine.close()
                 raise
@@ -343,13 +343,13 @@ class Replica:
         >>> busq.Bus.unlink("doc-replica-view")
         """
 
-    def _check_taken(self, *args: Any, **kwargs: Any) -> None:
+    def _busq_check(self, *args: Any, **kwargs: Any) -> None:
         """Compare what `__init__` was given with the state that has been taken, where that matters."""
 
     # ---- what everybody may call ----
 
     @property
-    def _engine(self) -> Engine:
+    def _busq(self) -> Engine:
         engine: Engine | None = self.__dict__.get(_ENGINE)
         if engine is None:
             raise ValueError(
@@ -360,17 +360,17 @@ class Replica:
     @property
     def member(self) -> str:
         """The name of this replica among the members."""
-        return self._engine.member
+        return self._busq.member
 
     @property
     def members(self) -> tuple[str, ...]:
         """Who is there, as of what was applied here."""
-        return self._engine.members
+        return self._busq.members
 
     @property
     def position(self) -> int:
         """How many commands and views have been applied: where two replicas say the same, they have the same state."""
-        return self._engine.position
+        return self._busq.position
 
     def sync(self, timeout: float | None = None) -> None:
         """Return when all has been applied here that was finished anywhere before the call.
@@ -392,7 +392,7 @@ class Replica:
         1
         >>> busq.Bus.unlink("doc-replica-sync")
         """
-        self._engine.sync(timeout)
+        self._busq.sync(timeout)
 
     def snapshot(self) -> tuple[Any, int]:
         """Return a copy of the state, and its position: a cut between two commands.
@@ -409,7 +409,7 @@ class Replica:
         ({'value': 5}, 2)
         >>> busq.Bus.unlink("doc-replica-snapshot")
         """
-        engine = self._engine
+        engine = self._busq
         engine.check_process()
         with engine.reading():
             written, position = engine.codec.encode(self.get_state()), engine.position
@@ -431,7 +431,7 @@ class Replica:
         1
         >>> busq.Bus.unlink("doc-replica-reading")
         """
-        return self._engine.reading()
+        return self._busq.reading()
 
     def batch(self, timeout: float | None = None) -> Batch:
         """Note commands in a block, and send them at its end, as one message: `with book.batch() as batch`.
@@ -455,7 +455,7 @@ class Replica:
         ([None, 1], 0)
         >>> busq.Bus.unlink("doc-replica-batch")
         """
-        return self._batch_class(self._engine, timeout)
+        return self._busq_batch(self._busq, timeout)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Return what the predicate returns as soon as that is true.
@@ -474,7 +474,7 @@ class Replica:
         'yes'
         >>> busq.Bus.unlink("doc-replica-wait")
         """
-        return self._engine.wait_for(predicate, timeout)
+        return self._busq.wait_for(predicate, timeout)
 
     def close(self) -> None:
         """Leave the group; what it holds can still be read.  Closing twice is harmless.
@@ -491,7 +491,7 @@ class Replica:
         0
         >>> busq.Bus.unlink("doc-replica-close")
         """
-        self._engine.close()
+        self._busq.close()
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -711,11 +711,11 @@ class Lock(Replica):
 
         Errors: Empty after the timeout; ShutDown.
         """
-        return int(_now(self._acquire(Blocking(self._engine), timeout)))
+        return int(_now(self._acquire(Blocking(self._busq), timeout)))
 
     def release(self) -> None:
         """Let the next one have it; RuntimeError if this process does not hold it."""
-        _now(self._release(Blocking(self._engine)))
+        _now(self._release(Blocking(self._busq)))
 
     @contextlib.contextmanager
     def held(self, timeout: float | None = None) -> Iterator[int]:
@@ -730,7 +730,7 @@ class Lock(Replica):
         mine: list[Any] = [self.member, next(_tickets)]
         is_held = False
         try:
-            await port.call(self._numbers["_ask"], *mine)
+            await port.call(self._busq_numbers["_ask"], *mine)
             if self.row[:1] != [mine]:
                 await port.wait_for(lambda: self.row[:1] == [mine], timeout)
             is_held = True
@@ -744,7 +744,7 @@ class Lock(Replica):
         row = self.row[:1]
         if not row or row[0][0] != self.member:
             raise RuntimeError(f"{self.holder or 'nobody'} holds this lock, and not {self.member}")
-        await port.call(self._numbers["_withdraw"], *row[0])
+        await port.call(self._busq_numbers["_withdraw"], *row[0])
 
     @command
     def _ask(self, member: str, ticket: int) -> None:
@@ -762,7 +762,7 @@ class Lock(Replica):
 
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Release what the dead held."""
-        self._keep([one for one in self.row if one[0] not in left])
+        self._keep([one for one in self.row if one[0] in members])
 
 
 class Election(Replica):
@@ -805,10 +805,10 @@ class Election(Replica):
 
         Errors: Empty after the timeout: it still stands; ShutDown.
         """
-        return int(_now(self._lead(Blocking(self._engine), timeout)))
+        return int(_now(self._lead(Blocking(self._busq), timeout)))
 
     async def _lead(self, port: Any, timeout: float | None) -> int:
-        await port.call(self._numbers["_stand"], self.member)
+        await port.call(self._busq_numbers["_stand"], self.member)
         if not self.is_leader:
             await port.wait_for(lambda: self.is_leader, timeout)
         return self.term
@@ -828,7 +828,7 @@ class Election(Replica):
 
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Let the next one lead where the leader has died."""
-        self._keep([one for one in self.candidates if one not in left])
+        self._keep([one for one in self.candidates if one in members])
 
 
 class Barrier(Replica):
@@ -853,7 +853,7 @@ class Barrier(Replica):
         self.row: list[list[Any]] = []  # [member, ticket] of all who wait
         self.passings = 0  # how often all have gone on
 
-    def _check_taken(self, parties: int) -> None:
+    def _busq_check(self, parties: int) -> None:
         if self.parties != parties:
             raise ValueError(f"this barrier has {self.parties} parties: expected {parties}")
 
@@ -862,14 +862,14 @@ class Barrier(Replica):
 
         Errors: Empty after the timeout: it waits no more; ShutDown.
         """
-        return int(_now(self._wait(Blocking(self._engine), timeout)))
+        return int(_now(self._wait(Blocking(self._busq), timeout)))
 
     async def _wait(self, port: Any, timeout: float | None) -> int:
         mine: list[Any] = [self.member, next(_tickets)]
         passing = 0
         has_passed = False
         try:
-            passing = await port.call(self._numbers["_arrive"], *mine)
+            passing = await port.call(self._busq_numbers["_arrive"], *mine)
             await port.wait_for(lambda: self.passings >= passing, timeout)
             has_passed = True
         except errors.Empty:
@@ -898,4 +898,4 @@ class Barrier(Replica):
 
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Count who is there."""
-        self.row = [one for one in self.row if one[0] not in left]
+        self.row = [one for one in self.row if one[0] in members]

@@ -593,7 +593,7 @@ def test_a_handler_that_raises_breaks_nothing(bus: busq.Bus) -> None:
             one.sync()
             other.sync()
             assert one.snapshot() == other.snapshot()
-            assert one._engine._pending == {}
+            assert one._busq._pending == {}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
