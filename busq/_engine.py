@@ -97,6 +97,7 @@ class Engine:
         self._pid = os.getpid()
         self._piece_bytes = piece_bytes(bus)
         self.member = member
+        self.own_bus: Any = None  # one that was opened for this replica
         self.peer = bus.join(member)
         self.transfer = Transfer(member)
         self.position = 0
@@ -138,6 +139,8 @@ class Engine:
         self.peer.close()
         if self._pid == os.getpid() and self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
+        if self.own_bus is not None:
+            self.own_bus.close()
         _running.discard(self)
 
     def _fail(self, error: BaseException) -> None:

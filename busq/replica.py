@@ -236,21 +236,23 @@ class Replica:
         replica = cls(*args, **kwargs)
         if chosen is not None:
             chosen.encode(replica.get_state())  # what can't be given to a joiner is refused before there is one
+        own = f"{name}#{os.getpid()}-{secrets.token_hex(3)}" if member is None else member
         opened = Bus.open(bus) if isinstance(bus, str) else None
         try:
-            own = f"{name}#{os.getpid()}-{secrets.token_hex(3)}" if member is None else member
             engine = Engine(replica, opened or bus, name, own, chosen, every)
-            try:
-                replica.__dict__[_ENGINE] = engine
-                left_ns = deadline.left_ns()
-                engine.start(None if left_ns < 0 else left_ns / 1e9)
-                replica._busq_check(*args, **kwargs)
-            except BaseException:
-                engine.close()
-                raise
-        finally:
+        except BaseException:
             if opened is not None:
-                opened.close()  # the peer keeps what it needs
+                opened.close()
+            raise
+        try:
+            engine.own_bus = opened
+            replica.__dict__[_ENGINE] = engine
+            left_ns = deadline.left_ns()
+            engine.start(None if left_ns < 0 else left_ns / 1e9)
+            replica._busq_check(*args, **kwargs)
+        except BaseException:
+            engine.close()
+            raise
         weakref.finalize(replica, engine.close).atexit = False
         return replica
 

@@ -396,6 +396,7 @@ def test_the_giver_may_be_killed_while_others_join(roomy: busq.Bus, fork: Fork, 
 
     def keep(name: str) -> None:
         with Dict.join(name, "d") as d:
+            d["is kept"] = True
             d.wait_for(lambda: "never" in d.data)
 
     def join(name: str) -> int:
@@ -405,12 +406,11 @@ def test_the_giver_may_be_killed_while_others_join(roomy: busq.Bus, fork: Fork, 
     for _ in range(8):
         with Dict.join(roomy, "d", {str(i): "x" * 50 for i in range(3000)}) as first:
             second = fork(keep, roomy.name)
-            wait_until(lambda first=first: len(first.members) == 2)  # type: ignore[misc]
-            first.sync()
+            wait_until(lambda first=first: "is kept" in first)  # type: ignore[misc]
             joiners = [fork(join, roomy.name) for _ in range(2)]
             time.sleep(drawn.random() * 0.03)
         # `first` has gone; the second, or a joiner that had it by then, gave the rest.
-        assert [joiner.result() for joiner in joiners] == [3000, 3000]
+        assert [joiner.result() for joiner in joiners] == [3001, 3001]
         second.kill()
 
 
