@@ -181,11 +181,19 @@ def run_pysyncobj(seconds: float) -> float:
         made, shared = node(0)
         begin = time.perf_counter()
         count = 0
+        done = [0]
+
+        def callback(result: object, error: object) -> None:
+            done[0] += 1
+
         while time.perf_counter() < begin + seconds:
-            for _ in range(200):
+            while count - done[0] < 5000 and time.perf_counter() < begin + seconds:
                 count += 1
-                shared.set(KEYS[count % 1000], count)
-            shared.set("count", count, sync=True, timeout=30)
+                shared.set(KEYS[count % 1000], count, callback=callback)
+            time.sleep(0.0005)
+        while done[0] < count:
+            time.sleep(0.0005)
+        shared.set("count", count, sync=True, timeout=30)
         goal.value = count
         while min(arrived[1:]) < count:
             time.sleep(0.0005)

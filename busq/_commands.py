@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Raised", "run"]
+__all__ = ["Raised", "call_of", "run"]
 
 
 class Raised:
@@ -18,15 +18,25 @@ class Raised:
         self.error = error
 
 
-def run(functions: list[Callable[..., Any]], replica: Any, calls: list[Any]) -> list[Any]:
-    """Apply commands; what one raises stands in the place of its result."""
+def call_of(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Any]:
+    """Return a call as it is sent; a negative number says that arguments with names are there, too."""
+    return (~number, (args, kwargs)) if kwargs else (number, args)
+
+
+def run(functions: list[Callable[..., Any]], replica: Any, calls: list[tuple[int, Any]]) -> list[Any]:
+    """Apply commands; what one raises stands in the place of its result.
+
+    What is no list of calls, and was sent by somebody who is no replica, raises TypeError or ValueError, everywhere at
+    the same place.
+    """
     results: list[Any] = []
-    for call in calls:
+    add = results.append
+    for number, arguments in calls:
         try:
-            if len(call) == 2:
-                results.append(functions[call[0]](replica, *call[1]))
+            if number >= 0:
+                add(functions[number](replica, *arguments))
             else:
-                results.append(functions[call[0]](replica, *call[1], **call[2]))
+                add(functions[~number](replica, *arguments[0], **arguments[1]))
         except BaseException as error:
-            results.append(Raised(error))
+            add(Raised(error))
     return results

@@ -51,6 +51,14 @@ class Plain:
         _Pickler(file, 5).dump(obj)
         return file.getvalue()
 
+    def encode_calls(self, calls: Any) -> bytes:
+        """Return the bytes of what nobody looks at twice: quicker, and what is there twice comes as two equal ones."""
+        file = io.BytesIO()
+        pickler = _Pickler(file, 5)
+        pickler.fast = True
+        pickler.dump(calls)
+        return file.getvalue()
+
     def decode(self, payload: memoryview) -> Any:
         """Return the object; ValueError for what is not plain."""
         try:

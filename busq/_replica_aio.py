@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from busq import _core, errors
-from busq._commands import Raised
+from busq._commands import Raised, call_of
 from busq._engine import Call, Engine
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class AsyncReplica:
         port = self._port
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await port.call_one((number, args, kwargs) if kwargs else (number, args))
+            return await port.call_one(call_of(number, args, kwargs))
 
         return call
 

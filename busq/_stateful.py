@@ -252,9 +252,14 @@ class Stateful:
         return True
 
 
-@functools.lru_cache
-def _class_of(kind: Any) -> Any:
-    return type(kind.__name__, (Stateful, kind), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+_classes: dict[type, Any] = {}
+
+
+def _class_of(kind: type) -> Any:
+    if kind not in _classes:
+        facts = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        _classes[kind] = type(kind.__name__, (Stateful, kind), facts)
+    return _classes[kind]
 
 
 def become(port: Any, group: str, state: Any, take: Any) -> Callable[[], None]:

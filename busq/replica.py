@@ -37,7 +37,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from busq import _core, errors
-from busq._commands import Raised
+from busq._commands import Raised, call_of
 from busq._engine import Engine
 from busq._plain import PLAIN
 from busq.bus import Bus
@@ -91,8 +91,7 @@ def command(function: _Command) -> _Command:
         engine: Engine | None = self.__dict__.get(_ENGINE)
         if engine is None or engine.is_here:
             return function(self, *args, **kwargs)
-        number = self._busq_numbers[name]
-        (result,) = engine.call([(number, args, kwargs) if kwargs else (number, args)])
+        (result,) = engine.call([call_of(self._busq_numbers[name], args, kwargs)])
         if type(result) is Raised:
             raise result.error
         return result
@@ -151,7 +150,7 @@ _Batch = TypeVar("_Batch", bound=Batch)
 
 def _recorder(name: str, number: int, function: Callable[..., Any]) -> Callable[..., None]:
     def record(self: Batch, *args: Any, **kwargs: Any) -> None:
-        self._add((number, args, kwargs) if kwargs else (number, args))
+        self._add((~number, (args, kwargs)) if kwargs else (number, args))
 
     record.__name__, record.__doc__ = name, function.__doc__
     return record
