@@ -20,6 +20,7 @@ from busq.bus import Bus
 from busq.errors import (
     BusqError,
     CorruptSegment,
+    Diverged,
     Empty,
     ForkedHandle,
     Full,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from busq import leftovers as leftovers
     from busq import orders as orders
     from busq import replay as replay
+    from busq import replica as replica
     from busq import scenario as scenario
     from busq import sim as sim
     from busq import soak as soak
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from busq.queues import Queue as Queue
     from busq.queues import SimpleQueue as SimpleQueue
     from busq.queues import put_all as put_all
+    from busq.replica import Replica as Replica
+    from busq.replica import command as command
 
 __version__ = "0.1.0"
 
@@ -67,6 +71,7 @@ __all__ = [
     "Bus",
     "BusqError",
     "CorruptSegment",
+    "Diverged",
     "Draft",
     "Empty",
     "ForkedHandle",
@@ -78,6 +83,7 @@ __all__ = [
     "PeerDead",
     "PeerExists",
     "Queue",
+    "Replica",
     "ShutDown",
     "SimpleQueue",
     "Unfinished",
@@ -86,23 +92,32 @@ __all__ = [
     "View",
     "ViewMessage",
     "__version__",
+    "command",
     "put_all",
 ]
 
-_WINGS = ("aio", "audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
+_WINGS = (
+    "aio",
+    "audit",
+    "codec",
+    "orders",
+    "replica",
+    "trace",
+)  # packages and modules that stand where their names say
 
-_QUEUES = ("JoinableQueue", "Queue", "SimpleQueue", "put_all")
-_GROUPS = ("View", "ViewMessage")
+_LATER = {
+    **dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues"),
+    **dict.fromkeys(("View", "ViewMessage"), "busq.groups"),
+    **dict.fromkeys(("Replica", "command"), "busq.replica"),
+}
 
 _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give queues and the modules of the wings, imported when they are asked for: most who send messages need none."""
-    if name in _QUEUES:
-        return getattr(importlib.import_module("busq.queues"), name)
-    if name in _GROUPS:
-        return getattr(importlib.import_module("busq.groups"), name)
+    """Give queues, groups, replicas and the modules of the wings when they are asked for: most who send need none."""
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     if name in _WINGS or name in _places.PLACES:
         return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

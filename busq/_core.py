@@ -305,6 +305,27 @@ class _PythonMessage(Message):
         return f"<Message of {self._size} bytes from {self._sender!r}>"
 
 
+class _ControlMessage(_PythonMessage):
+    """What the library says to itself: no application gets one."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> str:
+        return "control"
+
+
+def _is_control(message: Any) -> bool:
+    return bool(message.form & ~lib.BUSQ_FORM_ENVELOPE == lib.BUSQ_FORM_CONTROL)
+
+
+def _drop(pin: Any, ack: bool) -> None:
+    if ack:
+        check(lib.busq_pin_ack(pin))
+    pin.state = lib.BUSQ_PIN_KEPT
+    lib.busq_pin_end(pin, ffi.NULL)
+
+
 def no_object() -> NoReturn:
     """Raise the error of a message that carries bytes, and is asked for its object."""
     raise ValueError("this message is no object: it was sent by `send`, not by `send_object`; read its data")
@@ -686,6 +707,8 @@ class PythonPort:
 
     # ---- receiving ----
 
+    _wants_control = False  # of the library's own messages, as those do that give and take states
+
     # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
     # back: it comes next.  The caller keeps what it gets; a copied payload is released with its pin, after the call.
 
@@ -748,6 +771,9 @@ class PythonPort:
         mode = lib.BUSQ_TAKE_OFFERED if ack else lib.BUSQ_TAKE_PINNED
         while True:
             result = lib.busq_pin_recv(pin, self._handle, mode, deadline.left_ns())
+            if result == lib.BUSQ_OK and not self._wants_control and _is_control(pin.message):
+                _drop(pin, ack)
+                continue
             if result != lib.BUSQ_INTERRUPTED:
                 return int(result)
 
@@ -782,6 +808,8 @@ class PythonPort:
             thing = _ObjectMessage(*facts)
             thing._codec, thing._is_pickled = self._codec, form == lib.BUSQ_FORM_OBJECT
             return thing
+        if form == lib.BUSQ_FORM_CONTROL:
+            return _ControlMessage(*facts)
         if form != lib.BUSQ_FORM_ASK or not request:
             return _PythonMessage(*facts)
         message = _PythonRequest(*facts)

@@ -6,14 +6,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from busq import _core
 from busq._native import ffi, lib
 from busq.errors import ShutDown
-from busq.peer import Codec, Message, Payload, Peer
+from busq.peer import Buffer, Codec, Message, Payload, Peer
 
 if TYPE_CHECKING:
     from busq._requests import Requests
@@ -87,10 +87,27 @@ class Bus1Peer(_core.Port, Peer):
 
         return groups.event_of(self, pin, envelope)
 
-    def enter(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
+    def enter(  # noqa: D102
+        self,
+        group: str,
+        *,
+        state: Callable[[], Buffer] | None = None,
+        take: Callable[[bytes], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
         from busq import groups
 
-        groups.change(self, lib.busq_peer_enter, groups.encode_group(group), timeout)
+        encoded = groups.encode_group(group)
+        if state is None and take is None:
+            return groups.change(self, lib.busq_peer_enter, encoded, timeout)
+        from busq._stateful import become
+
+        undo = become(self, group, state, take)
+        try:
+            return groups.change(self, lib.busq_peer_enter, encoded, timeout)
+        except BaseException:
+            undo()
+            raise
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups

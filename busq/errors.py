@@ -11,6 +11,7 @@ import queue
 __all__ = [
     "BusqError",
     "CorruptSegment",
+    "Diverged",
     "Empty",
     "ForkedHandle",
     "Full",
@@ -52,6 +53,18 @@ class Empty(BusqError, queue.Empty):
     nothing came before the timeout
     >>> busq.Bus.unlink("doc-empty")
     """
+
+
+class Diverged(BusqError):
+    """Replicas are not alike any more: a command depends on more than its arguments and the state."""
+
+    def __init__(self, text: str, position: int, command: str | None) -> None:
+        super().__init__(text, position, command)
+        self.position = position  # the first at which they differ; the last of some, if `command` is None
+        self.command = command  # its name, if it is known
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Full(BusqError, queue.Full):

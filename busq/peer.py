@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import collections.abc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -474,7 +474,14 @@ class Peer:
         """
         raise NotImplementedError
 
-    def enter(self, group: str, *, timeout: float | None = None) -> None:
+    def enter(
+        self,
+        group: str,
+        *,
+        state: Callable[[], Buffer] | None = None,
+        take: Callable[[bytes], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Become a member of a group: get what is sent to "@" and its name, and the views of who its members are.
 
         Every change of the members is a message of the kind "view", at the same place of the order for all members:
@@ -485,8 +492,17 @@ class Peer:
         A peer is a member until it leaves, closes or dies.  One that resumes is a member still if its death was not
         noticed; a durable one finds the view without it in its queue, at its place.
 
-        Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it;
-        `timeout`, how many seconds to wait for room in the members' queues: None waits for ever, 0 tries once.
+        With `state` and `take` a late joiner has what the others have.  The member that entered first gives: its
+        `state` is called, inside a call that receives, just before it gets the view with the joiner, and what that
+        returns is what the joiner's `take` is called with, inside a call that receives there, before the joiner gets
+        that view and what follows it.  If the one that gives dies first, the next one gives, at the view that says so.
+        All members enter with both; the first one takes nothing.  For an object that is kept alike see
+        `busq.Replica`.
+
+        Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it; `state`,
+        a function that returns the state, bytes-like, as it is after all that was received; `take`, a function that
+        takes such bytes; neither may receive; `timeout`, how many seconds to wait for room in the members' queues: None
+        waits for ever, 0 tries once.
 
         Errors: Full if the queue of a member, or of this peer, or the memory for messages stayed full until the
         timeout: then nothing has changed; NoSpace if the bus has no room for another name (`Bus.create(groups=)`);
@@ -506,6 +522,23 @@ class Peer:
         [('alice',), b'to alice alone', ('alice', 'bob'), b'to both']
         [('alice', 'bob'), b'to both']
         >>> busq.Bus.unlink("doc-enter")
+
+        The state of this group is how many messages were received:
+
+        >>> def count(peer, counts):
+        ...     def take(state):
+        ...         counts[peer.name] = int(state)
+        ...     peer.enter("counters", state=lambda: str(counts[peer.name]).encode(), take=take)
+        >>> with busq.Bus.create("doc-enter-state") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     counts = {"alice": 0, "bob": 0}
+        ...     count(alice, counts)
+        ...     alice.send("@counters", b"one")
+        ...     for message in alice.recv_many(2):
+        ...         counts["alice"] += message.kind == "data"
+        ...     count(bob, counts)
+        ...     alice.recv().view.members, alice.leave("counters"), bob.recv().view.members, counts
+        (('alice', 'bob'), None, ('alice', 'bob'), {'alice': 1, 'bob': 1})
+        >>> busq.Bus.unlink("doc-enter-state")
         """
         raise NotImplementedError
 

@@ -146,6 +146,7 @@ typedef enum {
   BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
   BUSQ_FORM_ASK = 3,    /* somebody waits for a reply: a busq_request stands behind it, and is counted with it */
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
+  BUSQ_FORM_CONTROL = 5, /* for the library above, and never handed to an application */
   BUSQ_FORM_MAX = 7,
   BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/envelope.h), and is not counted with it */
 } busq_form;

@@ -25,6 +25,7 @@ MODULES: dict[str, str] = {
     "busq": "the library",
     "busq.aio": "a bus in an event loop",
     "busq.codec": "codecs of objects",
+    "busq.replica": "objects that processes keep alike",
     "busq.orders": "the ordering protocols",
     "busq.spec": "observers of a history",
     "busq.execution": "executions",

@@ -18,6 +18,7 @@ import busq.lab.check
 from busq.check import Counterexample
 from busq.examples import chat
 from busq.ordered import OrderedMessage, OrderedPeer
+from busq.replica import Dict, Lock
 from busq.sim import Config, run
 from busq.spark import runs
 from busq.spark.follow import Followed
@@ -196,3 +197,32 @@ def count(found: Followed, source: busq.trace.Source) -> int:
     assert_type(runs.deal([source], 1), list[list[int]])
     assert_type(found.runs, int)
     return found.runs
+
+
+class Book(busq.Replica):
+    def __init__(self, title: str = "") -> None:
+        self.title, self.prices = title, dict[str, int]()
+
+    @busq.command
+    def set(self, name: str, price: int) -> int | None:
+        return self.prices.get(name)
+
+
+with Book.join(bus, "book", "prices", verify=True, timeout=5) as book:
+    assert_type(book, Book)
+    assert_type(book.set("A", 17), int | None)
+    assert_type(book.position, int)
+    assert_type(book.members, tuple[str, ...])
+    with book.batch(timeout=1) as batch:
+        batch.set("A", 17)
+    assert_type(batch.results, list[Any])
+assert_type(Dict.join("typed", "cache").copy(), dict[Any, Any])
+with Lock.join(bus, "lock").held() as number:
+    assert_type(number, int)
+peer.enter("workers", state=lambda: b"", take=lambda state: None, timeout=1)
+
+
+async def replicated() -> None:
+    async with Book.join_async(bus, "book") as book:
+        await book.set("A", 17)
+        await book.sync(timeout=1)

@@ -115,3 +115,18 @@ busq.check.run(5)  # refused
 busq.spec.PROPERTIES.append("wrong")  # refused
 busq.spark.session(memory=6)  # refused
 follow(5)  # refused
+
+
+class Book(busq.Replica):
+    @busq.command
+    def set(self, name: str, price: int) -> None: ...
+
+
+book = Book.join(5, "book")  # refused
+book.set("A")  # refused
+book.set("A", "B")  # refused
+book.sync("5")  # refused
+book.position = 5  # refused
+peer.enter("workers", state=b"")  # refused
+peer.enter("workers", take=lambda: None)  # refused
+busq.command(5)  # refused

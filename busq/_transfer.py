@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a late joiner of a group gets the state that the others have: the rules, without any input or output.
+
+Guarantee.  Whoever enters a group gets the state as it is at one place of the common order, and from there on
+everything that follows, each once.  Whoever of the others is killed meanwhile: as long as one who has the state lives,
+it is given; when none is left, all who wait for it notice that at the same place, and begin anew there, together.
+
+Rules.
+ 1. All members of a view get the same events of the group in one order, so they number them alike: the *place* (v, 0)
+    is just before view v, (v, 1) is that view, and (v, n) the n-th event of it.  Those who wait for the state count,
+    too.
+ 2. *Settled* is who is known to have the state.  Only those who have the state know the set, and it changes only by
+    events of the group (a view, a member's "settled"), so that they agree; it travels with the state.
+ 3. At a view with a joiner, the first settled member of the view before that is still there gives the state as it is at
+    the place (v, 0), in the moment in which it delivers the view.  It stays assigned to that joiner.
+ 4. A joiner holds back what follows.  When it has the state of a place it drops what stands before that place, takes up
+    what stands behind it, and says "settled" to the group.
+ 5. A view without the one that was assigned assigns another one, by the same rule, at that view.  Where nobody is
+    settled, the first to say so gives, at the place where it says so: it may have got the state just before.
+ 6. A joiner that saw somebody go while it waited says "needy" to the group, in every view, until it has the state; who
+    hears that and has no state either says so too.  Where all members of view v have said it in that view, nobody has
+    the state: one who had it would not have said so, and nobody got it since, for want of somebody to give it.  They
+    begin anew at (v, 0).  So does a member that is alone in a view, and so do members that are all new to it.
+
+Why the giver may be killed anywhere: what it had sent comes before the view without it, so that a joiner has either all
+of the state by then, and says "settled", or takes what the next one gives.  Whoever gets the state twice drops the
+second.
+
+Not given: a state that survives all who had it.
+
+>>> joiner = Transfer("b")
+>>> joiner.view(2, ["a", "b"], ["b"], [], "view 2"), joiner.event("message 1")
+([], [])
+>>> joiner.state((2, 0), {"settled": ["a"], "assigned": {}})
+[Take(place=(2, 0), view=None), Deliver(item='view 2'), Deliver(item='message 1'), Say(word='settled', number=2)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["Begin", "Deliver", "Effect", "Give", "Place", "Say", "Take", "Transfer"]
+
+Place = tuple[int, int]  # the number of a view, and of an event in it
+
+
+class Deliver(NamedTuple):
+    """Hand this over, or apply it."""
+
+    item: Any
+
+
+class Give(NamedTuple):
+    """Give the state, as it is now, to these; with the place and the roster."""
+
+    to: list[str]
+    place: Place
+    roster: dict[str, Any]
+
+
+class Take(NamedTuple):
+    """Take the state that has just come; `view` is what began the view that it stands in, if it stands inside one."""
+
+    place: Place
+    view: Any = None
+
+
+class Begin(NamedTuple):
+    """There is no state to be had: begin with a new one."""
+
+    place: Place
+
+
+class Say(NamedTuple):
+    """Send a word to the group, "settled" or "needy", with the number of the view."""
+
+    word: str
+    number: int
+
+
+Effect = Deliver | Give | Take | Begin | Say
+
+
+class Transfer:
+    """What one member knows; each method is an event, and returns what is to be done, in order."""
+
+    def __init__(self, me: str) -> None:
+        self.me = me
+        self.has_state = False
+        self._number = 0
+        self._index = 0  # of the last event in that view
+        self._members: list[str] = []
+        # Of one that has the state:
+        self._settled: set[str] = set()
+        self._assigned: dict[str, str] = {}  # who gives to each that is not settled; "": nobody can so far
+        # Of one that waits for it:
+        self._held: list[tuple[Place, str, Any]] = []
+        self._needy: set[str] = set()  # who said so in this view
+        self._is_in_doubt = False  # somebody has gone, perhaps the one that would have given
+        self._has_said = 0  # the view in which we said that we are needy
+
+    @property
+    def place(self) -> Place:
+        """Of the last event."""
+        return self._number, self._index
+
+    @property
+    def held(self) -> int:
+        """How many events wait for the state."""
+        return len(self._held)
+
+    # ---- events of the group, in its order ----
+
+    def view(
+        self, number: int, members: Sequence[str], joined: Iterable[str], left: Iterable[str], item: Any
+    ) -> list[Effect]:
+        """Begin a view; `members` in an order that is the same for all."""
+        self._number, self._index = number, 1
+        change = list(members), list(joined), list(left)
+        if self.has_state:
+            return [*self._follow_view(self.place, change), Deliver(item)]
+        self._held.append((self.place, "view", (change, item)))
+        self._members = change[0]
+        self._needy.clear()
+        return self._wait_in_view(*change)
+
+    def follows(self) -> bool:
+        """Count an event of the group, if the state is there, so that it is to be delivered at once.
+
+        The short way of `event`.
+        """
+        if self.has_state:
+            self._index += 1
+        return self.has_state
+
+    def event(self, item: Any) -> list[Effect]:
+        """Get something that belongs to the group."""
+        return self._next("item", item)
+
+    def quiet(self, item: Any) -> list[Effect]:
+        """Get something that belongs to the group and is not counted: then none of the members counts any such."""
+        if self.has_state:
+            return [Deliver(item)]
+        self._held.append((self.place, "quiet", item))
+        return []
+
+    def word(self, word: str, sender: str, number: int) -> list[Effect]:
+        """Get what another one was told to say, or what we said."""
+        if word == "needy":
+            return [*self._next("nothing", None), *self._hear_needy(sender, number)]
+        return self._next(word, sender)
+
+    # ---- what comes beside ----
+
+    def aside(self, item: Any) -> list[Effect]:
+        """Get something that is for us alone: it has a turn of its own, and no place."""
+        if self.has_state:
+            return [Deliver(item)]
+        self._held.append((self.place, "aside", item))
+        return []
+
+    def state(self, place: Place, roster: dict[str, Any]) -> list[Effect]:
+        """Have got the whole state of a place."""
+        if self.has_state:
+            return []
+        self.has_state = True
+        self._settled = set(roster["settled"])
+        self._assigned = dict(roster["assigned"])
+        held, self._held = self._held, []
+        views = [what for at, kind, what in held if kind == "view" and at <= place]
+        if views:
+            self._members = views[-1][0][0]
+        effects: list[Effect] = [Take(place, views[-1][1] if place[1] else None)]
+        for at, kind, what in held:
+            if kind == "aside" or (kind == "quiet" and at >= place):
+                effects.append(Deliver(what))
+            elif at > place:
+                effects += self._follow(at, kind, what)
+        return [*effects, Say("settled", self._number)]
+
+    # ---- one that has the state ----
+
+    def _next(self, kind: str, what: Any) -> list[Effect]:
+        self._index += 1
+        if self.has_state:
+            return self._follow(self.place, kind, what)
+        self._held.append((self.place, kind, what))
+        return []
+
+    def _follow(self, at: Place, kind: str, what: Any) -> list[Effect]:
+        if kind == "view":
+            change, item = what
+            return [*self._follow_view(at, change), Deliver(item)]
+        if kind == "settled":
+            return self._settle(at, what)
+        return [Deliver(what)] if kind == "item" else []
+
+    def _follow_view(self, at: Place, change: tuple[list[str], list[str], list[str]]) -> list[Effect]:
+        members, joined, left = change
+        roster = self._roster()  # as it was before this view: who takes it follows the view by itself
+        gone = (self._settled | self._assigned.keys()) - set(members)
+        for name in gone.union(left):
+            self._settled.discard(name)
+            self._assigned.pop(name, None)
+        for name in joined:
+            if name not in self._settled:
+                self._assigned[name] = ""
+        self._members = members
+        mine = self._assign()
+        return [Give(mine, (at[0], 0), roster)] if mine else []
+
+    def _settle(self, at: Place, name: str) -> list[Effect]:
+        if name not in self._members:
+            return []
+        self._settled.add(name)
+        self._assigned.pop(name, None)
+        mine = self._assign()
+        return [Give(mine, at, self._roster())] if mine else []
+
+    def _assign(self) -> list[str]:
+        """Let somebody give to all who wait; return those to whom we give from now on."""
+        giver = next((name for name in self._members if name in self._settled), "")
+        waiting = [name for name, former in self._assigned.items() if former not in self._settled]
+        self._assigned |= dict.fromkeys(waiting, giver)
+        return waiting if giver == self.me else []
+
+    def _roster(self) -> dict[str, Any]:
+        return {"settled": sorted(self._settled), "assigned": dict(self._assigned)}
+
+    # ---- one that waits for it ----
+
+    def _wait_in_view(self, members: list[str], joined: list[str], left: list[str]) -> list[Effect]:
+        if members == [self.me] or set(members) <= set(joined):
+            return self._begin()
+        self._is_in_doubt |= bool(left)
+        return self._say_needy() if self._is_in_doubt else []
+
+    def _say_needy(self) -> list[Effect]:
+        if self._has_said == self._number:
+            return []
+        self._has_said = self._number
+        return [Say("needy", self._number)]
+
+    def _hear_needy(self, sender: str, number: int) -> list[Effect]:
+        if self.has_state or number != self._number:
+            return []
+        self._needy.add(sender)
+        if self._needy.issuperset(self._members):
+            return self._begin()
+        return self._say_needy()
+
+    def _begin(self) -> list[Effect]:
+        place = (self._number, 0)
+        self.has_state = True
+        self._settled, self._assigned = set(self._members), {}
+        held, self._held = self._held, []
+        effects: list[Effect] = [Begin(place)]
+        for at, kind, what in held:
+            if kind == "aside" or (kind == "quiet" and at > place):
+                effects.append(Deliver(what))
+            elif at > place:
+                effects += [Deliver(what[1])] if kind == "view" else self._follow(at, kind, what)
+        return effects

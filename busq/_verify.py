@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How replicas find out that they are not alike, and which command it was.
+
+Every so many positions each replica tells the others a digest of its state, and keeps the state, packed, with what it
+applies from there on.  Where two digests of one place differ, each applies the commands since the last place at which
+all agreed once more, to a copy, and tells the digests after each of them.  What depends on a clock, on chance, on the
+process, or on the order of a set gives another result each time, so the first place at which two of these lists differ
+names the command.
+
+Not given: a command that went wrong once and does well when it is applied again, or a state that was changed without a
+command, is told by the places between which it happened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from busq import errors
+from busq._commands import Raised, run
+from busq._plain import PLAIN, digest
+
+if TYPE_CHECKING:
+    from busq._engine import Engine
+
+_POSITION = struct.Struct("<cQ")
+_KEPT = 8  # places whose digests not all have told so far
+_STEP_BYTES = 8
+
+
+class _Checkpoint:
+    """The state at one place, and what was applied from there to the next."""
+
+    def __init__(self, position: int, digest: bytes, state: bytes) -> None:
+        self.position, self.digest, self.state = position, digest, state
+        self.applied: list[tuple[str, Any]] = []
+        self.told: set[str] = set()
+        self.differs: set[str] = set()  # whose digest is another one
+        self.trails: dict[str, dict[int, tuple[int, bytes]]] = {}
+
+
+class Verifier:
+    """Of one replica that asked for it."""
+
+    def __init__(self, engine: Engine, every: int) -> None:
+        self._engine = engine
+        self._every = every
+        self._next = 0
+        self._checkpoints: deque[_Checkpoint] = deque(maxlen=_KEPT)
+
+    def begin(self, replica: Any) -> None:
+        """Begin with the state that has just been taken, or made."""
+        self._checkpoints.clear()
+        self._keep(replica)
+
+    def _keep(self, replica: Any) -> _Checkpoint:
+        position = self._engine.position
+        state = replica.get_state()
+        kept = _Checkpoint(position, digest(state), bytes(self._engine.codec.encode(state)))
+        self._checkpoints.append(kept)
+        self._next = position - position % self._every + self._every
+        return kept
+
+    def step(self, replica: Any, kind: str, what: Any) -> None:
+        """Note what was applied; tell a digest if it is time."""
+        self._checkpoints[-1].applied.append((kind, what))
+        if self._engine.position >= self._next:
+            kept = self._keep(replica)
+            self._engine.tell(_POSITION.pack(b"D", kept.position) + kept.digest)
+
+    # ---- what others tell ----
+
+    def hear(self, replica: Any, is_digest: bool, sender: str, told: bytes) -> None:
+        """Compare; Diverged if it is known what went wrong."""
+        if len(told) < 8:
+            return
+        position = int.from_bytes(told[:8], "little")
+        place = next((n for n, one in enumerate(self._checkpoints) if one.position == position), None)
+        if place is None or place == 0:  # too old, or from before we were there
+            return
+        if is_digest:
+            self._compare(replica, place, sender, told[8:])
+        else:
+            kept = self._checkpoints[place]
+            with contextlib.suppress(ValueError, TypeError):  # from somebody who is no replica
+                kept.trails[sender] = {at: (index, step) for at, index, step in PLAIN.decode(memoryview(told)[8:])}
+            self._judge(place)
+
+    def _compare(self, replica: Any, place: int, sender: str, told: bytes) -> None:
+        kept = self._checkpoints[place]
+        if told == kept.digest:
+            kept.told.add(sender)
+            if kept.told.issuperset(self._engine.members):
+                for _ in range(place):
+                    self._checkpoints.popleft()
+            return
+        if not kept.differs:
+            self._engine.tell(_POSITION.pack(b"T", kept.position) + PLAIN.encode(self._trail(replica, place)))
+        kept.differs.add(sender)
+
+    def _trail(self, replica: Any, place: int) -> list[tuple[int, int, bytes]]:
+        """Apply once more, and return (position, number of the command, digest) for each command."""
+        engine = self._engine
+        base = self._checkpoints[0]
+        kind: Any = type(replica)
+        copy = kind.__new__(kind)
+        copy.set_state(engine.codec.decode(memoryview(base.state)))
+        position, trail = base.position, []
+        for kept in list(self._checkpoints)[:place]:
+            for kind, what in kept.applied:
+                if kind == "view":
+                    position += 1
+                    copy.on_view(*what)
+                    continue
+                for call in engine.codec.decode(memoryview(what)):
+                    position += 1
+                    (result,) = run(engine.functions, copy, [call])
+                    found = digest((_told(result), copy.get_state()))
+                    trail.append((position, call[0], found[:_STEP_BYTES]))
+        return trail
+
+    def _judge(self, place: int) -> None:
+        kept = self._checkpoints[place]
+        mine = kept.trails.get(self._engine.member)
+        other = next((name for name in kept.trails if name in kept.differs), None)
+        if mine is None or other is None:
+            return
+        theirs = kept.trails[other]
+        for at in sorted(mine.keys() & theirs.keys()):
+            if mine[at] != theirs[at]:
+                raise self._diverged(at, self._engine.names[mine[at][0]], other)
+        raise self._diverged(kept.position, None, other)
+
+    def _diverged(self, position: int, command: str | None, other: str) -> errors.Diverged:
+        engine = self._engine
+        here = f"at {engine.member!r} than at {other!r}"
+        if command is None:
+            first = self._checkpoints[0].position
+            text = (
+                f"between positions {first} and {position}, {engine.group!r} has become another one {here}, and no "
+                f"command does it when it is applied once more: was the state changed without a command?"
+            )
+        else:
+            text = (
+                f"command {command!r} at position {position} of {engine.group!r} has another effect {here}: a command "
+                f"may use its arguments and the state, and no clock, chance, identity, environment, or order of a set"
+            )
+        return errors.Diverged(text, position, command)
+
+
+def _told(result: Any) -> Any:
+    if type(result) is Raised:
+        return type(result.error).__qualname__, str(result.error)
+    return result
