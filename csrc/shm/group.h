@@ -43,7 +43,6 @@
  * BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.
  */
 #include "shm/claim.h"
-#include "shm/envelope.h"
 
 /* What happens to a group; which of its members, or watched peers, it happens to. */
 enum {

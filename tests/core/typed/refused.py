@@ -90,3 +90,8 @@ busq.check.run(5)  # refused
 busq.spec.PROPERTIES.append("wrong")  # refused
 busq.spark.session(memory=6)  # refused
 follow(5)  # refused
+
+peer.enter(5)  # refused
+peer.watch(b"bob")  # refused
+bus.join("carol", watch=5)  # refused
+busq.View("1", ())  # refused
