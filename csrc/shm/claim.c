@@ -131,7 +131,7 @@ bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uin
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
 {
 #ifdef BUSQ_STEPS
-  enum { SPINS = 1, TURNS = 2 }; /* somebody else decides who is slow */
+  enum { SPINS = 1, TURNS = 1 }; /* somebody else decides who is slow */
 #else
   enum { SPINS = 256, TURNS = 40 };
 #endif
