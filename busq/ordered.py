@@ -114,7 +114,7 @@ class OrderedPeer(Peer):
 
     def _no_groups(self) -> NoReturn:
         raise ValueError(
-            f"order {self._bus.order} has a fixed company: groups, and events of peers that come and go, need order bus1"
+            f"order {self._bus.order} has a fixed company: groups, and events of who comes and goes, need order bus1"
         )
 
     # ---- names ----

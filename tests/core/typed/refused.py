@@ -130,3 +130,7 @@ book.position = 5  # refused
 peer.enter("workers", state=b"")  # refused
 peer.enter("workers", take=lambda: None)  # refused
 busq.command(5)  # refused
+peer.enter(5)  # refused
+peer.watch(b"bob")  # refused
+bus.join("carol", watch=5)  # refused
+busq.View("1", ())  # refused
