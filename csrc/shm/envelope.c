@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/envelope.h"
 #include "base/assert.h"
+#include "shm/node.h"
 #include <string.h>
 
 /* Whoever reads lengths from shared memory reads them once, and checks them before they are used. */
@@ -31,11 +32,23 @@ busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
     return BUSQ_ADMIT_DAMAGED;
   if (found->is_redelivered || found->was_given_back)
     return BUSQ_ADMIT_DELIVER;
-  return BUSQ_ADMIT_DELIVER;
+  return busq_node_admit(peer, found);
 }
 
 void busq_envelope_take(busq_peer *peer, const busq_found *found)
 {
-  (void)peer;
-  (void)found;
+  peer->handles_alive = busq_node_take(peer, found);
+}
+
+void busq_envelope_taken(busq_peer *peer, const busq_found *found)
+{
+  if (found->envelope.kind == BUSQ_KIND_NODE_RELEASED)
+    busq_node_taken(peer, found);
+}
+
+uint64_t busq_message_node(const busq_message *message, uint32_t at)
+{
+  busq_node_name name;
+  memcpy(&name, (const char *)message->data + message->size_bytes + at * sizeof name, sizeof name);
+  return busq_node_pack(name);
 }
