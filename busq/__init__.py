@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from busq import stage as stage
     from busq import trace as trace
     from busq import workload as workload
+    from busq.nodes import Handle as Handle
+    from busq.nodes import Node as Node
     from busq.queues import JoinableQueue as JoinableQueue
     from busq.queues import Queue as Queue
     from busq.queues import SimpleQueue as SimpleQueue
@@ -69,9 +71,11 @@ __all__ = [
     "Empty",
     "ForkedHandle",
     "Full",
+    "Handle",
     "JoinableQueue",
     "Message",
     "NoSpace",
+    "Node",
     "Peer",
     "PeerDead",
     "PeerExists",
@@ -87,15 +91,16 @@ __all__ = [
 
 _WINGS = ("aio", "audit", "codec", "orders", "trace")  # packages and modules that stand where their names say
 
-_QUEUES = ("JoinableQueue", "Queue", "SimpleQueue", "put_all")
+_LATER = dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues")
+_LATER |= dict.fromkeys(("Handle", "Node"), "busq.nodes")
 
 _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give queues and the modules of the wings, imported when they are asked for: most who send messages need none."""
-    if name in _QUEUES:
-        return getattr(importlib.import_module("busq.queues"), name)
+    """Give queues, nodes and the modules of the wings, imported when they are asked for: most who send messages need none."""
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
     if name in _WINGS or name in _places.PLACES:
         return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

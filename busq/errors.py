@@ -7,6 +7,10 @@ The text of an error names what was found, what was expected and what to do.
 from __future__ import annotations
 
 import queue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from busq.nodes import Handle
 
 __all__ = [
     "BusqError",
@@ -43,7 +47,13 @@ class Unfinished(Full):
 
 
 class PeerDead(BusqError):
-    """A receiver has left or died; no receiver got the message."""
+    """A receiver has left or died; no receiver got the message.
+
+    Of a message to nodes: some of them were over at its place in the order.  `missed` has their handles; the other
+    receivers have the message, if `sent` is 1.
+    """
+
+    missed: tuple[Handle, ...] = ()
 
 
 class UnknownPeer(BusqError, LookupError):

@@ -1244,6 +1244,8 @@ const busq_calls *busq_calls_table(void)
       .await_from = busq_peer_await,
       .is_awaited = busq_peer_is_awaited,
       .follow = busq_peer_follow,
+      .send_letter = busq_peer_send_letter,
+      .message_node = busq_message_node,
   };
   return &calls;
 }

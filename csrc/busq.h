@@ -371,7 +371,7 @@ int busq_peer_node_is_alive(busq_peer *peer, uint64_t node); /* 1; 0 also where 
 void busq_peer_handle_release(busq_peer *peer, uint64_t node);
 /* Does this peer hold it? */
 int busq_peer_handle_is_held(busq_peer *peer, uint64_t node);
-/* The owner: what the peers of this bus are numbered by, which of its lives, and its name. */
+/* The name of its owner. */
 int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp);
 /* From `from` on, the next node that this peer owns, or holds a handle of; BUSQ_EMPTY where there are none.  *fromp moves on. */
 int busq_peer_next_node(busq_peer *peer, uint64_t *fromp, uint64_t *nodep, uint32_t *is_ownp);
@@ -444,6 +444,9 @@ typedef struct {
   void (*await_from)(busq_peer *replies, uint64_t number);
   int (*is_awaited)(busq_peer *peer, uint64_t target, uint64_t number);
   void (*follow)(busq_peer *peer, const busq_peer *replies);
+  int (*send_letter)(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                     int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
+  uint64_t (*message_node)(const busq_message *message, uint32_t at);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);
