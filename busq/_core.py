@@ -548,13 +548,13 @@ class _Letter:
     def __init__(self, raw: Any, to: list[Any], handles: Any) -> None:
         self.to = [receiver for receiver in to if isinstance(receiver, HandleBase)]
         self.names = [receiver for receiver in to if not isinstance(receiver, HandleBase)] if self.to else to
-        carried = () if handles == () else _handles(handles)
-        for handle in (*self.to, *carried):
+        brought = () if handles == () else carried(handles)
+        for handle in (*self.to, *brought):
             _check_handle(handle, raw)
         if len(set(self.to)) < len(self.to):
             raise ValueError("a node is given twice; each receiver gets a message once")
         self._nodes = ffi.new("uint64_t[]", [handle._node for handle in self.to])
-        self._carried = ffi.new("uint64_t[]", [handle._node for handle in carried])
+        self._carried = ffi.new("uint64_t[]", [handle._node for handle in brought])
         self._missed = ffi.new("uint8_t[]", len(self.to) or 1)
 
     @property
@@ -590,7 +590,8 @@ class _Letter:
         raise error
 
 
-def _handles(handles: Any) -> tuple[Any, ...]:
+def carried(handles: Any) -> tuple[Any, ...]:
+    """Return the handles that a message carries; TypeError unless they are iterable."""
     if isinstance(handles, HandleBase) or not isinstance(handles, Iterable):
         raise wrong_type("handles", handles, "an iterable of handles")
     return tuple(handles)

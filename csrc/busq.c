@@ -761,7 +761,7 @@ static void fifo_settle(busq_peer *peer)
   const bool is_armed =
       peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = fifo_look(peer);
-  if (peer->received != peer->fifo_received)
+  if (peer->received != peer->fifo_received || peer->nodes) /* who has nodes or handles looks after them every slice */
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
