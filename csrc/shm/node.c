@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a peer's word: generation (16) | life (20) | count of changes (25) | bits (3) ---- */
+/* ---- a peer's word: generation (16) | life (20) | count of changes (17) | grants (8) | bits (3) ---- */
 
 #define WORD_BITS UINT64_C(7)
-#define WORD_CHANGE UINT64_C(8)
+#define WORD_GRANT UINT64_C(8)
+#define WORD_GRANTS (UINT64_C(0xff) * WORD_GRANT) /* full: so many, or more */
+#define WORD_STATE (WORD_BITS | WORD_GRANTS)
+#define WORD_CHANGE (UINT64_C(1) << 11)
 #define WORD_CHANGES ((UINT64_C(1) << 28) - WORD_CHANGE)
 #define WORD_LIFE_SHIFT 28
 #define WORD_LIFE_MASK UINT32_C(0xfffff)
@@ -38,24 +41,62 @@ static uint32_t word_bits(uint64_t word, uint32_t generation, uint32_t incarnati
   return word_is_of(word, generation) && word_life(word) == (incarnation & WORD_LIFE_MASK) ? (uint32_t)(word & WORD_BITS) : 0;
 }
 
-static uint64_t word_next(uint64_t word, uint64_t about, uint32_t bits)
+/* `state`: the bits, and the grants, which are some where the bit for them is set. */
+static uint64_t word_next(uint64_t word, uint64_t about, uint64_t state)
 {
-  return about | ((word + WORD_CHANGE) & WORD_CHANGES) | bits;
+  BUSQ_ASSERT(!(state & WORD_GRANTS) == !(state & BUSQ_NODE_GRANTED));
+  return about | ((word + WORD_CHANGE) & WORD_CHANGES) | state;
 }
 
-/* Swaps in what becomes of the bits, and counts a change whatever they are.  False where the entry is another node's by now, or
+static uint64_t word_state(uint64_t word, uint32_t generation, uint32_t incarnation)
+{
+  return word_bits(word, generation, incarnation) ? word & WORD_STATE : 0;
+}
+
+static uint64_t state_granted(uint64_t state)
+{
+  return ((state & WORD_GRANTS) == WORD_GRANTS ? state : state + WORD_GRANT) | BUSQ_NODE_GRANTED;
+}
+
+/* Of as many as can be counted, and more, only the owner knows when they are over. */
+static uint64_t state_arrived(uint64_t state)
+{
+  if (!(state & WORD_GRANTS) || (state & WORD_GRANTS) == WORD_GRANTS)
+    return state;
+  state -= WORD_GRANT;
+  return state & WORD_GRANTS ? state : state & ~(uint64_t)BUSQ_NODE_GRANTED;
+}
+
+typedef enum { WORD_GRANTED, WORD_HELD_ANEW, WORD_HELD_ARRIVED, WORD_NOT_TOLD } word_event;
+
+static uint64_t state_after(uint64_t state, word_event event)
+{
+  switch (event) {
+  case WORD_GRANTED:
+    return state_granted(state);
+  case WORD_HELD_ARRIVED:
+    return state_arrived(state) | BUSQ_NODE_HELD;
+  case WORD_HELD_ANEW:
+    return state | BUSQ_NODE_HELD;
+  case WORD_NOT_TOLD:
+    return state & ~(uint64_t)BUSQ_NODE_TOLD;
+  }
+  return state;
+}
+
+/* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's by now, or
  * the slot another peer's.  *beforep is what stood there. */
-static bool word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation, uint32_t set,
-                        uint32_t clear, uint64_t *beforep)
+static bool word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation,
+                        word_event event, uint64_t *beforep)
 {
   uint64_t *const word = &node->holder[slot];
   for (;;) {
     const uint64_t seen = busq_load_acquire(word);
     if (!word_is_of(seen, generation) || (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != incarnation)
       return false;
-    const uint32_t bits = (word_bits(seen, generation, incarnation) | set) & ~clear;
+    const uint64_t state = state_after(word_state(seen, generation, incarnation), event);
     BUSQ_STEP("holder");
-    if (busq_cas64(word, seen, word_next(seen, word_about(generation, incarnation), bits))) {
+    if (busq_cas64(word, seen, word_next(seen, word_about(generation, incarnation), state))) {
       *beforep = seen;
       return true;
     }
@@ -105,9 +146,9 @@ static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
   const busq_pair word = busq_claim_load(&node->claim);
   if (word.lo != look->word.lo || word.hi != look->word.hi)
     return;
-  const uint64_t about = is_owner ? word_about(generation, node_owner(node, generation)) : seen & ~(WORD_CHANGES | WORD_BITS);
+  const uint64_t about = is_owner ? word_about(generation, node_owner(node, generation)) : seen & ~(WORD_CHANGES | WORD_STATE);
   BUSQ_STEP("told");
-  if (!busq_cas64(&node->holder[slot], seen, word_next(seen, about, (uint32_t)(seen & WORD_BITS) | BUSQ_NODE_TOLD)))
+  if (!busq_cas64(&node->holder[slot], seen, word_next(seen, about, (seen & WORD_STATE) | BUSQ_NODE_TOLD)))
     told_install(bus, node, owner_slot, look, slot); /* its peer, or another sender, was faster: at most a few times */
 }
 
@@ -311,9 +352,9 @@ static void hold_end(busq_peer *peer, busq_node_name name)
     const uint64_t seen = busq_load_acquire(&node->holder[peer->slot]);
     if (is_held(peer, name) || !(word_bits(seen, name.generation, peer->incarnation) & BUSQ_NODE_HELD))
       return;
-    const uint32_t bits = (uint32_t)(seen & WORD_BITS) & ~BUSQ_NODE_HELD;
+    const uint64_t state = (seen & WORD_STATE) & ~(uint64_t)BUSQ_NODE_HELD;
     BUSQ_STEP("let go");
-    if (busq_cas64(&node->holder[peer->slot], seen, word_next(seen, word_about(name.generation, peer->incarnation), bits)))
+    if (busq_cas64(&node->holder[peer->slot], seen, word_next(seen, word_about(name.generation, peer->incarnation), state)))
       return;
   }
 }
@@ -350,11 +391,11 @@ static bool own_is_alive(busq_peer *peer, busq_node_name name, busq_key key)
 }
 
 /* Set before the claim is looked at: see node.h. */
-static bool hold_begin(busq_peer *peer, busq_node *node, busq_node_name name)
+static bool hold_begin(busq_peer *peer, busq_node *node, busq_node_name name, word_event event)
 {
   uint64_t before;
   (void)held_more(held_entry(peer, name), name.generation);
-  if (!word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, BUSQ_NODE_HELD, 0, &before))
+  if (!word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, event, &before))
     return false;
   if (!(word_bits(before, name.generation, peer->incarnation) & BUSQ_NODE_HELD))
     (void)busq_fetch_add(&node->holds, 1);
@@ -362,7 +403,7 @@ static bool hold_begin(busq_peer *peer, busq_node *node, busq_node_name name)
   return true;
 }
 
-static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key)
+static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key, word_event event)
 {
   const uint16_t self = (uint16_t)peer->slot;
   busq_node *node = node_at(peer->bus, name);
@@ -372,7 +413,7 @@ static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key)
     return false;
   if (is_own(peer, name))
     return own_is_alive(peer, name, key);
-  bool is_alive = hold_begin(peer, node, name);
+  bool is_alive = hold_begin(peer, node, name, event);
   if (is_alive) {
     const node_state state = node_settle(peer->bus, name, SETTLE_BREAK, &self, 1, &end);
     const uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
@@ -409,7 +450,7 @@ static void told_end(busq_peer *peer, busq_node_name name)
   busq_node *node = node_at(peer->bus, name);
   uint64_t before;
   if (node)
-    (void)word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, 0, BUSQ_NODE_TOLD, &before);
+    (void)word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, WORD_NOT_TOLD, &before);
 }
 
 static busq_admission notice_admit(busq_peer *peer, const busq_found *found)
@@ -467,12 +508,15 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
 {
   const busq_envelope *envelope = &found->envelope;
   uint64_t alive = 0;
+  /* What a predecessor had in its hands may have been counted as arrived. */
+  const bool may_have_come = found->is_redelivered || found->was_given_back || found->position < peer->inherited;
+  const word_event event = may_have_come ? WORD_HELD_ANEW : WORD_HELD_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
     peer->unheld_node = busq_envelope_name(found, 0);
   if (envelope->kind == BUSQ_KIND_NODE_DESTROYED)
     notice_take(peer, busq_envelope_name(found, 0));
   for (uint32_t i = 0; peer->nodes && i < envelope->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++)
-    if (handle_install(peer, busq_envelope_name(found, envelope->n_nodes + i), found->key))
+    if (handle_install(peer, busq_envelope_name(found, envelope->n_nodes + i), found->key, event))
       alive |= UINT64_C(1) << i;
   return alive;
 }
@@ -697,7 +741,7 @@ static void handle_grant(busq_peer *peer, busq_node_name name, uint32_t n_target
   for (uint32_t i = 0; node && i < n_targets; i++) {
     const uint32_t slot = peer->destinations[i];
     if (slot != name.slot)
-      (void)word_change(peer->bus, node, slot, name.generation, peer->known[slot].incarnation, BUSQ_NODE_GRANTED, 0, &before);
+      (void)word_change(peer->bus, node, slot, name.generation, peer->known[slot].incarnation, WORD_GRANTED, &before);
   }
   busq_fence_full();
   /* Behind the end, it arrives dead everywhere. */
@@ -994,20 +1038,20 @@ static bool grant_is_over(busq_peer *peer, busq_node_name name, uint32_t slot, u
 static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, uint32_t slot)
 {
   const uint64_t word = busq_load_acquire(&node->holder[slot]);
-  uint32_t bits = (uint32_t)(word & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED));
-  if (!word_is_of(word, name.generation) || !bits)
+  uint64_t state = word & WORD_STATE;
+  if (!word_is_of(word, name.generation) || !(state & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED)))
     return false;
   if (!life_is_there(peer->bus, slot, word_life(word))) {
     hand_settle(peer->bus, slot);
-    bits = 0;
-  } else if ((bits & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
-    bits &= ~BUSQ_NODE_GRANTED;
+    state &= BUSQ_NODE_TOLD;
+  } else if ((state & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
+    state &= BUSQ_NODE_HELD | BUSQ_NODE_TOLD;
   }
-  if (bits == (word & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED)))
+  if (state == (word & WORD_STATE))
     return true;
-  const uint64_t next = word_next(word, word & ~(WORD_CHANGES | WORD_BITS), bits | (uint32_t)(word & BUSQ_NODE_TOLD));
   BUSQ_STEP("clear");
-  return !busq_cas64(&node->holder[slot], word, next) || bits;
+  return !busq_cas64(&node->holder[slot], word, word_next(word, word & ~(WORD_CHANGES | WORD_STATE), state)) ||
+         (state & BUSQ_NODE_HELD);
 }
 
 /* To ourselves, behind all that was sent to the node. */

@@ -18,7 +18,8 @@
  * per peer:
  *
  *      HELD       the peer has the handle: set and cleared by itself, or cleared once it is gone
- *      GRANTED    the handle is, or may be, in a message to the peer: set by senders, cleared by the owner
+ *      GRANTED    the handle is, or may be, in so many messages to the peer: set and counted by senders, counted down by the peer, and
+ *                 cleared by the owner where somebody died or gave up in between
  *      TOLD       the notice of the end is in the peer's queue: set by whoever installs the end, cleared by the peer
  *
  * with the generation and the peer's life that they are about, and a count of changes, so that a swap by somebody who
@@ -35,8 +36,8 @@
  * A successor may find a message whose grant was cleared when its predecessor died.  So a receiver sets HELD before it looks at the
  * claim; where the end is there already, and its key is above the message's, TOLD says whether the notice comes.
  *
- * Why GRANTED is cleared by the owner alone.  Two messages may bring a handle to one receiver: that the first has arrived says nothing
- * about the second.  The owner notes the word and the tail of the receiver's queue, while no sender is granting that node
+ * Why GRANTED is cleared by the owner where it is not counted down to nothing.  A sender that dies, or finds no room, has counted a
+ * message that never comes, and does not take that back: between its swap and its death nobody could tell.  The owner notes the word and the tail of the receiver's queue, while no sender is granting that node
  * (busq_slot.granting); when the head has passed that tail and the word is still the same, nothing is on its way.
  *
  * When an entry can be used again: when everybody who was told of the last node's end has taken the notice, or is gone.  Up to then

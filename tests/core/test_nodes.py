@@ -90,7 +90,7 @@ def test_the_end_has_the_same_place_for_all(bus: busq.Bus) -> None:
     """ "the notion of something happening before something else across different peers" is one for all of them."""
     with bus.join("alice") as alice, bus.join("bob") as bob, bus.join("carol") as carol:
         node = alice.node()
-        given(alice, node, bob, carol)
+        _kept = given(alice, node, bob, carol)
         everybody = ["alice", "bob", "carol"]
         for sender, data in ((bob, b"1"), (carol, b"2")):
             sender.send(everybody, data)
@@ -270,7 +270,7 @@ def test_a_stopped_holder_holds_nobody_up(bus: busq.Bus, fork: Callable[..., Chi
         node = alice.node()
         alice.send("bob", b"", handles=[node.handle])
         os.waitpid(child.pid, os.WUNTRACED)
-        given(alice, node, carol)
+        _kept = given(alice, node, carol)
         node.destroy()
         assert told(alice) == [("node_destroyed", b"")]
         assert told(carol) == [("node_destroyed", b"")]
@@ -312,7 +312,7 @@ def test_a_successor_owns_and_holds_what_its_predecessor_did(bus: busq.Bus, fork
 def test_closing_a_peer_ends_its_nodes(bus: busq.Bus) -> None:
     with bus.join("bob") as bob:
         with bus.join("alice") as alice:
-            given(alice, alice.node(), bob)
+            _kept = given(alice, alice.node(), bob)
         assert told(bob) == [("node_destroyed", b"")]
 
 
