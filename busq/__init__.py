@@ -98,7 +98,7 @@ _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give queues, nodes and the modules of the wings, imported when they are asked for: most who send messages need none."""
+    """Give queues, nodes and the modules of the wings, imported when they are asked for: most programs need none."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _WINGS or name in _places.PLACES:

@@ -32,7 +32,6 @@ except ImportError:
     _fast = None  # type: ignore[assignment]
 
 
-
 class PythonHandle:
     """The base of `busq.nodes.Handle` where there is no accelerator."""
 
@@ -582,7 +581,9 @@ class _Letter:
             return
         have = "the other receivers have it" if was_sent else "nobody gets the message"
         owners = sorted({repr(handle.owner) for handle in missed})
-        what = f"{len(missed)} of {len(self.to)} nodes (of {', '.join(owners)})" if len(self.to) > 1 else f"the node of {owners[0]}"
+        what = f"the node of {owners[0]}"
+        if len(self.to) > 1:
+            what = f"{len(missed)} of {len(self.to)} nodes (of {', '.join(owners)})"
         error = errors.PeerDead(
             f"{what} ended before this message's place in the order: destroyed, or the owner has left or died; {have}"
         )
@@ -601,7 +602,9 @@ def _check_handle(handle: Any, raw: Any) -> None:
     if not isinstance(handle, HandleBase):
         raise wrong_type("a handle", handle, "a busq.Handle (of a node: `node.handle`)")
     if handle._raw != raw:
-        raise ValueError(f"{handle!r} belongs to another peer: a handle comes to a peer in a message, by `send(..., handles=[handle])`")
+        raise ValueError(
+            f"{handle!r} belongs to another peer: who needs it gets it in a message, by `send(..., handles=[handle])`"
+        )
     if handle._is_released:
         raise ValueError(f"{handle!r} was released: this peer can use it again when a message brings it again")
 
@@ -629,7 +632,7 @@ class PythonPort:
             known = self.__dict__.setdefault("_nodes", nodes.Nodes(self._handle, getattr(self, "_name", "")))
             if _fast is not None and isinstance(self, _fast.Port):
                 _fast._bind_handle(nodes.Handle)
-                self._attach_nodes(known.own)  # type: ignore[attr-defined]
+                self._attach_nodes(known.own)
         return known
 
     # ---- names ----
@@ -662,9 +665,7 @@ class PythonPort:
 
     # ---- sending ----
 
-    def _send_slow(
-        self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None
-    ) -> None:
+    def _send_slow(self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None) -> None:
         note = _new_note()
         try:
             try:
@@ -696,7 +697,9 @@ class PythonPort:
         what = "what the codec has made" if encoded[1] == lib.BUSQ_FORM_CODED else "data"
         return self._send_payload(to, _Parts(*encoded, what), deadline, note, handles)
 
-    def _send_payload(self, to: Any, payload: _Parts, deadline: Deadline, note: Any, handles: Iterable[Any] = ()) -> Any:
+    def _send_payload(
+        self, to: Any, payload: _Parts, deadline: Deadline, note: Any, handles: Iterable[Any] = ()
+    ) -> Any:
         def send(targets: list[int]) -> int:
             return self._send_targets(targets, payload, deadline, note)
 
@@ -895,7 +898,9 @@ class PythonPort:
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return self._enveloped(message, make(None, _view_of(end, message.data, size), sender, size, redelivered, pin))
+            return self._enveloped(
+                message, make(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            )
         data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:

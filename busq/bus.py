@@ -192,8 +192,9 @@ class Bus:
         messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
         largest message; `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched
         peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (left out,
-        1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`, the name goes with the last process
-        that has the bus open, whatever ends it, and does not wait for `unlink`; `exist_ok`, open the bus if there is
+        1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
+        the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
+        `exist_ok`, open the bus if there is
         one of that name: it must have what was asked for here, in whatever was not left out.
 
         A process has a bus open until it has closed its handle and the peers that joined through it; a forked child
@@ -201,8 +202,8 @@ class Bus:
         creates or opens a bus, any bus of the directory.
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError, TypeError; with `exist_ok` also those of `open`.
-        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, 24 bytes x peers + 2.5 kB for each
-        of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more.
+        Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, 24 bytes x peers + 2.5 kB for
+        each of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more.
 
         >>> import busq
         >>> with busq.Bus.create("doc-create", peers=4) as bus:

@@ -28,7 +28,7 @@ from busq._native import ffi, lib
 __all__ = ["Handle", "Node", "Receiver"]
 
 
-class Handle(_core.HandleBase):
+class Handle(_core.HandleBase):  # type: ignore[misc]
     """The right to send to a node of a peer.  It comes from `Node.handle`, or in a message (`Message.handles`).
 
     Give it to `Peer.send` in place of a name, or hand it on with `handles=[handle]`.  All messages that bring a handle
@@ -40,8 +40,12 @@ class Handle(_core.HandleBase):
 
     __slots__ = ("__weakref__", "_is_counted", "_is_dead", "_is_released", "_node", "_owner", "_raw")
 
+    _raw: Any
     _node: int
     _owner: str
+    _is_counted: bool
+    _is_dead: bool
+    _is_released: bool
 
     def __init__(self) -> None:
         raise TypeError("a Handle is received in a message, or taken from `Node.handle`")
@@ -97,7 +101,7 @@ class Handle(_core.HandleBase):
             self._let_go()
 
     def _is_own(self) -> bool:
-        return (self._node & 0xFFFF) == (int(lib.busq_peer_target(self._raw)) & 0xFFFF)
+        return self._node & 0xFFFF == (int(lib.busq_peer_target(self._raw)) & 0xFFFF)
 
     def _let_go(self) -> None:
         if self._is_counted:
@@ -123,7 +127,12 @@ class Node:
     What is sent to it comes to its owner's queue, in the one order, with `message.node` the node.
     """
 
-    __slots__ = ("_handle", "_is_destroyed", "_node", "_owner", "_raw")
+    __slots__ = ("_handle", "_node", "_owner", "_raw")
+
+    _raw: Any
+    _node: int
+    _owner: str
+    _handle: Handle
 
     def __init__(self) -> None:
         raise TypeError("a Node is made by a peer: call `Peer.node`")
@@ -132,7 +141,6 @@ class Node:
     def _made(cls, raw: Any, node: int, owner: str) -> Node:
         made = cls.__new__(cls)
         made._raw, made._node, made._owner = raw, node, owner
-        made._is_destroyed = False
         made._handle = Handle._made(raw, node, owner, is_counted=False, is_dead=False)
         return made
 

@@ -109,9 +109,7 @@ class OrderedPeer(Peer):
 
     # ---- sending ----
 
-    def send(
-        self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None
-    ) -> None:
+    def send(self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None) -> None:
         """Send one message to one peer, or the same message to several.
 
         Returns when the order has taken the message; a receiver gets it when the order says so.  Where the order is a
@@ -252,7 +250,9 @@ class OrderedPeer(Peer):
         )
 
     def _no_nodes(self) -> NoReturn:
-        raise ValueError(f"order {self._order.name} has no nodes and no handles: they need order bus1; send to peers by name")
+        raise ValueError(
+            f"order {self._order.name} has no nodes and no handles: they need order bus1; send to peers by name"
+        )
 
     def node(self) -> Node:  # noqa: D102
         self._no_nodes()

@@ -355,7 +355,8 @@ class Peer:
         `missed`, and the other receivers have the message, if there are others.  The attribute `sent`, 0 or 1, of an
         exception says whether the message was sent.
 
-        Cost: a copy of the data and one compare-and-swap per receiver, and one for each handle and receiver; a system call only for a receiver that sleeps.
+        Cost: a copy of the data and one compare-and-swap per receiver, and one for each handle and receiver; a system
+        call only for a receiver that sleeps.
         Source: the order is the one that bus1 designed for the Linux kernel, here without locks.
 
         >>> import busq

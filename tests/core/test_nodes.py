@@ -120,7 +120,7 @@ def test_a_dead_node_is_missed_and_the_others_get_the_message(bus: busq.Bus) -> 
         dead, alive = alice.node(), carol.node()
         [gone], [there] = given(alice, dead, bob), given(carol, alive, bob)
         dead.destroy()
-        with pytest.raises(busq.PeerDead, match="1 of 2 nodes .*the other receivers have it") as caught:
+        with pytest.raises(busq.PeerDead, match=r"1 of 2 nodes .*the other receivers have it") as caught:
             bob.send([gone, there], b"x")
         assert (caught.value.missed, caught.value.sent) == ((gone,), 1)
         assert carol.recv(PATIENCE_S).node is alive
@@ -421,15 +421,13 @@ def test_a_forked_child_is_refused_and_lets_go_of_nothing(bus: busq.Bus, fork: C
         [handle] = given(alice, node, bob)
 
         def child() -> list[str]:
-            nonlocal handle
             said = []
             for call in (lambda: bob.send(handle, b""), handle.release, node.destroy, alice.node):
                 try:
                     call()
                 except busq.ForkedHandle:
                     said.append("refused")
-            del handle
-            gc.collect()
+            handle.__del__()
             return said
 
         assert fork(child).result() == ["refused"] * 4
