@@ -39,6 +39,8 @@ typedef struct {
   uint64_t replies_target;
   PyObject *requests, *replies_handle;
   PyObject *waiting, *leader, *asleep, *numbers, *request_type; /* of `requests` */
+  PyObject *last_node; /* that a message was sent to, and its number */
+  uint64_t last_node_number;
   PyObject *nodes; /* dict: number -> busq.nodes.Node, of its own; NULL before there is one */
   int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
 } Port;
@@ -936,16 +938,24 @@ static Message *message_prepare(Port *self, busq_peer *peer, const busq_message 
 }
 
 /* The node that a message was sent to, if it is one, and nothing else is said about the message; borrowed. */
-static PyObject *port_node(const Port *self, const busq_message *found)
+static PyObject *port_node(Port *self, const busq_message *found)
 {
   uint64_t node;
   if (found->form != (BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE) || found->kind != BUSQ_KIND_DATA || found->n_nodes != 1 ||
       found->n_handles || found->group || !self->nodes)
     return NULL;
   node = calls->message_node(found, 0);
+  if (self->last_node && node == self->last_node_number)
+    return self->last_node;
   PyObject *key = PyLong_FromUnsignedLongLong(node);
   PyObject *known = key ? PyDict_GetItemWithError(self->nodes, key) : NULL;
   Py_XDECREF(key);
+  if (known) {
+    Py_INCREF(known);
+    Py_XDECREF(self->last_node);
+    self->last_node = known;
+    self->last_node_number = node;
+  }
   return known;
 }
 
@@ -1542,7 +1552,7 @@ static PyObject *port_attach_nodes(Port *self, PyObject *nodes)
 static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  PyObject *all[] = {self->nodes,   self->targets, self->handle,  self->requests, self->replies_handle, self->waiting,
+  PyObject *all[] = {self->nodes,   self->last_node, self->targets, self->handle,  self->requests, self->replies_handle, self->waiting,
                      self->leader,  self->asleep, self->numbers,  self->request_type};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     Py_XDECREF(all[i]);

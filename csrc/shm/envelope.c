@@ -37,6 +37,8 @@ busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
 
 void busq_envelope_take(busq_peer *peer, const busq_found *found)
 {
+  if (BUSQ_LIKELY(found->envelope.kind == BUSQ_KIND_DATA && !found->envelope.n_handles))
+    return;
   peer->handles_alive = busq_node_take(peer, found);
 }
 

@@ -176,10 +176,9 @@ typedef enum {
 } node_state;
 
 /* What has become of a node; an end that is decided is installed first.  The turns are for damage. */
-static node_state node_look(busq_bus *bus, busq_node_name name, busq_key *endp, busq_claim_look *look)
+static node_state node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look)
 {
   enum { TURNS = 64 };
-  busq_node *node = node_at(bus, name);
   for (int turn = 0; node && turn < TURNS; turn++) {
     *look = busq_claim_examine(bus, &node->claim);
     if ((uint32_t)busq_claim_number(look->word) != name.generation || !name.generation)
@@ -200,6 +199,21 @@ static node_state node_look(busq_bus *bus, busq_node_name name, busq_key *endp, 
     }
   }
   return NODE_OTHER;
+}
+
+/* One half of the word says so of a node that nobody ends. */
+static inline bool node_is_idle(busq_node *node, uint32_t generation)
+{
+  const busq_pair word = {busq_load_acquire(&node->claim.lo), 0};
+  return BUSQ_LIKELY((uint32_t)busq_claim_number(word) == generation && busq_claim_state(word) == BUSQ_CLAIM_IDLE && generation);
+}
+
+static inline node_state node_look(busq_bus *bus, busq_node_name name, busq_key *endp, busq_claim_look *look)
+{
+  busq_node *node = node_at(bus, name);
+  if (BUSQ_LIKELY(node && node_is_idle(node, name.generation)))
+    return NODE_ALIVE;
+  return node_look_closely(bus, node, name, endp, look);
 }
 
 /* The same of whoever can't leave it open; `settle` says what to do about a message that is not sealed. */
@@ -384,9 +398,9 @@ static bool own_is_alive(busq_peer *peer, busq_node_name name, busq_key key)
   busq_claim_look look;
   busq_key end;
   busq_node *node = node_at(peer->bus, name);
-  const node_state state = node_look(peer->bus, name, &end, &look);
   if (!node || node_owner(node, name.generation) != peer->incarnation)
     return false;
+  const node_state state = node_look(peer->bus, name, &end, &look);
   return state == NODE_ALIVE || state == NODE_ENDING || (state == NODE_ENDED && key_is_before(key, end));
 }
 
@@ -778,6 +792,9 @@ static bool node_was_reached(busq_peer *peer, busq_node_name name, busq_key key)
 {
   busq_key end;
   busq_node *node = node_at(peer->bus, name);
+  busq_fence_after_swap(); /* our place is taken before we look */
+  if (node_is_idle(node, name.generation))
+    return true;
   const node_state state = node_settle(peer->bus, name, SETTLE_PUT_OFF, NULL, 0, &end);
   if (state == NODE_OTHER) {
     /* Another node stands there by now; the mark is still that of the one before it. */
@@ -969,8 +986,45 @@ static int letter_room(busq_peer *peer, const busq_letter *letter, uint32_t n_pa
   return BUSQ_OK;
 }
 
+/* Most of what is sent to nodes goes to one, and brings no handle. */
+static int node_send_one(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed)
+{
+  const busq_node_name name = letter_node(letter, 0);
+  busq_node *node = node_at(peer->bus, name);
+  const uint32_t owner = node_owner(node, name.generation);
+  const uint64_t target = (uint64_t)owner << 16 | name.slot;
+  node_sending sending = {.companion = {.end = sending_end}, .letter = letter, .missed = missed};
+  struct {
+    busq_node_name name;
+    busq_envelope envelope;
+  } tail = {name, {.kind = BUSQ_KIND_DATA, .n_nodes = 1}};
+  const busq_part parts[] = {payload->parts[0], {&tail, sizeof tail}};
+  const busq_payload whole = {.parts = parts,
+                              .n_parts = 2,
+                              .form = payload->form | BUSQ_FORM_ENVELOPE,
+                              .size_bytes = payload->size_bytes + sizeof tail,
+                              .companion = &sending.companion};
+  missed[0] = 0;
+  const int result = busq_multicast_try(peer, &target, 1, &whole);
+  if (BUSQ_UNLIKELY(result == BUSQ_PEER_DEAD))
+    missed[0] = 1;
+  return result == BUSQ_OK && sending.n_missed ? BUSQ_NODE_MISSED : result;
+}
+
+static bool letter_is_to_one(const busq_peer *peer, const busq_letter *letter, const busq_payload *payload)
+{
+  if (letter->n_nodes != 1 || letter->n_targets || letter->n_handles || payload->n_parts != 1 || payload->draft)
+    return false;
+  const busq_node_name name = letter_node(letter, 0);
+  busq_node *node = node_at(peer->bus, name);
+  return node && node_is_idle(node, name.generation) && node_owner(node, name.generation);
+}
+
 int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed)
 {
+  if (BUSQ_LIKELY(letter_is_to_one(peer, letter, payload)))
+    return node_send_one(peer, letter, payload, missed);
+
   node_sending sending = {
       .companion = {.begin = letter->n_handles ? sending_begin : NULL,
                     .undone = letter->n_handles ? sending_undone : NULL,

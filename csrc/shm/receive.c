@@ -509,7 +509,7 @@ static void found_pass(busq_peer *peer)
 }
 
 /* Messages with an envelope are for us, or passed, or damaged. */
-BUSQ_COLD static int peek_enveloped(busq_peer *peer)
+__attribute__((noinline)) static int peek_enveloped(busq_peer *peer)
 {
   int result = BUSQ_OK;
   while (result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)) {

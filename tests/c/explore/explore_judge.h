@@ -229,10 +229,12 @@ static void explore_judge_memory(void)
 
 /* ---- the node ---- */
 
-/* Is it over, or will it be when the owner's death is noticed? */
-static bool explore_node_is_over(void)
+static bool explore_node_is_over(uint32_t peer)
 {
-  return !busq_peer_node_is_alive(explore_shared.peers[1], explore_node);
+  system_enter(peer);
+  const bool is_over = !busq_peer_node_is_alive(explore_shared.peers[peer], explore_node);
+  system_leave();
+  return is_over;
 }
 
 static void explore_judge_nodes(void)
@@ -250,7 +252,7 @@ static void explore_judge_nodes(void)
   for (uint32_t i = 0; i < explore_scene->peers && !explore_shared.fault[0]; i++) {
     if (explore_is_gone(i))
       continue;
-    if (explore_node_is_over() && (explore_shared.alive[i] || i == 0) && !explore_shared.notices[i])
+    if (explore_node_is_over(i) && (explore_shared.alive[i] || i == 0) && !explore_shared.notices[i])
       explore_blame("p%u had the handle, and is not told of the end", i);
     if (explore_shared.is_dead[0] && explore_shared.alive[i] && !explore_shared.notices[i])
       explore_blame("the owner is dead, and p%u, who had the handle, is not told of the end", i);

@@ -245,8 +245,8 @@ MUTANTS = [
         "a node's end against a message that brings its handle",
         NODE,
         (
-            "  if (node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations, n_targets, &end) == NODE_ENDED)\n",
-            "  if (false && node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations, n_targets, &end) == NODE_ENDED)\n",
+            "  if (node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
+            "  if (false && node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
         ),
     ),
     mutant(
