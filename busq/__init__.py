@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from busq import workload as workload
     from busq.groups import View as View
     from busq.groups import ViewMessage as ViewMessage
+    from busq.nodes import Handle as Handle
+    from busq.nodes import Node as Node
     from busq.queues import JoinableQueue as JoinableQueue
     from busq.queues import Queue as Queue
     from busq.queues import SimpleQueue as SimpleQueue
@@ -76,9 +78,11 @@ __all__ = [
     "Empty",
     "ForkedHandle",
     "Full",
+    "Handle",
     "JoinableQueue",
     "Message",
     "NoSpace",
+    "Node",
     "Peer",
     "PeerDead",
     "PeerExists",
@@ -108,6 +112,7 @@ _WINGS = (
 _LATER = {
     **dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues"),
     **dict.fromkeys(("View", "ViewMessage"), "busq.groups"),
+    **dict.fromkeys(("Handle", "Node"), "busq.nodes"),
     **dict.fromkeys(("Replica", "command"), "busq.replica"),
 }
 
@@ -115,7 +120,7 @@ _places.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Give queues, groups, replicas and the modules of the wings when they are asked for: most who send need none."""
+    """Give queues, groups, nodes, replicas and the modules of the wings when they are asked for: most need none."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
     if name in _WINGS or name in _places.PLACES:

@@ -31,6 +31,20 @@ try:
 except ImportError:
     _fast = None  # type: ignore[assignment]
 
+
+class PythonHandle:
+    """The base of `busq.nodes.Handle` where there is no accelerator."""
+
+    __slots__ = ()
+
+    def _attach(self, address: int, node: int) -> None:
+        pass
+
+    def _detach(self) -> None:
+        pass
+
+
+HandleBase: Any = PythonHandle if _fast is None else _fast.Handle
 COPY_BYTES_MAX = 4096  # of a message that recv hands over as bytes; a larger one is a view
 _RECEIVE_BATCH = 1024
 
@@ -205,7 +219,7 @@ def encode_receiver(name: Any) -> bytes:
 
 def receivers(to: Any) -> list[Any]:
     """Return the receivers of a message, a name or an iterable of names, as a list of at least one."""
-    if isinstance(to, str):
+    if isinstance(to, str | HandleBase):
         return [to]
     if isinstance(to, bytes | bytearray) or not isinstance(to, Iterable):
         raise wrong_type("to", to, "str, the name of a peer, or an iterable of names")
@@ -242,7 +256,11 @@ ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see 
 
 
 class _PythonMessage(Message):
-    __slots__ = ("_data", "_pin", "_redelivered", "_sender", "_size", "_view")
+    __slots__ = ("_data", "_handles", "_kind", "_node", "_pin", "_redelivered", "_sender", "_size", "_view")
+
+    _kind: str
+    _node: Any
+    _handles: tuple[Any, ...]
 
     def __init__(
         self,
@@ -259,10 +277,19 @@ class _PythonMessage(Message):
         self._size = size
         self._redelivered = redelivered
         self._pin = pin  # of a payload that is shown in place, or of what waits to be acknowledged
+        self._kind, self._node, self._handles = "data", None, ()
 
     @property
     def kind(self) -> str:
-        return "data"
+        return self._kind
+
+    @property
+    def node(self) -> Any:
+        return self._node
+
+    @property
+    def handles(self) -> tuple[Any, ...]:
+        return self._handles
 
     @property
     def data(self) -> bytes:
@@ -533,6 +560,76 @@ def send_slice(handle: Any, targets: list[int], payload: _Parts, deadline: Deadl
     return int(lib.busq_peer_send_parts(handle, targets, len(targets), parts, count, form, deadline.left_ns(), note))
 
 
+class _Letter:
+    """The receivers of a message, names and handles of nodes, and the handles that it carries."""
+
+    __slots__ = ("_carried", "_letter", "_missed", "_nodes", "_targets", "names", "to")
+
+    def __init__(self, raw: Any, to: list[Any], handles: Any) -> None:
+        self.to = [receiver for receiver in to if isinstance(receiver, HandleBase)]
+        self.names = [receiver for receiver in to if not isinstance(receiver, HandleBase)] if self.to else to
+        brought = () if handles == () else carried(handles)
+        for handle in (*self.to, *brought):
+            _check_handle(handle, raw)
+        if len(set(self.to)) < len(self.to):
+            raise ValueError("a node is given twice; each receiver gets a message once")
+        self._nodes = ffi.new("uint64_t[]", [handle._node for handle in self.to])
+        self._carried = ffi.new("uint64_t[]", [handle._node for handle in brought])
+        self._missed = ffi.new("uint8_t[]", len(self.to) or 1)
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.to and not len(self._carried)
+
+    def address(self, targets: list[int]) -> None:
+        """Say whom the names stand for."""
+        self._targets = ffi.new("uint64_t[]", targets)
+        sizes = (len(targets), len(self._nodes), len(self._carried))
+        self._letter = ffi.new("busq_letter *", (self._targets, self._nodes, self._carried, *sizes))
+
+    def send_slice(self, raw: Any, payload: _Parts, deadline: Deadline, note: Any) -> int:
+        """As the function of that name."""
+        parts, count, form = payload.parts, len(payload.parts), payload.form
+        if deadline is ASKING:
+            return int(lib.busq_peer_send_letter_asking(raw, self._letter, parts, count, form, self._missed, note))
+        left_ns = deadline.left_ns()
+        return int(lib.busq_peer_send_letter(raw, self._letter, parts, count, form, left_ns, self._missed, note))
+
+    def fail_missed(self, was_sent: int) -> None:
+        """Raise the error for a message that has missed some of its nodes; nothing where none was missed."""
+        missed = tuple(handle for handle, is_missed in zip(self.to, self._missed, strict=False) if is_missed)
+        if not missed:
+            return
+        have = "the other receivers have it" if was_sent else "nobody gets the message"
+        owners = sorted({repr(handle.owner) for handle in missed})
+        what = f"the node of {owners[0]}"
+        if len(self.to) > 1:
+            what = f"{len(missed)} of {len(self.to)} nodes (of {', '.join(owners)})"
+        error = errors.PeerDead(
+            f"{what} ended before this message's place in the order: destroyed, or the owner has left or died; {have}"
+        )
+        error.missed = missed
+        raise error
+
+
+def carried(handles: Any) -> tuple[Any, ...]:
+    """Return the handles that a message carries; TypeError unless they are iterable."""
+    if isinstance(handles, HandleBase) or not isinstance(handles, Iterable):
+        raise wrong_type("handles", handles, "an iterable of handles")
+    return tuple(handles)
+
+
+def _check_handle(handle: Any, raw: Any) -> None:
+    if not isinstance(handle, HandleBase):
+        raise wrong_type("a handle", handle, "a busq.Handle (of a node: `node.handle`)")
+    if handle._raw != raw:
+        raise ValueError(
+            f"{handle!r} belongs to another peer: who needs it gets it in a message, by `send(..., handles=[handle])`"
+        )
+    if handle._is_released:
+        raise ValueError(f"{handle!r} was released: this peer can use it again when a message brings it again")
+
+
 class PythonPort:
     """Sending and receiving through cffi; the base of Peer where there is no accelerator."""
 
@@ -541,11 +638,24 @@ class PythonPort:
     _targets: dict[str, int]
     _names: dict[tuple[int, int], str]
 
+    _nodes: Any = None  # a busq.nodes.Nodes, once there is a node or a handle
+
     def _open(self, handle: Any) -> None:
         self._handle = handle
         self._targets = {}
         self._names = {}
         self._views: dict[str, Any] = {}  # the last that was delivered, of each group
+
+    def _known_nodes(self) -> Any:
+        known = self._nodes
+        if known is None:
+            from busq import nodes  # here, since most who import busq send to names
+
+            known = self.__dict__.setdefault("_nodes", nodes.Nodes(self._handle, getattr(self, "_name", "")))
+            if _fast is not None and isinstance(self, _fast.Port):
+                _fast._bind_handle(nodes.Handle)
+                self._attach_nodes(known.own)
+        return known
 
     # ---- names ----
 
@@ -577,13 +687,13 @@ class PythonPort:
 
     # ---- sending ----
 
-    def _send_slow(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
+    def _send_slow(self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None) -> None:
         note = _new_note()
         try:
             try:
                 # Returned from here: an exception behind the block would not say what the note says; nor one that comes
                 # when an inner function has returned, so every method that sends has such a block itself.
-                return self._send_noted(to, data, Deadline(timeout), note)  # type: ignore[no-any-return]
+                return self._send_noted(to, data, Deadline(timeout), note, handles)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -591,8 +701,8 @@ class PythonPort:
             report_sent(error, _was_sent(note))
             raise
 
-    def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any) -> Any:
-        return self._send_payload(to, _Parts(data), deadline, note)
+    def _send_noted(self, to: Any, data: Any, deadline: Deadline, note: Any, handles: Iterable[Any] = ()) -> Any:
+        return self._send_payload(to, _Parts(data), deadline, note, handles)
 
     def _encode(self, obj: Any) -> tuple[Any, int]:
         """Return the parts of an object, and the form that they have together."""
@@ -603,15 +713,39 @@ class PythonPort:
 
         return _objects.encode(obj), lib.BUSQ_FORM_OBJECT
 
-    def _send_encoded(self, to: Any, encoded: tuple[Any, int], deadline: Deadline, note: Any) -> Any:
+    def _send_encoded(
+        self, to: Any, encoded: tuple[Any, int], deadline: Deadline, note: Any, handles: Iterable[Any] = ()
+    ) -> Any:
         what = "what the codec has made" if encoded[1] == lib.BUSQ_FORM_CODED else "data"
-        return self._send_payload(to, _Parts(*encoded, what), deadline, note)
+        return self._send_payload(to, _Parts(*encoded, what), deadline, note, handles)
 
-    def _send_payload(self, to: Any, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+    def _send_payload(
+        self, to: Any, payload: _Parts, deadline: Deadline, note: Any, handles: Iterable[Any] = ()
+    ) -> Any:
         def send(targets: list[int]) -> int:
             return self._send_targets(targets, payload, deadline, note)
 
-        return self._send_to(to, send)
+        if handles == () and isinstance(to, str):
+            return self._send_to(to, send)
+        letter = _Letter(self._handle, receivers(to), handles)
+        if letter.is_plain:
+            return self._send_to(letter.names, send)
+        return self._send_letter(letter, payload, deadline, note)
+
+    def _send_letter(self, letter: _Letter, payload: _Parts, deadline: Deadline, note: Any) -> Any:
+        """Send to nodes, or with handles."""
+        for is_retry in (False, True):
+            letter.address([self._target(name) for name in letter.names])
+            while True:
+                result = letter.send_slice(self._handle, payload, deadline, note)
+                if result != lib.BUSQ_INTERRUPTED:
+                    break
+            if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID) or _was_sent(note) or not letter.names or is_retry:
+                break
+            self._forget(letter.names)  # as in `_send_to`
+        if result == lib.BUSQ_PEER_DEAD:
+            letter.fail_missed(_was_sent(note))
+        check(result)
 
     def _send_to(self, to: Any, send: Callable[[list[int]], int]) -> Any:
         names, targets = self._resolve(to)
@@ -632,11 +766,13 @@ class PythonPort:
             if result != lib.BUSQ_INTERRUPTED:
                 return result
 
-    def _send_object_slow(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+    def _send_object_slow(
+        self, to: Any, obj: Any, *, handles: Iterable[Any] = (), timeout: float | None = None
+    ) -> None:
         note = _new_note()
         try:
             try:
-                return self._send_encoded(to, self._encode(obj), Deadline(timeout), note)  # type: ignore[no-any-return]
+                return self._send_encoded(to, self._encode(obj), Deadline(timeout), note, handles)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _was_sent(note))
                 raise
@@ -695,6 +831,8 @@ class PythonPort:
 
     def _send_draft(self, to: Any, draft: tuple[Any, Any, int], deadline: Deadline, note: Any) -> Any:
         pin, _, size = draft
+        if any(isinstance(receiver, HandleBase) for receiver in receivers(to)):
+            raise ValueError("a draft is sent to names: send data to a node with `send`")
 
         def send(targets: list[int]) -> int:
             while True:
@@ -792,12 +930,19 @@ class PythonPort:
         is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
         if size > COPY_BYTES_MAX and not is_offered:
             end = functools.partial(lib.busq_pin_end, pin)
-            return make(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            return self._enveloped(
+                message, make(None, _view_of(end, message.data, size), sender, size, redelivered, pin)
+            )
         data = ffi.unpack(ffi.cast("char *", message.data), size)
         # Closed meanwhile by another thread, a successor may have it by now, and its memory hold something else.
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
-        return make(data, None, sender, size, redelivered, pin if is_offered else None)
+        return self._enveloped(message, make(data, None, sender, size, redelivered, pin if is_offered else None))
+
+    def _enveloped(self, message: Any, made: _PythonMessage) -> _PythonMessage:
+        if message.form & lib.BUSQ_FORM_ENVELOPE:
+            self._known_nodes().fill(made, message)
+        return made
 
     def _event_of(self, pin: Any, envelope: Any) -> _PythonMessage:
         """Make the message of an event; the peers of a bus that has some do."""
@@ -986,9 +1131,9 @@ def _buffer(data: Any, argument: str) -> Any:
 
 # How those methods are called that the accelerator has in C.
 _SIGNATURES = {
-    "send": "($self, to, data, *, timeout=None)",
+    "send": "($self, to, data, *, handles=(), timeout=None)",
     "send_many": "($self, messages, *, timeout=None)",
-    "send_object": "($self, to, obj, *, timeout=None)",
+    "send_object": "($self, to, obj, *, handles=(), timeout=None)",
     "reserve": "($self, size, *, receivers=None, timeout=None)",
     "ask": "($self, to, data, *, timeout=None)",
     "recv": "($self, timeout=None, *, ack=False)",

@@ -34,6 +34,7 @@ from busq.peer import Codec, Message, Payload
 if TYPE_CHECKING:
     from busq._native import _fast
     from busq.groups import View
+    from busq.nodes import Handle, Node
 else:
     _fast = _core._fast
 
@@ -92,15 +93,22 @@ class Peer:
 
     # ---- sending ----
 
-    async def send(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
+    async def send(
+        self,
+        to: str | Handle | Iterable[str | Handle],
+        data: Payload,
+        *,
+        handles: Iterable[Handle] = (),
+        timeout: float | None = None,
+    ) -> None:
         """Send one message to one peer, or the same message to several at once.
 
         As `busq.Peer.send`; where there is no room, this task waits, and others run.  The core tells of room as it
         tells of messages: through the descriptor that the event loop watches.
 
-        Parameters: `to`, the name of a peer, or an iterable of names, each once; `data`, bytes-like, contiguous and at
-        most as large as the bus's arena; `timeout`, how many seconds to wait for room: None waits for ever, 0 tries
-        once.
+        Parameters: `to`, the name of a peer, the handle of a node, or an iterable of them, each once; `data`,
+        bytes-like, contiguous and at most as large as the bus's arena; `handles`, those that the receivers get with it;
+        `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
 
         Errors: those of `busq.Peer.send`; RuntimeError in another event loop than the peer's.  An exception that ends
         the call, also the one of a task that is cancelled, says in its attribute `sent`, 0 or 1, whether the message
@@ -125,13 +133,13 @@ class Peer:
         deadline, note = _core.Deadline(timeout), self._new_note()
         try:
             # Returned from here: an exception behind the block would not say what the note says.
-            return await self._send_noted(to, data, deadline, note)
+            return await self._send_noted(to, data, deadline, note, handles)
         except BaseException as error:
             _core.report_sent(error, self._was_sent(note))
             raise
 
     async def send_many(
-        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
+        self, messages: Iterable[tuple[str | Handle | Iterable[str | Handle], Payload]], *, timeout: float | None = None
     ) -> int:
         """Send (to, data) pairs one after the other; returns how many.
 
@@ -240,9 +248,12 @@ class Peer:
             _core.report_sent(error, self._was_sent(note))
             raise
 
-    async def _send_noted(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> None:
+    async def _send_noted(
+        self, to: Any, data: Any, deadline: _core.Deadline, note: Any, handles: Iterable[Any] = ()
+    ) -> None:
         key, to = _row_of(to)
-        await self._send_in_row(key, lambda how: self._peer._send_noted(to, data, how, note), deadline, note)
+        carried = handles if handles == () else _core.carried(handles)
+        await self._send_in_row(key, lambda how: self._peer._send_noted(to, data, how, note, carried), deadline, note)
 
     async def _send_in_row(
         self, key: Any, send: Callable[[_core.Deadline], object], deadline: _core.Deadline, note: Any
@@ -271,6 +282,41 @@ class Peer:
                 is_first = True
         finally:
             station.send_pass_on(key)
+
+    # ---- nodes ----
+
+    def node(self) -> Node:
+        """Make a node, as `busq.Peer.node`; it waits for nothing.
+
+        `Node.destroy` is no coroutine: in an event loop, `node.destroy(timeout=0)` tries once.
+
+        Errors: those of `busq.Peer.node`; RuntimeError in another event loop than the peer's.
+
+        Cost: that of `busq.Peer.node`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         node = alice.node()
+        ...         await alice.send(node.handle, b"hello")
+        ...         return (await alice.recv()).node is node
+        >>> with busq.Bus.create("doc-aio-node") as bus:
+        ...     asyncio.run(main(bus))
+        True
+        >>> busq.Bus.unlink("doc-aio-node")
+        """
+        self._station.check()
+        return self._peer.node()  # type: ignore[no-any-return]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """As `busq.Peer.nodes`."""
+        return self._peer.nodes  # type: ignore[no-any-return]
+
+    @property
+    def handles(self) -> list[Handle]:
+        """As `busq.Peer.handles`."""
+        return self._peer.handles  # type: ignore[no-any-return]
 
     # ---- asking ----
 
@@ -580,11 +626,11 @@ _NEVER = _core.Deadline(None)
 
 def _row_of(to: Any) -> tuple[Any, Any]:
     """Return the key of the row in which senders to these receivers wait, and the receivers for the core."""
-    if isinstance(to, str):
+    if isinstance(to, str | _core.HandleBase):
         return to, to
     names = _core.receivers(to)
     for name in names:
-        if not isinstance(name, str):
+        if not isinstance(name, str | _core.HandleBase):
             _core.encode_receiver(name)  # raises
     key = tuple(names)
     return key, key
@@ -666,7 +712,11 @@ class _OrderedPeer(Peer):
     def _was_sent(self, note: Any) -> int:
         return int(_ordered()._is_in_flight(note))
 
-    async def _send_noted(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> None:
+    async def _send_noted(
+        self, to: Any, data: Any, deadline: _core.Deadline, note: Any, handles: Iterable[Any] = ()
+    ) -> None:
+        if handles != () or isinstance(to, _core.HandleBase):
+            self._peer._no_nodes()
         names = _core.receivers(to)
         while not await self._station.in_thread(lambda: self._send_turn(names, data, deadline, note)):
             pass

@@ -18,6 +18,7 @@ from busq.peer import Buffer, Codec, Message, Payload, Peer
 if TYPE_CHECKING:
     from busq._requests import Requests
     from busq.groups import View
+    from busq.nodes import Handle, Node
 
 _STATES = {
     lib.BUSQ_PEER_LIVE: "live",
@@ -72,10 +73,24 @@ class Bus1Peer(_core.Port, Peer):
                 lib.busq_peer_set_spin(self._handle, spin, 0)
             for other in watched:
                 self.watch(other)
+            place, node, is_own = ffi.new("uint64_t *"), ffi.new("uint64_t *"), ffi.new("uint32_t *")
+            if resume and lib.busq_peer_next_node(self._handle, place, node, is_own) == lib.BUSQ_OK:
+                self._known_nodes().inherit()
         except BaseException:
             if owner[0] != ffi.NULL:  # no caller gets this peer: it leaves now, not with the last traceback
                 lib.busq_peer_close(owner[0])
             raise
+
+    def node(self) -> Node:  # noqa: D102
+        return self._known_nodes().make()  # type: ignore[no-any-return]
+
+    @property
+    def nodes(self) -> list[Node]:  # noqa: D102
+        return [] if self._nodes is None else self._nodes.nodes()
+
+    @property
+    def handles(self) -> list[Handle]:  # noqa: D102
+        return [] if self._nodes is None else self._nodes.handles()
 
     def fileno(self) -> int:  # noqa: D102
         descriptor = ffi.new("int *")

@@ -7,6 +7,10 @@ The text of an error names what was found, what was expected and what to do.
 from __future__ import annotations
 
 import queue
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from busq.nodes import Handle
 
 __all__ = [
     "BusqError",
@@ -114,7 +118,12 @@ class PeerDead(BusqError):
     ...         print("bob has gone")
     bob has gone
     >>> busq.Bus.unlink("doc-dead")
+
+    Of a message to nodes: some of them were over at its place in the order.  `missed` has their handles; the other
+    receivers have the message, if `sent` is 1.
     """
+
+    missed: tuple[Handle, ...] = ()
 
 
 class UnknownPeer(BusqError, LookupError):

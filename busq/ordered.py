@@ -10,13 +10,16 @@ import threading
 import weakref
 from array import array
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from busq import _core, errors
 from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
 from busq.peer import Draft, Message, Payload, Peer
+
+if TYPE_CHECKING:
+    from busq.nodes import Handle, Node
 
 _RECEIVE_BATCH = 256
 _COUNTERS = (
@@ -39,11 +42,6 @@ class OrderedMessage(_core._PythonMessage):
     def message(self) -> int:
         """The name of the send that it comes from: the sender's number << 32 | which of its sends, from 1."""
         return self._multicast
-
-    @property
-    def handles(self) -> tuple[Any, ...]:
-        """No handles: they belong to bus1."""
-        return ()
 
 
 class OrderedPeer(Peer):
@@ -138,7 +136,7 @@ class OrderedPeer(Peer):
 
     # ---- sending ----
 
-    def send(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
+    def send(self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None) -> None:
         """Send one message to one peer, or the same message to several.
 
         Returns when the order has taken the message; a receiver gets it when the order says so.  Where the order is a
@@ -149,7 +147,8 @@ class OrderedPeer(Peer):
         others need all members: create the bus with `peers` as many as will join).
 
         Parameters: `to`, the name of a peer, or an iterable of names, each once; `data`, bytes-like, contiguous, copied
-        before the call returns; `timeout`, how many seconds to wait: None waits for ever, 0 tries once.
+        before the call returns; `handles`, none: only order bus1 has nodes; `timeout`, how many seconds to wait: None
+        waits for ever, 0 tries once.
 
         Errors: Full while a receiver has not taken `capacity` messages of this sender, or as many bytes as half of the
         bus's arena, or while the order can't end so many of them; of a rendezvous, `busq.Unfinished`, a kind of
@@ -170,6 +169,8 @@ class OrderedPeer(Peer):
         >>> busq.Bus.unlink("doc-ordered-send")
         """
         ticket = _new_ticket()
+        if handles != () or isinstance(to, _core.HandleBase):
+            self._no_nodes()
         try:
             try:
                 return self._send(to, data, Deadline(timeout), ticket)  # type: ignore[no-any-return]
@@ -268,10 +269,28 @@ class OrderedPeer(Peer):
             sending.report(error)
             raise
 
-    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:  # noqa: D102
+    def send_object(  # noqa: D102
+        self, to: Any, obj: Any, *, handles: Iterable[Any] = (), timeout: float | None = None
+    ) -> None:
         raise ValueError(
             f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes"
         )
+
+    def _no_nodes(self) -> NoReturn:
+        raise ValueError(
+            f"order {self._order.name} has no nodes and no handles: they need order bus1; send to peers by name"
+        )
+
+    def node(self) -> Node:  # noqa: D102
+        self._no_nodes()
+
+    @property
+    def nodes(self) -> list[Node]:  # noqa: D102
+        return []
+
+    @property
+    def handles(self) -> list[Handle]:  # noqa: D102
+        return []
 
     def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:  # noqa: D102
         raise ValueError(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from busq.bus import Bus
     from busq.groups import View
+    from busq.nodes import Handle, Node
 else:
     Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
 
@@ -107,7 +108,35 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
 
         Events come in the same way, at their places in the order: "view" of a group (`Peer.enter`; a
         `busq.ViewMessage`, whose `view` is a `busq.View`), "joined" and "left" of a peer that is watched
-        (`Peer.watch`).
+        (`Peer.watch`); "node_destroyed", to the owner of a node and to everybody who holds a handle of it;
+        "node_released", to the owner of a node of which nobody holds a handle any more.
+        """
+        raise NotImplementedError
+
+    @property
+    def node(self) -> Node | Handle | None:
+        """The node of this peer that the message was sent to; None for one that was sent to its name.
+
+        Where it was sent to several of them, the first; where some of them ended before it, the first as well.  Of an
+        event, the node that it tells of: for its owner a `Node`, for who holds a handle that `Handle`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-message-node") as bus, bus.join("alice") as alice:
+        ...     node = alice.node()
+        ...     alice.send(node.handle, b"to a node")
+        ...     alice.send("alice", b"to a name")
+        ...     alice.recv().node is node, alice.recv().node
+        (True, None)
+        >>> busq.Bus.unlink("doc-message-node")
+        """
+        raise NotImplementedError
+
+    @property
+    def handles(self) -> tuple[Handle, ...]:
+        """The handles that the message has brought, in the order in which they were given to `Peer.send`.
+
+        One whose node ended before the message's place in the order is dead (`Handle.is_dead`).  This peer holds the
+        others for as long as their objects, or the message, are kept, and is told when their nodes end.
         """
         raise NotImplementedError
 
@@ -333,25 +362,37 @@ class Peer:
         """The bus that this peer joined."""
         return self._bus
 
-    def send(self, to: str | Iterable[str], data: Payload, *, timeout: float | None = None) -> None:
+    def send(
+        self,
+        to: str | Handle | Iterable[str | Handle],
+        data: Payload,
+        *,
+        handles: Iterable[Handle] = (),
+        timeout: float | None = None,
+    ) -> None:
         """Send one message to one peer, or the same message to several at once.
 
         Returns when the message is committed: every receiver will get it, and all who receive it receive it at the
         same place of one common order.  Any later send by a process that has learned of the message, through any
         channel, is ordered after it.
 
-        Parameters: `to`, the name of a peer, or an iterable of names, each once; `data`, bytes-like (bytes, bytearray,
-        memoryview, array, mmap ...), contiguous and at most as large as the bus's arena, copied before the call
-        returns, or a list or tuple of such parts, which become one message without being joined first; `timeout`, how
+        Parameters: `to`, the name of a peer, the handle of a node (`Peer.node`), or an iterable of them, each once;
+        `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large as the bus's
+        arena, copied before the call returns, or a list or tuple of such parts, which become one message without being
+        joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`); `timeout`, how
         many seconds to wait for room: None waits for ever, 0 tries once.
 
         Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; UnknownPeer if no
         peer of that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus
         was shut down or this peer closed; ForkedHandle in a forked child; ValueError for no receivers, a name given
-        twice, or too much data; TypeError.  After an error nobody gets the message.  An exception that is raised by a
-        signal handler says in its attribute `sent`, 0 or 1, whether the message was sent.
+        twice, too much data, a handle of another peer or one that was released, and for a queue that several processes
+        read (`Bus.join(..., shared=True)`), which takes no handles; TypeError.  After an error nobody gets the message,
+        but where a node is over before the message's place in the order: then PeerDead names it in its attribute
+        `missed`, and the other receivers have the message, if there are others.  The attribute `sent`, 0 or 1, of an
+        exception says whether the message was sent.
 
-        Cost: a copy of the data and one compare-and-swap per receiver; a system call only for a receiver that sleeps.
+        Cost: a copy of the data and one compare-and-swap per receiver, and one for each handle and receiver; a system
+        call only for a receiver that sleeps.
         Source: the order is the one that bus1 designed for the Linux kernel, here without locks.
 
         >>> import busq
@@ -367,7 +408,7 @@ class Peer:
         raise NotImplementedError
 
     def send_many(
-        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
+        self, messages: Iterable[tuple[str | Handle | Iterable[str | Handle], Payload]], *, timeout: float | None = None
     ) -> int:
         """Send (to, data) pairs one after the other; returns how many.
 
@@ -418,7 +459,14 @@ class Peer:
         """
         raise NotImplementedError
 
-    def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+    def send_object(
+        self,
+        to: str | Handle | Iterable[str | Handle],
+        obj: Any,
+        *,
+        handles: Iterable[Handle] = (),
+        timeout: float | None = None,
+    ) -> None:
         """Send one object, to one peer or to several at once; `Message.object` returns it.
 
         The object is pickled (protocol 5).  Its large buffers, if their classes hand them over out of band, as NumPy
@@ -673,6 +721,42 @@ class Peer:
         [[b'1', b'2'], [b'3']]
         >>> busq.Bus.unlink("doc-recv-many")
         """
+        raise NotImplementedError
+
+    def node(self) -> Node:
+        """Make a node: an address of this peer with an end of its own.
+
+        Others get its handle in a message, `send(to, data, handles=[node.handle])`, and send to it as to a name.  Its
+        end, by `Node.destroy`, or because this peer leaves or dies, has one place in the order of messages, the same
+        for everybody: behind it nothing comes to the node, and nobody receives its handle alive.
+
+        Errors: NoSpace if the peer has as many nodes as the bus was created for (`Bus.create(..., nodes=...)`); a node
+        that was destroyed counts until this peer, and everybody who held a handle of it, has received the notice;
+        ValueError on a bus without nodes, of another order than bus1, and for a queue that several processes read;
+        ShutDown, ForkedHandle.
+
+        Cost: some stores for each peer that the bus has room for.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-node") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     inbox = bob.node()
+        ...     bob.send("alice", b"reply here", handles=[inbox.handle])
+        ...     alice.send(alice.recv().handles[0], b"hello")
+        ...     message = bob.recv()
+        ...     message.data, message.node is inbox
+        (b'hello', True)
+        >>> busq.Bus.unlink("doc-node")
+        """
+        raise NotImplementedError
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes of this peer that live, those of a predecessor (`Bus.join(..., resume=True)`) among them."""
+        raise NotImplementedError
+
+    @property
+    def handles(self) -> list[Handle]:
+        """The handles that this peer holds; those of a predecessor are held until they are released."""
         raise NotImplementedError
 
     def fileno(self) -> int:

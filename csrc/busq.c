@@ -11,6 +11,7 @@
 #include "shm/mourn.h"
 #include "shm/multicast.h"
 #include "shm/name.h"
+#include "shm/node.h"
 #include "shm/receive.h"
 #include "shm/reference.h"
 #include "shm/share.h"
@@ -264,8 +265,19 @@ static inline busq_trace_ring *send_record(busq_peer *peer, send_times *times)
   return BUSQ_LIKELY(!recording) ? NULL : send_record_slow(peer, times, recording);
 }
 
-BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                                 send_times *times, uint64_t *failed_targetp)
+/* What a call tries until it has come to pass: to send to targets, or what `attempt` does. */
+typedef struct send_job send_job;
+struct send_job {
+  int (*attempt)(busq_peer *peer, const send_job *job); /* NULL: the message goes to the targets */
+  const uint64_t *targets;
+  uint32_t n_targets;
+  const busq_payload *payload;
+  const busq_letter *letter;
+  uint8_t *missed;
+  uint64_t node;
+};
+
+BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const send_job *job, send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -275,9 +287,10 @@ BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const uint64_t *targets, uint3
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     const busq_trace_ring *full = send_record(peer, times);
-    result = busq_multicast_try(peer, targets, n_targets, payload);
+    result = BUSQ_LIKELY(!job->attempt) ? busq_multicast_try(peer, job->targets, job->n_targets, job->payload)
+                                        : job->attempt(peer, job);
     if (BUSQ_UNLIKELY(result == BUSQ_TO_GROUP))
-      result = busq_group_try(peer, targets, n_targets, payload);
+      result = busq_group_try(peer, job->targets, job->n_targets, job->payload);
     if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
@@ -355,8 +368,8 @@ static void send_timed_out(busq_peer *peer, send_times *times)
   busq_biased_latch_release(&peer->send_latch);
 }
 
-__attribute__((noinline)) static int send_waiting(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                        int64_t timeout_ns, send_times *times, uint64_t failed_target)
+__attribute__((noinline)) static int send_waiting(busq_peer *peer, const send_job *job, int64_t timeout_ns, send_times *times,
+                                                  uint64_t failed_target)
 {
   room_wait room = {0};
   busq_wait wait;
@@ -366,7 +379,7 @@ __attribute__((noinline)) static int send_waiting(busq_peer *peer, const uint64_
   for (;;) {
     const bool goes_on = busq_load_relaxed(&peer->finds_more) && !busq_wait_is_over(&wait);
     if (!goes_on && !busq_wait_spin(&wait, peer, NULL) && !busq_wait_yield(&wait, peer)) {
-      if (room_wait_is_armed(&room, failed_target, n_targets)) {
+      if (room_wait_is_armed(&room, failed_target, job->n_targets)) {
         const int result = room_wait_sleep(&room, peer, &wait);
         if (result != BUSQ_OK) {
           room_wait_end(peer, &wait, result);
@@ -377,7 +390,7 @@ __attribute__((noinline)) static int send_waiting(busq_peer *peer, const uint64_
       }
       room_wait_arm(&room, peer, failed_target);
     }
-    const int result = send_once(peer, targets, n_targets, payload, times, &failed_target);
+    const int result = send_once(peer, job, times, &failed_target);
     if (result != BUSQ_FULL) {
       room_wait_end(peer, &wait, result);
       return result;
@@ -385,16 +398,22 @@ __attribute__((noinline)) static int send_waiting(busq_peer *peer, const uint64_
   }
 }
 
-BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                                    int64_t timeout_ns)
+BUSQ_ALWAYS_INLINE int send_job_do(busq_peer *peer, const send_job *job, int64_t timeout_ns)
 {
   uint64_t failed_target;
   send_times times = {0};
-  const int result = send_once(peer, targets, n_targets, payload, &times, &failed_target);
+  const int result = send_once(peer, job, &times, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
   times.blocked = busq_bus_recording_now(peer->bus);
-  return send_waiting(peer, targets, n_targets, payload, timeout_ns, &times, failed_target);
+  return send_waiting(peer, job, timeout_ns, &times, failed_target);
+}
+
+BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+                                    int64_t timeout_ns)
+{
+  const send_job job = {.targets = targets, .n_targets = n_targets, .payload = payload};
+  return send_job_do(peer, &job, timeout_ns);
 }
 
 int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
@@ -453,24 +472,163 @@ static int room_ask(busq_peer *peer, uint64_t failed_target)
 }
 
 /* While it looks, one of its destinations may get room and another one none: it asks there as well. */
-int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
-                          uint32_t form, uint32_t *sentp)
+static int send_job_asking(busq_peer *peer, const send_job *job)
 {
   uint64_t failed_target = BUSQ_NO_TARGET, asked_target = 0;
   send_times times = {0};
-  busq_payload payload;
-  int result = payload_make(&payload, parts, n_parts, form);
-  if (result == BUSQ_OK)
-    result = send_once(peer, targets, n_targets, &payload, &times, &failed_target);
-  for (uint32_t i = 0; result == BUSQ_FULL && i <= n_targets && !(i && failed_target == asked_target); i++) {
+  int result = send_once(peer, job, &times, &failed_target);
+  for (uint32_t i = 0; result == BUSQ_FULL && i <= job->n_targets && !(i && failed_target == asked_target); i++) {
     asked_target = failed_target;
     result = room_ask(peer, failed_target);
     if (result == BUSQ_OK)
-      result = send_once(peer, targets, n_targets, &payload, &times, &failed_target);
+      result = send_once(peer, job, &times, &failed_target);
   }
+  return result;
+}
+
+int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
+                          uint32_t form, uint32_t *sentp)
+{
+  busq_payload payload;
+  const send_job job = {.targets = targets, .n_targets = n_targets, .payload = &payload};
+  int result = payload_make(&payload, parts, n_parts, form);
+  if (result == BUSQ_OK)
+    result = send_job_asking(peer, &job);
   if (result == BUSQ_OK)
     *sentp = 1;
   return result;
+}
+
+/* ---- nodes ---- */
+
+static int letter_attempt(busq_peer *peer, const send_job *job)
+{
+  const int result = busq_node_send(peer, job->letter, job->payload, job->missed);
+  if (result == BUSQ_TO_GROUP)
+    return busq_error(BUSQ_INVALID, "a message to nodes, or with handles, can't go to a group as well: name its members instead");
+  return result;
+}
+
+static int letter_result(int result, uint32_t *sentp)
+{
+  *sentp = result == BUSQ_OK || result == BUSQ_NODE_MISSED;
+  if (result != BUSQ_NODE_MISSED)
+    return result;
+  return busq_error(BUSQ_PEER_DEAD, "a node was destroyed before the message's place in the order, or its owner is gone");
+}
+
+/* A message in the order of the application's wishes, waiting or not. */
+static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                       bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+{
+  busq_payload payload;
+  const send_job job = {.attempt = letter_attempt,
+                        .n_targets = letter->n_targets + letter->n_nodes,
+                        .payload = &payload,
+                        .letter = letter,
+                        .missed = missed};
+  const int result = payload_make(&payload, parts, n_parts, form);
+  if (result)
+    return result;
+  return letter_result(is_asking ? send_job_asking(peer, &job) : send_job_do(peer, &job, timeout_ns), sentp);
+}
+
+int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                          int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+{
+  return letter_send(peer, letter, parts, n_parts, form, false, timeout_ns, missed, sentp);
+}
+
+int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                                 uint8_t *missed, uint32_t *sentp)
+{
+  return letter_send(peer, letter, parts, n_parts, form, true, 0, missed, sentp);
+}
+
+static int nodes_check(const busq_peer *peer)
+{
+  if (peer->is_consumer)
+    return busq_error(BUSQ_INVALID, "\"%.255s\" is a queue that several processes read: it has no nodes and no handles", peer->inbox->name);
+  if (!peer->bus->geometry.nodes)
+    return busq_error(BUSQ_INVALID, "bus \"%s\" has no room for nodes: create it with nodes=1 or more", peer->bus->name);
+  return BUSQ_OK;
+}
+
+static int node_make_attempt(busq_peer *peer, const send_job *job)
+{
+  busq_node_name name;
+  int result = nodes_check(peer);
+  if (!result)
+    result = busq_node_make(peer, &name);
+  if (!result)
+    *(uint64_t *)(void *)job->missed = busq_node_pack(name);
+  return result;
+}
+
+int busq_peer_node(busq_peer *peer, uint64_t *nodep)
+{
+  const send_job job = {.attempt = node_make_attempt, .missed = (uint8_t *)nodep};
+  return send_job_do(peer, &job, 0);
+}
+
+static int node_end_attempt(busq_peer *peer, const send_job *job)
+{
+  return busq_node_end(peer, busq_node_unpack(job->node));
+}
+
+int busq_peer_node_destroy(busq_peer *peer, uint64_t node, int64_t timeout_ns)
+{
+  const send_job job = {.attempt = node_end_attempt, .n_targets = peer->bus->geometry.peers, .node = node};
+  if (busq_node_unpack(node).slot != peer->slot)
+    return busq_error(BUSQ_INVALID, "a node of another peer: its owner alone destroys it");
+  return send_job_do(peer, &job, timeout_ns);
+}
+
+int busq_peer_node_is_alive(busq_peer *peer, uint64_t node)
+{
+  return busq_node_is_alive(peer, busq_node_unpack(node));
+}
+
+void busq_peer_handle_release(busq_peer *peer, uint64_t node)
+{
+  if (peer->fork_generation == busq_fork_generation)
+    busq_node_release(peer, busq_node_unpack(node));
+}
+
+int busq_peer_handle_is_held(busq_peer *peer, uint64_t node)
+{
+  return busq_node_is_held(peer, busq_node_unpack(node));
+}
+
+int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp)
+{
+  const busq_node_name which = busq_node_unpack(node);
+  return busq_peer_slot_name(peer, which.slot, busq_node_owner(peer->bus, which), name, name_bytesp);
+}
+
+int busq_peer_next_node(busq_peer *peer, uint64_t *fromp, uint64_t *nodep, uint32_t *is_ownp)
+{
+  busq_node_name name;
+  bool is_own;
+  if (!busq_node_next(peer, fromp, &name, &is_own))
+    return BUSQ_EMPTY;
+  *nodep = busq_node_pack(name);
+  *is_ownp = is_own;
+  return BUSQ_OK;
+}
+
+uint64_t busq_peer_handles_alive(const busq_peer *peer)
+{
+  return peer->handles_alive;
+}
+
+/* Latched nowhere. */
+static void nodes_tend(busq_peer *peer)
+{
+  busq_biased_latch_acquire(&peer->send_latch);
+  if (!busq_load_relaxed(&peer->is_closed))
+    (void)busq_node_tend(peer);
+  busq_biased_latch_release(&peer->send_latch);
 }
 
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
@@ -666,7 +824,7 @@ void busq_message_envelope(const busq_message *message, busq_envelope *envelope)
 {
   *envelope = (busq_envelope){.kind = BUSQ_KIND_DATA};
   if (message->form & BUSQ_FORM_ENVELOPE)
-    memcpy(envelope, (const char *)message->data + message->size_bytes + message->names_bytes, sizeof *envelope);
+    memcpy(envelope, (const char *)message->data + message->size_bytes + (message->n_nodes + (uint64_t)message->n_handles) * sizeof(busq_node_name), sizeof *envelope);
 }
 
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp)
@@ -739,7 +897,7 @@ static void fifo_settle(busq_peer *peer)
   const bool is_armed =
       peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = fifo_look(peer);
-  if (peer->received != peer->fifo_received)
+  if (peer->received != peer->fifo_received || peer->nodes) /* who has nodes or handles looks after them every slice */
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
@@ -772,6 +930,16 @@ static void share_memory(busq_peer *peer)
   busq_biased_latch_release(&peer->send_latch);
 }
 
+/* Somebody has let go, or it is time to ask who is still there. */
+static bool nodes_are_due(busq_peer *peer)
+{
+  const uint64_t tick_ns = busq_time_tick_ns();
+  if (!busq_node_is_unheld(peer) && tick_ns - busq_load_relaxed(&peer->tended_nodes_ns) < BUSQ_SLICE_NS)
+    return false;
+  busq_store_relaxed(&peer->tended_nodes_ns, tick_ns);
+  return true;
+}
+
 int busq_peer_receive_begin(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -797,6 +965,8 @@ void busq_peer_receive_end(busq_peer *peer)
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
   busq_mourn(peer);
+  if (BUSQ_UNLIKELY(peer->nodes != NULL) && nodes_are_due(peer))
+    nodes_tend(peer);
 }
 
 static int message_found(const busq_peer *peer, busq_message *message)
@@ -812,8 +982,15 @@ static int message_found(const busq_peer *peer, busq_message *message)
   message->mark = (uint16_t)found->mark;
   message->is_redelivered = found->is_redelivered;
   message->form = (uint16_t)found->form;
-  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
-    message->names_bytes = (uint32_t)(busq_envelope_bytes(&found->envelope) - sizeof found->envelope);
+  message->kind = BUSQ_KIND_DATA;
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE)) {
+    message->kind = found->envelope.kind;
+    message->n_nodes = found->envelope.n_nodes;
+    message->n_handles = found->envelope.n_handles;
+    message->group = found->envelope.group;
+    message->view = found->envelope.view;
+    message->handles_alive = 0;
+  }
   return BUSQ_OK;
 }
 
@@ -836,6 +1013,8 @@ static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messa
     return result;
   while (*countp < limit && (result = busq_peer_receive_peek(peer, &messages[*countp])) == BUSQ_OK) {
     busq_receive_take(peer, mode);
+    if (BUSQ_UNLIKELY(messages[*countp].form & BUSQ_FORM_ENVELOPE))
+      messages[*countp].handles_alive = peer->handles_alive;
     ++*countp;
   }
   busq_peer_receive_end(peer);
@@ -932,6 +1111,9 @@ static void let_messages_gather(busq_peer *peer)
 
 static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 {
+  /* First, for it may send itself something. */
+  if (BUSQ_UNLIKELY(peer->nodes != NULL) && peer->fork_generation == busq_fork_generation && nodes_are_due(peer))
+    nodes_tend(peer);
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
@@ -1200,6 +1382,8 @@ const busq_calls *busq_calls_table(void)
       .await_from = busq_peer_await,
       .is_awaited = busq_peer_is_awaited,
       .follow = busq_peer_follow,
+      .send_letter = busq_peer_send_letter,
+      .message_node = busq_message_node,
   };
   return &calls;
 }

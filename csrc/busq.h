@@ -136,7 +136,13 @@ typedef struct {
   uint16_t mark;   /* which of the record's marks is ours */
   uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
   uint16_t form;           /* a busq_form */
-  uint32_t names_bytes;    /* of one with an envelope, between the payload and that */
+  uint16_t kind;           /* a busq_kind */
+  /* Where the form has BUSQ_FORM_ENVELOPE; the names stand behind the data, those of nodes first (busq_message_node). */
+  uint16_t n_nodes;
+  uint16_t n_handles;
+  uint16_t group;
+  uint64_t view;
+  uint64_t handles_alive; /* once it is taken: a bit for each that came alive, and is to be released */
 } busq_message;
 
 /* What a payload is, for whoever reads it; the core does not look into it. */
@@ -177,6 +183,16 @@ typedef struct {
   uint64_t number; /* of the asker's requests, from 1 */
   uint64_t to;     /* the target that takes the reply */
 } busq_request;
+
+/* The receivers of a message, names and nodes, and the nodes whose handles it carries. */
+typedef struct {
+  const uint64_t *targets;
+  const uint64_t *nodes;
+  const uint64_t *handles;
+  uint32_t n_targets;
+  uint32_t n_nodes;
+  uint32_t n_handles;
+} busq_letter;
 
 /* A piece of a payload. */
 typedef struct {
@@ -338,6 +354,32 @@ void busq_pin_drop(busq_pin *pin);
 enum { BUSQ_DRAFT_TARGETS = 7 }; /* as fit into a record's first line */
 int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft);
 /* Sends the first so many bytes of it.  From BUSQ_OK on, it is no draft any more; otherwise it is still there. */
+/* The same to names and nodes, and with handles.  BUSQ_PEER_DEAD with *sentp 1: it is sent, and some of the nodes were over at its place
+ * in the order; missed[n_nodes] says which.  With *sentp 0 nobody gets it. */
+int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                          int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
+int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                                 uint8_t *missed, uint32_t *sentp);
+
+/*
+ * Nodes and handles (shm/node.h).  A node is named by a number: which of its owner's, and which generation.
+ */
+int busq_peer_node(busq_peer *peer, uint64_t *nodep);
+/* Ends it, for everybody at one place in the order; BUSQ_FULL where somebody who must be told has no room. */
+int busq_peer_node_destroy(busq_peer *peer, uint64_t node, int64_t timeout_ns);
+int busq_peer_node_is_alive(busq_peer *peer, uint64_t node); /* 1; 0 also where there never was one */
+/* One less keeps the handle: each message that brings it alive counts for one. */
+void busq_peer_handle_release(busq_peer *peer, uint64_t node);
+/* Does this peer hold it? */
+int busq_peer_handle_is_held(busq_peer *peer, uint64_t node);
+/* The name of its owner. */
+int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp);
+/* From `from` on, the next node that this peer owns, or holds a handle of; BUSQ_EMPTY where there are none.  *fromp moves on. */
+int busq_peer_next_node(busq_peer *peer, uint64_t *fromp, uint64_t *nodep, uint32_t *is_ownp);
+uint64_t busq_message_node(const busq_message *message, uint32_t at);
+/* Of the message that was taken last, between begin and end. */
+uint64_t busq_peer_handles_alive(const busq_peer *peer);
+
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
                          uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp);
 /* Gives it back, also after its peer was closed. */
@@ -440,6 +482,9 @@ typedef struct {
   void (*await_from)(busq_peer *replies, uint64_t number);
   int (*is_awaited)(busq_peer *peer, uint64_t target, uint64_t number);
   void (*follow)(busq_peer *peer, const busq_peer *replies);
+  int (*send_letter)(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
+                     int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
+  uint64_t (*message_node)(const busq_message *message, uint32_t at);
 } busq_calls;
 
 const busq_calls *busq_calls_table(void);

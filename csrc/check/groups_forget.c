@@ -85,15 +85,15 @@ static void forget_message(config_t *config, state_t *state, uint32_t message)
   head->n_messages--;
   head->message_sender[head->n_messages] = head->message_view[head->n_messages] = 0;
   for (uint32_t at = 0; at < head->n_records; at++)
-    state->records[at].message -= state->records[at].message > message;
+    state->records[at].message = (uint8_t)(state->records[at].message - (state->records[at].message > message));
   for (uint32_t process = 0; process < config->processes; process++) {
     busq_groups_process *self = &state->processes[process];
     uint32_t kept = 0;
-    self->message -= self->message > message + 1;
+    self->message = (uint8_t)(self->message - (self->message > message + 1));
     for (uint32_t at = 0; at < self->n_events; at++) {
       const uint16_t event = self->events[at];
       if (event != message)
-        self->events[kept++] = event - (!busq_groups_event_view(event) && event > message);
+        self->events[kept++] = (uint16_t)(event - (!busq_groups_event_view(event) && event > message));
     }
     memset(&self->events[kept], 0, (self->n_events - kept) * sizeof self->events[0]);
     self->n_events = (uint8_t)kept;
@@ -199,14 +199,14 @@ static void shift_views(config_t *config, state_t *state, uint32_t base)
     busq_groups_process *self = &state->processes[process];
     const uint32_t count = count_before(self, base);
     self->view = self->view > by ? self->view - by : 0;
-    self->seen -= self->seen ? by : 0;
+    self->seen = (uint8_t)(self->seen - (self->seen ? by : 0));
     if (!self->is_in && self->view == 1)
       self->view = 0; /* it is out, as if it had never been in */
     memmove(&self->events[0], &self->events[count], (self->n_events - count) * sizeof self->events[0]);
     memset(&self->events[self->n_events - count], 0, count * sizeof self->events[0]);
     self->n_events -= (uint8_t)count;
     for (uint32_t at = 0; at < self->n_events; at++)
-      self->events[at] -= busq_groups_event_view(self->events[at]) ? (uint16_t)(by << 10) : 0;
+      self->events[at] = (uint16_t)(self->events[at] - (busq_groups_event_view(self->events[at]) ? by << 10 : 0));
   }
 }
 

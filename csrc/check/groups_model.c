@@ -88,7 +88,7 @@ static uint32_t record_add(state_t *state, const record_t *record)
     head->claim++;
   state->records[at] = *record;
   state->records[at].serial = head->serial;
-  head->serial += head->serial > 0;
+  head->serial = (uint8_t)(head->serial + (head->serial > 0));
   head->n_records++;
   return at;
 }
@@ -349,7 +349,7 @@ static bool play_claim(config_t *config, state_t *state, const busq_groups_move 
   if (!self->change) {
     self->change = move->change;
     self->subject = move->what;
-    state->head.n_changes += move->change != BUSQ_GROUPS_MOURN;
+    state->head.n_changes = (uint8_t)(state->head.n_changes + (move->change != BUSQ_GROUPS_MOURN));
   }
   if (state->head.claim == BUSQ_GROUPS_IDLE)
     return claim(config, state, move->process);
@@ -579,7 +579,7 @@ static uint8_t least_of(uint8_t least, uint8_t time)
 
 static void lower(uint8_t *time, uint8_t by)
 {
-  *time -= *time ? by : 0;
+  *time = (uint8_t)(*time - (*time ? by : 0));
 }
 
 void busq_groups_lower_times(config_t *config, state_t *state)

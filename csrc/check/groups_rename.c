@@ -29,95 +29,95 @@ static uint64_t hash_words(const void *bytes, size_t n_bytes, uint64_t hash)
 
 /* ---- renaming ---- */
 
-static uint32_t rename_set(const names *names, uint32_t set)
+static uint32_t rename_set(const names *renaming, uint32_t set)
 {
   uint32_t renamed = 0;
-  for (uint32_t process = 0; process < names->n; process++)
-    renamed |= (set >> process & 1) << names->name_of[process];
+  for (uint32_t process = 0; process < renaming->n; process++)
+    renamed |= (set >> process & 1) << renaming->name_of[process];
   return renamed;
 }
 
 /* Messages are called by their senders' names, and those of one sender in their order. */
-static void name_messages(names *names, state_t *state)
+static void name_messages(names *renaming, state_t *state)
 {
   uint8_t next = 0;
-  for (uint32_t name = 0; name < names->n; name++)
+  for (uint32_t name = 0; name < renaming->n; name++)
     for (uint32_t message = 0; message < state->head.n_messages; message++)
-      if (names->name_of[state->head.message_sender[message]] == name)
-        names->message_of[message] = next++;
+      if (renaming->name_of[state->head.message_sender[message]] == name)
+        renaming->message_of[message] = next++;
 }
 
-static uint16_t rename_event(const names *names, uint16_t event)
+static uint16_t rename_event(const names *renaming, uint16_t event)
 {
   if (!busq_groups_event_view(event))
-    return names->message_of[event];
+    return renaming->message_of[event];
   const uint32_t died = event & 0xf;
-  return busq_groups_view_event(busq_groups_event_view(event), rename_set(names, event >> 4 & 0x3f),
-                                died ? names->name_of[died - 1] + 1u : 0);
+  return busq_groups_view_event(busq_groups_event_view(event), rename_set(renaming, event >> 4 & 0x3f),
+                                died ? renaming->name_of[died - 1] + 1u : 0);
 }
 
-static void rename_process(const names *names, const busq_groups_process *from, busq_groups_process *to, bool is_torn)
+static void rename_process(const names *renaming, const busq_groups_process *from, busq_groups_process *to, bool is_torn)
 {
   *to = *from;
-  to->message = from->message ? names->message_of[from->message - 1] + 1 : 0;
-  to->subject = is_torn ? (uint8_t)rename_set(names, from->subject) : from->change ? names->name_of[from->subject] : 0;
+  to->message = from->message ? renaming->message_of[from->message - 1] + 1 : 0;
+  to->subject = is_torn ? (uint8_t)rename_set(renaming, from->subject) : from->change ? renaming->name_of[from->subject] : 0;
   for (uint32_t at = 0; at < from->n_events; at++)
-    to->events[at] = rename_event(names, from->events[at]);
+    to->events[at] = rename_event(renaming, from->events[at]);
 }
 
-static void rename_record(const names *names, const busq_groups_record *from, busq_groups_record *to)
+static void rename_record(const names *renaming, const busq_groups_record *from, busq_groups_record *to)
 {
   *to = *from;
-  to->owner = names->name_of[from->owner];
-  to->members = (uint8_t)rename_set(names, from->members);
-  to->targets = (uint8_t)rename_set(names, from->targets);
-  to->queued = (uint8_t)rename_set(names, from->queued);
-  to->staged = (uint8_t)rename_set(names, from->staged);
+  to->owner = renaming->name_of[from->owner];
+  to->members = (uint8_t)rename_set(renaming, from->members);
+  to->targets = (uint8_t)rename_set(renaming, from->targets);
+  to->queued = (uint8_t)rename_set(renaming, from->queued);
+  to->staged = (uint8_t)rename_set(renaming, from->staged);
   if (from->change)
-    to->subject = names->name_of[from->subject];
+    to->subject = renaming->name_of[from->subject];
   else
-    to->message = names->message_of[from->message];
+    to->message = renaming->message_of[from->message];
 }
 
-static void rename_head(const names *names, const busq_groups_head *from, busq_groups_head *to)
+static void rename_head(const names *renaming, const busq_groups_head *from, busq_groups_head *to)
 {
   *to = *from;
-  to->members = (uint8_t)rename_set(names, from->members);
-  to->dead = (uint8_t)rename_set(names, from->dead);
-  to->stopped = (uint8_t)rename_set(names, from->stopped);
-  to->first_members = (uint8_t)rename_set(names, from->first_members);
-  to->gone = (uint8_t)rename_set(names, from->gone);
+  to->members = (uint8_t)rename_set(renaming, from->members);
+  to->dead = (uint8_t)rename_set(renaming, from->dead);
+  to->stopped = (uint8_t)rename_set(renaming, from->stopped);
+  to->first_members = (uint8_t)rename_set(renaming, from->first_members);
+  to->gone = (uint8_t)rename_set(renaming, from->gone);
   for (uint32_t message = 0; message < from->n_messages; message++) {
-    to->message_sender[names->message_of[message]] = names->name_of[from->message_sender[message]];
-    to->message_view[names->message_of[message]] = from->message_view[message];
+    to->message_sender[renaming->message_of[message]] = renaming->name_of[from->message_sender[message]];
+    to->message_view[renaming->message_of[message]] = from->message_view[message];
   }
 }
 
 /* Records stand in the order of their owners; a claim says where. */
-static void rename_state(names *names, state_t *from, busq_groups_state *to)
+static void rename_state(names *renaming, state_t *from, busq_groups_state *to)
 {
   uint32_t count = 0;
-  name_messages(names, from);
-  rename_head(names, &from->head, &to->head);
-  for (uint32_t process = 0; process < names->n; process++) {
+  name_messages(renaming, from);
+  rename_head(renaming, &from->head, &to->head);
+  for (uint32_t process = 0; process < renaming->n; process++) {
     const busq_groups_process *self = &from->processes[process];
-    rename_process(names, self, &to->processes[names->name_of[process]], self->place == BUSQ_GROUPS_TORN);
+    rename_process(renaming, self, &to->processes[renaming->name_of[process]], self->place == BUSQ_GROUPS_TORN);
   }
-  for (uint32_t name = 0; name < names->n; name++)
+  for (uint32_t name = 0; name < renaming->n; name++)
     for (uint32_t at = 0; at < from->head.n_records; at++) {
-      if (from->records[at].owner != names->called[name])
+      if (from->records[at].owner != renaming->called[name])
         continue;
       if (from->head.claim == at + 1)
         to->head.claim = (uint8_t)(count + 1);
-      rename_record(names, &from->records[at], &to->records[count++]);
+      rename_record(renaming, &from->records[at], &to->records[count++]);
     }
 }
 
-static uint64_t hash_renamed(names *names, state_t *state)
+static uint64_t hash_renamed(names *renaming, state_t *state)
 {
   busq_groups_state renamed;
-  memset(&renamed.processes[names->n], 0, (PROCESSES - names->n) * sizeof renamed.processes[0]);
-  rename_state(names, state, &renamed);
+  memset(&renamed.processes[renaming->n], 0, (PROCESSES - renaming->n) * sizeof renamed.processes[0]);
+  rename_state(renaming, state, &renamed);
   const uint64_t hash = busq_hash_mix(hash_words(&renamed, busq_groups_bytes(&renamed), state->head.n_records));
   return hash ? hash : 1;
 }
@@ -151,10 +151,10 @@ static uint64_t sign(state_t *state, uint32_t process)
   return busq_hash_mix(bits) + sum;
 }
 
-static void call(names *names, uint32_t process, uint32_t name)
+static void call(names *renaming, uint32_t process, uint32_t name)
 {
-  names->called[name] = (uint8_t)process;
-  names->name_of[process] = (uint8_t)name;
+  renaming->called[name] = (uint8_t)process;
+  renaming->name_of[process] = (uint8_t)name;
 }
 
 /* The least fingerprint over all ways to name those that look alike, from this name on. */

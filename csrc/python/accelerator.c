@@ -47,6 +47,9 @@ typedef struct {
   uint64_t replies_target;
   PyObject *requests, *replies_handle;
   PyObject *waiting, *leader, *asleep, *numbers, *request_type; /* of `requests` */
+  PyObject *last_node; /* that a message was sent to, and its number */
+  uint64_t last_node_number;
+  PyObject *nodes; /* dict: number -> busq.nodes.Node, of its own; NULL before there is one */
   int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
 } Port;
 
@@ -57,6 +60,7 @@ typedef struct {
   PyObject *handle; /* keeps the peer alive while the payload is in place, or while it waits to be acknowledged; not the
                      * Port, which may hold this message: no collector would take such a circle apart */
   PyObject *view;
+  PyObject *node;   /* that it was sent to, or NULL */
   busq_peer *peer;
   uint16_t is_offered; /* not acknowledged so far */
   uint16_t is_object;  /* pickled */
@@ -82,6 +86,13 @@ typedef struct {
   Pin *pin;         /* NULL once it was sent or given back */
   PyObject *buffer; /* the view that was handed out last, or NULL */
 } Draft;
+
+/* The base of busq.nodes.Handle. */
+typedef struct {
+  PyObject_HEAD
+  busq_peer *peer; /* that may send to it */
+  uint64_t node;
+} Handle;
 
 /* Of the one core in this process: a constant, written by each interpreter that imports busq. */
 static const busq_calls *calls;
@@ -246,6 +257,7 @@ static void message_dealloc(Message *self)
   Py_XDECREF(self->data);
   Py_XDECREF(self->sender);
   Py_XDECREF(self->view);
+  Py_XDECREF(self->node);
   Py_XDECREF(self->replier);
   Py_XDECREF(self->slow_reply);
   PyObject_Free(self);
@@ -303,6 +315,22 @@ static PyObject *message_get_kind(Message *self, void *closure)
   (void)self;
   (void)closure;
   return PyUnicode_InternFromString("data");
+}
+
+static PyObject *message_get_node(Message *self, void *closure)
+{
+  (void)closure;
+  PyObject *node = self->node ? self->node : Py_None;
+  Py_INCREF(node);
+  return node;
+}
+
+/* One that brings handles is made the slow way. */
+static PyObject *message_get_handles(Message *self, void *closure)
+{
+  (void)self;
+  (void)closure;
+  return PyTuple_New(0);
 }
 
 static PyObject *message_get_redelivered(Message *self, void *closure)
@@ -439,6 +467,8 @@ static PyGetSetDef message_getset[] = {
     {"data", (getter)message_get_data, NULL, NULL, NULL},
     {"sender", (getter)message_get_sender, NULL, NULL, NULL},
     {"kind", (getter)message_get_kind, NULL, NULL, NULL},
+    {"node", (getter)message_get_node, NULL, NULL, NULL},
+    {"handles", (getter)message_get_handles, NULL, NULL, NULL},
     {"redelivered", (getter)message_get_redelivered, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
@@ -577,12 +607,28 @@ __attribute__((noinline)) static int port_send_large(Port *self, const uint64_t 
   return SEND_RAISED;
 }
 
+/* To a node. */
+static int port_send_node(Port *self, const Handle *to, PyObject *data)
+{
+  const busq_letter letter = {.nodes = &to->node, .n_nodes = 1};
+  const Py_ssize_t size = PyBytes_Size(data);
+  const busq_part part = {PyBytes_AsString(data), (uint64_t)size};
+  uint8_t missed;
+  uint32_t sent;
+  if (to->peer != self->peer || size > SEND_BYTES_MAX)
+    return SEND_SLOWLY;
+  /* What is sent, and has missed the only node there is, came to nobody: the slow way sends it again, and is told so. */
+  return calls->send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
+}
+
 /* A result of the core, SEND_SLOWLY, or SEND_RAISED: then the exception says how many messages were sent, with those before. */
 static int port_send_fast(Port *self, PyObject *to, PyObject *data, Py_ssize_t before)
 {
   uint64_t targets[TARGETS_MAX];
   if (!self->peer || !IS_BYTES(data))
     return SEND_SLOWLY;
+  if ((PyObject *)Py_TYPE(to) == self->state->handle_class)
+    return port_send_node(self, (const Handle *)(const void *)to, data);
   const Py_ssize_t size = PyBytes_Size(data);
   const Py_ssize_t count = find_targets(self, to, targets);
   if (count < 0) {
@@ -1086,6 +1132,7 @@ static Message *message_new(const busq_fast_state *state, busq_peer *peer, const
   Message *message = PyObject_New(Message, (PyTypeObject *)state->message_type);
   if (message) {
     message->data = message->sender = message->handle = message->view = message->replier = message->slow_reply = NULL;
+    message->node = NULL;
     message->is_replied = 0;
     message->peer = peer;
     message->is_offered = is_ack != 0;
@@ -1117,23 +1164,57 @@ static Message *message_prepare(Port *self, busq_peer *peer, const busq_message 
 /* A message that was sent to a group is data as any other; whatever else an envelope says, Python knows. */
 static int envelope_open(busq_message *found)
 {
-  busq_envelope envelope;
-  memcpy(&envelope, (const char *)found->data + found->size_bytes + found->names_bytes, sizeof envelope);
   found->form &= (uint16_t)~BUSQ_FORM_ENVELOPE;
-  return envelope.kind == BUSQ_KIND_DATA && !found->names_bytes;
+  return found->kind == BUSQ_KIND_DATA && !found->n_nodes && !found->n_handles;
 }
+
+#ifndef Py_GIL_DISABLED
+/* The node that a message was sent to, if it is one, and nothing else is said about the message; borrowed. */
+static PyObject *port_node(Port *self, const busq_message *found)
+{
+  uint64_t node;
+  if (found->form != (BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE) || found->kind != BUSQ_KIND_DATA || found->n_nodes != 1 ||
+      found->n_handles || found->group || !self->nodes)
+    return NULL;
+  node = calls->message_node(found, 0);
+  if (self->last_node && node == self->last_node_number)
+    return self->last_node;
+  PyObject *key = PyLong_FromUnsignedLongLong(node);
+  PyObject *known = key ? PyDict_GetItemWithError(self->nodes, key) : NULL;
+  Py_XDECREF(key);
+  if (known) {
+    Py_INCREF(known);
+    Py_XDECREF(self->last_node);
+    self->last_node = known;
+    self->last_node_number = node;
+  }
+  return known;
+}
+#endif
 
 static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
 {
   busq_message inner = *found;
   busq_request request;
-  if (found->form & BUSQ_FORM_ENVELOPE) {
-    *result = RECEIVE_SLOWLY;
-    return envelope_open(&inner) ? port_prepare(self, &inner, is_ack, result) : NULL;
-  }
+  if ((found->form & BUSQ_FORM_ENVELOPE) && envelope_open(&inner))
+    return port_prepare(self, &inner, is_ack, result);
   if (found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec))
     return message_prepare(self, self->peer, found, is_ack, result);
   *result = RECEIVE_SLOWLY;
+#ifdef Py_GIL_DISABLED
+  PyObject *node = NULL; /* looking it up may wait, which nobody does here (threads.h) */
+#else
+  PyObject *node = found->form & BUSQ_FORM_ENVELOPE ? port_node(self, found) : NULL;
+#endif
+  if (node) {
+    Message *message = message_prepare(self, self->peer, found, is_ack, result);
+    if (message) {
+      Py_INCREF(node);
+      message->node = node;
+    }
+    return message;
+  }
+  PyErr_Clear();
   if (found->form != BUSQ_FORM_ASK || !request_read(&inner, &request))
     return NULL;
   Message *message = message_prepare(self, self->peer, &inner, is_ack, result);
@@ -1715,11 +1796,21 @@ static PyObject *port_attach(Port *self, PyObject *args)
   Py_RETURN_NONE;
 }
 
+static PyObject *port_attach_nodes(Port *self, PyObject *nodes)
+{
+  if (!self->nodes && PyDict_Check(nodes)) {
+    Py_INCREF(nodes);
+    self->nodes = nodes;
+  }
+  Py_RETURN_NONE;
+}
+
 static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  PyObject *all[] = {self->targets, self->handle, self->requests, self->replies_handle, self->waiting,  self->leader,
-                     self->asleep,  self->numbers, self->request_type, self->replaced,      self->module};
+  PyObject *all[] = {self->nodes,   self->last_node, self->targets, self->handle,       self->requests, self->replies_handle,
+                     self->waiting, self->leader,    self->asleep,  self->numbers,      self->request_type,
+                     self->replaced, self->module};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     Py_XDECREF(all[i]);
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
@@ -1737,6 +1828,7 @@ static PyMethodDef port_methods[] = {
 #ifndef Py_GIL_DISABLED
     {"_attach_requests", (PyCFunction)port_attach_requests, METH_VARARGS, NULL},
 #endif
+    {"_attach_nodes", (PyCFunction)port_attach_nodes, METH_O, NULL},
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},
@@ -1754,6 +1846,46 @@ static PyType_Slot port_slots[] = {{Py_tp_doc, "Sending and receiving by the sho
 
 static PyType_Spec port_spec = {"busq._native._fast.Port", sizeof(Port), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, port_slots};
+
+/* ---- handles of nodes ---- */
+
+static PyObject *handle_attach(Handle *self, PyObject *args)
+{
+  unsigned long long peer, node;
+  if (!PyArg_ParseTuple(args, "KK", &peer, &node))
+    return NULL;
+  self->peer = (busq_peer *)(uintptr_t)peer;
+  self->node = node;
+  Py_RETURN_NONE;
+}
+
+/* Nobody sends to it any more. */
+static PyObject *handle_detach(Handle *self, PyObject *unused)
+{
+  (void)unused;
+  self->peer = NULL;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef handle_methods[] = {{"_attach", (PyCFunction)handle_attach, METH_VARARGS, NULL},
+                                       {"_detach", (PyCFunction)(void (*)(void))handle_detach, METH_NOARGS, NULL},
+                                       {NULL, NULL, 0, NULL}};
+
+static PyType_Slot handle_slots[] = {
+    {Py_tp_doc, "What the accelerator knows of a handle."}, {Py_tp_methods, handle_methods}, {0, NULL}};
+
+static PyType_Spec handle_spec = {"busq._native._fast.Handle", sizeof(Handle), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                                  handle_slots};
+
+static PyObject *bind_handle(PyObject *module, PyObject *class)
+{
+  busq_fast_state *state = PyModule_GetState(module);
+  if (!state->handle_class) {
+    Py_INCREF(class);
+    state->handle_class = class;
+  }
+  Py_RETURN_NONE;
+}
 
 /* ---- what busq/_core.py gives ---- */
 
@@ -1825,6 +1957,7 @@ static PyObject *bind_desk(PyObject *module, PyObject *texts)
 
 static PyMethodDef module_methods[] = {{"_bind", bind, METH_VARARGS, NULL},
                                        {"_bind_desk", bind_desk, METH_O, NULL},
+                                       {"_bind_handle", bind_handle, METH_O, NULL},
                                        {NULL, NULL, 0, NULL}};
 
 /* ---- the module ---- */
@@ -1850,7 +1983,7 @@ static int module_exec(PyObject *module)
 {
   busq_fast_state *state = PyModule_GetState(module);
   if (add_public_type(module, &port_spec, "Port") < 0 || add_public_type(module, &draft_spec, "Draft") < 0 ||
-      add_public_type(module, &busq_desk_spec, "Desk") < 0)
+      add_public_type(module, &busq_desk_spec, "Desk") < 0 || add_public_type(module, &handle_spec, "Handle") < 0)
     return -1;
   state->message_type = add_type(module, &message_spec, "Message");
   state->pin_type = add_type(module, &pin_spec, NULL);
@@ -1872,6 +2005,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->own[i]);
   for (size_t i = 0; i < BUSQ_FAST_GIVEN; i++)
     Py_VISIT(state->given[i]);
+  Py_VISIT(state->handle_class);
   return 0;
 }
 
@@ -1882,6 +2016,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->own[i]);
   for (size_t i = 0; i < BUSQ_FAST_GIVEN; i++)
     Py_CLEAR(state->given[i]);
+  Py_CLEAR(state->handle_class);
   return 0;
 }
 

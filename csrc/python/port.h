@@ -36,8 +36,9 @@ typedef struct {
       PyObject *empty_error, *full_error, *shut_down_error;
     };
   };
+  PyObject *handle_class; /* busq.nodes.Handle, once it was imported */
 } busq_fast_state;
-_Static_assert(sizeof(busq_fast_state) == (BUSQ_FAST_OWN + BUSQ_FAST_GIVEN) * sizeof(PyObject *), "each is one of the lists");
+_Static_assert(sizeof(busq_fast_state) == (BUSQ_FAST_OWN + BUSQ_FAST_GIVEN + 1) * sizeof(PyObject *), "each is one of the lists");
 
 /* Results beside those of the core. */
 enum {

@@ -2,6 +2,7 @@
 #include "shm/envelope.h"
 #include "base/assert.h"
 #include "shm/group.h"
+#include "shm/node.h"
 #include <string.h>
 
 static bool is_of_group(uint32_t kind)
@@ -37,11 +38,28 @@ busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
     return BUSQ_ADMIT_DAMAGED;
   if (found->is_redelivered || found->was_given_back)
     return BUSQ_ADMIT_DELIVER;
-  return found->envelope.group ? busq_group_admit(peer, found) : BUSQ_ADMIT_DELIVER;
+  const busq_admission admission = found->envelope.group ? busq_group_admit(peer, found) : BUSQ_ADMIT_DELIVER;
+  return admission == BUSQ_ADMIT_DELIVER ? busq_node_admit(peer, found) : admission;
 }
 
 void busq_envelope_take(busq_peer *peer, const busq_found *found)
 {
   if (found->envelope.group)
     busq_group_take(peer, found);
+  if (BUSQ_LIKELY(found->envelope.kind == BUSQ_KIND_DATA && !found->envelope.n_handles))
+    return;
+  peer->handles_alive = busq_node_take(peer, found);
+}
+
+void busq_envelope_taken(busq_peer *peer, const busq_found *found)
+{
+  if (found->envelope.kind == BUSQ_KIND_NODE_RELEASED)
+    busq_node_taken(peer, found);
+}
+
+uint64_t busq_message_node(const busq_message *message, uint32_t at)
+{
+  busq_node_name name;
+  memcpy(&name, (const char *)message->data + message->size_bytes + at * sizeof name, sizeof name);
+  return busq_node_pack(name);
 }

@@ -29,6 +29,8 @@ static inline uint64_t busq_envelope_bytes(const busq_envelope *envelope)
 busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found);
 /* With the receive latch, of what was admitted: it is about to be taken, and is not marked as taken so far. */
 void busq_envelope_take(busq_peer *peer, const busq_found *found);
+/* The same once it is marked: what may be done twice, and must not be left out, where we are killed in between. */
+void busq_envelope_taken(busq_peer *peer, const busq_found *found);
 
 /* Of what was admitted: the names behind the payload, copied; `at` counts the nodes first, then the handles. */
 busq_node_name busq_envelope_name(const busq_found *found, uint32_t at);

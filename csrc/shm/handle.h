@@ -115,6 +115,8 @@ typedef struct busq_viewed busq_viewed;
 
 /* ---- a peer ---- */
 
+typedef struct busq_node_memory busq_node_memory;
+
 struct busq_peer {
   busq_bus *bus;
   busq_slot *self;
@@ -203,6 +205,11 @@ struct busq_peer {
   bool spin_is_chosen;    /* by the application: always that long */
   bool is_to_go_on;       /* the last wait was interrupted, having slept: who goes on with it sleeps at once */
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
+
+  busq_node_memory *nodes; /* NULL before its first node or handle (node.h) */
+  uint64_t tended_nodes_ns; /* by the tick: when it last looked after those */
+  busq_node_name unheld_node; /* of the notice that was taken last */
+  uint64_t handles_alive;   /* of what was taken last: a bit for each */
 
   busq_tracer tracer;
 };

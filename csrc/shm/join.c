@@ -6,6 +6,7 @@
 #include "shm/group.h"
 #include "shm/mourn.h"
 #include "shm/name.h"
+#include "shm/node.h"
 #include "shm/pack.h"
 #include "shm/region.h"
 #include "shm/share.h"
@@ -518,6 +519,8 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
     busq_peer_free(peer);
     return result;
   }
+  if (bus->geometry.nodes && !peer->is_consumer)
+    (void)busq_node_adopt(peer);
   if (busq_bus_is_recorded(bus))
     busq_tracer_join(peer);
   busq_mourn_begin(peer);
@@ -588,6 +591,7 @@ static void peer_leave(busq_peer *peer)
 {
   if (busq_bus_is_recorded(peer->bus))
     busq_tracer_leave(peer);
+  busq_node_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
   if (peer->is_consumer)
@@ -644,6 +648,7 @@ void busq_peer_free(busq_peer *peer)
   else if (!peer->is_closed)
     busq_bus_leave(peer->bus);
   busq_tracer_deinit(peer);
+  busq_node_forget(&peer->nodes);
   busq_arena_deinit(&peer->arena);
   busq_heap_deinit(&peer->heap);
   busq_group_deinit(peer);

@@ -129,6 +129,7 @@ typedef struct {
   uint32_t wake_flags;
   uint32_t limit;   /* messages that this queue holds before senders wait, where that is less than the bus's capacity; 0: it is not */
   uint32_t armings; /* of a shared queue: of its FIFO, by all readers together */
+  uint32_t unheld;  /* somebody has let go of a handle of one of its nodes since it looked (node.h) */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
@@ -142,7 +143,7 @@ typedef struct {
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
   uint64_t awaited; /* of a slot for replies: no request before this number waits for its own any more (request.h) */
-  uint64_t granting; /* which node's handle it is about to send (node.h); 0: none */
+  uint64_t granting; /* of which nodes it is sending handles (node.h); 0: none */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
@@ -292,9 +293,10 @@ typedef struct {
 typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* its generation */
   busq_place_mark end; /* by its generation */
-  uint64_t unheld; /* for whoever tells that nobody holds it any more */
-  uint64_t spare;
-  uint64_t holder[]; /* how often its handle was given to the peer (30 bits) and what became of it */
+  uint64_t owner; /* generation (32) | life of the owner (32) */
+  uint64_t holds; /* how often somebody came to hold it who did not */
+  uint64_t told;  /* how many of those are over, as far as its owner was told */
+  uint64_t holder[]; /* by slot: what the peer has of it */
 } busq_node;
 
 /* The name of a node: of a slot, which of its nodes, and which in a row of those that stood there. */

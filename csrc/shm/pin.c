@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "shm/handle.h"
+#include "shm/node.h"
 #include "shm/region.h"
 #include <pthread.h>
 #include <sched.h>
@@ -157,10 +158,23 @@ static void pin_empty(busq_pin *pin)
   busq_peer_free(peer);
 }
 
+/* The handles that it has brought and that nobody has taken over are let go with it. */
+static void pin_let_go_handles(const busq_pin *pin)
+{
+  const busq_message *message = &pin->message;
+  if (pin->mode == BUSQ_TAKE_DRAFT || !(message->form & BUSQ_FORM_ENVELOPE))
+    return;
+  for (uint32_t i = 0; i < message->n_handles; i++)
+    if (message->handles_alive >> i & 1)
+      busq_node_release(pin->peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
+}
+
 static void pin_let_go(busq_pin *pin, uint32_t state)
 {
   if (state == BUSQ_PIN_SHOWN)
     list_remove(pin);
+  if (pin->fork_generation == busq_fork_generation)
+    pin_let_go_handles(pin);
   if (pin->mode == BUSQ_TAKE_PINNED)
     busq_peer_release(pin->peer, &pin->message);
   else if (pin->mode == BUSQ_TAKE_DRAFT)

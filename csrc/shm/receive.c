@@ -7,6 +7,7 @@
 #include "shm/envelope.h"
 #include "shm/grave.h"
 #include "shm/join.h"
+#include "shm/node.h"
 #include "shm/reference.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
@@ -509,7 +510,7 @@ static void found_pass(busq_peer *peer)
 }
 
 /* Messages with an envelope are for us, or passed, or damaged. */
-BUSQ_COLD static int peek_enveloped(busq_peer *peer)
+__attribute__((noinline)) static int peek_enveloped(busq_peer *peer)
 {
   int result = BUSQ_OK;
   while (result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)) {
@@ -608,10 +609,14 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
     busq_store_release(&found->record->destination[found->mark].mark,
                        mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
     peer->pins += mode == BUSQ_TAKE_PINNED;
+    if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
+      busq_envelope_taken(peer, found);
     return;
   }
   /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
   record_release(peer, found->record, found->mark);
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
+    busq_envelope_taken(peer, found);
   position_done(peer, found->position);
 }
 
@@ -694,6 +699,9 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
                           : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
+  for (uint32_t i = 0; (message->form & BUSQ_FORM_ENVELOPE) && i < message->n_handles; i++)
+    if (message->handles_alive >> i & 1)
+      busq_node_release(peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
   busq_store_relaxed(&peer->self->received, --peer->received);
   peer->pins -= mode == BUSQ_TAKE_PINNED;
   if (is_closed && !peer->pins && !peer->drafts)

@@ -59,7 +59,7 @@ static bool explore_is_unfinished(uint32_t peer, uint8_t message)
 {
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
-    if (explore_actors[i].peer == peer && op && op->verb == EXPLORE_SEND && op->message == message)
+    if (explore_actors[i].peer == peer && op && (op->verb == EXPLORE_SEND || op->verb == EXPLORE_HAND || op->verb == EXPLORE_POST) && op->message == message)
       return true;
   }
   return false;
@@ -76,6 +76,8 @@ static bool explore_was_delivered_anywhere(uint8_t message)
 /* Must this receiver have got it? */
 static bool explore_counts(uint32_t sender, const explore_event *event, uint32_t target)
 {
+  if (event->message == EXPLORE_NOTICE)
+    return explore_was_delivered(target, EXPLORE_NOTICE);
   if (!(event->targets >> target & 1) || explore_find(sender, BUSQ_EVENT_SEND, event->message, true))
     return false;
   return !explore_is_gone(target) || explore_was_delivered(target, event->message);
@@ -94,6 +96,8 @@ static void explore_fill_history(busq_history *history)
           explore_is_unfinished(i, event->message) && !explore_was_delivered_anywhere(event->message);
       if (explore_scene->members)
         continue; /* judged by views */
+      if (event->message == EXPLORE_NOTICE && explore_shared.is_dead[0])
+        continue;
       if (event->kind == BUSQ_EVENT_DELIVER)
         CHECK_EQUAL(busq_history_deliver(history, i, event->message), BUSQ_OK);
       else if (count && !was_cut_off)
@@ -162,7 +166,8 @@ static bool explore_may_stay_here(const explore_op *op)
 
 static void explore_judge_actors(void)
 {
-  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "work", "await", "enter", "leave", "return", "stay"};
+  static const char *const verbs[] = {"send",  "hear",  "receive", "listen", "hold", "work", "await",
+                                      "enter", "leave", "return",  "stay",   "hand", "post", "destroy"};
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
     if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
@@ -223,6 +228,48 @@ static void explore_judge_memory(void)
   system_leave();
   if (facts.arena_used_bytes)
     explore_blame("everybody has gone, and %" PRIu64 " bytes are still in use", facts.arena_used_bytes);
+}
+
+/* ---- the node ---- */
+
+static bool explore_node_is_over(uint32_t peer)
+{
+  system_enter(peer);
+  const bool is_over = !busq_peer_node_is_alive(explore_shared.peers[peer], explore_node);
+  system_leave();
+  return is_over;
+}
+
+static void explore_judge_nodes(void)
+{
+  uint8_t alive = 0, dead = 0;
+  for (uint32_t turn = 0; turn < 3; turn++)
+    for (uint32_t i = 0; i < explore_scene->peers; i++) {
+      if (explore_is_gone(i))
+        continue;
+      system_enter(i);
+      explore_lose_patience(i);
+      explore_drain(i);
+      system_leave();
+    }
+  for (uint32_t i = 0; i < explore_scene->peers && !explore_shared.fault[0]; i++) {
+    if (explore_is_gone(i))
+      continue;
+    if (explore_node_is_over(i) && (explore_shared.alive[i] || i == 0) && !explore_shared.notices[i])
+      explore_blame("p%u had the handle, and is not told of the end", i);
+    if (explore_shared.is_dead[0] && explore_shared.alive[i] && !explore_shared.notices[i])
+      explore_blame("the owner is dead, and p%u, who had the handle, is not told of the end", i);
+    alive |= explore_shared.came_alive[i];
+    dead |= explore_shared.came_dead[i];
+    if (!explore_shared.is_dead[0] && (explore_shared.judged[i] & ~explore_shared.posted[0]))
+      explore_blame("p%u was told that its message came to the node, and it did not", i);
+    if (explore_shared.missed[i] & explore_shared.posted[0])
+      explore_blame("p%u was told that its message missed the node, and it came there", i);
+  }
+  if (alive & dead)
+    explore_blame("a handle came alive to one and dead to another, in the same message");
+  if (explore_shared.fault[0])
+    explore_blame("%s", explore_shared.fault);
 }
 
 /* ---- while somebody is stopped ---- */
@@ -400,6 +447,8 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
     ; /* below */
   else
     explore_judge_actors();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER && explore_scene->holders)
+    explore_judge_nodes();
   if (!explore_verdict[0] && end == BUSQ_END_OVER)
     explore_judge_queues();
   if (!explore_verdict[0] && explore_scene->shared)

@@ -15,6 +15,9 @@
  *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
  *      enter               the group "@g" of those whom the scene names as members
  *      send 1 to @         to the group
+ *      hand 1 to p2        one message that brings the handle of the node, which p0 owns
+ *      post 1              one message to the node
+ *      destroy             ends the node
  *      leave               closes the peer, whatever it has not received
  *      return              joins again after that, with all that is left to receive
  *      stay                does nothing, but lives
@@ -24,6 +27,7 @@
 #include "explore/explore_system.h"
 #include "shm/handle.h"
 #include "shm/grave.h"
+#include "shm/node.h"
 #include "shm/receive.h"
 
 #ifndef BUSQ_STEPS
@@ -34,6 +38,7 @@
 #define EXPLORE_OPS_MAX 7
 #define EXPLORE_EVENTS_MAX 20
 #define EXPLORE_TIDINGS 100     /* messages outside the bus are numbered from here on, by who gets them */
+#define EXPLORE_NOTICE 90        /* the number of the notice of the node's end */
 #define EXPLORE_RECORD_BYTES 512 /* how much of each extent a scenario uses at most */
 
 typedef struct {
@@ -55,6 +60,7 @@ typedef struct {
   uint32_t shared;      /* a bit for each peer that reads, with the others of these, the queue that is sent to by any of their names */
   uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
   uint32_t members;     /* a bit for each peer that is in the group "@g" to begin with */
+  uint32_t holders;     /* a bit for each peer that has the handle of p0's node to begin with; 0: there is no node */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
   bool is_rare;         /* so large that it is left out unless asked for */
@@ -71,7 +77,10 @@ typedef enum {
   EXPLORE_ENTER,
   EXPLORE_LEAVE,
   EXPLORE_RETURN,
-  EXPLORE_STAY
+  EXPLORE_STAY,
+  EXPLORE_HAND,
+  EXPLORE_POST,
+  EXPLORE_DESTROY
 } explore_verb;
 
 typedef struct {
@@ -113,6 +122,12 @@ typedef struct {
   busq_peer *peers[EXPLORE_PEERS_MAX];
   uint8_t is_dead[EXPLORE_PEERS_MAX];
   uint8_t is_closed[EXPLORE_PEERS_MAX];
+  uint8_t alive[EXPLORE_PEERS_MAX];   /* handles that came alive */
+  uint8_t notices[EXPLORE_PEERS_MAX]; /* of the node's end */
+  uint8_t posted[EXPLORE_PEERS_MAX];  /* a bit for each message to the node that was delivered */
+  uint8_t judged[EXPLORE_PEERS_MAX];  /* of the sender: a bit for each of those that it was told was delivered, */
+  uint8_t missed[EXPLORE_PEERS_MAX];  /* or was not */
+  uint8_t came_alive[EXPLORE_PEERS_MAX], came_dead[EXPLORE_PEERS_MAX]; /* a bit for each message that brought it so */
   uint8_t last[EXPLORE_PEERS_MAX]; /* of several readers of a queue: the last that came unmarked */
   char fault[128];
 } explore_common;
@@ -128,6 +143,7 @@ static explore_progress explore_progresses[BUSQ_EXPLORE_ACTORS_MAX];
 static explore_log explore_logs[EXPLORE_PEERS_MAX];
 static explore_common explore_shared;
 static busq_world explore_world;
+static uint64_t explore_node;
 
 /* ---- logs ---- */
 
@@ -185,6 +201,39 @@ static uint8_t explore_read(const busq_message *message)
   return *(const uint8_t *)message->data;
 }
 
+/* What a message says of the node, before it is taken. */
+static uint8_t explore_read_envelope(const busq_message *message)
+{
+  if (message->kind == BUSQ_KIND_NODE_DESTROYED)
+    return EXPLORE_NOTICE;
+  return message->kind == BUSQ_KIND_DATA ? explore_read(message) : 0;
+}
+
+#define explore_node_fault(...) snprintf(explore_shared.fault, sizeof explore_shared.fault, __VA_ARGS__)
+
+/* The rules of shm/node.h, as far as one peer sees them. */
+static void explore_judge_node(uint32_t peer, const busq_message *message, uint8_t number)
+{
+  const uint8_t bit = (uint8_t)(1u << (number & 7));
+  if (number == EXPLORE_NOTICE) {
+    if (peer != 0 && !explore_shared.alive[peer])
+      explore_node_fault("p%u is told of the end, and never had the handle", peer);
+    if (explore_shared.notices[peer]++)
+      explore_node_fault("p%u is told of the end twice", peer);
+  } else if (message->n_nodes) {
+    if (explore_shared.notices[peer])
+      explore_node_fault("p%u gets message %u behind the node's end", peer, number);
+    explore_shared.posted[peer] |= bit;
+  } else if (message->n_handles && busq_peer_handles_alive(explore_shared.peers[peer])) {
+    if (explore_shared.notices[peer])
+      explore_node_fault("p%u gets the handle again behind the node's end, in message %u", peer, number);
+    explore_shared.alive[peer] = 1;
+    explore_shared.came_alive[peer] |= bit;
+  } else if (message->n_handles) {
+    explore_shared.came_dead[peer] |= bit;
+  }
+}
+
 /* Several readers of a queue: what is not marked comes to each of them in order, which is that of the numbers where one sends. */
 static void explore_judge_take(uint32_t peer, const busq_message *message)
 {
@@ -222,7 +271,11 @@ static uint8_t explore_take_one(uint32_t index, uint8_t *members)
   const int begun = busq_peer_receive_begin(peer);
   CHECK_EQUAL(begun, BUSQ_OK);
   const int result = busq_peer_receive_peek(peer, &message);
-  if (result == BUSQ_OK) {
+  if (result == BUSQ_OK && explore_scene->holders && (message.form & BUSQ_FORM_ENVELOPE)) {
+    number = explore_read_envelope(&message);
+    busq_peer_receive_take(peer, BUSQ_TAKE_COPIED);
+    explore_judge_node(index, &message, number);
+  } else if (result == BUSQ_OK) {
     number = explore_scene->members ? explore_read_view(&message, members) : 0;
     if (!number) {
       number = explore_read(&message);
@@ -260,6 +313,11 @@ static void explore_lose_patience(uint32_t index)
   peer->cares = explore_scene->members != 0;
   busq_peer_receive_end(peer);
   peer->cares = 0;
+  if (explore_scene->holders && peer->nodes) {
+    busq_biased_latch_acquire(&peer->send_latch);
+    (void)busq_node_tend(peer);
+    busq_biased_latch_release(&peer->send_latch);
+  }
 }
 
 static busq_turn explore_receive_turn(uint32_t peer, bool has_lost_patience)
@@ -348,6 +406,59 @@ static busq_turn explore_send_turn(const explore_actor *self, explore_progress *
   return BUSQ_TURN_AGAIN;
 }
 
+/* To the node, or with its handle. */
+static busq_turn explore_letter_turn(const explore_actor *self, explore_progress *progress, const explore_op *op)
+{
+  uint64_t targets[EXPLORE_PEERS_MAX];
+  const bool is_post = op->verb == EXPLORE_POST;
+  const busq_part part = {&op->message, 1};
+  uint8_t bits = is_post ? 1 : 0, missed = 0;
+  uint32_t sent = 0;
+  for (uint32_t i = 0; i < op->n_targets; i++) {
+    targets[i] = explore_targets[op->slots[i]];
+    bits |= (uint8_t)(1u << op->slots[i]);
+  }
+  const busq_letter letter = {.targets = targets,
+                              .nodes = &explore_node,
+                              .handles = &explore_node,
+                              .n_targets = op->n_targets,
+                              .n_nodes = is_post,
+                              .n_handles = !is_post};
+  if (!progress->has_begun)
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, bits);
+  progress->has_begun = true;
+  const int result = busq_peer_send_letter(explore_shared.peers[self->peer], &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
+  if (result == BUSQ_FULL)
+    return BUSQ_TURN_WAIT;
+  const uint8_t bit = (uint8_t)(1u << (op->message & 7));
+  if (is_post && result == BUSQ_OK)
+    explore_shared.judged[self->peer] |= bit;
+  if (result == BUSQ_PEER_DEAD) {
+    explore_shared.missed[self->peer] |= is_post ? bit : 0;
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0);
+  } else if (result != BUSQ_OK) {
+    explore_node_fault("sending %u: result %d, %s", op->message, result, busq_error_text());
+  }
+  progress->has_begun = false;
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static busq_turn explore_destroy_turn(const explore_actor *self, explore_progress *progress)
+{
+  if (!progress->has_begun)
+    explore_note(self->peer, BUSQ_EVENT_SEND, EXPLORE_NOTICE, 0xff);
+  progress->has_begun = true;
+  const int result = busq_peer_node_destroy(explore_shared.peers[self->peer], explore_node, 0);
+  if (result == BUSQ_FULL)
+    return BUSQ_TURN_WAIT;
+  if (result != BUSQ_OK)
+    explore_node_fault("destroying: result %d, %s", result, busq_error_text());
+  progress->has_begun = false;
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
 static busq_turn explore_await_turn(const explore_actor *self, explore_progress *progress)
 {
   system_announce(BUSQ_ACCESS_LOAD, &explore_shared.is_told[self->index], 8);
@@ -430,6 +541,11 @@ static busq_turn explore_act(const explore_actor *self, explore_progress *progre
     return explore_leave_turn(self, progress);
   case EXPLORE_RETURN:
     return explore_return_turn(self, progress);
+  case EXPLORE_HAND:
+  case EXPLORE_POST:
+    return explore_letter_turn(self, progress, op);
+  case EXPLORE_DESTROY:
+    return explore_destroy_turn(self, progress);
   default:
     return BUSQ_TURN_WAIT;
   }
@@ -474,7 +590,8 @@ static void explore_parse_op(const char *sentence, explore_op *op)
     const char *word;
     explore_verb verb;
   } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
-               {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"leave", EXPLORE_LEAVE}, {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
+               {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"leave", EXPLORE_LEAVE}, {"return", EXPLORE_RETURN},
+               {"stay", EXPLORE_STAY},       {"destroy", EXPLORE_DESTROY}};
   unsigned message = 0, at = 0;
   int used = 0;
   memset(op, 0, sizeof *op);
@@ -484,6 +601,12 @@ static void explore_parse_op(const char *sentence, explore_op *op)
       op->slots[op->n_targets++] = at;
     if (strstr(sentence, "@") && (!strchr(sentence, ';') || strstr(sentence, "@") < strchr(sentence, ';')))
       op->slots[op->n_targets++] = EXPLORE_GROUP;
+  } else if (sscanf(sentence, " hand %u to%n", &message, &used) == 1 && used) {
+    op->verb = EXPLORE_HAND;
+    for (sentence += used; sscanf(sentence, " p%u%n", &at, &used) == 1; sentence += used)
+      op->slots[op->n_targets++] = at;
+  } else if (sscanf(sentence, " post %u", &message) == 1) {
+    op->verb = EXPLORE_POST;
   } else if (sscanf(sentence, " hear %u", &message) == 1) {
     op->verb = EXPLORE_HEAR;
   } else if (sscanf(sentence, " await %u at p%u", &message, &at) == 2) {
@@ -532,6 +655,8 @@ static void explore_watch_memory(busq_memory *memory)
   busq_memory_add(memory, company_bus->slots, geometry->peers * sizeof(busq_slot), BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, base + geometry->rings_offset, geometry->peers * geometry->slot_count * sizeof(busq_pair),
                   BUSQ_MEMORY_SHARED);
+  if (geometry->nodes)
+    busq_memory_add(memory, base + geometry->nodes_offset, geometry->peers * geometry->nodes * geometry->node_bytes, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, company_bus->table, BUSQ_ALIGN_UP(geometry->extents * sizeof(busq_extent), 64),
                   BUSQ_MEMORY_SHARED);
   for (uint32_t i = 0; i < geometry->extents; i++)
@@ -587,6 +712,34 @@ static void explore_set_up_group(void)
   }
 }
 
+/* Each of the holders receives a message with the handle, before anything is searched. */
+static void explore_set_up_node(void)
+{
+  uint8_t missed, members = 0;
+  uint32_t sent;
+  const busq_part part = {"", 1};
+  system_enter(0);
+  CHECK_EQUAL(busq_peer_node(explore_shared.peers[0], &explore_node), BUSQ_OK);
+  system_leave();
+  for (uint32_t i = 1; i < explore_scene->peers; i++) {
+    system_enter(i);
+    CHECK_EQUAL(busq_node_remember(explore_shared.peers[i]), BUSQ_OK);
+    system_leave();
+    if (!(explore_scene->holders >> i & 1))
+      continue;
+    const busq_letter letter = {
+        .targets = &explore_targets[i], .handles = &explore_node, .n_targets = 1, .n_handles = 1};
+    system_enter(0);
+    CHECK_EQUAL(busq_peer_send_letter(explore_shared.peers[0], &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent), BUSQ_OK);
+    system_leave();
+    system_enter(i);
+    (void)explore_take_one(i, &members);
+    system_leave();
+    CHECK(explore_shared.alive[i]);
+    explore_shared.came_alive[i] = 0;
+  }
+}
+
 static bool explore_receives(const explore_actor *actor)
 {
   for (uint32_t o = 0; o < actor->n_ops; o++)
@@ -604,15 +757,18 @@ static void explore_set_stage(const explore_scenario *scene)
   if (scene->is_stale)
     CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   company_groups = scene->members != 0;
+  company_nodes = scene->holders != 0;
   meet(scene->peers + (scene->shared != 0), scene->capacity, scene->members ? 16384 : 4096); /* the queue has a slot of its own */
   memset(system_processes, 0, sizeof system_processes);
   memset(system_locks, 0, sizeof system_locks);
   memset(explore_logs, 0, sizeof explore_logs);
   memset(&explore_shared, 0, sizeof explore_shared);
   memset(explore_progresses, 0, sizeof explore_progresses);
-  system_heap_bytes = scene->durable || scene->shared || scene->members ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
+  system_heap_bytes = scene->durable || scene->shared || scene->members || scene->holders ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
   for (uint32_t i = 0; i < scene->peers; i++)
     explore_set_up_peer(i);
+  if (scene->holders)
+    explore_set_up_node();
   CHECK(unsetenv("BUSQ_STALE_PROPOSALS") == 0);
   explore_set_up_group();
   explore_world = (busq_world){.n_actors = explore_n_actors,

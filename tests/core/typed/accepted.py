@@ -194,6 +194,25 @@ async def in_a_loop() -> list[bytes]:
         return [message.data async for message in bob]
 
 
+def talk_to_nodes(peer: busq.Peer, other: busq.Peer) -> None:
+    node = peer.node()
+    assert_type(node, busq.Node)
+    assert_type(node.handle, busq.Handle)
+    peer.send("bob", b"", handles=[node.handle])
+    message = other.recv()
+    assert_type(message.handles, tuple[busq.Handle, ...])
+    assert_type(message.node, busq.Node | busq.Handle | None)
+    try:
+        other.send([*message.handles, "carol"], b"", timeout=1)
+        other.send_object(message.handles[0], 5, handles=message.handles)
+    except busq.PeerDead as error:
+        assert_type(error.missed, tuple[busq.Handle, ...])
+    assert_type(peer.nodes, list[busq.Node])
+    assert_type(other.handles, list[busq.Handle])
+    node.destroy(timeout=0)
+    message.handles[0].release()
+
+
 # The wings, by their public names: what stands there, and not Any.
 assert_type(run(Config(order="fifo")).latency_mean_s, float)
 assert_type(busq.sim.Config(order="fifo").claims, frozenset[str])

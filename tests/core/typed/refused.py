@@ -97,6 +97,10 @@ for message in peer:
     print(message.size)  # refused
     busq.Message(message.data)  # refused
 
+peer.send("bob", b"", handles=["bob"])  # refused
+peer.send(peer.node(), b"")  # refused
+peer.node("name")  # refused
+peer.node().handle = 5  # refused
 peer.name = "bob"  # refused
 peer.bus = bus  # refused
 peer.bus.join(5)  # refused

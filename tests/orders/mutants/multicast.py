@@ -44,6 +44,7 @@ class Mutant:
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group.c", "shm/group_send.c", "shm/group_receive.c"
+NODE = "shm/node.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -252,6 +253,60 @@ MUTANTS = [
         "a message to a group against one who enters, anybody may be stopped",
         GROUP,
         ("    change_install(bus, group, look);\n  else if", "    return false;\n  else if"),
+    ),
+    mutant(
+        "LIST_NOT_LOOKED_AT_AGAIN",
+        "whoever ends a node does not look again who may have got its handle meanwhile",
+        "a node's end against a message that brings its handle",
+        NODE,
+        ("  if (list_is_whole(peer, ending))\n", "  if (true || list_is_whole(peer, ending))\n"),
+    ),
+    mutant(
+        "GRANT_NOT_SETTLED",
+        "whoever hands a handle on does not look whether its node is being ended",
+        "a node's end against a message that brings its handle",
+        NODE,
+        (
+            "  if (node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
+            "  if (false && node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
+        ),
+    ),
+    mutant(
+        "NO_GRANT",
+        "the receiver of a handle is not written down before it is sent",
+        "a node's end against a message that brings its handle",
+        NODE,
+        ("    if (slot != name.slot)\n", "    if (false && slot != name.slot)\n"),
+    ),
+    mutant(
+        "SENT_BEHIND_THE_END",
+        "the owner delivers what was sent to its node whatever its place",
+        "a node's end against a message to it",
+        NODE,
+        (
+            "(state == NODE_ENDED && key_is_before(key, end));\n}\n\n/* Set before",
+            "state == NODE_ENDED;\n}\n\n/* Set before",
+        ),
+    ),
+    mutant(
+        "SENDER_NOT_TOLD",
+        "the sender does not compare its message's place with the end's",
+        "a node's end against a message to it",
+        NODE,
+        (
+            "  return state == NODE_ALIVE || key_is_before(key, end);\n",
+            "  return true || state == NODE_ALIVE || key_is_before(key, end);\n",
+        ),
+    ),
+    mutant(
+        "OPEN_END_NOT_PUT_OFF",
+        "the sender takes an end that is open for one that comes later",
+        "a node's end against a message to it",
+        NODE,
+        (
+            "    if (how == SETTLE_PUT_OFF && busq_claim_put_off(bus, &look))\n",
+            "    if (how == SETTLE_PUT_OFF)\n",
+        ),
     ),
 ]
 

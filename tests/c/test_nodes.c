@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes and handles, in the words of those who wished for them: "The behaviour of the system may be different based on an event
+ * happening before or after a node has been destroyed, so deciding when a node destruction takes place must be done in terms of
+ * timestamps and clocks."
+ */
+#include "harness/company.h"
+#include "harness/nodes.h"
+
+static void test_a_message_to_a_node_succeeds_before_its_end_and_fails_after(void)
+{
+  company_nodes = 4;
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob", node, "here");
+  hears_all(bob, "here+1");
+  sent_to(bob, node, "before");
+  destroyed(alice, node);
+  CHECK_EQUAL(send_to(bob, node, "after"), BUSQ_PEER_DEAD);
+  hears_all(alice, "before@0 destroyed@0");
+  hears_all(bob, "destroyed@0");
+  part();
+}
+
+static void test_who_got_the_notice_never_gets_the_handle_again(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob carol", node, "both");
+  hears_all(bob, "both+1");
+  hears_all(carol, "both+1");
+  hands(bob, "carol", node, "early");
+  destroyed(alice, node);
+  hands(bob, "carol", node, "late");
+  hears_all(carol, "early+1 destroyed@0 late+0");
+  hears_all(bob, "destroyed@0");
+  part();
+}
+
+static void test_a_handle_on_its_way_is_followed_by_its_notice(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob", node, "here");
+  destroyed(alice, node);
+  hears_all(bob, "here+1 destroyed@0");
+  hears_all(alice, "destroyed@0");
+  part();
+}
+
+static void test_the_owner_is_told_once_when_nobody_holds_it_any_more(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob carol", node, "x");
+  hears_all(bob, "x+1");
+  hears_all(carol, "x+1");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "");
+  sent_to(carol, node, "last");
+  busq_peer_handle_release(carol, node);
+  hears_all(alice, "last@0 released@0");
+  hears_all(alice, "");
+  hands(alice, "bob", node, "again");
+  hears_all(alice, "");
+  hears_all(bob, "again+1");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "released@0");
+  destroyed(alice, node);
+  hears_all(alice, "destroyed@0");
+  hears_all(bob, "");
+  part();
+}
+
+static void test_a_handle_that_came_twice_is_released_twice(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob", node, "x");
+  hands(alice, "bob", node, "y");
+  hears_all(bob, "x+1 y+1");
+  busq_peer_handle_release(bob, node);
+  CHECK(busq_peer_handle_is_held(bob, node));
+  hears_all(alice, "");
+  busq_peer_handle_release(bob, node);
+  CHECK(!busq_peer_handle_is_held(bob, node));
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "released@0");
+  part();
+}
+
+static void test_a_grant_that_was_not_taken_keeps_it(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  hands(alice, "bob", node, "x");
+  hears_all(bob, "x+1");
+  hands(bob, "bob", node, "mine");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "");
+  hears_all(bob, "mine+1");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "released@0");
+  part();
+}
+
+static void test_others_get_what_a_dead_node_misses(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
+  const uint64_t one = make_node(alice), two = make_node(alice), three = make_node(carol);
+  hands(alice, "bob", one, "1");
+  hands(alice, "bob", two, "2");
+  hands(carol, "bob", three, "3");
+  hears_all(bob, "1+1 2+1 3+1");
+  destroyed(alice, one);
+  uint8_t missed[3];
+  uint32_t sent = 0;
+  const uint64_t nodes[] = {one, two, three};
+  CHECK_EQUAL(send_letter(bob, "", nodes, 3, NULL, 0, "all", missed, &sent), BUSQ_PEER_DEAD);
+  CHECK_EQUAL(sent, 1);
+  CHECK(missed[0] && !missed[1] && !missed[2]);
+  hears_all(alice, "destroyed@0 all@1");
+  hears_all(carol, "all@0");
+  destroyed(alice, two);
+  const uint64_t dead[] = {one, two};
+  CHECK_EQUAL(send_letter(bob, "", dead, 2, NULL, 0, "none", missed, &sent), BUSQ_PEER_DEAD);
+  CHECK_EQUAL(sent, 0);
+  CHECK_EQUAL(send_letter(bob, "alice", dead, 2, NULL, 0, "by name", missed, &sent), BUSQ_PEER_DEAD);
+  CHECK_EQUAL(sent, 1);
+  hears_all(alice, "destroyed@1 by name");
+  hears_all(bob, "destroyed@0 destroyed@1");
+  part();
+}
+
+static void test_a_name_and_a_node_of_its_owner_are_one_message(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  uint8_t missed[1];
+  uint32_t sent;
+  hands(alice, "bob", node, "1");
+  hears_all(bob, "1+1");
+  CHECK_EQUAL(send_letter(bob, "alice bob", &node, 1, NULL, 0, "x", missed, &sent), BUSQ_OK);
+  hears_all(alice, "x@0");
+  hears_all(bob, "x");
+  part();
+}
+
+static void test_entries_are_used_again_when_everybody_was_told(void)
+{
+  company_nodes = 1;
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  for (int i = 0; i < 100; i++) {
+    const uint64_t node = make_node(alice);
+    uint64_t none;
+    hands(alice, "bob", node, "x");
+    CHECK_EQUAL(busq_peer_node(alice, &none), BUSQ_NO_SPACE);
+    destroyed(alice, node);
+    CHECK_EQUAL(busq_peer_node(alice, &none), BUSQ_NO_SPACE);
+    hears_all(alice, "destroyed@0");
+    CHECK_EQUAL(busq_peer_node(alice, &none), BUSQ_NO_SPACE);
+    if (i % 2)
+      hears_all(bob, "x+1 destroyed@0");
+    else {
+      leave(bob);
+      bob = join("bob");
+    }
+  }
+  company_nodes = 4;
+  part();
+}
+
+static void test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
+  const uint64_t node = make_node(alice), other = make_node(bob);
+  hands(alice, "bob carol", node, "x");
+  hands(bob, "alice", other, "y");
+  hears_all(alice, "y+1");
+  hears_all(bob, "x+1");
+  said(alice, "bob", "last word");
+  leave(alice);
+  hears_all(bob, "last word destroyed@0 released@0");
+  hears_all(carol, "x+1 destroyed@0");
+  CHECK_EQUAL(send_to(bob, node, "too late"), BUSQ_PEER_DEAD);
+  part();
+}
+
+int main(void)
+{
+  check_begin();
+  CHECK_RUN(test_a_message_to_a_node_succeeds_before_its_end_and_fails_after);
+  CHECK_RUN(test_who_got_the_notice_never_gets_the_handle_again);
+  CHECK_RUN(test_a_handle_on_its_way_is_followed_by_its_notice);
+  CHECK_RUN(test_the_owner_is_told_once_when_nobody_holds_it_any_more);
+  CHECK_RUN(test_a_handle_that_came_twice_is_released_twice);
+  CHECK_RUN(test_a_grant_that_was_not_taken_keeps_it);
+  CHECK_RUN(test_others_get_what_a_dead_node_misses);
+  CHECK_RUN(test_a_name_and_a_node_of_its_owner_are_one_message);
+  CHECK_RUN(test_entries_are_used_again_when_everybody_was_told);
+  CHECK_RUN(test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles);
+  return 0;
+}
