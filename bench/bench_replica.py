@@ -221,11 +221,16 @@ class Paced(Dict):
     @busq.command
     def set(self, key: Any, value: Any) -> None:
         """Put."""
+        self._set_all([(key, value)])
+
+    def _set_all(self, pairs: list[Any]) -> list[None]:
         now = time.perf_counter_ns()
         if Paced.last_ns:
             Paced.pause_ns = max(Paced.pause_ns, now - Paced.last_ns)
         Paced.last_ns = now
-        self.data[key] = value
+        return super()._set_all(pairs)
+
+    set._at_once = _set_all  # type: ignore[attr-defined]
 
     @busq.command
     def mark(self, number: int) -> None:
