@@ -187,8 +187,10 @@ class Engine:
             self.check()  # after that: one that fails finishes what it finds here
             head = self._header(kind, number)
             self.peer.send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
-        except BaseException:
+        except BaseException as error:
             self._pending.pop(number, None)
+            if isinstance(error, errors.ShutDown):
+                self.check()  # the thread may have ended for another reason, and closed the peer
             raise
         return number
 

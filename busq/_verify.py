@@ -7,8 +7,9 @@ all agreed once more, to a copy, and tells the digests after each of them.  What
 process, or on the order of a set gives another result each time, so the first place at which two of these lists differ
 names the command.
 
-Not given: that results are alike, which only the one who called gets to see.  And a command that went wrong once and does well when it is applied again, or a state that was changed without a
-command, is told by the places between which it happened.
+Not given: that results are alike, which only the one who called gets to see.  A command that went wrong once and does
+well when it is applied again, or a state that was changed without a command, is told by the places between which it
+happened.
 """
 
 from __future__ import annotations
