@@ -783,9 +783,7 @@ class PythonPort:
             envelope = ffi.new("busq_envelope *")
             lib.busq_message_envelope(ffi.addressof(message), envelope)
             if envelope.kind != lib.BUSQ_KIND_DATA:
-                from busq import groups  # here, since most who import busq have none
-
-                return groups.event_of(self, pin, envelope)
+                return self._event_of(pin, envelope)
         size, redelivered = message.size_bytes, bool(message.is_redelivered)
         sender = self._name_of(message.sender, message.sender_incarnation)
         request = request_of(message)
@@ -800,6 +798,10 @@ class PythonPort:
         if is_offered and lib.busq_peer_wait(self._handle, 0) == lib.BUSQ_CLOSED:
             fail(lib.BUSQ_CLOSED)
         return make(data, None, sender, size, redelivered, pin if is_offered else None)
+
+    def _event_of(self, pin: Any, envelope: Any) -> _PythonMessage:
+        """Make the message of an event; the peers of a bus that has some do."""
+        raise NotImplementedError
 
     def _made(self, form: int, request: bytes, *facts: Any) -> _PythonMessage:
         if form in (lib.BUSQ_FORM_OBJECT, lib.BUSQ_FORM_CODED):

@@ -317,9 +317,11 @@ def no_reply(request: Request) -> errors.Empty:
 
 
 def check_name(to: Any) -> None:
-    """Raise TypeError unless it is the name of one peer."""
+    """Raise TypeError or ValueError unless it is the name of one peer."""
     if not isinstance(to, str):
         raise _core.wrong_type("to", to, "str, the name of one peer")
+    if to.startswith("@"):
+        raise ValueError(f"{to!r} is a group: one peer is asked, who replies; send to a group instead")
 
 
 def requests_of(port: Any) -> Requests:

@@ -33,6 +33,7 @@ from busq.peer import Message, Payload
 
 if TYPE_CHECKING:
     from busq._native import _fast
+    from busq.groups import View
 else:
     _fast = _core._fast
 
@@ -308,6 +309,71 @@ class Peer:
             return requests.finish(request)
         finally:
             requests.end(request)
+
+    # ---- groups ----
+
+    async def enter(self, group: str, *, timeout: float | None = None) -> None:
+        """Become a member of a group, as `busq.Peer.enter`; while a member has no room, other tasks run.
+
+        Parameters: `group`, its name, without "@"; `timeout`, how many seconds to wait for room in the members' queues.
+
+        Errors: those of `busq.Peer.enter`; RuntimeError in another event loop than the peer's.  A task that is
+        cancelled has changed nothing, or everything: entering again does nothing where it has.
+
+        Cost: that of `busq.Peer.enter`; where there is no room, a look every 1 to 20 milliseconds.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.enter("workers")
+        ...         await alice.send("@workers", b"hello")
+        ...         return [message.kind for message in await alice.recv_many(2)], alice.view("workers").members
+        >>> with busq.Bus.create("doc-aio-enter") as bus:
+        ...     asyncio.run(main(bus))
+        (['view', 'data'], ('alice',))
+        >>> busq.Bus.unlink("doc-aio-enter")
+        """
+        await self._change(self._peer.enter, group, timeout)
+
+    async def leave(self, group: str, *, timeout: float | None = None) -> None:
+        """Cease to be a member of a group, as `busq.Peer.leave`.
+
+        Parameters, errors and cost: as of `enter`.
+        """
+        await self._change(self._peer.leave, group, timeout)
+
+    def view(self, group: str) -> View:
+        """Return the members of a group, as `busq.Peer.view`."""
+        seen: View = self._peer.view(group)
+        return seen
+
+    async def watch(self, name: str, *, timeout: float | None = None) -> None:
+        """Be told, in order, when a peer joins, and when it has left or died, as `busq.Peer.watch`.
+
+        Parameters, errors and cost: as of `enter`.
+        """
+        await self._change(self._peer.watch, name, timeout)
+
+    async def unwatch(self, name: str, *, timeout: float | None = None) -> None:
+        """Be told no more of a peer that comes or goes, as `busq.Peer.unwatch`.
+
+        Parameters, errors and cost: as of `enter`.
+        """
+        await self._change(self._peer.unwatch, name, timeout)
+
+    async def _change(self, change: Callable[..., None], name: str, timeout: float | None) -> None:
+        self._station.check()
+        deadline = _core.Deadline(timeout)
+        pause_s = 0.001
+        while True:
+            try:
+                return change(name, timeout=0)
+            except Full:
+                left_s = deadline.left_ns() / 1e9
+                if left_s == 0:
+                    raise
+            await sleep(pause_s if left_s < 0 else min(pause_s, left_s))
+            pause_s = min(2 * pause_s, 0.02)
 
     # ---- receiving ----
 

@@ -82,6 +82,11 @@ class Bus1Peer(_core.Port, Peer):
         _core.check(lib.busq_peer_fileno(self._handle, descriptor))
         return int(descriptor[0])
 
+    def _event_of(self, pin: Any, envelope: Any) -> _core._PythonMessage:
+        from busq import groups  # here, since most who import busq have none
+
+        return groups.event_of(self, pin, envelope)
+
     def enter(  # noqa: D102
         self,
         group: str,
@@ -90,7 +95,7 @@ class Bus1Peer(_core.Port, Peer):
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        from busq import groups  # here, since most who import busq have none
+        from busq import groups
 
         encoded = groups.encode_group(group)
         if state is None and take is None:
@@ -190,7 +195,6 @@ class _UnsaidFalse(_Unsaid, int):  # nobody can inherit from bool
 
 
 _PERMANENT: Any = _UnsaidFalse(0)
-_UNSAID_NODES: Any = _UnsaidInt(0)
 
 
 class Bus:
@@ -226,7 +230,7 @@ class Bus:
         arena: int = _UnsaidInt(16 << 20),
         permissions: int = _UnsaidInt(0o600),
         groups: int = _UnsaidInt(32),
-        nodes: int = _UNSAID_NODES,
+        nodes: int | None = None,
         temporary: bool = _PERMANENT,
         exist_ok: bool = False,
     ) -> Bus:
@@ -237,7 +241,7 @@ class Bus:
         bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, how many
         messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
         largest message; `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched
-        peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (left out,
+        peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (None:
         1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
         the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
         `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in whatever was not
@@ -267,7 +271,7 @@ class Bus:
         has_groups = isinstance(order, str) and order == "bus1"
         if getattr(groups, "is_unsaid", False) and not has_groups:
             groups = _UnsaidInt(0)
-        if nodes is _UNSAID_NODES:
+        if nodes is None:
             share = 1024 // peers if isinstance(peers, int) and peers > 0 else 1
             nodes = _UnsaidInt(max(1, min(64, share)) if has_groups else 0)
         asked = {

@@ -9,14 +9,14 @@ import os
 import threading
 import weakref
 from array import array
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 from busq import _core, errors
 from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
-from busq.peer import Draft, Message, Payload, Peer
+from busq.peer import Buffer, Draft, Message, Payload, Peer
 
 _RECEIVE_BATCH = 256
 _COUNTERS = (
@@ -89,6 +89,40 @@ class OrderedPeer(Peer):
             # The interpreter ends, and only daemon threads are left: they are to stand still, not to fail.
             threading.Event().wait()
         check(result)
+
+    # ---- groups ----
+
+    def enter(
+        self,
+        group: str,
+        *,
+        state: Callable[[], Buffer] | None = None,
+        take: Callable[[bytes], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Refuse: only bus1 has groups."""
+        self._no_groups()
+
+    def leave(self, group: str, *, timeout: float | None = None) -> None:
+        """Refuse: only bus1 has groups."""
+        self._no_groups()
+
+    def view(self, group: str) -> NoReturn:
+        """Refuse: only bus1 has groups."""
+        self._no_groups()
+
+    def watch(self, name: str, *, timeout: float | None = None) -> None:
+        """Refuse: only bus1 tells of peers that come and go."""
+        self._no_groups()
+
+    def unwatch(self, name: str, *, timeout: float | None = None) -> None:
+        """Refuse: only bus1 tells of peers that come and go."""
+        self._no_groups()
+
+    def _no_groups(self) -> NoReturn:
+        raise ValueError(
+            f"order {self._bus.order} has a fixed company: groups, and events of who comes and goes, need order bus1"
+        )
 
     # ---- names ----
 

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/envelope.h"
 #include "shm/grave.h"
 #include "shm/group.h"
 #include "shm/handle.h"

@@ -142,7 +142,7 @@ def list_command(as_json: bool) -> int:
 )
 @JSON
 def info(name: str, interval: float, as_json: bool) -> None:
-    """Show the sizes and counters of bus NAME, and its peers: state, waits, queues, clocks, rates."""
+    """Show the sizes and counters of bus NAME, its groups, and its peers: state, waits, queues, clocks, rates."""
     from busq.cli import show
 
     with plain_errors(), busq.Bus.open(name) as bus:
@@ -162,6 +162,8 @@ def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:
         time.sleep(interval_s)
         ended_s = time.monotonic()
     facts = bus.stats()
+    views = bus.groups()
+    facts["groups"] = {group: {"view": view.number, "members": list(view.members)} for group, view in views.items()}
     facts["interval_s"] = round(ended_s - began_s, 6)
     for peer in facts["peers"]:
         first = before.get((peer["slot"], peer["joined_s"]))

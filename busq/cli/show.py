@@ -340,6 +340,8 @@ def bus(facts: dict[str, Any]) -> None:
     )
     if peers.row_count:
         to_stdout(peers, states)
+    for name, group in facts["groups"].items():
+        to_stdout(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
     if facts["interval_s"]:
         to_stdout(f"Rates are those of the last {duration(facts['interval_s'])}.")
 

@@ -25,8 +25,6 @@ static inline uint64_t busq_envelope_bytes(const busq_envelope *envelope)
   return sizeof *envelope + ((uint64_t)envelope->n_nodes + envelope->n_handles) * sizeof(busq_node_name);
 }
 
-typedef enum { BUSQ_ADMIT_DELIVER, BUSQ_ADMIT_PASS, BUSQ_ADMIT_DAMAGED } busq_admission;
-
 /* With the receive latch.  Fills found->envelope, and takes what belongs to it off found->size_bytes. */
 busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found);
 /* With the receive latch, of what was admitted: it is about to be taken, and is not marked as taken so far. */

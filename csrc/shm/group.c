@@ -86,13 +86,10 @@ static bool claim_advance(busq_bus *bus, busq_group *group, const busq_claim_loo
   return true;
 }
 
-/* Each turn brings a claim one step further, and each claim has few of them; only damage takes many. */
-enum { TURNS_MAX = 100000 };
-
 void busq_group_install_until(busq_bus *bus, uint32_t index, uint64_t number)
 {
   busq_group *group = busq_bus_group(bus, index);
-  for (int turn = 0; turn < TURNS_MAX; turn++) {
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
     const busq_claim_look look = busq_claim_examine(bus, &group->claim);
     if (busq_claim_number(look.word) >= number || !claim_advance(bus, group, &look))
       return;
@@ -103,7 +100,7 @@ bool busq_group_settle(busq_bus *bus, uint32_t index, uint64_t *numberp)
 {
   busq_group *group = busq_bus_group(bus, index);
   uint64_t spent = 0;
-  for (int turn = 0; turn < TURNS_MAX; turn++) {
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
     const busq_claim_look look = busq_claim_examine(bus, &group->claim);
     *numberp = busq_claim_number(look.word);
     if (look.phase == BUSQ_CLAIM_OPEN) {
@@ -134,7 +131,7 @@ static void member_insert(uint64_t *members, uint64_t *since, uint32_t count, ui
 bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32_t *countp, uint64_t *numberp)
 {
   busq_group *group = busq_bus_group(bus, index);
-  for (int turn = 0; turn < TURNS_MAX; turn++) {
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
     const uint64_t number = busq_claim_number(busq_claim_load(&group->claim));
     bool is_whole = true;
     uint32_t count = 0;
@@ -217,7 +214,7 @@ busq_group_verdict busq_group_counts(busq_bus *bus, uint32_t index, uint64_t vie
 {
   busq_group *group = busq_bus_group(bus, index);
   uint64_t spent = 0;
-  for (int turn = 0; turn < TURNS_MAX; turn++) {
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
     const busq_claim_look look = busq_claim_examine(bus, &group->claim);
     const uint64_t number = busq_claim_number(look.word);
     if (number > view)

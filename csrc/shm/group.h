@@ -43,7 +43,6 @@
  * BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.
  */
 #include "shm/claim.h"
-#include "shm/envelope.h"
 
 /* What happens to a group; which of its members, or watched peers, it happens to. */
 enum {
@@ -53,6 +52,14 @@ enum {
   BUSQ_CHANGE_UP = 4,  /* of a watched peer (watch.h) */
   BUSQ_CHANGE_DOWN = 5
 };
+
+/* How often somebody begins anew because the world has changed: each time somebody else has made a change, or a claim came a step
+ * further; so only damage takes many. */
+#ifdef BUSQ_STEPS
+enum { BUSQ_GROUP_TURNS = 50 };
+#else
+enum { BUSQ_GROUP_TURNS = 10000 };
+#endif
 
 typedef struct busq_change {
   uint64_t group; /* a target */

@@ -390,12 +390,18 @@ static int change_once(busq_peer *peer, const busq_change *change)
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
 }
 
+/* Also of a change that is no call's, but made on the way: it is recorded as a send that began here. */
 int busq_group_change_try(busq_peer *peer, const busq_change *change)
 {
-  enum { TURNS_MAX = 10000 };
+  const bool is_by_the_way = busq_bus_is_recorded(peer->bus) && !peer->tracer.begun && !peer->tracer.is_silent;
   int result = BUSQ_AGAIN;
-  for (int turn = 0; turn < TURNS_MAX && result == BUSQ_AGAIN; turn++)
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
+    if (BUSQ_UNLIKELY(is_by_the_way))
+      peer->tracer.begun = busq_bus_recording_now(peer->bus);
     result = change_once(peer, change);
+  }
+  if (BUSQ_UNLIKELY(is_by_the_way))
+    peer->tracer.begun = 0;
   return result == BUSQ_AGAIN ? BUSQ_FULL : result;
 }
 
@@ -537,7 +543,7 @@ static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets
 
 static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
-  enum { FEW = 16, TURNS_MAX = 10000 };
+  enum { FEW = 16 };
   busq_part few[FEW];
   const uint32_t n_parts = payload->draft ? 1 : payload->n_parts;
   message_parts message = {payload, n_parts < FEW ? few : malloc((n_parts + 1) * sizeof *few)};
@@ -548,7 +554,7 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
     message.parts[0] = (busq_part){payload->draft->data, payload->size_bytes};
   else if (n_parts)
     memcpy(message.parts, payload->parts, n_parts * sizeof *few);
-  for (int turn = 0; turn < TURNS_MAX && result == BUSQ_AGAIN; turn++)
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++)
     result = message_once(peer, group, targets, n_targets, &message);
   if (message.parts != few)
     free(message.parts);

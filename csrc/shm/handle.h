@@ -21,6 +21,14 @@
 #include "shm/life.h"
 #include "trace/event_ring.h"
 
+/* Results of the core to itself, and never to a caller: what was sent does not count, or was not sent because the world has changed
+ * meanwhile, and is begun anew; and one of the targets is a group (group.h). */
+#define BUSQ_AGAIN 64
+#define BUSQ_TO_GROUP 65
+
+/* Is what was found for us at its place in the order (envelope.h)? */
+typedef enum { BUSQ_ADMIT_DELIVER, BUSQ_ADMIT_PASS, BUSQ_ADMIT_DAMAGED } busq_admission;
+
 /* A message that can be delivered now; sizes and pointers were checked. */
 typedef struct {
   busq_key key;

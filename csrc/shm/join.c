@@ -80,18 +80,36 @@ static bool slot_make_free(const busq_peer *peer, uint32_t slot)
          (!busq_grave_has_messages(bus, slot) || slot_hands_are_ours(peer, slot)) && busq_arena_vacate(bus, slot);
 }
 
+/* One who died as a member of a group, and is not mourned so far (mourn.h): its name is still needed.  Where there is no other slot,
+ * the view without it calls it by none. */
+static bool slot_is_missed(const busq_bus *bus, uint32_t slot)
+{
+  const uint32_t incarnation = (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32);
+  for (uint32_t index = 0; incarnation && index < bus->geometry.groups; index++)
+    if (busq_group_has(bus, index, slot, incarnation))
+      return true;
+  return false;
+}
+
 /* Leaves the grave of what it finds entered. */
 static bool slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
 {
   busq_bus *bus = grave->bus;
+  bool is_choosy = bus->geometry.groups != 0;
   do {
+    const uint32_t n_looks = bus->geometry.peers << is_choosy;
     *n_held = 0;
-    for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    for (uint32_t i = 0; i < n_looks; i++) {
+      const uint32_t slot = i % bus->geometry.peers;
+      if (i == bus->geometry.peers) { /* once more, and any slot will do */
+        is_choosy = false;
+        *n_held = 0;
+      }
       if (!busq_grave_enter(grave, slot)) {
         ++*n_held;
         continue;
       }
-      if (slot_make_free(peer, slot)) {
+      if (!(is_choosy && slot_is_missed(bus, slot)) && slot_make_free(peer, slot)) {
         *slotp = slot;
         return true;
       }
@@ -568,8 +586,6 @@ void busq_join_finish_close(busq_peer *peer)
 
 static void peer_leave(busq_peer *peer)
 {
-  if (busq_bus_is_recorded(peer->bus))
-    busq_tracer_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
   if (peer->is_consumer)
@@ -580,6 +596,8 @@ static void peer_leave(busq_peer *peer)
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
   busq_mourn_left(peer);
+  if (busq_bus_is_recorded(peer->bus))
+    busq_tracer_leave(peer);
   if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   else if (!peer->is_consumer)

@@ -58,11 +58,6 @@ struct busq_companion {
   void (*end)(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key);
   int outcome;
 };
-/* What was sent does not count, or was not sent because the world has changed meanwhile: the caller begins anew.  Never the caller of the
- * library's. */
-#define BUSQ_AGAIN 64
-/* One of the targets is a group: busq_group_try. */
-#define BUSQ_TO_GROUP 65
 
 /* What is sent: the parts one behind the other, or a draft, a record that was filled before. */
 typedef struct {

@@ -26,19 +26,19 @@ static size_t utf8_length(const unsigned char *text, size_t bytes)
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-static int name_check(const char *name, size_t bytes, bool is_beside)
+static int name_check(const char *what, const char *name, size_t bytes, bool is_beside)
 {
   if (bytes == 0 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
-    return busq_error(BUSQ_INVALID, "a peer's name of %zu bytes: expected 1 to %u bytes of UTF-8", bytes,
+    return busq_error(BUSQ_INVALID, "a %s's name of %zu bytes: expected 1 to %u bytes of UTF-8", what, bytes,
                       BUSQ_LAYOUT_NAME_BYTES_MAX);
   if (name[0] == '@')
-    return busq_error(BUSQ_INVALID, "a peer's name that begins with \"@\": such names are kept for groups");
+    return busq_error(BUSQ_INVALID, "a %s's name that begins with \"@\": such names are kept for groups", what);
   for (size_t at = 0; at < bytes;) {
     const size_t length = utf8_length((const unsigned char *)name + at, bytes - at);
     if (length == 0)
-      return busq_error(BUSQ_INVALID, "a peer's name with the byte 0x%02x at %zu: expected UTF-8", (unsigned char)name[at], at);
+      return busq_error(BUSQ_INVALID, "a %s's name with the byte 0x%02x at %zu: expected UTF-8", what, (unsigned char)name[at], at);
     if (name[at] == '\0' || (name[at] == '/' && !is_beside))
-      return busq_error(BUSQ_INVALID, "a peer's name with %s at byte %zu: neither NUL nor \"/\" may be in a name",
+      return busq_error(BUSQ_INVALID, "a %s's name with %s at byte %zu: neither NUL nor \"/\" may be in a name", what,
                         name[at] ? "\"/\"" : "NUL", at);
     at += length;
   }
@@ -51,17 +51,17 @@ int busq_group_check(const char *name, size_t bytes)
   if (bytes < 2 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX || name[0] != '@')
     return busq_error(BUSQ_INVALID, "a group's name of %zu bytes: expected \"@\" and 1 to %u bytes of UTF-8", bytes,
                       BUSQ_LAYOUT_NAME_BYTES_MAX - 1);
-  return name_check(name + 1, bytes - 1, false);
+  return name_check("group", name + 1, bytes - 1, false);
 }
 
 int busq_name_check(const char *name, size_t bytes)
 {
-  return name_check(name, bytes, false);
+  return name_check("peer", name, bytes, false);
 }
 
 int busq_name_check_beside(const char *name, size_t bytes)
 {
-  return name_check(name, bytes, true);
+  return name_check("peer", name, bytes, true);
 }
 
 #define LOCK_OF_NAME(hash) ((INT64_C(1) << 61) | (int64_t)((hash) >> 4))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/tracer.h"
-#include "shm/multicast.h"
 #include "shm/rings.h"
 #include "trace/clock.h"
 #include <stdlib.h>

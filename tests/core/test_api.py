@@ -583,6 +583,8 @@ def test_the_signature_of_create_tells_its_defaults() -> None:
         "capacity": "1024",
         "arena": "16777216",
         "permissions": "384",
+        "groups": "32",
+        "nodes": "None",
         "temporary": "False",
         "exist_ok": "False",
     }

@@ -92,6 +92,8 @@ static void explore_fill_history(busq_history *history)
           targets[count++] = t;
       const bool was_cut_off =
           explore_is_unfinished(i, event->message) && !explore_was_delivered_anywhere(event->message);
+      if (explore_scene->members)
+        continue; /* judged by views */
       if (event->kind == BUSQ_EVENT_DELIVER)
         CHECK_EQUAL(busq_history_deliver(history, i, event->message), BUSQ_OK);
       else if (count && !was_cut_off)
@@ -145,7 +147,7 @@ static bool explore_waits_for_the_dead(const explore_op *op)
 static bool explore_waits_for_nobody(const explore_op *op)
 {
   for (uint32_t i = 0; i < op->n_targets; i++)
-    if (!explore_has_receiver(op->slots[i], BUSQ_EXPLORE_NOBODY))
+    if (op->slots[i] != EXPLORE_GROUP && !explore_has_receiver(op->slots[i], BUSQ_EXPLORE_NOBODY))
       return op->verb == EXPLORE_SEND;
   return false;
 }
@@ -160,7 +162,7 @@ static bool explore_may_stay_here(const explore_op *op)
 
 static void explore_judge_actors(void)
 {
-  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "work", "await", "leave", "return", "stay"};
+  static const char *const verbs[] = {"send", "hear", "receive", "listen", "hold", "work", "await", "enter", "leave", "return", "stay"};
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
     if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
@@ -305,6 +307,86 @@ static void explore_judge_sharing(busq_end end, uint32_t stopped)
     explore_blame("%u messages came twice", n_again);
 }
 
+/* ---- groups ---- */
+
+/* The view in which an event of a peer stands: the scene's first one, with everybody who is a member then, or the last before it. */
+static void explore_view_of(uint32_t peer, uint32_t event, uint8_t *number, uint8_t *members)
+{
+  *number = 0;
+  *members = (uint8_t)explore_scene->members;
+  for (uint32_t e = 0; e < event; e++)
+    if (explore_logs[peer].events[e].message >= EXPLORE_VIEWS && explore_logs[peer].events[e].kind == BUSQ_EVENT_DELIVER) {
+      *number = explore_logs[peer].events[e].message;
+      *members = explore_logs[peer].events[e].targets;
+    }
+}
+
+static const explore_event *explore_delivery(uint32_t peer, uint8_t message, uint32_t *at)
+{
+  for (*at = 0; *at < explore_logs[peer].count; ++*at)
+    if (explore_logs[peer].events[*at].kind == BUSQ_EVENT_DELIVER && explore_logs[peer].events[*at].message == message)
+      return &explore_logs[peer].events[*at];
+  return NULL;
+}
+
+/* What one has delivered, another one of the same view has delivered in that view, and nobody else has. */
+static void explore_judge_delivery(uint32_t peer, uint32_t event)
+{
+  const uint8_t message = explore_logs[peer].events[event].message;
+  uint8_t number, members, number_there, members_there;
+  uint32_t at;
+  explore_view_of(peer, event, &number, &members);
+  for (uint32_t other = 0; other < explore_scene->peers; other++) {
+    const explore_event *there = explore_delivery(other, message, &at);
+    if (there)
+      explore_view_of(other, at, &number_there, &members_there);
+    const bool is_member = members >> other & 1;
+    if (there && is_member && (number_there != number || members_there != members))
+      explore_blame("message %u: p%u delivers it in view %u, p%u in view %u", message, peer, number, other, number_there);
+    else if (there && !is_member)
+      explore_blame("message %u: p%u delivers it in view %u, and p%u, which is not in it", message, peer, number, other);
+    else if (!there && is_member && !explore_is_gone(other))
+      explore_blame("message %u: p%u delivers it in view %u, and p%u never", message, peer, number, other);
+  }
+}
+
+static void explore_judge_view(uint32_t peer, const explore_event *view)
+{
+  uint32_t at;
+  for (uint32_t other = 0; other < explore_scene->peers; other++) {
+    const explore_event *there = explore_delivery(other, view->message, &at);
+    if (there && there->targets != view->targets)
+      explore_blame("view %u has the members %x at p%u and %x at p%u", view->message, view->targets, peer, there->targets, other);
+    else if (!there && (view->targets >> other & 1) && !explore_is_gone(other))
+      explore_blame("p%u never comes to view %u, in which it is", other, view->message);
+  }
+}
+
+/* Somebody is left who must have got it. */
+static bool explore_has_living_members(void)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if ((explore_scene->members >> i & 1) && !explore_is_gone(i))
+      return true;
+  return false;
+}
+
+static void explore_judge_group(void)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    for (uint32_t e = 0; e < explore_logs[i].count; e++) {
+      const explore_event *event = &explore_logs[i].events[e];
+      const bool is_delivery = event->kind == BUSQ_EVENT_DELIVER;
+      if (is_delivery && event->message >= EXPLORE_VIEWS)
+        explore_judge_view(i, event);
+      else if (is_delivery)
+        explore_judge_delivery(i, e);
+      else if ((event->targets & 0x80) && !explore_is_unfinished(i, event->message) && explore_has_living_members() &&
+               !explore_find(i, BUSQ_EVENT_SEND, event->message, true) && !explore_was_delivered_anywhere(event->message))
+        explore_blame("message %u was sent, and nobody delivers it", event->message);
+    }
+}
+
 static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
 {
   (void)context;
@@ -312,7 +394,7 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
   memcpy(explore_logs_judged, explore_logs, sizeof explore_logs);
   if (explore_shared.fault[0])
     explore_blame("%s", explore_shared.fault);
-  else if (end == BUSQ_END_STOPPED && !explore_scene->shared)
+  else if (end == BUSQ_END_STOPPED && !explore_scene->shared && !explore_scene->members)
     explore_judge_waiting(stopped);
   else if (end == BUSQ_END_STOPPED)
     ; /* below */
@@ -324,6 +406,8 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
     explore_judge_sharing(end, stopped);
   if (!explore_verdict[0] && end == BUSQ_END_OVER && !explore_scene->shared)
     explore_judge_order();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER && explore_scene->members)
+    explore_judge_group();
   if (!explore_verdict[0] && end == BUSQ_END_OVER)
     explore_judge_memory();
   return explore_verdict[0] ? explore_verdict : NULL;

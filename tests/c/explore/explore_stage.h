@@ -13,6 +13,8 @@
  *      hold                the same as receive, but looks at each message in place before it gives it back
  *      work                the same as receive, but has each message to acknowledge, and does so in a turn of its own
  *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
+ *      enter               the group "@g" of those whom the scene names as members
+ *      send 1 to @         to the group
  *      leave               closes the peer, whatever it has not received
  *      return              joins again after that, with all that is left to receive
  *      stay                does nothing, but lives
@@ -52,6 +54,7 @@ typedef struct {
   bool is_stale;        /* every proposal is lost */
   uint32_t shared;      /* a bit for each peer that reads, with the others of these, the queue that is sent to by any of their names */
   uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
+  uint32_t members;     /* a bit for each peer that is in the group "@g" to begin with */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
   bool is_rare;         /* so large that it is left out unless asked for */
@@ -65,6 +68,7 @@ typedef enum {
   EXPLORE_HOLD,
   EXPLORE_WORK,
   EXPLORE_AWAIT,
+  EXPLORE_ENTER,
   EXPLORE_LEAVE,
   EXPLORE_RETURN,
   EXPLORE_STAY
@@ -75,7 +79,7 @@ typedef struct {
   uint8_t message;
   uint8_t at; /* AWAIT */
   uint8_t n_targets;
-  uint32_t slots[EXPLORE_PEERS_MAX];
+  uint32_t slots[EXPLORE_PEERS_MAX + 1];
 } explore_op;
 
 typedef struct {
@@ -115,7 +119,9 @@ typedef struct {
 
 static explore_scenario explore_scene_now;
 static const explore_scenario *const explore_scene = &explore_scene_now;
-static uint64_t explore_targets[EXPLORE_PEERS_MAX];
+static uint64_t explore_targets[EXPLORE_PEERS_MAX + 1]; /* the last one is the group's */
+#define EXPLORE_GROUP EXPLORE_PEERS_MAX
+#define EXPLORE_VIEWS 200 /* views are numbered from here on */
 static explore_actor explore_actors[BUSQ_EXPLORE_ACTORS_MAX];
 static uint32_t explore_n_actors;
 static explore_progress explore_progresses[BUSQ_EXPLORE_ACTORS_MAX];
@@ -190,8 +196,25 @@ static void explore_judge_take(uint32_t peer, const busq_message *message)
   explore_shared.last[peer] = number;
 }
 
+/* The number of a view, and whom it consists of; 0 where it is none. */
+static uint8_t explore_read_view(const busq_message *message, uint8_t *members)
+{
+  busq_envelope envelope;
+  busq_view_event event;
+  busq_message_envelope(message, &envelope);
+  if (envelope.kind != BUSQ_KIND_VIEW)
+    return 0;
+  memcpy(&event, message->data, sizeof event);
+  for (uint32_t i = 0; i < event.n_members; i++) {
+    busq_view_member member;
+    memcpy(&member, (const char *)message->data + sizeof event + i * sizeof member, sizeof member);
+    *members |= (uint8_t)(1u << member.slot);
+  }
+  return (uint8_t)(EXPLORE_VIEWS + event.number - event.base);
+}
+
 /* One message, if there is one; 0 otherwise. */
-static uint8_t explore_take_one(uint32_t index)
+static uint8_t explore_take_one(uint32_t index, uint8_t *members)
 {
   busq_peer *peer = explore_shared.peers[index];
   busq_message message;
@@ -200,8 +223,11 @@ static uint8_t explore_take_one(uint32_t index)
   CHECK_EQUAL(begun, BUSQ_OK);
   const int result = busq_peer_receive_peek(peer, &message);
   if (result == BUSQ_OK) {
-    number = explore_read(&message);
-    explore_judge_take(index, &message);
+    number = explore_scene->members ? explore_read_view(&message, members) : 0;
+    if (!number) {
+      number = explore_read(&message);
+      explore_judge_take(index, &message);
+    }
     busq_peer_receive_take(peer, BUSQ_TAKE_COPIED);
   } else if (result != BUSQ_EMPTY) {
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "receiving: result %d, %s", result, busq_error_text());
@@ -213,8 +239,11 @@ static uint8_t explore_take_one(uint32_t index)
 static bool explore_receive(uint32_t index)
 {
   busq_peer *peer = explore_shared.peers[index];
-  const uint8_t number = explore_take_one(index);
-  if (number)
+  uint8_t members = 0;
+  const uint8_t number = explore_take_one(index, &members);
+  if (number >= EXPLORE_VIEWS)
+    explore_note(index, BUSQ_EVENT_DELIVER, number, members);
+  else if (number)
     explore_deliver(index, number);
   memset(&peer->found, 0, sizeof peer->found); /* nobody looks at it again */
   return number != 0;
@@ -228,7 +257,9 @@ static void explore_lose_patience(uint32_t index)
     busq_receive_tend(peer);
   if (busq_receive_peek(peer) == BUSQ_EMPTY)
     (void)busq_receive_unblock(peer);
+  peer->cares = explore_scene->members != 0;
   busq_peer_receive_end(peer);
+  peer->cares = 0;
 }
 
 static busq_turn explore_receive_turn(uint32_t peer, bool has_lost_patience)
@@ -295,11 +326,11 @@ static bool explore_somebody_left(void)
 
 static busq_turn explore_send_turn(const explore_actor *self, explore_progress *progress, const explore_op *op)
 {
-  uint64_t targets[EXPLORE_PEERS_MAX];
+  uint64_t targets[EXPLORE_PEERS_MAX + 1];
   uint8_t bits = 0;
   for (uint32_t i = 0; i < op->n_targets; i++) {
     targets[i] = explore_targets[op->slots[i]];
-    bits |= (uint8_t)(1u << op->slots[i]);
+    bits |= (uint8_t)(op->slots[i] == EXPLORE_GROUP ? 0x80 : 1u << op->slots[i]);
   }
   if (!progress->has_begun)
     explore_note(self->peer, BUSQ_EVENT_SEND, op->message, bits);
@@ -307,7 +338,7 @@ static busq_turn explore_send_turn(const explore_actor *self, explore_progress *
   const int result = busq_peer_send(explore_shared.peers[self->peer], targets, op->n_targets, &op->message, 1, 0);
   if (result == BUSQ_FULL)
     return BUSQ_TURN_WAIT;
-  if (result == BUSQ_PEER_DEAD && explore_somebody_left())
+  if ((result == BUSQ_PEER_DEAD || result == BUSQ_UNKNOWN_PEER) && explore_somebody_left())
     explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0); /* nobody may get it */
   else if (result != BUSQ_OK)
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "sending %u: result %d, %s", op->message, result,
@@ -323,6 +354,17 @@ static busq_turn explore_await_turn(const explore_actor *self, explore_progress 
   if (!explore_shared.is_told[self->index])
     return BUSQ_TURN_WAIT;
   explore_note(self->peer, BUSQ_EVENT_DELIVER, (uint8_t)(EXPLORE_TIDINGS + self->index), 0);
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
+static busq_turn explore_enter_turn(const explore_actor *self, explore_progress *progress)
+{
+  const int result = busq_peer_enter(explore_shared.peers[self->peer], "@g", 2, 0);
+  if (result == BUSQ_FULL)
+    return BUSQ_TURN_WAIT;
+  if (result != BUSQ_OK)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "entering: result %d, %s", result, busq_error_text());
   progress->op++;
   return BUSQ_TURN_AGAIN;
 }
@@ -382,6 +424,8 @@ static busq_turn explore_act(const explore_actor *self, explore_progress *progre
     return explore_listen_turn(self->peer);
   case EXPLORE_AWAIT:
     return explore_await_turn(self, progress);
+  case EXPLORE_ENTER:
+    return explore_enter_turn(self, progress);
   case EXPLORE_LEAVE:
     return explore_leave_turn(self, progress);
   case EXPLORE_RETURN:
@@ -430,7 +474,7 @@ static void explore_parse_op(const char *sentence, explore_op *op)
     const char *word;
     explore_verb verb;
   } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
-               {"work", EXPLORE_WORK},       {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
+               {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"leave", EXPLORE_LEAVE}, {"return", EXPLORE_RETURN}, {"stay", EXPLORE_STAY}};
   unsigned message = 0, at = 0;
   int used = 0;
   memset(op, 0, sizeof *op);
@@ -438,6 +482,8 @@ static void explore_parse_op(const char *sentence, explore_op *op)
     op->verb = EXPLORE_SEND;
     for (sentence += used; sscanf(sentence, " p%u%n", &at, &used) == 1; sentence += used)
       op->slots[op->n_targets++] = at;
+    if (strstr(sentence, "@") && (!strchr(sentence, ';') || strstr(sentence, "@") < strchr(sentence, ';')))
+      op->slots[op->n_targets++] = EXPLORE_GROUP;
   } else if (sscanf(sentence, " hear %u", &message) == 1) {
     op->verb = EXPLORE_HEAR;
   } else if (sscanf(sentence, " await %u at p%u", &message, &at) == 2) {
@@ -490,6 +536,8 @@ static void explore_watch_memory(busq_memory *memory)
                   BUSQ_MEMORY_SHARED);
   for (uint32_t i = 0; i < geometry->extents; i++)
     busq_memory_add(memory, company_bus->arena + i * geometry->extent_bytes, EXPLORE_RECORD_BYTES, BUSQ_MEMORY_SHARED);
+  if (geometry->groups)
+    busq_memory_add(memory, base + geometry->groups_offset, geometry->groups * geometry->group_bytes, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, system_locks, sizeof system_locks, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, explore_logs, sizeof explore_logs, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, &explore_shared, sizeof explore_shared, BUSQ_MEMORY_SHARED);
@@ -519,6 +567,26 @@ static void explore_set_up_peer(uint32_t i)
   system_leave();
 }
 
+/* They have delivered the views of that before the scene begins. */
+static void explore_set_up_group(void)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    if (!(explore_scene->members >> i & 1))
+      continue;
+    system_enter(i);
+    CHECK_EQUAL(busq_peer_enter(explore_shared.peers[i], "@g", 2, 0), BUSQ_OK);
+    CHECK_EQUAL(busq_peer_lookup(explore_shared.peers[i], "@g", 2, &explore_targets[EXPLORE_GROUP]), BUSQ_OK);
+    system_leave();
+  }
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    system_enter(i);
+    while (explore_receive(i))
+      ;
+    explore_shared.peers[i]->cares = 0; /* who loses patience looks for the dead, and nobody else */
+    system_leave();
+  }
+}
+
 static bool explore_receives(const explore_actor *actor)
 {
   for (uint32_t o = 0; o < actor->n_ops; o++)
@@ -535,16 +603,18 @@ static void explore_set_stage(const explore_scenario *scene)
   scene = explore_scene;
   if (scene->is_stale)
     CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
-  meet(scene->peers + (scene->shared != 0), scene->capacity, 4096); /* the queue has a slot of its own */
+  company_groups = scene->members != 0;
+  meet(scene->peers + (scene->shared != 0), scene->capacity, scene->members ? 16384 : 4096); /* the queue has a slot of its own */
   memset(system_processes, 0, sizeof system_processes);
   memset(system_locks, 0, sizeof system_locks);
   memset(explore_logs, 0, sizeof explore_logs);
   memset(&explore_shared, 0, sizeof explore_shared);
   memset(explore_progresses, 0, sizeof explore_progresses);
-  system_heap_bytes = scene->durable || scene->shared ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
+  system_heap_bytes = scene->durable || scene->shared || scene->members ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
   for (uint32_t i = 0; i < scene->peers; i++)
     explore_set_up_peer(i);
   CHECK(unsetenv("BUSQ_STALE_PROPOSALS") == 0);
+  explore_set_up_group();
   explore_world = (busq_world){.n_actors = explore_n_actors,
                                .turn = explore_turn,
                                .enter = explore_enter,

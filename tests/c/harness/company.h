@@ -30,6 +30,7 @@ static pid_t company_pid;
 static busq_bus *company_bus;
 static busq_peer *company_peers[COMPANY_PEERS_MAX];
 static pid_t company_children[COMPANY_CHILDREN_MAX];
+static uint32_t company_groups; /* of the buses to come */
 
 /* ---- the place ---- */
 
@@ -67,7 +68,7 @@ __attribute__((unused)) static busq_bus *meet(uint32_t peers, uint32_t capacity,
 {
   if (!company_pid)
     company_find_place();
-  const busq_config config = {.peers = peers, .capacity = capacity, .arena_bytes = arena_bytes, .permissions = 0600};
+  const busq_config config = {.peers = peers, .capacity = capacity, .arena_bytes = arena_bytes, .permissions = 0600, .groups = company_groups};
   const int result = busq_bus_create(company_directory, "bus", &config, &company_bus);
   if (result != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "can't create a bus: %s", busq_error_text());

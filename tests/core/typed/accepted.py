@@ -56,6 +56,19 @@ peer.send({"alice", "bob"}, array.array("H", [1, 2]))
 peer.send({"alice": 1}, mmap.mmap(-1, 4096))
 peer.send(names(), (ctypes.c_char * 8)())
 
+peer.enter("workers", timeout=1)
+peer.leave("workers")
+peer.watch("bob")
+peer.unwatch("bob", timeout=None)
+bus.join("carol", watch=["bob"])
+assert_type(peer.view("workers"), busq.View)
+assert_type(peer.view("workers").members, tuple[str, ...])
+assert_type(bus.groups(), dict[str, busq.View])
+event = peer.recv()
+if isinstance(event, busq.ViewMessage):
+    assert_type(event.view, busq.View)
+    assert_type(event.group, str)
+
 assert_type(peer.send_many([("bob", b"1"), (["alice", "bob"], bytearray(b"2"))], timeout=1), int)
 peer.send_many((name, b"") for name in names())
 pairs = [("bob", b"1"), ("alice", b"2")]

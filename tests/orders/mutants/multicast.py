@@ -43,6 +43,7 @@ class Mutant:
 
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
+GROUP_SEND, GROUP_RECEIVE = "shm/group_send.c", "shm/group_receive.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -231,6 +232,20 @@ MUTANTS = [
         "two readers share a queue and acknowledge, a reader may be killed",
         SHARE,
         ("bits = BUSQ_RING_OFFERED | (seen.sender & BUSQ_RING_RETURNED);", "bits = seen.sender & BUSQ_RING_RETURNED;"),
+    ),
+    mutant(
+        "NO_LOOK_AFTER_COMMIT",
+        "the sender to a group does not look whether its message came too late for the view",
+        "a message to a group against one who enters",
+        GROUP_SEND,
+        ("  if (is_missed)\n    companion->outcome = BUSQ_AGAIN;\n  else if", "  if"),
+    ),
+    mutant(
+        "MEMBERS_DO_NOT_COMPARE",
+        "a member delivers what was sent in a view that has ended",
+        "a message to a group against one who enters",
+        GROUP_RECEIVE,
+        ("    verdict = BUSQ_GROUP_MISSED;\n  else if", "    verdict = BUSQ_GROUP_COUNTS;\n  else if"),
     ),
 ]
 
