@@ -501,7 +501,7 @@ sys.path.insert(0, "core")
 from test_replica import Chancy
 with Chancy.join({bus.name!r}, "c", verify=1) as c:
     try:
-        c.wait_for(lambda: False)
+        c.wait_for(lambda: len(c.members) == 1)  # whatever becomes of the test
     except busq.Diverged as error:
         print(error.command)
 """
