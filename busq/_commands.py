@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Raised", "call_of", "run"]
+__all__ = ["Commands", "Raised", "call_of"]
 
 
 class Raised:
@@ -18,25 +18,49 @@ class Raised:
         self.error = error
 
 
-def call_of(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, Any]:
+def call_of(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """Return a call as it is sent; a negative number says that arguments with names are there, too."""
-    return (~number, (args, kwargs)) if kwargs else (number, args)
+    return [~number, [(args, kwargs)]] if kwargs else [number, [args]]
 
 
-def run(functions: list[Callable[..., Any]], replica: Any, calls: list[tuple[int, Any]]) -> list[Any]:
-    """Apply commands; what one raises stands in the place of its result.
+class Commands:
+    """The commands of a class, by number."""
 
-    What is no list of calls, and was sent by somebody who is no replica, raises TypeError or ValueError, everywhere at
-    the same place.
-    """
-    results: list[Any] = []
-    add = results.append
-    for number, arguments in calls:
-        try:
-            if number >= 0:
-                add(functions[number](replica, *arguments))
-            else:
-                add(functions[~number](replica, *arguments[0], **arguments[1]))
-        except BaseException as error:
-            add(Raised(error))
-    return results
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.names = sorted(found)
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.functions: list[Callable[..., Any]] = [found[name]._command for name in self.names]
+        self._at_once: list[Any] = [getattr(found[name], "_at_once", None) for name in self.names]
+
+    def run(self, replica: Any, calls: list[Any]) -> list[Any]:
+        """Apply commands, which stand one behind the other: number, arguments of each call of it, number, ...
+
+        What one raises stands in the place of its result.  What is no list of calls, and was sent by somebody who is no
+        replica, raises something, everywhere at the same place.
+        """
+        results: list[Any] = []
+        add = results.append
+        each = iter(calls)
+        for number, group in zip(each, each, strict=True):
+            if number < 0:
+                function = self.functions[~number]
+                for args, kwargs in group:
+                    try:
+                        add(function(replica, *args, **kwargs))
+                    except BaseException as error:
+                        add(Raised(error))
+                continue
+            at_once = self._at_once[number]
+            if at_once is not None:
+                try:
+                    results += at_once(replica, group)
+                    continue
+                except Exception:  # one after the other, then: to do such a command once more changes nothing
+                    pass
+            function = self.functions[number]
+            for args in group:
+                try:
+                    add(function(replica, *args))
+                except BaseException as error:
+                    add(Raised(error))
+        return results

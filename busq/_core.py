@@ -395,6 +395,7 @@ def read_object(message: Message, codec: Codec | None, is_pickled: bool) -> Any:
 
 REQUEST = struct.Struct("=QQ")  # busq_request: the number, and where the reply goes
 _HAVE_REQUEST = (lib.BUSQ_FORM_ASK, lib.BUSQ_FORM_REPLY)
+_OF_NODES = (lib.BUSQ_KIND_DATA, lib.BUSQ_KIND_NODE_DESTROYED, lib.BUSQ_KIND_NODE_RELEASED)
 
 
 def request_of(message: Any) -> bytes:
@@ -920,7 +921,7 @@ class PythonPort:
         if message.form & lib.BUSQ_FORM_ENVELOPE:
             envelope = ffi.new("busq_envelope *")
             lib.busq_message_envelope(ffi.addressof(message), envelope)
-            if envelope.kind != lib.BUSQ_KIND_DATA:
+            if envelope.kind not in _OF_NODES:
                 return self._event_of(pin, envelope)
         size, redelivered = message.size_bytes, bool(message.is_redelivered)
         sender = self._name_of(message.sender, message.sender_incarnation)
@@ -940,7 +941,7 @@ class PythonPort:
         return self._enveloped(message, make(data, None, sender, size, redelivered, pin if is_offered else None))
 
     def _enveloped(self, message: Any, made: _PythonMessage) -> _PythonMessage:
-        if message.form & lib.BUSQ_FORM_ENVELOPE:
+        if message.form & lib.BUSQ_FORM_ENVELOPE and (message.n_nodes or message.n_handles):
             self._known_nodes().fill(made, message)
         return made
 

@@ -37,7 +37,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from busq import _core, errors
-from busq._commands import run
 from busq._pieces import Gift, Pieces, answer, piece_bytes
 from busq._plain import PLAIN
 from busq._transfer import Begin, Deliver, Effect, Give, Say, Take, Transfer
@@ -88,8 +87,8 @@ class Engine:
 
     def __init__(self, replica: Any, bus: Any, group: str, member: str, codec: Any, verify: int) -> None:
         self._replica = weakref.ref(replica)
-        self.functions = replica._busq_functions
-        self.names = replica._busq_names
+        self.commands = replica._busq_commands
+        self.names = self.commands.names
         self.codec = codec
         self._encode_calls = getattr(codec, "encode_calls", codec.encode)
         self.group = group
@@ -175,7 +174,7 @@ class Engine:
             raise RuntimeError("a command was called by what waits for the state: only a command may change it")
         return True
 
-    def begin(self, calls: list[Any], call: Call, timeout: float | None = None) -> int:
+    def begin(self, calls: Any, call: Call, timeout: float | None = None) -> int:
         """Send commands as one message; returns the number of their call.  Whatever comes, `end` has to follow."""
         self._check_reader()
         body = self._encode_calls(calls)
@@ -188,8 +187,10 @@ class Engine:
             self.check()  # after that: one that fails finishes what it finds here
             head = self._header(kind, number)
             self.peer.send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
-        except BaseException:
+        except BaseException as error:
             self._pending.pop(number, None)
+            if isinstance(error, errors.ShutDown):
+                self.check()  # the thread may have ended for another reason, and closed the peer
             raise
         return number
 
@@ -197,7 +198,7 @@ class Engine:
         """Wait no more."""
         self._pending.pop(number, None)
 
-    def call(self, calls: list[Any], timeout: float | None = None) -> list[Any]:
+    def call(self, calls: Any, timeout: float | None = None) -> list[Any]:
         """Have commands applied everywhere; returns what they returned here."""
         call = Call()
         number = self.begin(calls, call, timeout)
@@ -414,11 +415,11 @@ class Engine:
         try:
             number = _NUMBER.unpack_from(data)[1]
             calls = self.codec.decode(memoryview(data)[_NUMBER.size :])
-            results = run(self.functions, replica, calls)
+            results = self.commands.run(replica, calls)
         except Exception:
             return  # from somebody who is no replica: the same everywhere
         call = self._pending.pop(number, None) if sender == self.member else None
-        self.position += len(calls)
+        self.position += len(results)
         if self._verifier is not None:
             self._verifier.step(replica, "calls", data[_NUMBER.size :])
         if call is not None:

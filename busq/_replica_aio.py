@@ -95,7 +95,7 @@ class _Port:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def call_all(self, calls: list[Any], timeout: float | None = None) -> list[Any]:
+    async def call_all(self, calls: Any, timeout: float | None = None) -> list[Any]:
         loop = _loop()
         number = await self._send(loop, lambda left: self._engine.begin(calls, loop.call, left), timeout)
         try:
@@ -117,10 +117,10 @@ class _Port:
             return found
 
     async def call(self, number: int, *args: Any) -> Any:
-        return await self.call_one((number, args))
+        return await self.call_one(call_of(number, args, {}))
 
-    async def call_one(self, one: tuple[Any, ...]) -> Any:
-        (result,) = await self.call_all([one])
+    async def call_one(self, one: list[Any]) -> Any:
+        (result,) = await self.call_all(one)
         if type(result) is Raised:
             raise result.error
         return result
@@ -163,7 +163,7 @@ class AsyncReplica:
         return self._replica
 
     def __getattr__(self, name: str) -> Any:
-        number = self._replica._busq_numbers.get(name)
+        number = self._replica._busq_commands.numbers.get(name)
         if number is None:
             return getattr(self._replica, name)
         port = self._port
@@ -210,12 +210,12 @@ class AsyncReplica:
     async def stand(self) -> None:
         """Do what `Election.stand` does."""
         self._has("_stand")
-        await self._port.call(self._replica._busq_numbers["_stand"], self._replica.member)
+        await self._port.call(self._replica._busq_commands.numbers["_stand"], self._replica.member)
 
     async def resign(self) -> None:
         """Do what `Election.resign` does."""
         self._has("_resign")
-        await self._port.call(self._replica._busq_numbers["_resign"], self._replica.member)
+        await self._port.call(self._replica._busq_commands.numbers["_resign"], self._replica.member)
 
     async def lead(self, timeout: float | None = None) -> int:
         """Do what `Election.lead` does."""

@@ -7,8 +7,9 @@ all agreed once more, to a copy, and tells the digests after each of them.  What
 process, or on the order of a set gives another result each time, so the first place at which two of these lists differ
 names the command.
 
-Not given: a command that went wrong once and does well when it is applied again, or a state that was changed without a
-command, is told by the places between which it happened.
+Not given: that results are alike, which only the one who called gets to see.  A command that went wrong once and does
+well when it is applied again, or a state that was changed without a command, is told by the places between which it
+happened.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from busq import errors
-from busq._commands import Raised, run
+from busq._commands import Raised
 from busq._plain import PLAIN, digest
 
 if TYPE_CHECKING:
     from busq._engine import Engine
 
 _POSITION = struct.Struct("<cQ")
-_KEPT = 8  # places whose digests not all have told so far
+_KEPT = 64  # places whose digests not all have told so far
 _STEP_BYTES = 8
 
 
@@ -48,6 +49,7 @@ class Verifier:
         self._engine = engine
         self._every = every
         self._next = 0
+        self._is_over = False  # they differ: what is kept stays until it is known which command it was
         self._checkpoints: deque[_Checkpoint] = deque(maxlen=_KEPT)
 
     def begin(self, replica: Any) -> None:
@@ -65,6 +67,8 @@ class Verifier:
 
     def step(self, replica: Any, kind: str, what: Any) -> None:
         """Note what was applied; tell a digest if it is time."""
+        if self._is_over:
+            return
         self._checkpoints[-1].applied.append((kind, what))
         if self._engine.position >= self._next:
             kept = self._keep(replica)
@@ -96,6 +100,7 @@ class Verifier:
                 for _ in range(place):
                     self._checkpoints.popleft()
             return
+        self._is_over = True
         if not kept.differs:
             self._engine.tell(_POSITION.pack(b"T", kept.position) + PLAIN.encode(self._trail(replica, place)))
         kept.differs.add(sender)
@@ -114,11 +119,12 @@ class Verifier:
                     position += 1
                     copy.on_view(*what)
                     continue
-                for call in engine.codec.decode(memoryview(what)):
+                calls = engine.codec.decode(memoryview(what))
+                for number, one in [(calls[at], one) for at in range(0, len(calls), 2) for one in calls[at + 1]]:
                     position += 1
-                    (result,) = run(engine.functions, copy, [call])
+                    (result,) = engine.commands.run(copy, [number, [one]])
                     found = digest((_told(result), copy.get_state()))
-                    trail.append((position, call[0], found[:_STEP_BYTES]))
+                    trail.append((position, max(number, ~number), found[:_STEP_BYTES]))
         return trail
 
     def _judge(self, place: int) -> None:

@@ -9,14 +9,14 @@ import os
 import threading
 import weakref
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from busq import _core, errors
 from busq._core import COPY_BYTES_MAX, Deadline, check
 from busq._native import ffi, lib
 from busq.orders import Order, parse
-from busq.peer import Draft, Message, Payload, Peer
+from busq.peer import Buffer, Draft, Message, Payload, Peer
 
 if TYPE_CHECKING:
     from busq.nodes import Handle, Node
@@ -90,7 +90,14 @@ class OrderedPeer(Peer):
 
     # ---- groups ----
 
-    def enter(self, group: str, *, timeout: float | None = None) -> None:
+    def enter(
+        self,
+        group: str,
+        *,
+        state: Callable[[], Buffer] | None = None,
+        take: Callable[[bytes], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Refuse: only bus1 has groups."""
         self._no_groups()
 

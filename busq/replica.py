@@ -37,7 +37,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from busq import _core, errors
-from busq._commands import Raised, call_of
+from busq._commands import Commands, Raised, call_of
 from busq._engine import Engine
 from busq._plain import PLAIN
 from busq.bus import Bus
@@ -91,7 +91,7 @@ def command(function: _Command) -> _Command:
         engine: Engine | None = self.__dict__.get(_ENGINE)
         if engine is None or engine.is_here:
             return function(self, *args, **kwargs)
-        (result,) = engine.call([call_of(self._busq_numbers[name], args, kwargs)])
+        (result,) = engine.call(call_of(self._busq_commands.numbers[name], args, kwargs))
         if type(result) is Raised:
             raise result.error
         return result
@@ -110,8 +110,9 @@ class Batch:
     def __init__(self, engine: Engine, timeout: float | None) -> None:
         self._engine = engine
         self._timeout = timeout
-        self._calls: list[Any] = []
-        self._add = self._calls.append
+        self._calls: list[Any] = []  # number, the arguments of each of its calls that follow each other, number, ...
+        self._last: int | None = None
+        self._add: Callable[[Any], None] = self._calls.append
         self._results: list[Any] | None = None
 
     @property
@@ -122,7 +123,7 @@ class Batch:
         return self._results
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return sum(map(len, self._calls[1::2]))
 
     def __enter__(self: _Batch) -> _Batch:
         return self
@@ -141,6 +142,11 @@ class Batch:
         if raised is not None:
             raise raised.error
 
+    def _begin(self, number: int, arguments: Any) -> None:
+        group = [arguments]
+        self._calls += (number, group)
+        self._last, self._add = number, group.append
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name!r} is no command; a batch takes commands only")
 
@@ -150,7 +156,12 @@ _Batch = TypeVar("_Batch", bound=Batch)
 
 def _recorder(name: str, number: int, function: Callable[..., Any]) -> Callable[..., None]:
     def record(self: Batch, *args: Any, **kwargs: Any) -> None:
-        self._add((~number, (args, kwargs)) if kwargs else (number, args))
+        if self._last == number and not kwargs:
+            self._add(args)
+        elif kwargs:
+            self._begin(~number, (args, kwargs))
+        else:
+            self._begin(number, args)
 
     record.__name__, record.__doc__ = name, function.__doc__
     return record
@@ -170,9 +181,7 @@ class Replica:
     >>> busq.Bus.unlink("doc-replica-class")
     """
 
-    _busq_names: ClassVar[list[str]] = []
-    _busq_numbers: ClassVar[dict[str, int]] = {}
-    _busq_functions: ClassVar[list[Callable[..., Any]]] = []
+    _busq_commands: ClassVar[Commands] = Commands({})
     _busq_batch: ClassVar[type[Batch]] = Batch
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -180,11 +189,12 @@ class Replica:
         taken = sorted(_RESERVED & vars(cls).keys())
         if taken and cls.__module__ != __name__:
             raise TypeError(f"{cls.__name__}.{taken[0]} hides a method of Replica: choose another name")
-        commands = {name: found._command for name in dir(cls) if hasattr(found := getattr(cls, name), "_command")}
-        cls._busq_names = sorted(commands)
-        cls._busq_functions = [commands[name] for name in cls._busq_names]
-        cls._busq_numbers = {name: number for number, name in enumerate(cls._busq_names)}
-        recorders = {name: _recorder(name, cls._busq_numbers[name], commands[name]) for name in cls._busq_names}
+        found = {name: one for name in dir(cls) if hasattr(one := getattr(cls, name), "_command")}
+        cls._busq_commands = commands = Commands(found)
+        recorders = {
+            name: _recorder(name, number, function)
+            for number, (name, function) in enumerate(zip(commands.names, commands.functions, strict=True))
+        }
         cls._busq_batch = type(f"{cls.__name__}Batch", (Batch,), recorders)
 
     @classmethod
@@ -527,7 +537,7 @@ class Blocking:
 
     async def call(self, number: int, *args: Any) -> Any:
         """Have a command applied."""
-        (result,) = self._engine.call([(number, args)])
+        (result,) = self._engine.call(call_of(number, args, {}))
         if type(result) is Raised:
             raise result.error
         return result
@@ -612,6 +622,12 @@ class Dict(Replica):
     def set(self, key: Any, value: Any) -> None:
         """Put a value under a key."""
         self.data[key] = value
+
+    def _set_all(self, pairs: list[Any]) -> list[None]:
+        self.data.update(pairs)
+        return [None] * len(pairs)
+
+    set._at_once = _set_all  # type: ignore[attr-defined]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.set(key, value)
@@ -731,7 +747,7 @@ class Lock(Replica):
         mine: list[Any] = [self.member, next(_tickets)]
         is_held = False
         try:
-            await port.call(self._busq_numbers["_ask"], *mine)
+            await port.call(self._busq_commands.numbers["_ask"], *mine)
             if self.row[:1] != [mine]:
                 await port.wait_for(lambda: self.row[:1] == [mine], timeout)
             is_held = True
@@ -745,7 +761,7 @@ class Lock(Replica):
         row = self.row[:1]
         if not row or row[0][0] != self.member:
             raise RuntimeError(f"{self.holder or 'nobody'} holds this lock, and not {self.member}")
-        await port.call(self._busq_numbers["_withdraw"], *row[0])
+        await port.call(self._busq_commands.numbers["_withdraw"], *row[0])
 
     @command
     def _ask(self, member: str, ticket: int) -> None:
@@ -809,7 +825,7 @@ class Election(Replica):
         return int(_now(self._lead(Blocking(self._busq), timeout)))
 
     async def _lead(self, port: Any, timeout: float | None) -> int:
-        await port.call(self._busq_numbers["_stand"], self.member)
+        await port.call(self._busq_commands.numbers["_stand"], self.member)
         if not self.is_leader:
             await port.wait_for(lambda: self.is_leader, timeout)
         return self.term
@@ -870,7 +886,7 @@ class Barrier(Replica):
         passing = 0
         has_passed = False
         try:
-            passing = await port.call(self._busq_numbers["_arrive"], *mine)
+            passing = await port.call(self._busq_commands.numbers["_arrive"], *mine)
             await port.wait_for(lambda: self.passings >= passing, timeout)
             has_passed = True
         except errors.Empty:

@@ -824,7 +824,9 @@ void busq_message_envelope(const busq_message *message, busq_envelope *envelope)
 {
   *envelope = (busq_envelope){.kind = BUSQ_KIND_DATA};
   if (message->form & BUSQ_FORM_ENVELOPE)
-    memcpy(envelope, (const char *)message->data + message->size_bytes + (message->n_nodes + (uint64_t)message->n_handles) * sizeof(busq_node_name), sizeof *envelope);
+    memcpy(envelope, (const char *)message->data + message->size_bytes +
+                         (message->n_nodes + (uint64_t)message->n_handles) * sizeof(busq_node_name),
+           sizeof *envelope);
 }
 
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp)

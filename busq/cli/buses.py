@@ -162,7 +162,8 @@ def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:
         time.sleep(interval_s)
         ended_s = time.monotonic()
     facts = bus.stats()
-    facts["groups"] = {name: {"view": view.number, "members": list(view.members)} for name, view in bus.groups().items()}
+    views = bus.groups()
+    facts["groups"] = {group: {"view": view.number, "members": list(view.members)} for group, view in views.items()}
     facts["interval_s"] = round(ended_s - began_s, 6)
     for peer in facts["peers"]:
         first = before.get((peer["slot"], peer["joined_s"]))

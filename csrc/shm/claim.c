@@ -140,11 +140,7 @@ bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_
 /* Spinning first, for a claimer on another core; then letting it run. */
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
 {
-#ifdef BUSQ_STEPS
-  enum { SPINS = 1, TURNS = 1 }; /* somebody else decides who is slow */
-#else
   enum { SPINS = 256, TURNS = 40 };
-#endif
   if (*spentp >= TURNS)
     return false;
   for (int i = 0; i < SPINS && busq_load_relaxed(&word->lo) == look->word.lo; i++)

@@ -39,7 +39,9 @@ busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
   if (found->is_redelivered || found->was_given_back)
     return BUSQ_ADMIT_DELIVER;
   const busq_admission admission = found->envelope.group ? busq_group_admit(peer, found) : BUSQ_ADMIT_DELIVER;
-  return admission == BUSQ_ADMIT_DELIVER ? busq_node_admit(peer, found) : admission;
+  if (admission != BUSQ_ADMIT_DELIVER)
+    return admission;
+  return is_of_group(found->envelope.kind) ? BUSQ_ADMIT_DELIVER : busq_node_admit(peer, found);
 }
 
 void busq_envelope_take(busq_peer *peer, const busq_found *found)

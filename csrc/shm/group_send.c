@@ -390,11 +390,18 @@ static int change_once(busq_peer *peer, const busq_change *change)
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
 }
 
+/* Also of a change that is no call's, but made on the way: it is recorded as a send that began here. */
 int busq_group_change_try(busq_peer *peer, const busq_change *change)
 {
+  const bool is_by_the_way = busq_bus_is_recorded(peer->bus) && !peer->tracer.begun && !peer->tracer.is_silent;
   int result = BUSQ_AGAIN;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++)
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
+    if (BUSQ_UNLIKELY(is_by_the_way))
+      peer->tracer.begun = busq_bus_recording_now(peer->bus);
     result = change_once(peer, change);
+  }
+  if (BUSQ_UNLIKELY(is_by_the_way))
+    peer->tracer.begun = 0;
   return result == BUSQ_AGAIN ? BUSQ_FULL : result;
 }
 

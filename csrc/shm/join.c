@@ -589,8 +589,6 @@ void busq_join_finish_close(busq_peer *peer)
 
 static void peer_leave(busq_peer *peer)
 {
-  if (busq_bus_is_recorded(peer->bus))
-    busq_tracer_leave(peer);
   busq_node_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
@@ -602,6 +600,8 @@ static void peer_leave(busq_peer *peer)
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
   busq_mourn_left(peer);
+  if (busq_bus_is_recorded(peer->bus))
+    busq_tracer_leave(peer);
   if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   else if (!peer->is_consumer)

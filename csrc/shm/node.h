@@ -60,7 +60,7 @@ enum {
 };
 
 /* The message is on its way, and some of its nodes are missed.  Never the caller of the library's. */
-#define BUSQ_NODE_MISSED 65
+#define BUSQ_NODE_MISSED 66
 
 /* ---- names ---- */
 

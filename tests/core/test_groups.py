@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Child
+from conftest import Child, wait_until
 
 import busq
 
@@ -363,6 +363,36 @@ def test_the_notice_of_a_death_comes_once_behind_all_that_was_sent(bus: busq.Bus
         assert hears_until(alice, "-bob") == hears_until(carol, "-bob") == expected
         time.sleep(0.12)  # both look again
         assert hears(alice) == hears(carol) == []
+
+
+# ---- recording ----
+
+
+def test_a_recording_of_groups_has_no_false_verdict(bus: busq.Bus, fork: Callable[..., Child], tmp_path: Path) -> None:
+    """A message that came too late for its view was not sent; events that only the core reads were delivered."""
+    audit = pytest.importorskip("busq.audit")
+    from busq.trace import record
+
+    is_over = threading.Event()
+    recording = threading.Thread(target=record, args=(bus, tmp_path / "trace"), kwargs={"stop": is_over.is_set})
+    recording.start()
+    wait_until(lambda: any("trace" in name for name in os.listdir(os.environ["BUSQ_DIR"])))
+    with bus.join("alice", watch=["bob"]) as alice, bus.join("carol") as carol:
+        carol.watch("bob")
+        alice.enter("g")
+        with bus.join("bob") as bob:
+            bob.enter("g")
+            bob.send(["@g", "carol"], b"hello")
+            assert hears(bob) == ["2:alice,bob", "hello"]
+        fork(enter_and_send, bus.name, "dave", 3).wait()
+        assert hears_until(alice, "5:alice")[-4:] == ["dave 0", "dave 1", "dave 2", "5:alice"]
+        assert hears(carol) == ["+bob", "hello", "-bob"]
+    is_over.set()
+    recording.join()
+    (found,) = audit.audit(tmp_path / "trace").runs
+    # Of the one who was killed nobody knows what it heard at last.
+    wrong = [name for name, check in found.checks.items() if check.claimed and check.verdict == audit.INVALID]
+    assert (wrong, found.messages > 8) == ([], True)
 
 
 # ---- everything at random ----

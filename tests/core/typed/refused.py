@@ -120,6 +120,11 @@ busq.spec.PROPERTIES.append("wrong")  # refused
 busq.spark.session(memory=6)  # refused
 follow(5)  # refused
 
+peer.enter(5)  # refused
+peer.watch(b"bob")  # refused
+bus.join("carol", watch=5)  # refused
+busq.View("1", ())  # refused
+
 
 class Book(busq.Replica):
     @busq.command
@@ -134,7 +139,3 @@ book.position = 5  # refused
 peer.enter("workers", state=b"")  # refused
 peer.enter("workers", take=lambda: None)  # refused
 busq.command(5)  # refused
-peer.enter(5)  # refused
-peer.watch(b"bob")  # refused
-bus.join("carol", watch=5)  # refused
-busq.View("1", ())  # refused

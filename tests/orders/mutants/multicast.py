@@ -43,8 +43,7 @@ class Mutant:
 
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
-GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group.c", "shm/group_send.c", "shm/group_receive.c"
-NODE = "shm/node.c"
+GROUP_SEND, GROUP_RECEIVE, NODE = "shm/group_send.c", "shm/group_receive.c", "shm/node.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -246,13 +245,6 @@ MUTANTS = [
         "a message to a group against one who enters",
         GROUP_RECEIVE,
         ("    verdict = BUSQ_GROUP_MISSED;\n  else if", "    verdict = BUSQ_GROUP_COUNTS;\n  else if"),
-    ),
-    mutant(
-        "SENDER_DOES_NOT_INSTALL",
-        "a change that is decided and not installed is nobody's business but its claimer's",
-        "a message to a group against one who enters, anybody may be stopped",
-        GROUP,
-        ("    change_install(bus, group, look);\n  else if", "    return false;\n  else if"),
     ),
     mutant(
         "LIST_NOT_LOOKED_AT_AGAIN",
