@@ -24,14 +24,6 @@ static bool envelope_open(const busq_peer *peer, busq_found *found)
   return true;
 }
 
-busq_node_name busq_envelope_name(const busq_found *found, uint32_t at)
-{
-  busq_node_name name;
-  BUSQ_ASSERT(at < (uint32_t)found->envelope.n_nodes + found->envelope.n_handles);
-  memcpy(&name, (const char *)found->payload + found->size_bytes + at * sizeof name, sizeof name);
-  return name;
-}
-
 busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
 {
   if (!envelope_open(peer, found))

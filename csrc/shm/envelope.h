@@ -32,7 +32,4 @@ void busq_envelope_take(busq_peer *peer, const busq_found *found);
 /* The same once it is marked: what may be done twice, and must not be left out, where we are killed in between. */
 void busq_envelope_taken(busq_peer *peer, const busq_found *found);
 
-/* Of what was admitted: the names behind the payload, copied; `at` counts the nodes first, then the handles. */
-busq_node_name busq_envelope_name(const busq_found *found, uint32_t at);
-
 #endif /* BUSQ_SHM_ENVELOPE_H */

@@ -12,6 +12,7 @@
  *        peer.receive_latch     only busq_peer_close takes both, and who gives back a draft of a closed peer
  *          peer.tracer.latch    around the mapping of the file that events go to
  */
+#include "base/assert.h"
 #include "base/latch.h"
 #include "base/types.h"
 #include "busq.h"
@@ -20,6 +21,7 @@
 #include "shm/bus.h"
 #include "shm/life.h"
 #include "trace/event_ring.h"
+#include <string.h>
 
 /* Results of the core to itself, and never to a caller: what was sent does not count, or was not sent because the world has changed
  * meanwhile, and is begun anew; and one of the targets is a group (group.h). */
@@ -44,6 +46,15 @@ typedef struct {
   bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
   bool was_given_back; /* it was taken once, and its delivery recorded */
 } busq_found;
+
+/* Of what has an envelope (envelope.h): the names behind the payload, copied; `at` counts the nodes first, then the handles. */
+static inline busq_node_name busq_found_name(const busq_found *found, uint32_t at)
+{
+  busq_node_name name;
+  BUSQ_ASSERT(at < (uint32_t)found->envelope.n_nodes + found->envelope.n_handles);
+  memcpy(&name, (const char *)found->payload + found->size_bytes + at * sizeof name, sizeof name);
+  return name;
+}
 
 /* The obstacle at the front of a queue, and since when it is there. */
 typedef struct {

@@ -447,7 +447,7 @@ static bool nodes_of_ours(busq_peer *peer, const busq_found *found, bool *is_any
   bool is_addressed = false;
   *is_any_alivep = false;
   for (uint32_t i = 0; i < found->envelope.n_nodes; i++) {
-    const busq_node_name name = busq_envelope_name(found, i);
+    const busq_node_name name = busq_found_name(found, i);
     if (name.slot != peer->slot)
       continue;
     if (name.index == BUSQ_NODE_BY_NAME)
@@ -469,7 +469,7 @@ static void told_end(busq_peer *peer, busq_node_name name)
 
 static busq_admission notice_admit(busq_peer *peer, const busq_found *found)
 {
-  const busq_node_name name = busq_envelope_name(found, 0);
+  const busq_node_name name = busq_found_name(found, 0);
   busq_claim_look look;
   busq_key end;
   /* Installs it: its record may be used again once we have passed it. */
@@ -486,7 +486,7 @@ static busq_admission notice_admit(busq_peer *peer, const busq_found *found)
 /* Sent twice where we died before we noted that we had sent it. */
 static busq_admission release_admit(busq_peer *peer, const busq_found *found)
 {
-  const busq_node_name name = busq_envelope_name(found, 0);
+  const busq_node_name name = busq_found_name(found, 0);
   busq_node *node = node_at(peer->bus, name);
   if (!node || !is_own(peer, name) || !own_is_alive(peer, name, found->key))
     return BUSQ_ADMIT_PASS;
@@ -526,11 +526,11 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
   const bool may_have_come = found->is_redelivered || found->was_given_back || found->position < peer->inherited;
   const word_event event = may_have_come ? WORD_HELD_ANEW : WORD_HELD_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
-    peer->unheld_node = busq_envelope_name(found, 0);
+    peer->unheld_node = busq_found_name(found, 0);
   if (envelope->kind == BUSQ_KIND_NODE_DESTROYED)
-    notice_take(peer, busq_envelope_name(found, 0));
+    notice_take(peer, busq_found_name(found, 0));
   for (uint32_t i = 0; peer->nodes && i < envelope->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++)
-    if (handle_install(peer, busq_envelope_name(found, envelope->n_nodes + i), found->key, event))
+    if (handle_install(peer, busq_found_name(found, envelope->n_nodes + i), found->key, event))
       alive |= UINT64_C(1) << i;
   return alive;
 }

@@ -45,7 +45,6 @@
  *
  * Not given: nodes and handles of a queue with several readers; that a handle's sender learns whether it arrived alive.
  */
-#include "shm/envelope.h"
 #include "shm/handle.h"
 #include "shm/multicast.h"
 

@@ -328,6 +328,16 @@ static void rejoin_everybody(int n_there)
     leave(others[i]);
 }
 
+/* Everything that is sent now is for the other one, whatever the one that is stopped has in its hands. */
+static void send_past_the_stopped(busq_peer *alice, busq_peer *one, uint32_t *n_sentp)
+{
+  for (uint32_t i = 0; i < MORE; i++) {
+    send_number(alice, (*n_sentp)++, i % 2, 1);
+    drain(one);
+    CHECK_EQUAL(n_got[*n_sentp - 1], 1);
+  }
+}
+
 /* True if the victim came through. */
 static bool strike(const script *s, uint64_t steps, int signal_number)
 {
@@ -362,14 +372,8 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   if (!one && !is_stopped)
     one = join_jobs();
   const uint32_t n_filled = s->fills && !signal_number ? fill(alice) : 0;
-  if (is_stopped && one) {
-    /* Everything that is sent now is for the other one, whatever the one that is stopped has in its hands. */
-    for (uint32_t i = 0; i < MORE; i++) {
-      send_number(alice, n_sent++, i % 2, 1);
-      drain(one);
-      CHECK_EQUAL(n_got[n_sent - 1], 1);
-    }
-  }
+  if (is_stopped && one)
+    send_past_the_stopped(alice, one, &n_sent);
   if (is_stopped) {
     CHECK_EQUAL(kill(pid, SIGCONT), 0);
     CHECK_EQUAL(waitpid(pid, &status, 0), pid);
