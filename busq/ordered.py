@@ -90,7 +90,7 @@ class OrderedPeer(Peer):
 
     # ---- groups ----
 
-    def enter(
+    def enter(  # noqa: D102
         self,
         group: str,
         *,
@@ -98,23 +98,18 @@ class OrderedPeer(Peer):
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Refuse: only bus1 has groups."""
         self._no_groups()
 
-    def leave(self, group: str, *, timeout: float | None = None) -> None:
-        """Refuse: only bus1 has groups."""
+    def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         self._no_groups()
 
-    def view(self, group: str) -> NoReturn:
-        """Refuse: only bus1 has groups."""
+    def view(self, group: str) -> NoReturn:  # noqa: D102
         self._no_groups()
 
-    def watch(self, name: str, *, timeout: float | None = None) -> None:
-        """Refuse: only bus1 tells of peers that come and go."""
+    def watch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
         self._no_groups()
 
-    def unwatch(self, name: str, *, timeout: float | None = None) -> None:
-        """Refuse: only bus1 tells of peers that come and go."""
+    def unwatch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
         self._no_groups()
 
     def _no_groups(self) -> NoReturn:

@@ -595,9 +595,10 @@ class Peer:
 
         Leaving what one is not in does nothing.  Closing leaves all groups.
 
-        Parameters and errors: as of `enter`.
+        Parameters: `group`, its name, without "@"; `timeout`, seconds to wait for room, None for ever, 0 to try once.
 
-        Cost: that of a message to all members.
+        Errors: Full if no room came in time; ValueError, also on a bus of another order than bus1; TypeError, ShutDown,
+        ForkedHandle.  Cost: that of a message to all members.
 
         >>> import busq
         >>> with busq.Bus.create("doc-leave") as bus, bus.join("alice") as alice:
@@ -656,9 +657,10 @@ class Peer:
     def unwatch(self, name: str, *, timeout: float | None = None) -> None:
         """Be told no more of a peer that comes or goes.  What was told by then still comes.
 
-        Parameters and errors: as of `watch`.
+        Parameters: `name`, of the peer; `timeout`, seconds to wait for room, None for ever, 0 to try once.
 
-        Cost: that of a message to oneself.
+        Errors: Full if no room came in time; ValueError, also on a bus of another order than bus1; TypeError, ShutDown,
+        ForkedHandle.  Cost: that of a message to oneself.
 
         >>> import busq
         >>> with busq.Bus.create("doc-unwatch") as bus, bus.join("alice", watch=["bob"]) as alice:

@@ -254,23 +254,6 @@ MUTANTS = [
         ("  if (list_is_whole(peer, ending))\n", "  if (true || list_is_whole(peer, ending))\n"),
     ),
     mutant(
-        "GRANT_NOT_SETTLED",
-        "whoever hands a handle on does not look whether its node is being ended",
-        "a node's end against a message that brings its handle",
-        NODE,
-        (
-            "  if (node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
-            "  if (false && node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations,",
-        ),
-    ),
-    mutant(
-        "NO_GRANT",
-        "the receiver of a handle is not written down before it is sent",
-        "a node's end against a message that brings its handle",
-        NODE,
-        ("    if (slot != name.slot)\n", "    if (false && slot != name.slot)\n"),
-    ),
-    mutant(
         "SENT_BEHIND_THE_END",
         "the owner delivers what was sent to its node whatever its place",
         "a node's end against a message to it",
