@@ -119,8 +119,8 @@ class PeerDead(BusqError):
     bob has gone
     >>> busq.Bus.unlink("doc-dead")
 
-    Of a message to nodes: some of them were over at its place in the order.  `missed` has their handles; the other
-    receivers have the message, if `sent` is 1.
+    Of a message to nodes: some of them were over at its place in the order.  The attribute missed has their
+    handles; the other receivers have the message, if sent is 1.
     """
 
     missed: tuple[Handle, ...] = ()

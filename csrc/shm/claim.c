@@ -127,30 +127,25 @@ bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uin
   return busq_pair_cas(word, &seen, busq_claim_pair(number, state));
 }
 
+/* Spinning first, for a claimer on another core; then letting it run.  In tests of steps somebody else says who goes on, and nobody
+ * does while we wait here. */
+bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
+{
 #ifdef BUSQ_STEPS
-/* A test says who goes on, and nobody does while we wait here. */
-bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
-{
-  (void)word;
-  (void)look;
-  (void)spentp;
-  return false;
-}
+  const uint64_t turns = 0;
 #else
-/* Spinning first, for a claimer on another core; then letting it run. */
-bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
-{
-  enum { SPINS = 256, TURNS = 40 };
-  if (*spentp >= TURNS)
+  const uint64_t turns = 40;
+#endif
+  enum { SPINS = 256 };
+  if (*spentp >= turns)
     return false;
   for (int i = 0; i < SPINS && busq_load_relaxed(&word->lo) == look->word.lo; i++)
     busq_cpu_relax();
-  if (*spentp > TURNS / 4)
+  if (*spentp > turns / 4)
     (void)sched_yield();
   ++*spentp;
   return true;
 }
-#endif
 
 bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag)
 {
