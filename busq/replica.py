@@ -101,7 +101,7 @@ def command(function: _Command) -> _Command:
 
 
 class Batch:
-    """Commands that go to all replicas as one message.  A replica's method batch makes it; it has the commands of the replica.
+    """Commands that go to all replicas as one message.  Made by the method batch of a replica, and has its commands.
 
     Whatever is called is noted; it is sent at the end of the block.  After that `results` has what each returned, and
     exceptions in the places of those that raised.
