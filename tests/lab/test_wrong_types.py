@@ -68,6 +68,7 @@ WRONG |= {name: [None, 5, "a", b"b", [], {}, object()] for name in ("Config", "H
 WRONG |= {name: [None, 5, "a", b"b", [], {}, object()] for name in ("Bus", "Schedule", "Faults")}
 WRONG |= {name: [5, "a", b"b", [], {}, object()] for name in ("Schedule | None", "Callable[[], bool]")}
 WRONG |= {name: [5, "a", [], {}, object()] for name in ("Progress | None", "Callable[[Progress], None] | None")}
+WRONG["Callable[[int, int], None] | None"] = [5, "a", [], {}, object()]
 WRONG["Sequence[str]"] = WRONG["Iterable[str]"]
 WRONG["Sequence[str] | None"] = WRONG["Iterable[str] | None"]
 WRONG["Iterable[str] | int"] = WRONG["int | Iterable[str]"]
@@ -108,6 +109,10 @@ CALLS: dict[str, Make] = {
     "check.run": lambda _: (
         check.run,
         {"protocol": "none", "processes": 2, "messages": 1, "threads": 1, "memory": 1 << 24},
+    ),
+    "check.run_groups": lambda _: (
+        check.run_groups,
+        {"processes": 3, "changes": 1, "messages": 1, "memory": 1 << 24},
     ),
     "check.Counterexample.scenario": lambda _: (example().scenario, {}),
     "check.Counterexample.from_json": lambda _: (check.Counterexample.from_json, {}),

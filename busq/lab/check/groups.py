@@ -206,11 +206,12 @@ def run_groups(
     config.stops = _arguments.whole("stops", stops, 0, n)
     config.put_offs = _arguments.whole("put_offs", put_offs, 0, 8)
     config.names_last, config.whole, config.reduces = bool(named), bool(whole_steps), bool(reductions)
-    if variant not in VARIANTS:
+    if _arguments.text("variant", variant) not in VARIANTS:
         raise ValueError(f"variant is {variant!r}: expected one of {', '.join(name for name in VARIANTS if name)}")
     config.variant = list(VARIANTS).index(variant)
     config.memory_bytes = memory_of(memory)
-    return _search(config, variant, math.inf if seconds is None else float(seconds), progress)
+    limit_s = math.inf if seconds is None else _arguments.number("seconds", seconds, "a number of seconds, or None")
+    return _search(config, variant, limit_s, _arguments.callback("progress", progress))
 
 
 def _search(config: Any, variant: str, seconds: float, progress: Callable[[int, int], None] | None) -> GroupsResult:
