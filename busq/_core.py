@@ -648,15 +648,13 @@ class PythonPort:
         self._views: dict[str, Any] = {}  # the last that was delivered, of each group
 
     def _known_nodes(self) -> Any:
-        known = self._nodes
-        if known is None:
-            from busq import nodes  # here, since most who import busq send to names
+        """Return what is known of nodes and handles; the peers of a bus that has some do."""
+        raise NotImplementedError
 
-            known = self.__dict__.setdefault("_nodes", nodes.Nodes(self._handle, getattr(self, "_name", "")))
-            if _fast is not None and isinstance(self, _fast.Port):
-                _fast._bind_handle(nodes.Handle)
-                self._attach_nodes(known.own)
-        return known
+    def _tell_accelerator(self, handle: type[Any], own: dict[int, Any]) -> None:
+        if _fast is not None and isinstance(self, _fast.Port):
+            _fast._bind_handle(handle)
+            self._attach_nodes(own)
 
     # ---- names ----
 

@@ -419,26 +419,92 @@ class Peer:
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group, as `busq.Peer.leave`.
 
-        Parameters, errors and cost: as of `enter`.
+        Parameters: `group` and `timeout`, as in `enter`.
+
+        Errors: those of `enter`.
+
+        Cost: that of `enter`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.enter("workers")
+        ...         await alice.leave("workers")
+        ...         return [message.view.members for message in await alice.recv_many(2)]
+        >>> with busq.Bus.create("doc-aio-leave") as bus:
+        ...     asyncio.run(main(bus))
+        [('alice',), ()]
+        >>> busq.Bus.unlink("doc-aio-leave")
         """
         await self._change(self._peer.leave, group, timeout)
 
     def view(self, group: str) -> View:
-        """Return the members of a group, as `busq.Peer.view`."""
+        """Return the members of a group, as `busq.Peer.view`.
+
+        Parameters: `group`, its name, without "@".
+
+        Errors: those of `busq.Peer.view`.
+
+        Cost: that of `busq.Peer.view`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.enter("workers")
+        ...         return alice.view("workers").members
+        >>> with busq.Bus.create("doc-aio-view") as bus:
+        ...     asyncio.run(main(bus))
+        ('alice',)
+        >>> busq.Bus.unlink("doc-aio-view")
+        """
         seen: View = self._peer.view(group)
         return seen
 
     async def watch(self, name: str, *, timeout: float | None = None) -> None:
         """Be told, in order, when a peer joins, and when it has left or died, as `busq.Peer.watch`.
 
-        Parameters, errors and cost: as of `enter`.
+        Parameters: `name`, of a peer, there or not; `timeout`, as in `enter`.
+
+        Errors: those of `enter`.
+
+        Cost: that of `enter`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.watch("bob")
+        ...         bus.join("bob").close()
+        ...         return [message.kind for message in await alice.recv_many(2)]
+        >>> with busq.Bus.create("doc-aio-watch") as bus:
+        ...     asyncio.run(main(bus))
+        ['joined', 'left']
+        >>> busq.Bus.unlink("doc-aio-watch")
         """
         await self._change(self._peer.watch, name, timeout)
 
     async def unwatch(self, name: str, *, timeout: float | None = None) -> None:
         """Be told no more of a peer that comes or goes, as `busq.Peer.unwatch`.
 
-        Parameters, errors and cost: as of `enter`.
+        Parameters: `name` and `timeout`, as in `watch`.
+
+        Errors: those of `enter`.
+
+        Cost: that of `enter`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         await alice.watch("bob")
+        ...         await alice.unwatch("bob")
+        ...         bus.join("bob").close()
+        ...         try:
+        ...             await alice.recv(timeout=0)
+        ...         except busq.Empty as error:
+        ...             return str(error)
+        >>> with busq.Bus.create("doc-aio-unwatch") as bus:
+        ...     asyncio.run(main(bus))
+        'nothing came before the timeout'
+        >>> busq.Bus.unlink("doc-aio-unwatch")
         """
         await self._change(self._peer.unwatch, name, timeout)
 

@@ -81,6 +81,15 @@ class Bus1Peer(_core.Port, Peer):
                 lib.busq_peer_close(owner[0])
             raise
 
+    def _known_nodes(self) -> Any:
+        known = self._nodes
+        if known is None:
+            from busq import nodes  # here, since most who import busq send to names
+
+            known = self.__dict__.setdefault("_nodes", nodes.Nodes(self._handle, self._name))
+            self._tell_accelerator(nodes.Handle, known.own)
+        return known
+
     def node(self) -> Node:  # noqa: D102
         return self._known_nodes().make()  # type: ignore[no-any-return]
 

@@ -60,7 +60,14 @@ class Empty(BusqError, queue.Empty):
 
 
 class Diverged(BusqError):
-    """Replicas are not alike any more: a command depends on more than its arguments and the state."""
+    """Replicas are not alike any more: a command depends on more than its arguments and the state.
+
+    Its `position` is the first at which they differ, or the last of some, if `command`, the name, is None.
+
+    >>> import busq
+    >>> issubclass(busq.Diverged, busq.BusqError)
+    True
+    """
 
     def __init__(self, text: str, position: int, command: str | None) -> None:
         super().__init__(text, position, command)

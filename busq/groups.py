@@ -67,7 +67,16 @@ class EventMessage(_core._PythonMessage):
 
 
 class ViewMessage(EventMessage):
-    """The event that a group has another view from here on."""
+    """The event that a group has another view from here on.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-view-message") as bus, bus.join("alice") as alice:
+    ...     alice.enter("workers")
+    ...     message = alice.recv()
+    ...     isinstance(message, busq.ViewMessage), message.view.members
+    (True, ('alice',))
+    >>> busq.Bus.unlink("doc-view-message")
+    """
 
     __slots__ = ("_group", "_shown")
 

@@ -36,6 +36,15 @@ class Handle(_core.HandleBase):  # type: ignore[misc]
     dropping the object, by closing its peer or by its death, the node's owner receives a "node_released".
 
     A handle belongs to the peer that received it: it can't be pickled, and it can't be used in a forked child.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-handle") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+    ...     alice.send("bob", b"here", handles=[alice.node().handle])
+    ...     (handle,) = bob.recv().handles
+    ...     bob.send(handle, b"thanks")
+    ...     alice.recv().data
+    b'thanks'
+    >>> busq.Bus.unlink("doc-handle")
     """
 
     __slots__ = ("__weakref__", "_is_counted", "_is_dead", "_is_released", "_node", "_owner", "_raw")
@@ -125,6 +134,14 @@ class Node:
     """An address of a peer beside its name, made by `Peer.node`, with an end that the peer chooses.
 
     What is sent to it comes to its owner's queue, in the one order, with `message.node` the node.
+
+    >>> import busq
+    >>> with busq.Bus.create("doc-node") as bus, bus.join("alice") as alice:
+    ...     node = alice.node()
+    ...     node.destroy()
+    ...     alice.recv().kind
+    'node_destroyed'
+    >>> busq.Bus.unlink("doc-node")
     """
 
     __slots__ = ("_handle", "_node", "_owner", "_raw")

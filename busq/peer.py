@@ -473,7 +473,8 @@ class Peer:
         arrays and Arrow tables do, are copied once, into the message, and not at all by its receivers.  A peer that
         joined with a codec has that write the object instead of pickle.  For the danger of pickle see `Message.object`.
 
-        Parameters: `to` and `timeout`, as in `send`; `obj`, any object that can be pickled, or that the codec takes.
+        Parameters: `to`, `handles` and `timeout`, as in `send`; `obj`, any object that can be pickled, or that the
+        codec takes.
 
         Errors: those of `send`; whatever pickling, or the codec, raises: then nobody gets anything.  ValueError on a
         bus of another order than bus1.

@@ -70,7 +70,7 @@ BAD_RECEIVERS = [
     ("x" * 256, ValueError, "256"),
     ("\ud800", ValueError, "UTF-8"),
     (["bob", "\udcff"], ValueError, "UTF-8"),
-    ("@group", ValueError, "@"),
+    ("@group", busq.UnknownPeer, "@group"),
     (None, TypeError, "NoneType"),
     (5, TypeError, "int"),
     (b"bob", TypeError, "str"),
