@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from busq.nodes import Handle, Node
 else:
     Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
+    Handle = Node = View = Any  # for whoever reads annotations: most programs need none of their modules
 
 Payload: TypeAlias = "Buffer | list[Buffer] | tuple[Buffer, ...]"
 __all__ = ["Buffer", "Codec", "Draft", "Message", "Payload", "Peer"]

@@ -223,6 +223,8 @@ def message_ops(ack: bool, extra: tuple[Op, ...] = ()) -> list[Op]:
         Op("sender", "sender", attribute("sender"), check=returns("alice")),
         Op("kind", "kind", attribute("kind"), check=returns("data")),
         Op("redelivered", "redelivered", attribute("redelivered"), check=returns(False)),
+        Op("node", "node", attribute("node"), check=returns(None)),
+        Op("handles", "handles", attribute("handles"), check=returns(())),
         Op("ack", "ack()", method("ack")),
         Op("object", "object()", method("object"), raises=(ValueError,)),
         Op("view", "view()", method("view"), check=check_view),
@@ -670,6 +672,14 @@ def looking() -> list[Op]:
             check=lambda s, t: returns(s.who)(s, t),
         ),
         Op("bus", "bus", lambda stage, turn: partial(getattr, stage.peer, "bus")),
+        Op("nodes", "nodes", lambda stage, turn: partial(getattr, stage.peer, "nodes")),
+        Op("handles", "handles", lambda stage, turn: partial(getattr, stage.peer, "handles")),
+        Op("node", "node()", of_peer("node"), raises=(ValueError, busq.BusqError)),
+        Op("view", "view() of no group", of_peer("view", "nobody"), raises=(ValueError, busq.UnknownPeer)),
+        *(
+            Op(name, f"{name}() that changes nothing", of_peer(name, argument), raises=(ValueError,))
+            for name, argument in (("enter", "a/b"), ("watch", "a/b"), ("leave", "nobody"), ("unwatch", "nobody"))
+        ),
         Op("__repr__", "repr()", lambda stage, turn: partial(repr, stage.peer)),
         Op("__enter__", "with", lambda stage, turn: stage.peer.__enter__),
         Op("__reduce__", "pickle.dumps()", lambda stage, turn: partial(pickle.dumps, stage.peer), raises=(TypeError,)),
@@ -889,6 +899,7 @@ def bus_ops() -> list[Op]:
         Op("wait_for", "wait_for()", method("wait_for", ["alice", "bob"], 0.05), raises=(busq.Empty, busq.PeerDead)),
         Op("wait_for", "wait_for() of one who does not come", method("wait_for", "erin", 0.005), raises=(busq.Empty,)),
         Op("stats", "stats()", method("stats")),
+        Op("groups", "groups()", method("groups")),
         Op("remove", "remove()", remove),
         Op("repair", "repair()", method("repair")),
         Op("collect", "collect()", method("collect")),
