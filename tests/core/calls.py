@@ -674,7 +674,6 @@ def looking() -> list[Op]:
         Op("bus", "bus", lambda stage, turn: partial(getattr, stage.peer, "bus")),
         Op("nodes", "nodes", lambda stage, turn: partial(getattr, stage.peer, "nodes")),
         Op("handles", "handles", lambda stage, turn: partial(getattr, stage.peer, "handles")),
-        Op("node", "node()", of_peer("node"), raises=(ValueError, busq.BusqError)),
         Op("view", "view() of no group", of_peer("view", "nobody"), raises=(ValueError, busq.UnknownPeer)),
         *(
             Op(name, f"{name}() that changes nothing", of_peer(name, argument), raises=(ValueError,))
@@ -786,6 +785,7 @@ def of_peer(name: str, *arguments: Any) -> Callable[[Stage, Turn], Callable[[], 
 
 def leaving() -> list[Op]:
     return [
+        Op("node", "node()", of_peer("node")),
         Op("fileno", "fileno()", of_peer("fileno"), check=check_fileno),
         Op("close", "close()", of_peer("close"), ends=True),
         Op("__exit__", "end of with", of_peer("__exit__", None, None, None), ends=True),
@@ -943,6 +943,7 @@ def ordered_looking() -> list[Op]:
     return [
         *looking(),
         Op("order_stats", "order_stats()", of_peer("order_stats")),
+        Op("node", "node()", of_peer("node"), raises=(ValueError,)),
         Op("ask", "ask()", of_peer("ask", "alice", b""), raises=(ValueError,)),
         Op("reserve", "reserve()", of_peer("reserve", 5), raises=(ValueError,)),
         Op("send_object", "send_object()", of_peer("send_object", "alice", 5), raises=(ValueError,)),
