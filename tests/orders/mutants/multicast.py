@@ -106,8 +106,8 @@ MUTANTS = [
         "one receiver, who sleeps and is woken",
         MULTICAST,
         (
-            "  const int result = n_targets == 1 ? unicast(",
-            "  readers_wake(peer, n_targets);\n  const int result = n_targets == 1 ? unicast(",
+            "  int result = is_unicast ? unicast(",
+            "  readers_wake(peer, n_targets);\n  int result = is_unicast ? unicast(",
         ),
         (
             "  if (n_targets == 1)\n"
@@ -279,7 +279,7 @@ MUTANTS = [
         "a node's end against a message to it",
         NODE,
         (
-            "    if (how == SETTLE_PUT_OFF && busq_claim_put_off(bus, &look))\n",
+            "    if (how == SETTLE_PUT_OFF && busq_claim_put_off(&look))\n",
             "    if (how == SETTLE_PUT_OFF)\n",
         ),
     ),
