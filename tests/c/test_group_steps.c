@@ -14,12 +14,7 @@
  *   - the child's message was heard by all whom it was for, once, or, where its sender died, by nobody;
  *   - the group goes on: others enter, and what is sent to it is heard.
  */
-#include "base/atomic.h"
-#include "harness/company.h"
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
+#include "harness/strike.h"
 
 #define PEERS 8
 #define CAPACITY 64
@@ -29,7 +24,7 @@ typedef struct {
   uint32_t is_ready;
   uint32_t may_go_on;
   uint32_t has_survived;
-  char struck_at[32];
+  char struck_at[STRIKE_WHERE_BYTES];
 } last_words;
 
 typedef struct {
@@ -41,43 +36,6 @@ typedef struct {
 } script;
 
 static last_words *words;
-static uint64_t steps_left;
-static bool stops; /* instead of dying */
-static bool is_every_access;
-
-/* ---- striking ---- */
-
-static void live_on(void)
-{
-  busq_step_hook = NULL;
-  busq_access_hook = NULL;
-}
-
-static void step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->struck_at, sizeof words->struck_at, "%s", where);
-  if (!stops)
-    _exit(0);
-  live_on();
-  raise(SIGSTOP);
-}
-
-static void access_step(busq_access access, const volatile void *address, size_t bytes)
-{
-  (void)access;
-  (void)address;
-  (void)bytes;
-  step("access");
-}
-
-static void live_until(uint64_t steps)
-{
-  steps_left = steps;
-  busq_step_hook = step;
-  busq_access_hook = is_every_access ? access_step : NULL;
-}
 
 /* ---- what happens ---- */
 
@@ -247,6 +205,7 @@ static void agree(void)
 typedef struct {
   const script *script;
   uint64_t steps;
+  bool stops;
 } strike;
 
 static void victim_body(void *argument)
@@ -258,15 +217,15 @@ static void victim_body(void *argument)
     self->script->prepare(victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  live_until(self->steps);
+  strike_begin(self->steps, self->stops, words->struck_at);
   self->script->act(victim);
-  live_on();
+  strike_end();
   words->has_survived = 1;
 }
 
 static char scene[128];
 
-static pid_t begin(const script *s, uint64_t steps)
+static pid_t begin(const script *s, uint64_t steps, bool stops)
 {
   memset(words, 0, sizeof *words);
   of_alice = of_bob = of_eve = (transcript){.text = " ", .used = 1};
@@ -276,14 +235,14 @@ static pid_t begin(const script *s, uint64_t steps)
   enters(bob);
   all_listen();
   of_alice = of_bob = (transcript){.text = " ", .used = 1};
-  const pid_t pid = in_a_child(victim_body, &(strike){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
   wait_for(&words->is_ready, 1);
   check_test = s->name;
   tell(&words->may_go_on);
   return pid;
 }
 
-static void describe(const script *s, uint64_t steps)
+static void describe(const script *s, uint64_t steps, bool stops)
 {
   snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps,
            words->struck_at);
@@ -309,12 +268,10 @@ static void judge_message(const script *s)
     CHECK_EQUAL(times(&of_alice, "v"), 1);
 }
 
-/* True if the victim came through. */
 static bool die(const script *s, uint64_t steps)
 {
-  stops = false;
-  ends_well(begin(s, steps));
-  describe(s, steps);
+  ends_well(begin(s, steps, false));
+  describe(s, steps, false);
   do {
     all_listen();
     pause_shortly();
@@ -343,10 +300,9 @@ static bool die(const script *s, uint64_t steps)
 static bool be_stopped(const script *s, uint64_t steps)
 {
   int status;
-  stops = true;
-  const pid_t pid = begin(s, steps);
+  const pid_t pid = begin(s, steps, true);
   CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
-  describe(s, steps);
+  describe(s, steps, true);
   if (!WIFSTOPPED(status)) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     part_in_peace();
@@ -374,19 +330,15 @@ static bool be_stopped(const script *s, uint64_t steps)
   return false;
 }
 
-static uint64_t everywhere(const script *s, bool (*strike_at)(const script *s, uint64_t steps))
+/* True if the victim came through. */
+static bool strike_once(const void *argument, uint64_t steps, bool stops)
 {
-  uint64_t steps = 1;
-  while (!strike_at(s, steps))
-    steps++;
-  CHECK(steps > 1);
-  return steps - 1;
+  return stops ? be_stopped(argument, steps) : die(argument, steps);
 }
 
-int main(int argc, char **argv)
+int main(int n_arguments, char **arguments)
 {
-  check_begin();
-  is_every_access = argc > 1 && strcmp(argv[1], "--every-access") == 0;
+  strike_options(n_arguments, arguments);
   company_groups = 4;
   const script scripts[] = {
       {"entering", NULL, act_enter, false, false},
@@ -400,11 +352,7 @@ int main(int argc, char **argv)
       {"sending as a member to one who is dead", prepare_dead, act_send, true, false},
   };
   words = shared_memory(sizeof *words);
-  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-    const uint64_t deaths = everywhere(&scripts[i], die);
-    const uint64_t halts = everywhere(&scripts[i], be_stopped);
-    printf("ok  %s: died at each of %" PRIu64 " steps, stopped at each of %" PRIu64 "\n", scripts[i].name, deaths, halts);
-    fflush(stdout);
-  }
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+    strike_tell(scripts[i].name, strike_once, &scripts[i]);
   return 0;
 }
