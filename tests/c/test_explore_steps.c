@@ -564,6 +564,7 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .members = 3,
         .may_stop = 2,
+        .is_roomy = true,
         .is_deep = true,
     },
     {

@@ -150,7 +150,7 @@ static bool explore_waits_for_the_dead(const explore_op *op)
 /* A queue that nobody receives from is full, of proposals that came to nothing, perhaps. */
 static bool explore_somebody_is_full(uint32_t stopped)
 {
-  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+  for (uint32_t i = 0; i < explore_scene->peers && !explore_scene->is_roomy; i++) {
     const busq_peer *peer = explore_shared.peers[i];
     if (!explore_is_gone(i) && !explore_has_receiver(i, stopped) &&
         busq_ring_tail(&peer->ring) - busq_load_relaxed(&peer->ring.queue->head) >= explore_scene->capacity)

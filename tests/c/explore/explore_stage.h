@@ -58,6 +58,7 @@ typedef struct {
   uint32_t may_die;     /* a bit for each actor that may be killed */
   uint32_t may_stop;    /* or stopped, and continued after others have lost patience */
   bool is_stale;        /* every proposal is lost */
+  bool is_roomy;        /* whatever happens in it needs fewer places than the queues have: that one is full is no excuse */
   uint32_t shared;      /* a bit for each peer that reads, with the others of these, the queue that is sent to by any of their names */
   uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
   uint32_t members;     /* a bit for each peer that is in the group "@g" to begin with */
