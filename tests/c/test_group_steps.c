@@ -14,6 +14,7 @@
  *   - the child's message was heard by all whom it was for, once, or, where its sender died, by nobody;
  *   - the group goes on: others enter, and what is sent to it is heard.
  */
+#include "harness/groups.h"
 #include "harness/strike.h"
 
 #define PEERS 8
@@ -38,16 +39,6 @@ typedef struct {
 static last_words *words;
 
 /* ---- what happens ---- */
-
-static void enters(busq_peer *peer)
-{
-  int result;
-  do
-    result = busq_peer_enter(peer, "@g", 2, COMPANY_PATIENCE_NS);
-  while (result == BUSQ_INTERRUPTED);
-  if (result != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "can't enter: %d, %s", result, busq_error_text());
-}
 
 static void act_enter(busq_peer *victim)
 {
@@ -106,67 +97,6 @@ static void prepare_inside(busq_peer *victim)
 
 /* ---- who hears what ---- */
 
-typedef struct {
-  char text[16384];
-  size_t used;
-  uint32_t n_views;
-  char members[512]; /* of the last view */
-} transcript;
-
-static void note(transcript *heard_so_far, const char *text, size_t bytes)
-{
-  CHECK(heard_so_far->used + bytes + 2 < sizeof heard_so_far->text);
-  memcpy(heard_so_far->text + heard_so_far->used, text, bytes);
-  heard_so_far->used += bytes;
-  heard_so_far->text[heard_so_far->used++] = ' ';
-  heard_so_far->text[heard_so_far->used] = '\0';
-}
-
-static void note_view(transcript *heard_so_far, const busq_message *message)
-{
-  busq_view_event event;
-  char text[512];
-  memcpy(&event, message->data, sizeof event);
-  const char *entries = (const char *)message->data + sizeof event;
-  const char *names = entries + event.n_entries * sizeof(busq_view_member);
-  size_t used = (size_t)snprintf(text, sizeof text, "%" PRIu64 ":", event.number - event.base);
-  const size_t begin = used;
-  for (uint32_t i = 0; i < event.n_members; i++) {
-    busq_view_member member;
-    memcpy(&member, entries + i * sizeof member, sizeof member);
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "," : "", member.name_bytes, names);
-    names += member.name_bytes;
-  }
-  heard_so_far->n_views++;
-  snprintf(heard_so_far->members, sizeof heard_so_far->members, "%s", text + begin);
-  note(heard_so_far, text, used);
-}
-
-/* All that there is now. */
-static void listen(busq_peer *peer, transcript *heard_so_far)
-{
-  busq_message message;
-  while (take_now(peer, &message) == BUSQ_OK) {
-    busq_envelope envelope;
-    busq_message_envelope(&message, &envelope);
-    if (envelope.kind == BUSQ_KIND_VIEW)
-      note_view(heard_so_far, &message);
-    else
-      note(heard_so_far, message.data, message.size_bytes);
-    busq_peer_release(peer, &message);
-  }
-}
-
-static unsigned times(const transcript *heard_so_far, const char *word)
-{
-  unsigned count = 0;
-  char padded[64];
-  snprintf(padded, sizeof padded, " %s ", word);
-  for (const char *at = heard_so_far->text; (at = strstr(at, padded)) != NULL; at++)
-    count++;
-  return count;
-}
-
 static transcript of_alice, of_bob, of_eve;
 static busq_peer *alice, *bob, *eve;
 
@@ -177,12 +107,6 @@ static void all_listen(void)
   listen(eve, &of_eve);
 }
 
-static void pause_shortly(void)
-{
-  const struct timespec pause = {0, 1000000};
-  nanosleep(&pause, NULL);
-}
-
 /* Until both members have heard a view of whom it consists, and the last message. */
 static void listen_until(const char *members, const char *last)
 {
@@ -191,13 +115,6 @@ static void listen_until(const char *members, const char *last)
     pause_shortly();
   } while (strcmp(of_alice.members, members) != 0 || strcmp(of_bob.members, members) != 0 || !times(&of_alice, last) ||
            !times(&of_bob, last));
-}
-
-/* bob begins to listen one view later. */
-static void agree(void)
-{
-  if (strcmp(of_alice.text, of_bob.text) != 0)
-    check_fail(__FILE__, __LINE__, "alice hears \"%s\", bob \"%s\"", of_alice.text, of_bob.text);
 }
 
 /* ---- one run ---- */
@@ -287,7 +204,7 @@ static bool die(const script *s, uint64_t steps)
   } else {
     all_listen();
   }
-  agree();
+  agree_on(&of_alice, &of_bob);
   all_listen();
   CHECK_EQUAL(times(&of_eve, "next"), 1);
   judge_message(s);
@@ -315,7 +232,7 @@ static bool be_stopped(const script *s, uint64_t steps)
     all_listen();
     pause_shortly();
   } while (!times(&of_alice, "meanwhile") || !times(&of_bob, "meanwhile") || !times(&of_eve, "meanwhile"));
-  agree();
+  agree_on(&of_alice, &of_bob);
   leave(dave);
   CHECK_EQUAL(kill(pid, SIGCONT), 0);
   ends_well(pid);
@@ -323,7 +240,7 @@ static bool be_stopped(const script *s, uint64_t steps)
   listen_until("alice,bob", "next");
   said(alice, "@g eve", "last"); /* the views without the gone may have come behind the next one */
   listen_until("alice,bob", "last");
-  agree();
+  agree_on(&of_alice, &of_bob);
   all_listen();
   judge_message(s);
   part_in_peace();
