@@ -5,6 +5,7 @@
  *      test_explore_steps                           every scene; the large ones with one preemption at most
  *      test_explore_steps SCENE...                  those whose names contain one of these words
  *      test_explore_steps --deep [SCENE...]         the large ones too in full: takes hours
+ *      test_explore_steps --preemptions N [SCENE...]  the large ones with up to N preemptions: with 2, minutes each
  *      test_explore_steps --first                   up to the first that fails
  *      test_explore_steps --list                    what there is
  *      test_explore_steps --follow SCENE SCHEDULE   one schedule, aloud
@@ -612,12 +613,19 @@ static int follow(const char *name, const char *schedule)
   return 2;
 }
 
-static bool is_asked_for(const explore_scenario *scene, bool is_deep, int n_words, char **words)
+/* How far large scenes are searched. */
+typedef struct {
+  uint32_t preemptions;
+  bool is_full;    /* all of them */
+  bool is_bounded; /* by a number of states */
+} depth;
+
+static bool is_asked_for(const explore_scenario *scene, const depth *asked, int n_words, char **words)
 {
   for (int i = 0; i < n_words; i++)
     if (strstr(scene->name, words[i]))
       return true;
-  return n_words == 0 && (is_deep || !scene->is_rare);
+  return n_words == 0 && (!asked->is_bounded || !scene->is_rare);
 }
 
 /* The same ends come out, to the byte, when every access is a pause and everybody who can go on is tried everywhere. */
@@ -657,12 +665,12 @@ static void test_what_the_search_leaves_out_changes_nothing(void)
 }
 
 /* True if it ends well, whatever happens. */
-static bool search(explore_scenario scene, bool is_deep, const char *program)
+static bool search(explore_scenario scene, const depth *asked, const char *program)
 {
   check_test = scene.name;
-  if (scene.is_deep && !is_deep)
-    scene.preemptions = 1;
-  if (explore_run(&scene, is_deep ? UINT64_MAX : check_share(STATES_MAX)))
+  if (scene.is_deep && !asked->is_full)
+    scene.preemptions = asked->preemptions;
+  if (explore_run(&scene, asked->is_bounded ? check_share(STATES_MAX) : UINT64_MAX))
     return true;
   explore_follow(&scene, explore_result.schedule);
   printf("    again: %s --follow \"%s\" %s\n", program, scene.name, explore_result.schedule);
@@ -672,12 +680,16 @@ static bool search(explore_scenario scene, bool is_deep, const char *program)
 int main(int n_arguments, char **arguments)
 {
   const char *option = n_arguments > 1 && strncmp(arguments[1], "--", 2) == 0 ? arguments[1] : "";
-  const bool is_deep = strcmp(option, "--deep") == 0, stops_at_first = strcmp(option, "--first") == 0;
-  const int n_options = *option ? 2 : 1;
+  const bool stops_at_first = strcmp(option, "--first") == 0, is_given = strcmp(option, "--preemptions") == 0 && n_arguments > 2;
+  depth asked = {.preemptions = 1, .is_full = strcmp(option, "--deep") == 0};
+  const int n_options = is_given ? 3 : *option ? 2 : 1;
   bool is_good = true;
   check_begin();
   busq_step_looks = 2;
-  if (is_deep)
+  if (is_given)
+    asked.preemptions = (uint32_t)strtoul(arguments[2], NULL, 10);
+  asked.is_bounded = !asked.is_full && !is_given;
+  if (!asked.is_bounded)
     alarm(0);
   if (strcmp(option, "--follow") == 0 && n_arguments == 4)
     return follow(arguments[2], arguments[3]);
@@ -686,8 +698,8 @@ int main(int n_arguments, char **arguments)
   if (strcmp(option, "--list") == 0)
     return 0;
   for (uint32_t i = 0; i < N_SCENARIOS && (is_good || !stops_at_first); i++)
-    if (is_asked_for(&scenarios[i], is_deep, n_arguments - n_options, arguments + n_options))
-      is_good &= search(scenarios[i], is_deep, arguments[0]);
+    if (is_asked_for(&scenarios[i], &asked, n_arguments - n_options, arguments + n_options))
+      is_good &= search(scenarios[i], &asked, arguments[0]);
   if (is_good && n_arguments == n_options)
     CHECK_RUN(test_what_the_search_leaves_out_changes_nothing);
   return is_good ? 0 : 1;

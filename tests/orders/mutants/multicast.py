@@ -255,7 +255,8 @@ MUTANTS = [
         (
             "    if (number > view)\n",
             "    if (look.phase == BUSQ_CLAIM_DECIDED)\n"
-            "      return busq_key_less(busq_place_key(key), busq_place_key(look.key)) ? BUSQ_GROUP_COUNTS : BUSQ_GROUP_MISSED;\n"
+            "      return busq_key_less(busq_place_key(key), busq_place_key(look.key)) ? BUSQ_GROUP_COUNTS\n"
+            "                                                                           : BUSQ_GROUP_MISSED;\n"
             "    if (number > view)\n",
         ),
     ),
@@ -264,7 +265,10 @@ MUTANTS = [
         "whoever sends a handle does not say so before its message can be received",
         "brings its handle to the owner, too",
         NODE,
-        ("    if (slot != name.slot)\n      (void)word_change(", "    if (false && slot != name.slot)\n      (void)word_change("),
+        (
+            "    if (slot != name.slot)\n      (void)word_change(",
+            "    if (false && slot != name.slot)\n      (void)word_change(",
+        ),
     ),
     mutant(
         "GRANT_NOT_SETTLED",
