@@ -506,6 +506,15 @@ static const explore_scenario scenarios[] = {
         .is_deep = true,
     },
     {
+        .name = "the death of a member who sends, against one who enters",
+        .parts = {{2, "send 1 to p0 p1; stay"}, {0, "enter; receive"}, {1, "receive"}},
+        .peers = 3,
+        .members = 6,
+        .may_die = 1,
+        .is_stale = true,
+        .is_deep = true,
+    },
+    {
         .name = "the death of a member against one who enters its group",
         .parts = {{0, "stay"}, {2, "enter; receive"}, {1, "receive"}},
         .peers = 3,

@@ -431,6 +431,24 @@ static void explore_judge_delivery(uint32_t peer, uint32_t event)
   }
 }
 
+/* Whatever it was sent to: nothing of a dead member comes behind the view of its death. */
+static void explore_judge_ghost(uint32_t peer, uint32_t event)
+{
+  const uint8_t message = explore_logs[peer].events[event].message;
+  uint8_t number, members;
+  explore_view_of(peer, event, &number, &members);
+  for (uint32_t sender = 0; sender < explore_scene->peers; sender++)
+    if (explore_shared.is_dead[sender] && (explore_scene->members >> sender & 1) && !(members >> sender & 1) &&
+        explore_find(sender, BUSQ_EVENT_SEND, message, false))
+      explore_blame("message %u: p%u delivers it in view %u, behind the death of p%u, which sent it", message, peer, number, sender);
+}
+
+static void explore_judge_placed(uint32_t peer, uint32_t event)
+{
+  explore_judge_delivery(peer, event);
+  explore_judge_ghost(peer, event);
+}
+
 static void explore_judge_view(uint32_t peer, const explore_event *view)
 {
   uint32_t at;
@@ -464,14 +482,14 @@ static void explore_judge_group(void)
       if (is_delivery && event->message >= EXPLORE_VIEWS)
         explore_judge_view(i, event);
       else if (is_delivery)
-        explore_judge_delivery(i, e);
+        explore_judge_placed(i, e);
       else if ((event->targets & 0x80) && !explore_is_unfinished(i, event->message) && explore_has_living_members() &&
                !explore_find(i, BUSQ_EVENT_SEND, event->message, true) && !explore_was_delivered_anywhere(event->message))
         explore_blame("message %u was sent, and nobody delivers it", event->message);
     }
 }
 
-/* Whoever enters gets a state from a member, whoever dies meanwhile; and what it gets from one that has died, before the view of that. */
+/* Whoever enters gets a state from a member, behind its own view, whoever dies meanwhile. */
 static void explore_judge_taker(void)
 {
   const uint32_t taker = explore_scene->taker;
@@ -479,15 +497,13 @@ static void explore_judge_taker(void)
   if (explore_is_gone(taker))
     return;
   for (uint32_t e = 0; e < explore_logs[taker].count; e++) {
-    const uint8_t message = explore_logs[taker].events[e].message;
     uint8_t number, members;
     explore_view_of(taker, e, &number, &members);
-    for (uint32_t giver = 0; giver < explore_scene->peers; giver++)
-      if (explore_find(giver, BUSQ_EVENT_SEND, message, false)) {
-        n_states++;
-        if (!number || !(members >> giver & 1))
-          explore_blame("p%u gets the state of p%u in view %u, in which that is not", taker, giver, number);
-      }
+    if (explore_logs[taker].events[e].message >= EXPLORE_VIEWS)
+      continue;
+    n_states++;
+    if (!number)
+      explore_blame("p%u gets a state before its own view", taker);
   }
   if (!n_states)
     explore_blame("p%u has entered, and nobody has given it a state", taker);
