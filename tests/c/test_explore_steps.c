@@ -3,7 +3,7 @@
  * All interleavings of small scenes, one access of shared memory at a time; see explore.h.
  *
  *      test_explore_steps                           every scene; the large ones with one preemption at most
- *      test_explore_steps SCENE...                  those whose names contain one of these words
+ *      test_explore_steps SCENE...                  those whose names contain one of these words, or are =WORD
  *      test_explore_steps --deep [SCENE...]         the large ones too in full: takes hours
  *      test_explore_steps --preemptions N [SCENE...]  the large ones with up to N preemptions: with 2, minutes each
  *      test_explore_steps --first                   up to the first that fails
@@ -632,7 +632,7 @@ typedef struct {
 static bool is_asked_for(const explore_scenario *scene, const depth *asked, int n_words, char **words)
 {
   for (int i = 0; i < n_words; i++)
-    if (strstr(scene->name, words[i]))
+    if (words[i][0] == '=' ? strcmp(scene->name, words[i] + 1) == 0 : strstr(scene->name, words[i]) != NULL)
       return true;
   return n_words == 0 && (!asked->is_bounded || !scene->is_rare);
 }
