@@ -512,6 +512,7 @@ static const explore_scenario scenarios[] = {
         .members = 6,
         .may_die = 1,
         .is_stale = true,
+        .is_rare = true,
         .is_deep = true,
     },
     {
@@ -546,6 +547,7 @@ static const explore_scenario scenarios[] = {
         .capacity = 8,
         .members = 3,
         .may_stop = 3,
+        .is_rare = true,
         .is_deep = true,
     },
     {
@@ -677,6 +679,8 @@ static void test_what_the_search_leaves_out_changes_nothing(void)
 static bool search(explore_scenario scene, const depth *asked, const char *program)
 {
   check_test = scene.name;
+  if (asked->is_bounded)
+    alarm(CHECK_SECONDS_MAX);
   if (scene.is_deep && !asked->is_full)
     scene.preemptions = asked->preemptions;
   if (explore_run(&scene, asked->is_bounded ? check_share(STATES_MAX) : UINT64_MAX))
