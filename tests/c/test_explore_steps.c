@@ -587,6 +587,14 @@ static const explore_scenario scenarios[] = {
         .is_deep = true,
     },
     {
+        .name = "the death of the only member against a message to its group and to one beside it, and one who enters",
+        .parts = {{0, "send 1 to @ p2"}, {1, "stay"}, {3, "enter"}, {2, "receive"}},
+        .clocks = {0, 0, 9, 0},
+        .members = 2,
+        .may_die = 2,
+        .is_deep = true,
+    },
+    {
         .name = "one enters a group, and whoever gives it the state may be killed",
         .parts = {{0, "hear 203; send 1 to p2; stay"}, {1, "hear 204; send 2 to p2; receive"}, {2, "enter; receive"}},
         .peers = 3,

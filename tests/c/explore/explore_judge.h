@@ -473,12 +473,24 @@ static bool explore_has_living_members(void)
   return false;
 }
 
+/* Those who are named beside the group, whatever becomes of that. */
+static void explore_judge_named(uint32_t sender, const explore_event *event)
+{
+  if (event->kind != BUSQ_EVENT_SEND || !(event->targets & 0x80) || explore_is_unfinished(sender, event->message) ||
+      explore_find(sender, BUSQ_EVENT_SEND, event->message, true))
+    return;
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if ((event->targets >> i & 1) && !explore_is_gone(i) && !explore_was_delivered(i, event->message))
+      explore_blame("message %u was sent to p%u by name, beside the group, and it never delivers it", event->message, i);
+}
+
 static void explore_judge_group(void)
 {
   for (uint32_t i = 0; i < explore_scene->peers; i++)
     for (uint32_t e = 0; e < explore_logs[i].count; e++) {
       const explore_event *event = &explore_logs[i].events[e];
       const bool is_delivery = event->kind == BUSQ_EVENT_DELIVER;
+      explore_judge_named(i, event);
       if (is_delivery && event->message >= EXPLORE_VIEWS)
         explore_judge_view(i, event);
       else if (is_delivery)
