@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a state of the model of groups need not know any more. */
-#include "check/groups_model.h"
+#include "check/groups_rules.h"
 #include <string.h>
-
-typedef const busq_groups_config config_t;
-typedef busq_groups_state state_t;
-
-static bool has(uint32_t set, uint32_t process)
-{
-  return set >> process & 1;
-}
 
 /* ---- messages ---- */
 

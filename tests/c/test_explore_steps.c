@@ -3,8 +3,9 @@
  * All interleavings of small scenes, one access of shared memory at a time; see explore.h.
  *
  *      test_explore_steps                           every scene; the large ones with one preemption at most
- *      test_explore_steps SCENE...                  those whose names contain one of these words
+ *      test_explore_steps SCENE...                  those whose names contain one of these words, or are =WORD
  *      test_explore_steps --deep [SCENE...]         the large ones too in full: takes hours
+ *      test_explore_steps --preemptions N [SCENE...]  the large ones with up to N preemptions: with 2, minutes each
  *      test_explore_steps --first                   up to the first that fails
  *      test_explore_steps --list                    what there is
  *      test_explore_steps --follow SCENE SCHEDULE   one schedule, aloud
@@ -346,6 +347,7 @@ static const explore_scenario scenarios[] = {
         .name = "two enter a group at the same time",
         .parts = {{0, "enter"}, {2, "enter"}, {1, "receive"}},
         .peers = 3,
+        .capacity = 8,
         .members = 2,
         .is_deep = true,
     },
@@ -442,6 +444,166 @@ static const explore_scenario scenarios[] = {
         .is_deep = true,
     },
     {
+        .name = "a node's end against the death of its owner",
+        .parts = {{0, "destroy; stay"}, {1, "receive"}, {2, "receive"}},
+        .peers = 3,
+        .holders = 6,
+        .may_die = 1,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of a node's owner against a message to it",
+        .parts = {{0, "stay"}, {1, "post 1; receive"}, {2, "receive"}},
+        .peers = 3,
+        .holders = 6,
+        .may_die = 1,
+        .is_deep = true,
+    },
+    {
+        .name = "a node's end against a message that brings its handle to the owner, too",
+        .parts = {{0, "destroy; receive"}, {1, "hand 1 to p0 p2"}, {2, "receive"}},
+        .peers = 3,
+        .holders = 2,
+        .is_deep = true,
+    },
+    {
+        .name = "one leaves a group against a message to it",
+        .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
+        .peers = 2,
+        .members = 3,
+    },
+    {
+        .name = "one leaves a group against a message to it, anybody may be killed",
+        .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
+        .peers = 2,
+        .members = 3,
+        .may_die = EVERYBODY,
+        .is_deep = true,
+    },
+    {
+        .name = "one leaves a group against a message to it, anybody may be stopped",
+        .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
+        .peers = 2,
+        .members = 3,
+        .may_stop = EVERYBODY,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of a member against a message to its group",
+        .parts = {{0, "send 1 to @"}, {1, "receive"}, {2, "stay"}},
+        .peers = 3,
+        .members = 7,
+        .may_die = 4,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of a member against a message to its group, whose sender asks who lives",
+        .parts = {{0, "send 1 to @"}, {1, "receive"}, {2, "stay"}},
+        .peers = 3,
+        .members = 7,
+        .may_die = 4,
+        .asks_who_lives = true,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of a member who sends, against one who enters",
+        .parts = {{2, "send 1 to p0 p1; stay"}, {0, "enter; receive"}, {1, "receive"}},
+        .peers = 3,
+        .members = 6,
+        .may_die = 1,
+        .is_stale = true,
+        .is_rare = true,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of a member against one who enters its group",
+        .parts = {{0, "stay"}, {2, "enter; receive"}, {1, "receive"}},
+        .peers = 3,
+        .members = 3,
+        .may_die = 1,
+        .is_deep = true,
+    },
+    {
+        .name = "one enters a group, another leaves it",
+        .parts = {{0, "depart"}, {2, "enter"}, {1, "receive"}},
+        .peers = 3,
+        .capacity = 8,
+        .members = 3,
+        .is_deep = true,
+    },
+    {
+        .name = "one enters a group, another leaves it, and either may be killed",
+        .parts = {{0, "depart; stay"}, {2, "enter; stay"}, {1, "receive"}},
+        .peers = 3,
+        .capacity = 8,
+        .members = 3,
+        .may_die = 3,
+        .is_deep = true,
+    },
+    {
+        .name = "one enters a group, another leaves it, and either may be stopped",
+        .parts = {{0, "depart"}, {2, "enter"}, {1, "receive"}},
+        .peers = 3,
+        .capacity = 8,
+        .members = 3,
+        .may_stop = 3,
+        .is_rare = true,
+        .is_deep = true,
+    },
+    {
+        .name = "two enter a group, and either may be killed",
+        .parts = {{0, "enter; stay"}, {2, "enter; stay"}, {1, "receive"}},
+        .peers = 3,
+        .capacity = 8,
+        .members = 2,
+        .may_die = 3,
+        .is_rare = true,
+        .is_deep = true,
+    },
+    {
+        .name = "two enter a group, and either may be stopped",
+        .parts = {{0, "enter"}, {2, "enter"}, {1, "receive"}},
+        .peers = 3,
+        .capacity = 8,
+        .members = 2,
+        .may_stop = 3,
+        .is_rare = true,
+        .is_deep = true,
+    },
+    {
+        .name = "a message to a group whose members do not receive, against one who enters and may be stopped",
+        .parts = {{0, "send 1 to @"}, {2, "enter"}},
+        .peers = 3,
+        .members = 3,
+        .may_stop = 2,
+        .is_roomy = true,
+        .is_deep = true,
+    },
+    {
+        .name = "a message to a group and to one beside it, against one who leaves the group",
+        .parts = {{0, "send 1 to @ p2"}, {1, "depart; receive"}, {2, "receive"}},
+        .peers = 3,
+        .members = 3,
+        .is_deep = true,
+    },
+    {
+        .name = "the death of the only member against a message to its group and to one beside it, and one who enters",
+        .parts = {{0, "send 1 to @ p2"}, {1, "stay"}, {3, "enter"}, {2, "receive"}},
+        .clocks = {0, 0, 9, 0},
+        .members = 2,
+        .may_die = 2,
+        .is_deep = true,
+    },
+    {
+        .name = "one enters a group, and whoever gives it the state may be killed",
+        .parts = {{0, "hear 203; send 1 to p2; stay"}, {1, "hear 204; send 2 to p2; receive"}, {2, "enter; receive"}},
+        .peers = 3,
+        .members = 3,
+        .may_die = 1,
+        .taker = 2,
+        .is_deep = true,
+    },
+    {
         .name = "a sender who dies anywhere, then a side channel",
         .parts = {{3, "send 1 to p1 p2"}, {0, "await 1 at p1; send 2 to p2"}, {1, "receive"}, {2, "receive"}},
         .clocks = {0, 9, 3, 0},
@@ -470,12 +632,19 @@ static int follow(const char *name, const char *schedule)
   return 2;
 }
 
-static bool is_asked_for(const explore_scenario *scene, bool is_deep, int n_words, char **words)
+/* How far large scenes are searched. */
+typedef struct {
+  uint32_t preemptions;
+  bool is_full;    /* all of them */
+  bool is_bounded; /* by a number of states */
+} depth;
+
+static bool is_asked_for(const explore_scenario *scene, const depth *asked, int n_words, char **words)
 {
   for (int i = 0; i < n_words; i++)
-    if (strstr(scene->name, words[i]))
+    if (words[i][0] == '=' ? strcmp(scene->name, words[i] + 1) == 0 : strstr(scene->name, words[i]) != NULL)
       return true;
-  return n_words == 0 && (is_deep || !scene->is_rare);
+  return n_words == 0 && (!asked->is_bounded || !scene->is_rare);
 }
 
 /* The same ends come out, to the byte, when every access is a pause and everybody who can go on is tried everywhere. */
@@ -515,12 +684,14 @@ static void test_what_the_search_leaves_out_changes_nothing(void)
 }
 
 /* True if it ends well, whatever happens. */
-static bool search(explore_scenario scene, bool is_deep, const char *program)
+static bool search(explore_scenario scene, const depth *asked, const char *program)
 {
   check_test = scene.name;
-  if (scene.is_deep && !is_deep)
-    scene.preemptions = 1;
-  if (explore_run(&scene, is_deep ? UINT64_MAX : check_share(STATES_MAX)))
+  if (asked->is_bounded)
+    alarm(CHECK_SECONDS_MAX);
+  if (scene.is_deep && !asked->is_full)
+    scene.preemptions = asked->preemptions;
+  if (explore_run(&scene, asked->is_bounded ? check_share(STATES_MAX) : UINT64_MAX))
     return true;
   explore_follow(&scene, explore_result.schedule);
   printf("    again: %s --follow \"%s\" %s\n", program, scene.name, explore_result.schedule);
@@ -530,12 +701,16 @@ static bool search(explore_scenario scene, bool is_deep, const char *program)
 int main(int n_arguments, char **arguments)
 {
   const char *option = n_arguments > 1 && strncmp(arguments[1], "--", 2) == 0 ? arguments[1] : "";
-  const bool is_deep = strcmp(option, "--deep") == 0, stops_at_first = strcmp(option, "--first") == 0;
-  const int n_options = *option ? 2 : 1;
+  const bool stops_at_first = strcmp(option, "--first") == 0, is_given = strcmp(option, "--preemptions") == 0 && n_arguments > 2;
+  depth asked = {.preemptions = 1, .is_full = strcmp(option, "--deep") == 0};
+  const int n_options = is_given ? 3 : *option ? 2 : 1;
   bool is_good = true;
   check_begin();
   busq_step_looks = 2;
-  if (is_deep)
+  if (is_given)
+    asked.preemptions = (uint32_t)strtoul(arguments[2], NULL, 10);
+  asked.is_bounded = !asked.is_full && !is_given;
+  if (!asked.is_bounded)
     alarm(0);
   if (strcmp(option, "--follow") == 0 && n_arguments == 4)
     return follow(arguments[2], arguments[3]);
@@ -544,8 +719,8 @@ int main(int n_arguments, char **arguments)
   if (strcmp(option, "--list") == 0)
     return 0;
   for (uint32_t i = 0; i < N_SCENARIOS && (is_good || !stops_at_first); i++)
-    if (is_asked_for(&scenarios[i], is_deep, n_arguments - n_options, arguments + n_options))
-      is_good &= search(scenarios[i], is_deep, arguments[0]);
+    if (is_asked_for(&scenarios[i], &asked, n_arguments - n_options, arguments + n_options))
+      is_good &= search(scenarios[i], &asked, arguments[0]);
   if (is_good && n_arguments == n_options)
     CHECK_RUN(test_what_the_search_leaves_out_changes_nothing);
   return is_good ? 0 : 1;

@@ -14,12 +14,8 @@
  *   - the child's message was heard by all whom it was for, once, or, where its sender died, by nobody;
  *   - the group goes on: others enter, and what is sent to it is heard.
  */
-#include "base/atomic.h"
-#include "harness/company.h"
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
+#include "harness/groups.h"
+#include "harness/strike.h"
 
 #define PEERS 8
 #define CAPACITY 64
@@ -29,7 +25,7 @@ typedef struct {
   uint32_t is_ready;
   uint32_t may_go_on;
   uint32_t has_survived;
-  char struck_at[32];
+  char struck_at[STRIKE_WHERE_BYTES];
 } last_words;
 
 typedef struct {
@@ -41,55 +37,8 @@ typedef struct {
 } script;
 
 static last_words *words;
-static uint64_t steps_left;
-static bool stops; /* instead of dying */
-static bool is_every_access;
-
-/* ---- striking ---- */
-
-static void live_on(void)
-{
-  busq_step_hook = NULL;
-  busq_access_hook = NULL;
-}
-
-static void step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->struck_at, sizeof words->struck_at, "%s", where);
-  if (!stops)
-    _exit(0);
-  live_on();
-  raise(SIGSTOP);
-}
-
-static void access_step(busq_access access, const volatile void *address, size_t bytes)
-{
-  (void)access;
-  (void)address;
-  (void)bytes;
-  step("access");
-}
-
-static void live_until(uint64_t steps)
-{
-  steps_left = steps;
-  busq_step_hook = step;
-  busq_access_hook = is_every_access ? access_step : NULL;
-}
 
 /* ---- what happens ---- */
-
-static void enters(busq_peer *peer)
-{
-  int result;
-  do
-    result = busq_peer_enter(peer, "@g", 2, COMPANY_PATIENCE_NS);
-  while (result == BUSQ_INTERRUPTED);
-  if (result != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "can't enter: %d, %s", result, busq_error_text());
-}
 
 static void act_enter(busq_peer *victim)
 {
@@ -148,67 +97,6 @@ static void prepare_inside(busq_peer *victim)
 
 /* ---- who hears what ---- */
 
-typedef struct {
-  char text[16384];
-  size_t used;
-  uint32_t n_views;
-  char members[512]; /* of the last view */
-} transcript;
-
-static void note(transcript *heard_so_far, const char *text, size_t bytes)
-{
-  CHECK(heard_so_far->used + bytes + 2 < sizeof heard_so_far->text);
-  memcpy(heard_so_far->text + heard_so_far->used, text, bytes);
-  heard_so_far->used += bytes;
-  heard_so_far->text[heard_so_far->used++] = ' ';
-  heard_so_far->text[heard_so_far->used] = '\0';
-}
-
-static void note_view(transcript *heard_so_far, const busq_message *message)
-{
-  busq_view_event event;
-  char text[512];
-  memcpy(&event, message->data, sizeof event);
-  const char *entries = (const char *)message->data + sizeof event;
-  const char *names = entries + event.n_entries * sizeof(busq_view_member);
-  size_t used = (size_t)snprintf(text, sizeof text, "%" PRIu64 ":", event.number - event.base);
-  const size_t begin = used;
-  for (uint32_t i = 0; i < event.n_members; i++) {
-    busq_view_member member;
-    memcpy(&member, entries + i * sizeof member, sizeof member);
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "," : "", member.name_bytes, names);
-    names += member.name_bytes;
-  }
-  heard_so_far->n_views++;
-  snprintf(heard_so_far->members, sizeof heard_so_far->members, "%s", text + begin);
-  note(heard_so_far, text, used);
-}
-
-/* All that there is now. */
-static void listen(busq_peer *peer, transcript *heard_so_far)
-{
-  busq_message message;
-  while (take_now(peer, &message) == BUSQ_OK) {
-    busq_envelope envelope;
-    busq_message_envelope(&message, &envelope);
-    if (envelope.kind == BUSQ_KIND_VIEW)
-      note_view(heard_so_far, &message);
-    else
-      note(heard_so_far, message.data, message.size_bytes);
-    busq_peer_release(peer, &message);
-  }
-}
-
-static unsigned times(const transcript *heard_so_far, const char *word)
-{
-  unsigned count = 0;
-  char padded[64];
-  snprintf(padded, sizeof padded, " %s ", word);
-  for (const char *at = heard_so_far->text; (at = strstr(at, padded)) != NULL; at++)
-    count++;
-  return count;
-}
-
 static transcript of_alice, of_bob, of_eve;
 static busq_peer *alice, *bob, *eve;
 
@@ -217,12 +105,6 @@ static void all_listen(void)
   listen(alice, &of_alice);
   listen(bob, &of_bob);
   listen(eve, &of_eve);
-}
-
-static void pause_shortly(void)
-{
-  const struct timespec pause = {0, 1000000};
-  nanosleep(&pause, NULL);
 }
 
 /* Until both members have heard a view of whom it consists, and the last message. */
@@ -235,18 +117,12 @@ static void listen_until(const char *members, const char *last)
            !times(&of_bob, last));
 }
 
-/* bob begins to listen one view later. */
-static void agree(void)
-{
-  if (strcmp(of_alice.text, of_bob.text) != 0)
-    check_fail(__FILE__, __LINE__, "alice hears \"%s\", bob \"%s\"", of_alice.text, of_bob.text);
-}
-
 /* ---- one run ---- */
 
 typedef struct {
   const script *script;
   uint64_t steps;
+  bool stops;
 } strike;
 
 static void victim_body(void *argument)
@@ -258,15 +134,15 @@ static void victim_body(void *argument)
     self->script->prepare(victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  live_until(self->steps);
+  strike_begin(self->steps, self->stops, words->struck_at);
   self->script->act(victim);
-  live_on();
+  strike_end();
   words->has_survived = 1;
 }
 
 static char scene[128];
 
-static pid_t begin(const script *s, uint64_t steps)
+static pid_t begin(const script *s, uint64_t steps, bool stops)
 {
   memset(words, 0, sizeof *words);
   of_alice = of_bob = of_eve = (transcript){.text = " ", .used = 1};
@@ -276,14 +152,14 @@ static pid_t begin(const script *s, uint64_t steps)
   enters(bob);
   all_listen();
   of_alice = of_bob = (transcript){.text = " ", .used = 1};
-  const pid_t pid = in_a_child(victim_body, &(strike){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
   wait_for(&words->is_ready, 1);
   check_test = s->name;
   tell(&words->may_go_on);
   return pid;
 }
 
-static void describe(const script *s, uint64_t steps)
+static void describe(const script *s, uint64_t steps, bool stops)
 {
   snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps,
            words->struck_at);
@@ -309,12 +185,10 @@ static void judge_message(const script *s)
     CHECK_EQUAL(times(&of_alice, "v"), 1);
 }
 
-/* True if the victim came through. */
 static bool die(const script *s, uint64_t steps)
 {
-  stops = false;
-  ends_well(begin(s, steps));
-  describe(s, steps);
+  ends_well(begin(s, steps, false));
+  describe(s, steps, false);
   do {
     all_listen();
     pause_shortly();
@@ -330,7 +204,7 @@ static bool die(const script *s, uint64_t steps)
   } else {
     all_listen();
   }
-  agree();
+  agree_on(&of_alice, &of_bob);
   all_listen();
   CHECK_EQUAL(times(&of_eve, "next"), 1);
   judge_message(s);
@@ -343,10 +217,9 @@ static bool die(const script *s, uint64_t steps)
 static bool be_stopped(const script *s, uint64_t steps)
 {
   int status;
-  stops = true;
-  const pid_t pid = begin(s, steps);
+  const pid_t pid = begin(s, steps, true);
   CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
-  describe(s, steps);
+  describe(s, steps, true);
   if (!WIFSTOPPED(status)) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     part_in_peace();
@@ -359,7 +232,7 @@ static bool be_stopped(const script *s, uint64_t steps)
     all_listen();
     pause_shortly();
   } while (!times(&of_alice, "meanwhile") || !times(&of_bob, "meanwhile") || !times(&of_eve, "meanwhile"));
-  agree();
+  agree_on(&of_alice, &of_bob);
   leave(dave);
   CHECK_EQUAL(kill(pid, SIGCONT), 0);
   ends_well(pid);
@@ -367,26 +240,22 @@ static bool be_stopped(const script *s, uint64_t steps)
   listen_until("alice,bob", "next");
   said(alice, "@g eve", "last"); /* the views without the gone may have come behind the next one */
   listen_until("alice,bob", "last");
-  agree();
+  agree_on(&of_alice, &of_bob);
   all_listen();
   judge_message(s);
   part_in_peace();
   return false;
 }
 
-static uint64_t everywhere(const script *s, bool (*strike_at)(const script *s, uint64_t steps))
+/* True if the victim came through. */
+static bool strike_once(const void *argument, uint64_t steps, bool stops)
 {
-  uint64_t steps = 1;
-  while (!strike_at(s, steps))
-    steps++;
-  CHECK(steps > 1);
-  return steps - 1;
+  return stops ? be_stopped(argument, steps) : die(argument, steps);
 }
 
-int main(int argc, char **argv)
+int main(int n_arguments, char **arguments)
 {
-  check_begin();
-  is_every_access = argc > 1 && strcmp(argv[1], "--every-access") == 0;
+  strike_options(n_arguments, arguments);
   company_groups = 4;
   const script scripts[] = {
       {"entering", NULL, act_enter, false, false},
@@ -400,11 +269,7 @@ int main(int argc, char **argv)
       {"sending as a member to one who is dead", prepare_dead, act_send, true, false},
   };
   words = shared_memory(sizeof *words);
-  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-    const uint64_t deaths = everywhere(&scripts[i], die);
-    const uint64_t halts = everywhere(&scripts[i], be_stopped);
-    printf("ok  %s: died at each of %" PRIu64 " steps, stopped at each of %" PRIu64 "\n", scripts[i].name, deaths, halts);
-    fflush(stdout);
-  }
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+    strike_tell(scripts[i].name, strike_once, &scripts[i]);
   return 0;
 }

@@ -15,13 +15,9 @@
  *   - while the child is stopped, the others go on;
  *   - no memory is lost.
  */
-#include "base/atomic.h"
 #include "harness/nodes.h"
+#include "harness/strike.h"
 #include "shm/handle.h"
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
 
 #define PEERS 4
 #define CAPACITY 32
@@ -38,7 +34,7 @@ typedef struct {
   uint32_t has_survived;
   int32_t result; /* of what it sent; -1: it did not return */
   char heard[1024]; /* by the child */
-  char struck_at[32];
+  char struck_at[STRIKE_WHERE_BYTES];
 } last_words;
 
 typedef struct {
@@ -54,46 +50,10 @@ typedef struct {
 
 static last_words *words;
 static const script *script_now;
-static uint64_t steps_left;
-static int end_signal; /* 0: it ends */
-static bool is_every_access;
+static bool is_struck_to_stop;
 static char scene[160];
 static char transcript[N_ROLES][1024];
 static busq_peer *cast[N_ROLES];
-
-static void live_on(void);
-
-static void step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->struck_at, sizeof words->struck_at, "%s", where);
-  if (!end_signal)
-    _exit(0);
-  live_on();
-  raise(end_signal);
-}
-
-static void access_step(busq_access access, const volatile void *address, size_t bytes)
-{
-  (void)access;
-  (void)address;
-  (void)bytes;
-  step("access");
-}
-
-static void live_until(uint64_t steps)
-{
-  steps_left = steps;
-  busq_step_hook = step;
-  busq_access_hook = is_every_access ? access_step : NULL;
-}
-
-static void live_on(void)
-{
-  busq_step_hook = NULL;
-  busq_access_hook = NULL;
-}
 
 /* Looks after its nodes at once, which it does otherwise now and then. */
 static void hear(busq_peer *peer, char *text)
@@ -199,7 +159,7 @@ static const char *told(role who)
 static void judge_notices(bool is_over)
 {
   for (role who = BOB; who < N_ROLES; who++) {
-    const bool has_died = script_now->victim == who && !end_signal; /* it does not wait for more */
+    const bool has_died = script_now->victim == who && !is_struck_to_stop; /* it does not wait for more */
     const char *const text = told(who);
     const uint32_t n_alive = count_of(text, "+1"), n_notices = count_of(text, "destroyed@0");
     HEARD(n_notices <= 1);
@@ -292,11 +252,11 @@ static void victim_body(void *argument)
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 2);
   words->result = -1;
-  live_until(*(const uint64_t *)argument);
+  strike_begin(*(const uint64_t *)argument, is_struck_to_stop, words->struck_at);
   script_now->act(victim);
-  live_on();
+  strike_end();
   words->has_survived = 1;
-  if (end_signal && script_now->act != act_close) {
+  if (is_struck_to_stop && script_now->act != act_close) {
     hear(victim, words->heard);
     tell(&words->is_ready);
     wait_for(&words->may_go_on, 3);
@@ -384,23 +344,24 @@ static void begin_scene(uint64_t *steps, pid_t *pidp)
 }
 
 /* True if the victim came through. */
-static bool strike(const script *s, uint64_t steps, int signal_number)
+static bool strike(const void *argument, uint64_t steps, bool stops)
 {
+  const script *s = argument;
   pid_t pid;
   int status = 0;
   script_now = s;
-  end_signal = signal_number;
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, signal_number ? "stopped" : "dead", steps);
+  is_struck_to_stop = stops;
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, stops ? "stopped" : "dead", steps);
   check_test = scene;
   begin_scene(&steps, &pid);
   bool is_stopped = false;
-  if (signal_number && s->act != act_close) {
+  if (stops && s->act != act_close) {
     while (!is_stopped && !words->has_survived) {
       const pid_t changed = waitpid(pid, &status, WUNTRACED | WNOHANG);
       is_stopped = changed == pid && WIFSTOPPED(status);
       CHECK(changed != pid || is_stopped);
     }
-  } else if (signal_number) {
+  } else if (stops) {
     CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
     is_stopped = WIFSTOPPED(status);
   } else {
@@ -413,15 +374,15 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   settle();
   if (is_stopped)
     CHECK_EQUAL(kill(pid, SIGCONT), 0);
-  if (signal_number && s->act != act_close)
+  if (stops && s->act != act_close)
     wait_for(&words->is_ready, s->victim == ALICE ? 4 : 3);
   settle();
   if (s->judge != judge_end && s->judge != judge_sent)
     everybody_lets_go();
   settle();
-  if (signal_number && s->act != act_close)
+  if (stops && s->act != act_close)
     tell(&words->may_go_on);
-  if (signal_number && (is_stopped || s->act != act_close))
+  if (stops && (is_stopped || s->act != act_close))
     ends_well(pid);
   settle();
   s->judge();
@@ -430,19 +391,9 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   return words->has_survived && !words->struck_at[0];
 }
 
-static uint64_t strike_everywhere(const script *s, int signal_number)
-{
-  uint64_t steps = 1;
-  while (!strike(s, steps, signal_number))
-    steps++;
-  CHECK(steps > 1);
-  return steps - 1;
-}
-
 int main(int n_arguments, char **arguments)
 {
-  check_begin();
-  is_every_access = n_arguments > 1 && strcmp(arguments[1], "--every-access") == 0;
+  strike_options(n_arguments, arguments);
   busq_step_looks = 2;
   const script scripts[] = {
       {.name = "destroying", .victim = ALICE, .act = act_destroy, .bob_holds = true, .carol_is_granted = true, .judge = judge_end},
@@ -461,10 +412,7 @@ int main(int n_arguments, char **arguments)
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
     if (n_arguments > 1 && arguments[1][0] != '-' && !strstr(scripts[i].name, arguments[1]))
       continue;
-    const uint64_t n_deaths = strike_everywhere(&scripts[i], 0);
-    const uint64_t n_stops = strike_everywhere(&scripts[i], SIGSTOP);
-    printf("ok  %s: died at each of %" PRIu64 " steps, stopped at each of %" PRIu64 "\n", scripts[i].name, n_deaths, n_stops);
-    fflush(stdout);
+    strike_tell(scripts[i].name, strike, &scripts[i]);
   }
   return 0;
 }

@@ -16,12 +16,7 @@
  * While it is stopped, the other one must get every message that is sent from then on; and when it has gone on, nothing is missing
  * or doubled.
  */
-#include "base/atomic.h"
-#include "harness/company.h"
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
+#include "harness/strike.h"
 
 #define PEERS 6
 #define CAPACITY 16
@@ -39,7 +34,7 @@ typedef struct {
   uint32_t given[LETTERS + MORE]; /* to the child, by recv */
   uint32_t begun[LETTERS + MORE]; /* to be given up: acknowledged, released, given back */
   uint32_t ended[LETTERS + MORE];
-  char struck_at[32];
+  char struck_at[STRIKE_WHERE_BYTES];
 } last_words;
 
 typedef enum { COPIED, PINNED, OFFERED } taking;
@@ -58,44 +53,8 @@ typedef struct {
 
 static last_words *words;
 static const script *script_now;
-static uint64_t steps_left;
-static int end_signal; /* 0: it ends */
+static bool is_struck_to_stop;
 static char large[LARGE_BYTES];
-static bool is_every_access;
-
-static void live_on(void);
-
-static void step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->struck_at, sizeof words->struck_at, "%s", where);
-  if (!end_signal)
-    _exit(0);
-  live_on();
-  raise(end_signal);
-}
-
-static void access_step(busq_access access, const volatile void *address, size_t bytes)
-{
-  (void)access;
-  (void)address;
-  (void)bytes;
-  step("access");
-}
-
-static void live_until(uint64_t steps)
-{
-  steps_left = steps;
-  busq_step_hook = step;
-  busq_access_hook = is_every_access ? access_step : NULL;
-}
-
-static void live_on(void)
-{
-  busq_step_hook = NULL;
-  busq_access_hook = NULL;
-}
 
 static busq_peer *join_jobs(void)
 {
@@ -247,14 +206,14 @@ static void victim_body(void *argument)
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
   if (script_now->joins)
-    live_until(*(const uint64_t *)argument);
+    strike_begin(*(const uint64_t *)argument, is_struck_to_stop, words->struck_at);
   busq_peer *victim = join_jobs();
   if (!script_now->joins)
-    live_until(*(const uint64_t *)argument);
+    strike_begin(*(const uint64_t *)argument, is_struck_to_stop, words->struck_at);
   script_now->act(victim);
-  live_on();
+  strike_end();
   words->has_survived = 1;
-  if (end_signal && !script_now->is_closed)
+  if (is_struck_to_stop && !script_now->is_closed)
     CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
 }
 
@@ -339,11 +298,12 @@ static void send_past_the_stopped(busq_peer *alice, busq_peer *one, uint32_t *n_
 }
 
 /* True if the victim came through. */
-static bool strike(const script *s, uint64_t steps, int signal_number)
+static bool strike(const void *argument, uint64_t steps, bool stops)
 {
+  const script *s = argument;
   uint32_t n_sent = 0;
   script_now = s;
-  end_signal = signal_number;
+  is_struck_to_stop = stops;
   memset(words, 0, sizeof *words);
   memset(n_got, 0, sizeof n_got);
   meet(PEERS, CAPACITY, ARENA_BYTES);
@@ -359,11 +319,11 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   if (s->buries)
     ends_well(in_a_child(prior_body, NULL));
   tell(&words->may_go_on);
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, signal_number ? "stopped" : "dead", steps);
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, stops ? "stopped" : "dead", steps);
   check_test = scene;
   int status = 0;
   bool is_stopped = false;
-  if (signal_number) {
+  if (stops) {
     CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
     is_stopped = WIFSTOPPED(status);
   } else {
@@ -371,19 +331,19 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   }
   if (!one && !is_stopped)
     one = join_jobs();
-  const uint32_t n_filled = s->fills && !signal_number ? fill(alice) : 0;
+  const uint32_t n_filled = s->fills && !stops ? fill(alice) : 0;
   if (is_stopped && one)
     send_past_the_stopped(alice, one, &n_sent);
   if (is_stopped) {
     CHECK_EQUAL(kill(pid, SIGCONT), 0);
     CHECK_EQUAL(waitpid(pid, &status, 0), pid);
   }
-  if (signal_number)
+  if (stops)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   if (!one)
     one = join_jobs();
   drain(one);
-  judge(n_sent, signal_number != 0);
+  judge(n_sent, stops);
   if (n_filled)
     CHECK_EQUAL(n_filled + n_got[0] + n_got[1] + n_got[2] + n_got[3], CAPACITY);
   said(alice, "jobs carol", "a");
@@ -408,19 +368,9 @@ static bool strike(const script *s, uint64_t steps, int signal_number)
   return words->has_survived && !words->struck_at[0];
 }
 
-static uint64_t strike_everywhere(const script *s, int signal_number)
-{
-  uint64_t steps = 1;
-  while (!strike(s, steps, signal_number))
-    steps++;
-  CHECK(steps > 1);
-  return steps - 1;
-}
-
 int main(int n_arguments, char **arguments)
 {
-  check_begin();
-  is_every_access = n_arguments > 1 && strcmp(arguments[1], "--every-access") == 0;
+  strike_options(n_arguments, arguments);
   busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be dead before the last */
   const script scripts[] = {
       {.name = "receiving", .act = act_receive, .mode = COPIED},
@@ -445,11 +395,7 @@ int main(int n_arguments, char **arguments)
       {.name = "burying another reader, copying", .act = act_wait, .mode = COPIED, .buries = true},
   };
   words = shared_memory(sizeof *words);
-  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
-    const uint64_t n_deaths = strike_everywhere(&scripts[i], 0);
-    const uint64_t n_stops = strike_everywhere(&scripts[i], SIGSTOP);
-    printf("ok  %s: died at each of %" PRIu64 " steps, stopped at each of %" PRIu64 "\n", scripts[i].name, n_deaths, n_stops);
-    fflush(stdout);
-  }
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+    strike_tell(scripts[i].name, strike, &scripts[i]);
   return 0;
 }

@@ -20,7 +20,7 @@ from __future__ import annotations
 from busq.lab.check.checker import Interrupted, run
 from busq.lab.check.groups import FAULTS, VARIANTS, GroupsCounterexample, GroupsResult, GroupsStep, run_groups
 from busq.lab.check.plan import ALL, APPLICATIONS, REDUCTIONS, SEARCHES
-from busq.lab.check.result import Finding, Progress, Result, Search, Transition
+from busq.lab.check.result import Figures, Finding, Progress, Result, Search, Transition
 from busq.lab.check.witness import NETWORKS, Counterexample, Step
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "SEARCHES",
     "VARIANTS",
     "Counterexample",
+    "Figures",
     "Finding",
     "GroupsCounterexample",
     "GroupsResult",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -248,7 +247,6 @@ class _Check:
             unexplored=next((_why(one) for one in whole if one.unexplored), self._missing),
             seconds=time.monotonic() - self._began_s,
             memory_bytes=max(one.memory_bytes for one in self._searches),
-            missed_probability=-math.expm1(-first.missed_expected),
             waiting_max=max(facts.waiting_max for facts in self._facts),
             held_max=max(facts.held_max for facts in self._facts),
             packets_max=max(facts.packets_max for facts in self._facts),

@@ -20,6 +20,7 @@ from busq import _arguments
 from busq._core import check, held, owned
 from busq._native import ffi, lib
 from busq.lab.check.plan import memory_of
+from busq.lab.check.result import Figures
 from busq.lab.check.witness import NAMES
 from busq.lab.execution import Event, Execution, message_name
 from busq.lab.observers import Verdict, Witness
@@ -127,9 +128,9 @@ class GroupsCounterexample:
         return {self.fault: Verdict(False, 1, _Drawing(self).witness(), self.sentence)}
 
 
-@dataclass(frozen=True)
-class GroupsResult:
-    """The result of a search; the figures as in `Result`."""
+@dataclass(frozen=True, kw_only=True)
+class GroupsResult(Figures):
+    """The result of a search; the figures as in `Figures`."""
 
     processes: int
     members: int
@@ -142,29 +143,12 @@ class GroupsResult:
     whole_steps: bool
     reductions: bool
     variant: str
-    holds: bool
-    complete: bool
-    unexplored: str
-    unique_states: int
-    total_states: int
-    ends: int
-    max_depth: int
-    seconds: float
-    rate: float
-    memory_bytes: int
-    missed_expected: float
     counterexample: GroupsCounterexample | None = None
-
-    @property
-    def missed_probability(self) -> float:
-        """Return the probability that a state was taken for another one."""
-        return -math.expm1(-self.missed_expected)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain numbers, texts and dictionaries, as `busq check groups --json` prints them."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "counterexample"}
         told = self.counterexample and self.counterexample.as_json()
-        return {"order": "groups", **plain, "missed_probability": self.missed_probability, "counterexample": told}
+        return {"order": "groups", **self._plain("counterexample"), "counterexample": told}
 
 
 def run_groups(

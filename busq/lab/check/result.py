@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from busq.lab.check.witness import BEYOND, Counterexample
 
-__all__ = ["BEYOND", "PROMISED", "Finding", "Progress", "Result", "Search", "Transition"]
+__all__ = ["BEYOND", "PROMISED", "Figures", "Finding", "Progress", "Result", "Search", "Transition"]
 
 # Judged besides BEYOND, in words.
 PROMISED = {
@@ -92,24 +93,54 @@ class Search:
     contradicted: int
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a check.
-
-    `destinations` are "every choice", or "given".
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """How far a search came, and what it found; of an order (`Result`) or of the protocol of groups (`GroupsResult`).
 
     `holds`: no violation of what was judged was found; that all was seen says `complete`, and if not, `unexplored` says
     why.  `unique_states` are different states, `total_states` moves that were made (and the start), `ends` states in
     which nothing can happen any more, `max_depth` the longest way that was searched, in moves: a state that was met
-    before is not gone through again on a longer one.  All are of the first search.  With reductions, and several
-    threads, they differ a little from run to run: which of several alike states comes first is chance.  Of random
-    walks, `unique_states` are moves, and `ends` executions.  `rate` are unique states per second.
+    before is not gone through again on a longer one.  `rate` are unique states per second.
 
-    `missed_probability` is the probability that at least one state was taken for another one because both have the
-    same fingerprint; `missed_expected` how many on average.  `waiting_max`, `held_max` and `packets_max` are the most
-    messages of its own that a process had unfinished, the most of others that it held back, and the most packets in
-    flight; of what was searched, which with late submits and quiet packets is not all (mfss 3 x 3: 1 message, and 3
-    without reductions).
+    `missed_expected` is how many states were taken for others because both have the same fingerprint, on average.
+    """
+
+    holds: bool
+    complete: bool
+    unexplored: str
+    unique_states: int
+    total_states: int
+    ends: int
+    max_depth: int
+    seconds: float
+    rate: float
+    memory_bytes: int
+    missed_expected: float
+
+    @property
+    def missed_probability(self) -> float:
+        """The probability that at least one state was taken for another one."""
+        return -math.expm1(-self.missed_expected)
+
+    def _plain(self, *without: str) -> dict[str, Any]:
+        """Return all that was found by name, but for these fields, and `missed_probability`."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in without}
+        return {**fields, "missed_probability": self.missed_probability}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Figures):
+    """The result of a check; the figures as in `Figures`.
+
+    `destinations` are "every choice", or "given".
+
+    All figures are of the first search.  With reductions, and several threads, they differ a little from run to run:
+    which of several alike states comes first is chance.  Of random walks, `unique_states` are moves, and `ends`
+    executions.
+
+    `waiting_max`, `held_max` and `packets_max` are the most messages of its own that a process had unfinished, the most
+    of others that it held back, and the most packets in flight; of what was searched, which with late submits and quiet
+    packets is not all (mfss 3 x 3: 1 message, and 3 without reductions).
 
     `vacuous` are properties that nothing within the bound could break, whatever the order does.
 
@@ -129,18 +160,6 @@ class Result:
     to_self: bool
     destinations: str
     search: str
-    holds: bool
-    complete: bool
-    unexplored: str
-    unique_states: int
-    total_states: int
-    ends: int
-    max_depth: int
-    seconds: float
-    rate: float
-    memory_bytes: int
-    missed_expected: float
-    missed_probability: float
     waiting_max: int
     held_max: int
     packets_max: int
@@ -185,13 +204,8 @@ class Result:
         >>> run("none", processes=2, messages=1).as_json()["verdicts"]["lost"]
         {'ok': True, 'claimed': True, 'judged': True}
         """
-        plain = {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name not in ("verdicts", "transitions", "unseen", "searches", "counterexample")
-        }
         return {
-            **plain,
+            **self._plain("verdicts", "transitions", "unseen", "searches", "counterexample"),
             "reductions": list(self.reductions),
             "doubts": list(self.doubts),
             "vacuous": list(self.vacuous),

@@ -147,9 +147,23 @@ static bool explore_waits_for_the_dead(const explore_op *op)
                                      (op->verb == EXPLORE_AWAIT && explore_is_gone(op->at)));
 }
 
+/* A queue that nobody receives from is full, of proposals that came to nothing, perhaps. */
+static bool explore_somebody_is_full(uint32_t stopped)
+{
+  for (uint32_t i = 0; i < explore_scene->peers && !explore_scene->is_roomy; i++) {
+    const busq_peer *peer = explore_shared.peers[i];
+    if (!explore_is_gone(i) && !explore_has_receiver(i, stopped) &&
+        busq_ring_tail(&peer->ring) - busq_load_relaxed(&peer->ring.queue->head) >= explore_scene->capacity)
+      return true;
+  }
+  return false;
+}
+
 /* For room in a queue that nobody receives from. */
 static bool explore_waits_for_nobody(const explore_op *op)
 {
+  if (explore_scene->members && (op->verb == EXPLORE_SEND || op->verb == EXPLORE_ENTER || op->verb == EXPLORE_DEPART))
+    return explore_somebody_is_full(BUSQ_EXPLORE_NOBODY);
   for (uint32_t i = 0; i < op->n_targets; i++)
     if (op->slots[i] != EXPLORE_GROUP && !explore_has_receiver(op->slots[i], BUSQ_EXPLORE_NOBODY))
       return op->verb == EXPLORE_SEND;
@@ -160,6 +174,8 @@ static bool explore_may_stay_here(const explore_op *op)
 {
   if (op->verb == EXPLORE_HEAR && explore_scene->shared && explore_was_delivered_anywhere(op->message))
     return true; /* to another reader */
+  if (op->verb == EXPLORE_HEAR && op->message >= EXPLORE_VIEWS)
+    return true; /* a view that has not come about, perhaps; otherwise it is missed below */
   return op->verb == EXPLORE_RECEIVE || op->verb == EXPLORE_LISTEN || op->verb == EXPLORE_HOLD ||
          op->verb == EXPLORE_WORK || op->verb == EXPLORE_STAY || explore_waits_for_nobody(op) || explore_waits_for_the_dead(op);
 }
@@ -167,7 +183,7 @@ static bool explore_may_stay_here(const explore_op *op)
 static void explore_judge_actors(void)
 {
   static const char *const verbs[] = {"send",  "hear",  "receive", "listen", "hold", "work", "await",
-                                      "enter", "leave", "return",  "stay",   "hand", "post", "destroy"};
+                                      "enter", "depart", "leave",  "return", "stay", "hand", "post", "destroy"};
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
     if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
@@ -376,25 +392,61 @@ static const explore_event *explore_delivery(uint32_t peer, uint8_t message, uin
   return NULL;
 }
 
-/* What one has delivered, another one of the same view has delivered in that view, and nobody else has. */
+/* To whom it was sent: a bit per peer, and 0x80 for the group. */
+static uint8_t explore_targets_of(uint8_t message)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    const explore_event *sent = explore_find(i, BUSQ_EVENT_SEND, message, false);
+    if (sent)
+      return sent->targets;
+  }
+  return 0;
+}
+
+/* What one has delivered, another one of the same view has delivered in that view, and nobody else has but whoever is named. */
 static void explore_judge_delivery(uint32_t peer, uint32_t event)
 {
-  const uint8_t message = explore_logs[peer].events[event].message;
+  const uint8_t message = explore_logs[peer].events[event].message, targets = explore_targets_of(message);
   uint8_t number, members, number_there, members_there;
   uint32_t at;
+  if (!(targets & 0x80))
+    return;
   explore_view_of(peer, event, &number, &members);
+  if (!(members >> peer & 1)) {
+    if (!(targets >> peer & 1))
+      explore_blame("message %u: p%u delivers it, and is neither a member nor named", message, peer);
+    return;
+  }
   for (uint32_t other = 0; other < explore_scene->peers; other++) {
     const explore_event *there = explore_delivery(other, message, &at);
     if (there)
       explore_view_of(other, at, &number_there, &members_there);
-    const bool is_member = members >> other & 1;
+    const bool is_member = members >> other & 1, is_named = targets >> other & 1;
     if (there && is_member && (number_there != number || members_there != members))
       explore_blame("message %u: p%u delivers it in view %u, p%u in view %u", message, peer, number, other, number_there);
-    else if (there && !is_member)
+    else if (there && !is_member && !is_named)
       explore_blame("message %u: p%u delivers it in view %u, and p%u, which is not in it", message, peer, number, other);
-    else if (!there && is_member && !explore_is_gone(other))
+    else if (!there && (is_member || is_named) && !explore_is_gone(other))
       explore_blame("message %u: p%u delivers it in view %u, and p%u never", message, peer, number, other);
   }
+}
+
+/* Whatever it was sent to: nothing of a dead member comes behind the view of its death. */
+static void explore_judge_ghost(uint32_t peer, uint32_t event)
+{
+  const uint8_t message = explore_logs[peer].events[event].message;
+  uint8_t number, members;
+  explore_view_of(peer, event, &number, &members);
+  for (uint32_t sender = 0; sender < explore_scene->peers; sender++)
+    if (explore_shared.is_dead[sender] && (explore_scene->members >> sender & 1) && !(members >> sender & 1) &&
+        explore_find(sender, BUSQ_EVENT_SEND, message, false))
+      explore_blame("message %u: p%u delivers it in view %u, behind the death of p%u, which sent it", message, peer, number, sender);
+}
+
+static void explore_judge_placed(uint32_t peer, uint32_t event)
+{
+  explore_judge_delivery(peer, event);
+  explore_judge_ghost(peer, event);
 }
 
 static void explore_judge_view(uint32_t peer, const explore_event *view)
@@ -409,13 +461,27 @@ static void explore_judge_view(uint32_t peer, const explore_event *view)
   }
 }
 
-/* Somebody is left who must have got it. */
+/* Somebody is left who must have got it: who was a member, and still is one. */
 static bool explore_has_living_members(void)
 {
-  for (uint32_t i = 0; i < explore_scene->peers; i++)
-    if ((explore_scene->members >> i & 1) && !explore_is_gone(i))
+  for (uint32_t i = 0; i < explore_scene->peers; i++) {
+    uint8_t number, members;
+    explore_view_of(i, explore_logs[i].count, &number, &members);
+    if ((explore_scene->members & members) >> i & 1 && !explore_is_gone(i))
       return true;
+  }
   return false;
+}
+
+/* Those who are named beside the group, whatever becomes of that. */
+static void explore_judge_named(uint32_t sender, const explore_event *event)
+{
+  if (event->kind != BUSQ_EVENT_SEND || !(event->targets & 0x80) || explore_is_unfinished(sender, event->message) ||
+      explore_find(sender, BUSQ_EVENT_SEND, event->message, true))
+    return;
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if ((event->targets >> i & 1) && !explore_is_gone(i) && !explore_was_delivered(i, event->message))
+      explore_blame("message %u was sent to p%u by name, beside the group, and it never delivers it", event->message, i);
 }
 
 static void explore_judge_group(void)
@@ -424,13 +490,70 @@ static void explore_judge_group(void)
     for (uint32_t e = 0; e < explore_logs[i].count; e++) {
       const explore_event *event = &explore_logs[i].events[e];
       const bool is_delivery = event->kind == BUSQ_EVENT_DELIVER;
+      explore_judge_named(i, event);
       if (is_delivery && event->message >= EXPLORE_VIEWS)
         explore_judge_view(i, event);
       else if (is_delivery)
-        explore_judge_delivery(i, e);
+        explore_judge_placed(i, e);
       else if ((event->targets & 0x80) && !explore_is_unfinished(i, event->message) && explore_has_living_members() &&
                !explore_find(i, BUSQ_EVENT_SEND, event->message, true) && !explore_was_delivered_anywhere(event->message))
         explore_blame("message %u was sent, and nobody delivers it", event->message);
+    }
+}
+
+/* Whoever enters gets a state from a member, behind its own view, whoever dies meanwhile. */
+static void explore_judge_taker(void)
+{
+  const uint32_t taker = explore_scene->taker;
+  uint32_t n_states = 0;
+  if (explore_is_gone(taker))
+    return;
+  for (uint32_t e = 0; e < explore_logs[taker].count; e++) {
+    uint8_t number, members;
+    explore_view_of(taker, e, &number, &members);
+    if (explore_logs[taker].events[e].message >= EXPLORE_VIEWS)
+      continue;
+    n_states++;
+    if (!number)
+      explore_blame("p%u gets a state before its own view", taker);
+  }
+  if (!n_states)
+    explore_blame("p%u has entered, and nobody has given it a state", taker);
+}
+
+/* ---- groups, while somebody is stopped ---- */
+
+static bool explore_stays_member(uint32_t peer)
+{
+  for (uint32_t i = 0; i < explore_n_actors; i++)
+    for (uint32_t o = 0; o < explore_actors[i].n_ops && explore_actors[i].peer == peer; o++)
+      if (explore_actors[i].ops[o].verb == EXPLORE_DEPART || explore_actors[i].ops[o].verb == EXPLORE_LEAVE)
+        return false;
+  return explore_scene->members >> peer & 1;
+}
+
+/* Nobody else is kept from sending and from changing the group. */
+static void explore_judge_doings(uint32_t stopped)
+{
+  for (uint32_t i = 0; i < explore_n_actors && !explore_somebody_is_full(stopped); i++) {
+    const explore_op *op = explore_op_of(i);
+    if (i != stopped && op && (op->verb == EXPLORE_SEND || op->verb == EXPLORE_ENTER || op->verb == EXPLORE_DEPART))
+      explore_blame("p%u is stopped, and p%u can't go on", explore_actors[stopped].peer, explore_actors[i].peer);
+  }
+}
+
+/* And what was sent has come to all who receive, and are members all the time. */
+static void explore_judge_group_waiting(uint32_t stopped)
+{
+  explore_judge_doings(stopped);
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    for (uint32_t e = 0; e < explore_logs[i].count; e++) {
+      const explore_event *event = &explore_logs[i].events[e];
+      if (event->kind != BUSQ_EVENT_SEND || !(event->targets & 0x80) || explore_is_unfinished(i, event->message))
+        continue;
+      for (uint32_t member = 0; member < explore_scene->peers; member++)
+        if (explore_stays_member(member) && explore_has_receiver(member, stopped) && !explore_was_delivered(member, event->message))
+          explore_blame("p%u is stopped, and p%u waits for message %u in vain", explore_actors[stopped].peer, member, event->message);
     }
 }
 
@@ -443,6 +566,8 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
     explore_blame("%s", explore_shared.fault);
   else if (end == BUSQ_END_STOPPED && !explore_scene->shared && !explore_scene->members)
     explore_judge_waiting(stopped);
+  else if (end == BUSQ_END_STOPPED && explore_scene->members)
+    explore_judge_group_waiting(stopped);
   else if (end == BUSQ_END_STOPPED)
     ; /* below */
   else
@@ -457,6 +582,8 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
     explore_judge_order();
   if (!explore_verdict[0] && end == BUSQ_END_OVER && explore_scene->members)
     explore_judge_group();
+  if (!explore_verdict[0] && end == BUSQ_END_OVER && explore_scene->taker)
+    explore_judge_taker();
   if (!explore_verdict[0] && end == BUSQ_END_OVER)
     explore_judge_memory();
   return explore_verdict[0] ? explore_verdict : NULL;

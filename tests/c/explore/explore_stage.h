@@ -7,13 +7,14 @@
  * What an actor does is text, sentences with semicolons between them:
  *
  *      send 1 to p2 p3     one message; waits where there is no room
- *      hear 1              receives until message 1 has come
+ *      hear 1              receives until message 1 has come; from 200 on, numbers are those of views: of the first peer that entered, 201
  *      receive             receives for as long as anybody has something to do
  *      listen              the same with the waiting of the core: it sleeps, and is woken
  *      hold                the same as receive, but looks at each message in place before it gives it back
  *      work                the same as receive, but has each message to acknowledge, and does so in a turn of its own
  *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
  *      enter               the group "@g" of those whom the scene names as members
+ *      depart              leaves that group, and lives on
  *      send 1 to @         to the group
  *      hand 1 to p2        one message that brings the handle of the node, which p0 owns
  *      post 1              one message to the node
@@ -57,9 +58,11 @@ typedef struct {
   uint32_t may_die;     /* a bit for each actor that may be killed */
   uint32_t may_stop;    /* or stopped, and continued after others have lost patience */
   bool is_stale;        /* every proposal is lost */
+  bool is_roomy;        /* whatever happens in it needs fewer places than the queues have: that one is full is no excuse */
   uint32_t shared;      /* a bit for each peer that reads, with the others of these, the queue that is sent to by any of their names */
   uint32_t durable;     /* a bit for each peer that is sent to even while it is away */
   uint32_t members;     /* a bit for each peer that is in the group "@g" to begin with */
+  uint32_t taker;       /* the peer that enters and must get a state from a member, by a message to it alone; 0: none */
   uint32_t holders;     /* a bit for each peer that has the handle of p0's node to begin with; 0: there is no node */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
@@ -75,6 +78,7 @@ typedef enum {
   EXPLORE_WORK,
   EXPLORE_AWAIT,
   EXPLORE_ENTER,
+  EXPLORE_DEPART,
   EXPLORE_LEAVE,
   EXPLORE_RETURN,
   EXPLORE_STAY,
@@ -480,6 +484,17 @@ static busq_turn explore_enter_turn(const explore_actor *self, explore_progress 
   return BUSQ_TURN_AGAIN;
 }
 
+static busq_turn explore_depart_turn(const explore_actor *self, explore_progress *progress)
+{
+  const int result = busq_peer_leave(explore_shared.peers[self->peer], "@g", 2, 0);
+  if (result == BUSQ_FULL)
+    return BUSQ_TURN_WAIT;
+  if (result != BUSQ_OK)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "leaving: result %d, %s", result, busq_error_text());
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
 static busq_turn explore_leave_turn(const explore_actor *self, explore_progress *progress)
 {
   explore_shared.is_closed[self->peer] = 1;
@@ -537,6 +552,8 @@ static busq_turn explore_act(const explore_actor *self, explore_progress *progre
     return explore_await_turn(self, progress);
   case EXPLORE_ENTER:
     return explore_enter_turn(self, progress);
+  case EXPLORE_DEPART:
+    return explore_depart_turn(self, progress);
   case EXPLORE_LEAVE:
     return explore_leave_turn(self, progress);
   case EXPLORE_RETURN:
@@ -590,8 +607,9 @@ static void explore_parse_op(const char *sentence, explore_op *op)
     const char *word;
     explore_verb verb;
   } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
-               {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"leave", EXPLORE_LEAVE}, {"return", EXPLORE_RETURN},
-               {"stay", EXPLORE_STAY},       {"destroy", EXPLORE_DESTROY}};
+               {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"depart", EXPLORE_DEPART},
+               {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN},   {"stay", EXPLORE_STAY},
+               {"destroy", EXPLORE_DESTROY}};
   unsigned message = 0, at = 0;
   int used = 0;
   memset(op, 0, sizeof *op);

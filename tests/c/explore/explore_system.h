@@ -279,7 +279,7 @@ int __wrap_unlinkat(int directory, const char *path, int flags)
   return system_now ? 0 : __real_unlinkat(directory, path, flags);
 }
 
-/* ---- memory: never used again, so that equal histories have equal addresses ---- */
+/* ---- memory: used again only where it was the last, so that equal histories have equal addresses ---- */
 
 static void *system_allocate(size_t bytes, size_t alignment)
 {
@@ -294,6 +294,20 @@ static void *system_allocate(size_t bytes, size_t alignment)
 static bool system_has(const void *memory)
 {
   return (uintptr_t)memory - (uintptr_t)system_processes < sizeof system_processes;
+}
+
+/* The last one leaves nothing behind that would make equal states look different. */
+static void system_give_back(void *memory)
+{
+  const uint64_t begin = (uint64_t)((char *)memory - system_now->heap);
+  uint64_t bytes;
+  if ((uintptr_t)memory - (uintptr_t)system_now->heap >= sizeof system_now->heap)
+    return;
+  memcpy(&bytes, (char *)memory - sizeof bytes, sizeof bytes);
+  if (begin + bytes != system_now->heap_used)
+    return;
+  system_now->heap_used = begin - sizeof bytes;
+  memset((char *)memory - sizeof bytes, 0, sizeof bytes + bytes);
 }
 
 void *__wrap_malloc(size_t bytes);
@@ -328,6 +342,8 @@ void __wrap_free(void *memory)
 {
   if (!system_has(memory))
     __real_free(memory);
+  else if (system_now)
+    system_give_back(memory);
 }
 
 int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);

@@ -43,7 +43,8 @@ class Mutant:
 
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
-GROUP_SEND, GROUP_RECEIVE, NODE = "shm/group_send.c", "shm/group_receive.c", "shm/node.c"
+GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group.c", "shm/group_send.c", "shm/group_receive.c"
+NODE = "shm/node.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -245,6 +246,39 @@ MUTANTS = [
         "a message to a group against one who enters",
         GROUP_RECEIVE,
         ("    verdict = BUSQ_GROUP_MISSED;\n  else if", "    verdict = BUSQ_GROUP_COUNTS;\n  else if"),
+    ),
+    mutant(
+        "SENDER_DOES_NOT_INSTALL",
+        "the sender whose message missed the view does not install the one that follows, and finds the old one again",
+        "a message to a group whose members do not receive",
+        GROUP,
+        (
+            "    if (number > view)\n",
+            "    if (look.phase == BUSQ_CLAIM_DECIDED)\n"
+            "      return busq_key_less(busq_place_key(key), busq_place_key(look.key)) ? BUSQ_GROUP_COUNTS\n"
+            "                                                                           : BUSQ_GROUP_MISSED;\n"
+            "    if (number > view)\n",
+        ),
+    ),
+    mutant(
+        "NO_GRANT",
+        "whoever sends a handle does not say so before its message can be received",
+        "brings its handle to the owner, too",
+        NODE,
+        (
+            "    if (slot != name.slot)\n      (void)word_change(",
+            "    if (false && slot != name.slot)\n      (void)word_change(",
+        ),
+    ),
+    mutant(
+        "GRANT_NOT_SETTLED",
+        "whoever sends a handle leaves an end open that does not list its receivers",
+        "brings its handle to the owner, too",
+        NODE,
+        (
+            "  if (node_settle(peer->bus, name, SETTLE_BREAK, peer->destinations, n_targets, &end) == NODE_ENDED)\n",
+            "  busq_claim_look look;\n  if (node_look(peer->bus, name, &end, &look) == NODE_ENDED)\n",
+        ),
     ),
     mutant(
         "LIST_NOT_LOOKED_AT_AGAIN",

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Death, and being stopped, between any two steps of one who is watched, or watches.
+ *
+ *      test_presence_steps                  at every BUSQ_STEP
+ *      test_presence_steps --every-access   at every access of shared memory: some minutes
+ *
+ * alice and bob watch "victim" and "fred", and live in the parent with eve.  A child does what a script says; at its n-th step it ends
+ * without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  After every death, and after it has gone on,
+ *
+ *   - alice and bob have heard the same of who came and went, at the same places among the child's messages;
+ *   - each coming was followed by one going, behind the last message of who went, and nobody went who had not come;
+ *   - whoever comes and goes next is told of, once.
+ * While it is stopped, the others send, and hear who else comes and goes.
+ */
+#include "harness/groups.h"
+#include "harness/strike.h"
+
+#define PEERS 6
+#define CAPACITY 64
+#define ARENA_BYTES (1 << 18)
+
+typedef struct {
+  uint32_t is_ready;
+  uint32_t may_go_on;
+  uint32_t has_survived;
+  char struck_at[STRIKE_WHERE_BYTES];
+} last_words;
+
+typedef struct {
+  const char *name;
+  void (*prepare)(void); /* with the child's first steps, before they count */
+  void (*act)(void);
+  bool is_watched; /* by the name of "victim", from its first step on */
+} script;
+
+static last_words *words;
+static busq_peer *alice, *bob, *eve, *victim;
+static transcript of_alice, of_bob;
+
+static void watches(busq_peer *peer, const char *name)
+{
+  int result;
+  do
+    result = busq_peer_watch(peer, name, strlen(name), COMPANY_PATIENCE_NS);
+  while (result == BUSQ_INTERRUPTED);
+  if (result != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "can't watch %s: %d, %s", name, result, busq_error_text());
+}
+
+/* ---- the scripts ---- */
+
+static void act_come_and_go(void)
+{
+  victim = join("victim");
+  said(victim, "alice bob", "v");
+  CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
+}
+
+/* It ends as a process, with nothing said. */
+static void act_come(void)
+{
+  victim = join("victim");
+  said(victim, "alice bob", "v");
+}
+
+static void prepare_watcher(void)
+{
+  victim = join("watcher");
+}
+
+static void act_watch(void)
+{
+  watches(victim, "eve");
+  watches(victim, "victim");
+  (void)heard(victim);
+  CHECK_EQUAL(busq_peer_unwatch(victim, "eve", 3, COMPANY_PATIENCE_NS), BUSQ_OK);
+}
+
+static void zoe_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  said(join("victim"), "alice bob watcher", "z");
+}
+
+/* One that it watches has died, and nobody has noticed. */
+static void prepare_mourner(void)
+{
+  transcript of_watcher = {.text = " ", .used = 1};
+  victim = join("watcher");
+  watches(victim, "victim");
+  ends_well(in_a_child(zoe_body, NULL));
+  do
+    listen(victim, &of_watcher);
+  while (!times(&of_watcher, "z"));
+}
+
+static void act_mourn(void)
+{
+  (void)busq_peer_wait(victim, 2000000);
+  (void)heard(victim);
+  (void)busq_peer_wait(victim, 2000000);
+  (void)heard(victim);
+}
+
+/* ---- one run ---- */
+
+typedef struct {
+  const script *script;
+  uint64_t steps;
+  bool stops;
+} strike;
+
+static void victim_body(void *argument)
+{
+  const strike *self = argument;
+  arrive();
+  if (self->script->prepare)
+    self->script->prepare();
+  tell(&words->is_ready);
+  wait_for(&words->may_go_on, 1);
+  strike_begin(self->steps, self->stops, words->struck_at);
+  self->script->act();
+  strike_end();
+  words->has_survived = 1;
+}
+
+static void both_listen(void)
+{
+  (void)busq_peer_wait(alice, 1000000);
+  listen(alice, &of_alice);
+  (void)busq_peer_wait(bob, 1000000);
+  listen(bob, &of_bob);
+}
+
+static void listen_until(const char *what, uint32_t n_times)
+{
+  while (times(&of_alice, what) < n_times || times(&of_bob, what) < n_times)
+    both_listen();
+}
+
+/* Somebody comes, says something, and goes. */
+static void goes_by(const char *name, const char *text)
+{
+  char coming[16], going[16];
+  snprintf(coming, sizeof coming, "+%s", name);
+  snprintf(going, sizeof going, "-%s", name);
+  const uint32_t n_before = times(&of_alice, coming);
+  busq_peer *one = join(name);
+  said(one, "alice bob", text);
+  listen_until(text, 1);
+  leave(one);
+  listen_until(going, n_before + 1);
+  CHECK_EQUAL(times(&of_alice, coming), n_before + 1);
+  CHECK_EQUAL(times(&of_alice, going), n_before + 1);
+}
+
+static void come_and_go_alternate(const char *text)
+{
+  const char *at = text;
+  for (bool is_there = false; (at = strstr(at, "victim ")) != NULL; is_there = !is_there, at++)
+    CHECK_EQUAL(at[-1], is_there ? '-' : '+');
+  const char *const v = strstr(text, " v "), *const come = strstr(text, "+victim"), *const go = strstr(text, "-victim");
+  if (v)
+    CHECK(come && go && come < v && v < go);
+}
+
+/* Nothing more comes: as many have gone as have come. */
+static void listen_until_it_is_over(void)
+{
+  int quiet = 0;
+  while (quiet < 3) {
+    both_listen();
+    quiet = times(&of_alice, "+victim") == times(&of_alice, "-victim") && times(&of_bob, "+victim") == times(&of_bob, "-victim")
+                ? quiet + 1
+                : 0;
+  }
+}
+
+static void judge(const script *s)
+{
+  listen_until_it_is_over();
+  goes_by("victim", "last");
+  agree_on(&of_alice, &of_bob);
+  come_and_go_alternate(of_alice.text);
+  CHECK(times(&of_alice, "v") <= 1);
+  if (s->is_watched && words->has_survived)
+    CHECK_EQUAL(times(&of_alice, "v"), 1);
+  (void)heard(eve);
+  leave(alice);
+  leave(bob);
+  leave(eve);
+  part();
+}
+
+static pid_t begin(const script *s, uint64_t steps, bool stops)
+{
+  memset(words, 0, sizeof *words);
+  of_alice = of_bob = (transcript){.text = " ", .used = 1};
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  alice = join("alice"), bob = join("bob"), eve = join("eve");
+  watches(alice, "victim");
+  watches(bob, "victim");
+  watches(alice, "fred"); /* a name that is not watched yet is given under a lock */
+  watches(bob, "fred");
+  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
+  wait_for(&words->is_ready, 1);
+  check_test = s->name;
+  tell(&words->may_go_on);
+  return pid;
+}
+
+static void meanwhile(void)
+{
+  said(eve, "alice bob", "hi");
+  listen_until("hi", 1);
+  goes_by("fred", "ho");
+}
+
+/* True if the victim came through. */
+static bool strike_once(const void *argument, uint64_t steps, bool stops)
+{
+  static char scene[160];
+  const script *s = argument;
+  int status;
+  const pid_t pid = begin(s, steps, stops);
+  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
+  const bool is_stopped = WIFSTOPPED(status);
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps, words->struck_at);
+  check_test = scene;
+  if (is_stopped) {
+    meanwhile();
+    CHECK_EQUAL(kill(pid, SIGCONT), 0);
+    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+  }
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  judge(s);
+  return words->has_survived && !words->struck_at[0];
+}
+
+int main(int n_arguments, char **arguments)
+{
+  strike_options(n_arguments, arguments);
+  company_groups = 4;
+  const script scripts[] = {
+      {.name = "coming and going", .act = act_come_and_go, .is_watched = true},
+      {.name = "coming", .act = act_come, .is_watched = true},
+      {.name = "watching", .prepare = prepare_watcher, .act = act_watch},
+      {.name = "telling of a death", .prepare = prepare_mourner, .act = act_mourn},
+  };
+  words = shared_memory(sizeof *words);
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+    strike_tell(scripts[i].name, strike_once, &scripts[i]);
+  return 0;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Death, and being stopped, between any two steps of one who comes after another: who resumes what that had, or gets its slot.
+ *
+ *      test_successor_steps                  at every BUSQ_STEP
+ *      test_successor_steps --every-access   at every access of shared memory: some minutes
+ *
+ * A predecessor has died with a node, a handle, or as a member of a group.  A child joins in its place, and does what a script says; at its
+ * n-th step it ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  Then another one comes
+ * after it.  Both together, with whoever was stopped,
+ *
+ *   - have been told of the end of a node that they held, once; where the notice was to be acknowledged, until it was;
+ *   - have received what was sent to their own node before its end, once, and its sender was told so;
+ *   - hear what is said to the group, at the place where others hear it.
+ */
+#include "harness/groups.h"
+#include "harness/nodes.h"
+#include "harness/strike.h"
+#include "shm/handle.h"
+
+#define PEERS 5
+#define CAPACITY 32
+#define ARENA_BYTES (1 << 18)
+
+typedef struct {
+  uint64_t node;
+  uint32_t is_ready;
+  uint32_t may_go_on;
+  uint32_t has_heard; /* it was at hearing when it was struck, or later */
+  uint32_t has_survived;
+  uint32_t begun, ended; /* acknowledgements of the notice */
+  char heard[512];
+  char struck_at[STRIKE_WHERE_BYTES];
+} last_words;
+
+typedef struct {
+  const char *name;
+  void (*prepare)(void);   /* in the parent: there was a predecessor */
+  void (*before)(void);    /* in the child, with steps that do not count */
+  void (*act)(void);
+  void (*meanwhile)(void); /* in the parent, while the child is stopped, or once it is dead */
+  void (*judge)(void);
+} script;
+
+static last_words *words;
+static bool is_struck_to_stop;
+static busq_peer *alice, *bob, *carol, *victim;
+static char of_alice[1024], of_bob[1024];
+
+/* ---- what they do ---- */
+
+static busq_peer *resume(const char *name)
+{
+  busq_peer *peer;
+  if (busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME, &peer) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "%s can't resume: %s", name, busq_error_text());
+  return peer;
+}
+
+/* Looks after its nodes and handles at once, which it does otherwise now and then. */
+static void hear(busq_peer *peer, char *text, size_t bytes)
+{
+  if (peer->nodes)
+    busq_store_relaxed(&peer->self->unheld, 1);
+  for (int turn = 0; turn < 2; turn++) {
+    (void)busq_peer_wait(peer, 1000000);
+    const char *const more = all_heard(peer);
+    if (*more)
+      snprintf(text + strlen(text), bytes - strlen(text), "%s ", more);
+  }
+}
+
+static void victim_hears(void)
+{
+  words->has_heard = 1;
+  hear(victim, words->heard, sizeof words->heard);
+}
+
+static uint32_t count_of(const char *text, const char *what)
+{
+  uint32_t n = 0;
+  for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+    n++;
+  return n;
+}
+
+/* By the victim, and by the one who comes after it. */
+static uint32_t both(const char *after, const char *what)
+{
+  return count_of(words->heard, what) + count_of(after, what);
+}
+
+/* What it had in its hands when it died may be lost. */
+static bool may_be_lost(void)
+{
+  return !is_struck_to_stop && words->has_heard && words->struck_at[0];
+}
+
+static void fail_heard(const char *what, const char *after)
+{
+  check_fail(__FILE__, __LINE__, "%s: alice heard \"%s\", bob \"%s\", the child \"%s\", the next one \"%s\"", what, of_alice, of_bob,
+             words->heard, after);
+}
+
+#define HEARD(condition)             \
+  do {                               \
+    if (!(condition))                \
+      fail_heard(#condition, after); \
+  } while (0)
+
+static void others_talk(void)
+{
+  said(alice ? alice : bob, "carol", "hi");
+  while (!strstr(all_heard(carol), "hi"))
+    ;
+}
+
+/* ---- who has held a handle ---- */
+
+static void holder_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = resume("bob");
+  tell(&words->is_ready);
+  while (!strstr(all_heard(peer), "x+1"))
+    ;
+}
+
+static void prepare_holder(void)
+{
+  alice = join("alice");
+  words->node = make_node(alice);
+  const pid_t pid = in_a_child(holder_body, NULL);
+  wait_for(&words->is_ready, 1);
+  hands(alice, "bob", words->node, "x");
+  ends_well(pid);
+}
+
+static void alice_destroys(void)
+{
+  destroyed(alice, words->node);
+  hear(alice, of_alice, sizeof of_alice);
+  others_talk();
+}
+
+static void prepare_ended(void)
+{
+  prepare_holder();
+  alice_destroys();
+}
+
+static void act_resume(void)
+{
+  victim = resume("bob");
+  victim_hears();
+}
+
+static void judge_holder(void)
+{
+  char after[512] = "";
+  busq_peer *next = resume("bob");
+  hear(next, after, sizeof after);
+  hear(alice, of_alice, sizeof of_alice);
+  HEARD(both(after, "destroyed@0") <= 1);
+  HEARD(may_be_lost() || both(after, "destroyed@0") == 1);
+  HEARD(count_of(of_alice, "destroyed@0") == 1);
+  HEARD(!busq_peer_handles_alive(next));
+  leave(next);
+}
+
+/* ---- who has owned a node ---- */
+
+static void owner_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = resume("alice");
+  words->node = make_node(peer);
+  hands(peer, "bob", words->node, "x");
+}
+
+static void prepare_owner(void)
+{
+  bob = join("bob");
+  ends_well(in_a_child(owner_body, NULL));
+  hear(bob, of_bob, sizeof of_bob);
+  sent_to(bob, words->node, "m");
+}
+
+static int result_of_n;
+
+static void act_own(void)
+{
+  victim = resume("alice");
+  victim_hears();
+  CHECK_EQUAL(busq_peer_node_destroy(victim, words->node, 0), BUSQ_OK);
+}
+
+static void bob_sends(void)
+{
+  result_of_n = send_to(bob, words->node, "n");
+  CHECK(result_of_n == BUSQ_OK || result_of_n == BUSQ_PEER_DEAD);
+  others_talk();
+}
+
+static void judge_owner(void)
+{
+  char after[512] = "";
+  busq_peer *next = resume("alice");
+  hear(next, after, sizeof after);
+  if (busq_peer_node_is_alive(next, words->node)) {
+    sent_to(bob, words->node, "o");
+    hear(next, after, sizeof after);
+    HEARD(count_of(after, "o@0") == 1);
+    destroyed(next, words->node);
+  }
+  hear(next, after, sizeof after);
+  hear(bob, of_bob, sizeof of_bob);
+  HEARD(count_of(of_bob, "destroyed@0") == 1);
+  HEARD(both(after, "destroyed@0") == 1);
+  HEARD(both(after, "m@0") == 1 || (may_be_lost() && both(after, "m@0") == 0));
+  HEARD(both(after, "n@0") == (result_of_n == BUSQ_OK));
+  leave(next);
+}
+
+/* ---- the slot of one who has owned a node ---- */
+
+static void stranger_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("dead");
+  words->node = make_node(peer);
+  hands(peer, "bob", words->node, "x");
+  said(peer, "bob", "last");
+}
+
+/* All other slots are taken, and what it had sent is received: whoever joins gets that of the dead.  Nobody has noticed its death. */
+static void prepare_slot(void)
+{
+  alice = join("alice"), bob = join("bob");
+  (void)join("more");
+  ends_well(in_a_child(stranger_body, NULL));
+  snprintf(of_bob, sizeof of_bob, "%s ", all_heard(bob));
+  CHECK(strstr(of_bob, "last") && busq_peer_node_is_alive(bob, words->node));
+}
+
+static void act_join(void)
+{
+  victim = join("dave");
+  said(victim, "bob", "v");
+}
+
+static void bob_is_told(void)
+{
+  while (!strstr(of_bob, "destroyed@0"))
+    hear(bob, of_bob, sizeof of_bob);
+  others_talk();
+}
+
+static void judge_slot(void)
+{
+  const char *const after = "";
+  hear(bob, of_bob, sizeof of_bob);
+  HEARD(count_of(of_bob, "x+1") == 1 && count_of(of_bob, "destroyed@0") == 1);
+  HEARD(strstr(of_bob, "last") < strstr(of_bob, "destroyed@0"));
+  HEARD(count_of(of_bob, "v") <= 1 && (!words->has_survived || count_of(of_bob, "v") == 1));
+  leave(join("next"));
+}
+
+/* ---- a notice that is acknowledged ---- */
+
+static void prepare_sender(void)
+{
+  alice = join("alice");
+  words->node = make_node(alice);
+}
+
+static void before_holding(void)
+{
+  victim = resume("bob");
+  tell(&words->is_ready);
+  wait_for(&words->may_go_on, 1);
+}
+
+static void takes_and_acknowledges(const char *expected, uint32_t *begun, uint32_t *ended)
+{
+  busq_message message;
+  uint32_t count;
+  char text[64];
+  CHECK_EQUAL(busq_peer_recv_as(victim, BUSQ_TAKE_OFFERED, &message, 1, &count, COMPANY_PATIENCE_NS), BUSQ_OK);
+  text[event_write(text, victim, &message)] = '\0';
+  CHECK(strcmp(text, expected) == 0);
+  *begun = 1;
+  CHECK_EQUAL(busq_peer_ack(victim, &message), BUSQ_OK);
+  *ended = 1;
+}
+
+static void act_acknowledge(void)
+{
+  uint32_t begun, ended;
+  takes_and_acknowledges("x+1", &begun, &ended);
+  takes_and_acknowledges("destroyed@0", &words->begun, &words->ended);
+}
+
+static void hand_and_destroy(void)
+{
+  hands(alice, "bob", words->node, "x");
+  destroyed(alice, words->node);
+}
+
+static void judge_acknowledged(void)
+{
+  char after[512] = "";
+  busq_peer *next = resume("bob");
+  hear(next, after, sizeof after);
+  HEARD(count_of(after, "destroyed@0") <= 1);
+  HEARD(!words->ended || count_of(after, "destroyed@0") == 0);
+  /* One that was not taken for a live handle's is passed, and so is one whose handle comes back dead. */
+  HEARD(!strstr(after, "x+1") || count_of(after, "destroyed@0") == 1);
+  HEARD(!busq_peer_handles_alive(next));
+  leave(next);
+}
+
+/* ---- a member ---- */
+
+static transcript views_of_alice, views_of_bob;
+
+static void member_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  enters(resume("carol"));
+}
+
+static void prepare_member(void)
+{
+  alice = join("alice"), bob = join("bob");
+  enters(alice);
+  enters(bob);
+  listen(alice, &views_of_alice);
+  listen(bob, &views_of_bob);
+  views_of_alice = views_of_bob = (transcript){.text = " ", .used = 1};
+  ends_well(in_a_child(member_body, NULL));
+}
+
+static void act_return(void)
+{
+  victim = resume("carol");
+  (void)heard(victim);
+  enters(victim);
+  said(victim, "@g", "v");
+}
+
+static void members_listen_until(const char *last)
+{
+  do {
+    listen(alice, &views_of_alice);
+    listen(bob, &views_of_bob);
+    pause_shortly();
+  } while (!times(&views_of_alice, last) || !times(&views_of_bob, last));
+}
+
+static void members_talk(void)
+{
+  said(alice, "@g", "meanwhile");
+  members_listen_until("meanwhile");
+}
+
+static void judge_member(void)
+{
+  transcript of_next = {.text = " ", .used = 1};
+  busq_peer *next = resume("carol");
+  enters(next);
+  said(alice, "@g", "last");
+  members_listen_until("last");
+  while (!times(&of_next, "last")) {
+    (void)busq_peer_wait(next, 1000000);
+    listen(next, &of_next);
+  }
+  agree_on(&views_of_alice, &views_of_bob);
+  CHECK_EQUAL(times(&views_of_alice, "last"), 1);
+  CHECK_EQUAL(times(&of_next, "last"), 1);
+  CHECK(times(&views_of_alice, "v") <= 1);
+  if (words->has_survived)
+    CHECK_EQUAL(times(&views_of_alice, "v"), 1);
+  leave(next);
+  (void)heard(alice);
+  (void)heard(bob);
+}
+
+/* ---- one run ---- */
+
+typedef struct {
+  const script *script;
+  uint64_t steps;
+  bool stops;
+} strike;
+
+static void victim_body(void *argument)
+{
+  const strike *self = argument;
+  arrive();
+  if (self->script->before)
+    self->script->before();
+  strike_begin(self->steps, self->stops, words->struck_at);
+  self->script->act();
+  strike_end();
+  words->has_survived = 1;
+}
+
+static void leave_and_forget(void)
+{
+  busq_peer **const cast[] = {&alice, &bob, &carol};
+  for (unsigned i = 0; i < 3; i++) {
+    if (*cast[i])
+      leave(*cast[i]);
+    *cast[i] = NULL;
+  }
+  part();
+}
+
+/* True if the victim came through. */
+static bool strike_once(const void *argument, uint64_t steps, bool stops)
+{
+  static char scene[160];
+  const script *s = argument;
+  int status;
+  memset(words, 0, sizeof *words);
+  of_alice[0] = of_bob[0] = '\0';
+  is_struck_to_stop = stops;
+  result_of_n = BUSQ_FULL;
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  carol = s->judge == judge_member ? NULL : join("carol");
+  check_test = s->name;
+  s->prepare();
+  words->is_ready = 0;
+  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
+  if (s->before) {
+    wait_for(&words->is_ready, 1);
+    hand_and_destroy();
+    tell(&words->may_go_on);
+  }
+  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps, words->struck_at);
+  check_test = scene;
+  s->meanwhile();
+  if (WIFSTOPPED(status)) {
+    CHECK_EQUAL(kill(pid, SIGCONT), 0);
+    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+  }
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  s->judge();
+  leave_and_forget();
+  return words->has_survived && !words->struck_at[0];
+}
+
+int main(int n_arguments, char **arguments)
+{
+  strike_options(n_arguments, arguments);
+  busq_step_looks = 2;
+  company_groups = 2;
+  company_nodes = 2;
+  const script scripts[] = {
+      {"resuming what holds a handle, before the node's end", prepare_holder, NULL, act_resume, alice_destroys, judge_holder},
+      {"resuming what holds a handle, behind the node's end", prepare_ended, NULL, act_resume, others_talk, judge_holder},
+      {"resuming what owns a node", prepare_owner, NULL, act_own, bob_sends, judge_owner},
+      {"getting the slot of one who owned a node", prepare_slot, NULL, act_join, bob_is_told, judge_slot},
+      {"acknowledging the notice of an end", prepare_sender, before_holding, act_acknowledge, others_talk, judge_acknowledged},
+      {"resuming a member", prepare_member, NULL, act_return, members_talk, judge_member},
+  };
+  words = shared_memory(sizeof *words);
+  for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+    if (n_arguments < 2 || arguments[1][0] == '-' || strstr(scripts[i].name, arguments[1]))
+      strike_tell(scripts[i].name, strike_once, &scripts[i]);
+  return 0;
+}
