@@ -104,9 +104,9 @@ static inline uint32_t busq_group_index(uint64_t target)
   return (uint32_t)(target >> 16) & 0xffff;
 }
 
-/* With the send latch: sends to a group, and to others beside it, or makes a change.  As busq_multicast_try. */
+/* With the send latch: sends to a group, and to others beside it.  As busq_multicast_try. */
 int busq_group_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
-/* The same for a change alone. */
+/* With the send latch: makes a change.  Returns as that. */
 int busq_group_change_try(busq_peer *peer, const busq_change *change);
 
 /* With the receive latch. */

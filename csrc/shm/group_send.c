@@ -566,8 +566,6 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
 int busq_group_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   uint64_t group = 0;
-  if (payload->change)
-    return busq_group_change_try(peer, payload->change);
   if (n_targets > peer->bus->geometry.peers || is_named_twice(targets, n_targets))
     return busq_error(BUSQ_INVALID, "%u receivers: expected up to %u, each of them once", n_targets, peer->bus->geometry.peers);
   const int result = targets_split(peer, targets, n_targets, &group);

@@ -297,6 +297,8 @@ int busq_node_remember(busq_peer *peer)
   if (!memory || !memory->held || !memory->grants || !memory->telling || !memory->targets || !memory->list ||
       !__atomic_compare_exchange_n(&peer->nodes, &nobody, memory, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     busq_node_forget(&memory);
+  if (__atomic_load_n(&peer->nodes, __ATOMIC_ACQUIRE))
+    busq_peer_care(peer, BUSQ_CARES_FOR_NODES);
   return __atomic_load_n(&peer->nodes, __ATOMIC_ACQUIRE) ? BUSQ_OK : memory_missing(peer);
 }
 
@@ -1052,18 +1054,6 @@ int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payloa
 
 /* ---- looking after nodes and handles ---- */
 
-/* What a dead sender had in its hand is settled, so that what we send comes behind all that it has sent. */
-static void hand_settle(busq_bus *bus, uint32_t slot)
-{
-  const busq_slot *self = &bus->slots[slot];
-  const uint64_t in_hand = busq_load_acquire(&self->in_hand);
-  if ((uint32_t)(in_hand >> 32) == (uint32_t)busq_load_acquire(&self->sent))
-    return;
-  busq_record *record = busq_arena_record(bus, slot, (uint32_t)in_hand);
-  if (record)
-    busq_commit_finish(bus, record);
-}
-
 static bool may_be_granting(const busq_bus *bus, busq_node_name name)
 {
   const uint64_t bit = granting_bit(bus, name);
@@ -1096,7 +1086,7 @@ static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, u
   if (!word_is_of(word, name.generation) || !(state & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED)))
     return false;
   if (!life_is_there(peer->bus, slot, word_life(word))) {
-    hand_settle(peer->bus, slot);
+    busq_grave_settle_hand(peer->bus, slot);
     state &= BUSQ_NODE_TOLD;
   } else if ((state & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
     state &= BUSQ_NODE_HELD | BUSQ_NODE_TOLD;
@@ -1164,7 +1154,7 @@ static int held_tend(busq_peer *peer)
       has_looked = true;
       if (is_there)
         break;
-      hand_settle(peer->bus, slot);
+      busq_grave_settle_hand(peer->bus, slot);
       const int ended = busq_node_end(peer, name);
       result = result ? result : ended;
     }
