@@ -540,10 +540,7 @@ typedef struct {
 static int letter_attempt(busq_peer *peer, const send_job *job)
 {
   const letter_job *mine = (const letter_job *)(const void *)job;
-  const int result = busq_node_send(peer, mine->letter, job->payload, mine->missed);
-  if (result == BUSQ_TO_GROUP)
-    return busq_error(BUSQ_INVALID, "a message to nodes, or with handles, can't go to a group as well: name its members instead");
-  return result;
+  return busq_node_send(peer, mine->letter, job->payload, mine->missed);
 }
 
 static int letter_result(int result, uint32_t *sentp)
