@@ -739,7 +739,8 @@ class PythonPort:
                 result = letter.send_slice(self._handle, payload, deadline, note)
                 if result != lib.BUSQ_INTERRUPTED:
                     break
-            if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID) or _was_sent(note) or not letter.names or is_retry:
+            is_outdated = result in (lib.BUSQ_PEER_DEAD, lib.BUSQ_INVALID, lib.BUSQ_UNKNOWN_PEER)
+            if not is_outdated or _was_sent(note) or not letter.names or is_retry:
                 break
             self._forget(letter.names)  # as in `_send_to`
         if result == lib.BUSQ_PEER_DEAD:

@@ -302,8 +302,9 @@ class Nodes:
         elif message.kind == lib.BUSQ_KIND_NODE_RELEASED:
             made._kind, made._node = "node_released", self.own_node(nodes[0])
         else:
-            ours = [node for node in nodes if self.is_own(node) and (node >> 16) & 0xFFFF != _BY_NAME]
-            made._node = self.own_node(ours[0]) if ours else None
+            # Whoever is named, or a member, gets the message behind the node's end as well: not as one to the node.
+            ours = (self.own_node(node) for node in nodes if self.is_own(node) and (node >> 16) & 0xFFFF != _BY_NAME)
+            made._node = next((node for node in ours if not node.is_destroyed), None)
         places = range(message.n_handles)
         made._handles = tuple(self.arrived(message, message.n_nodes + place, 1 << place) for place in places)
 

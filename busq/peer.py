@@ -377,11 +377,12 @@ class Peer:
         same place of one common order.  Any later send by a process that has learned of the message, through any
         channel, is ordered after it.
 
-        Parameters: `to`, the name of a peer, the handle of a node (`Peer.node`), or an iterable of them, each once;
-        `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large as the bus's
-        arena, copied before the call returns, or a list or tuple of such parts, which become one message without being
-        joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`); `timeout`, how
-        many seconds to wait for room: None waits for ever, 0 tries once.
+        Parameters: `to`, the name of a peer, the handle of a node (`Peer.node`), "@" and the name of a group
+        (`Peer.enter`), or an iterable of them, each once, with one group at most; whoever is meant in several ways gets
+        one message; `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large
+        as the bus's arena, copied before the call returns, or a list or tuple of such parts, which become one message
+        without being joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`);
+        `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
 
         Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; UnknownPeer if no
         peer of that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus

@@ -265,19 +265,25 @@ static inline busq_trace_ring *send_record(busq_peer *peer, send_times *times)
   return BUSQ_LIKELY(!recording) ? NULL : send_record_slow(peer, times, recording);
 }
 
-/* What a call tries until it has come to pass: to send to targets, or what `attempt` does. */
+/* What a call tries until it has come to pass: to send to targets, or what `attempt` does.  Whoever has more to say embeds it. */
 typedef struct send_job send_job;
 struct send_job {
-  int (*attempt)(busq_peer *peer, const send_job *job); /* NULL: the message goes to the targets */
+  int (*attempt)(busq_peer *peer, const send_job *job);
   const uint64_t *targets;
   uint32_t n_targets;
   const busq_payload *payload;
-  const busq_letter *letter;
-  uint8_t *missed;
-  uint64_t node;
 };
 
-BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const send_job *job, send_times *times, uint64_t *failed_targetp)
+/* A message to targets; a group may be among them. */
+static int targets_attempt(busq_peer *peer, const send_job *job)
+{
+  const int result = busq_multicast_try(peer, job->targets, job->n_targets, job->payload);
+  return result == BUSQ_TO_GROUP ? busq_group_try(peer, job->targets, job->n_targets, job->payload) : result;
+}
+
+/* Without a job: a message to targets that are all peers, of which nothing has to be written down as long as it can be sent. */
+BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const send_job *job, const uint64_t *targets, uint32_t n_targets,
+                                 const busq_payload *payload, send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it when the child was forked, and nobody lets go of it there. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
@@ -287,17 +293,20 @@ BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const send_job *job, send_time
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
     const busq_trace_ring *full = send_record(peer, times);
-    result = BUSQ_LIKELY(!job->attempt) ? busq_multicast_try(peer, job->targets, job->n_targets, job->payload)
-                                        : job->attempt(peer, job);
-    if (BUSQ_UNLIKELY(result == BUSQ_TO_GROUP))
-      result = busq_group_try(peer, job->targets, job->n_targets, job->payload);
+    result = job ? job->attempt(peer, job) : busq_multicast_try(peer, targets, n_targets, payload);
     if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
-    *failed_targetp = peer->failed_target;
+    if (failed_targetp)
+      *failed_targetp = peer->failed_target;
   }
   busq_biased_latch_release(&peer->send_latch);
   return result;
+}
+
+static int job_once(busq_peer *peer, const send_job *job, send_times *times, uint64_t *failed_targetp)
+{
+  return send_once(peer, job, job->targets, job->n_targets, job->payload, times, failed_targetp);
 }
 
 /* A sender that found no room waits on this: the reader of a full queue, or the readers of its own messages. */
@@ -390,7 +399,7 @@ __attribute__((noinline)) static int send_waiting(busq_peer *peer, const send_jo
       }
       room_wait_arm(&room, peer, failed_target);
     }
-    const int result = send_once(peer, job, times, &failed_target);
+    const int result = job_once(peer, job, times, &failed_target);
     if (result != BUSQ_FULL) {
       room_wait_end(peer, &wait, result);
       return result;
@@ -398,29 +407,50 @@ __attribute__((noinline)) static int send_waiting(busq_peer *peer, const send_jo
   }
 }
 
-BUSQ_ALWAYS_INLINE int send_job_do(busq_peer *peer, const send_job *job, int64_t timeout_ns)
+static int send_job_do(busq_peer *peer, const send_job *job, int64_t timeout_ns)
 {
   uint64_t failed_target;
   send_times times = {0};
-  const int result = send_once(peer, job, &times, &failed_target);
-  if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
+  const int result = job_once(peer, job, &times, &failed_target);
+  if (result != BUSQ_FULL || timeout_ns == 0)
     return result;
   times.blocked = busq_bus_recording_now(peer->bus);
   return send_waiting(peer, job, timeout_ns, &times, failed_target);
 }
 
+/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one follows. */
+__attribute__((noinline)) static int payload_go_on(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                                   const busq_payload *payload, int64_t timeout_ns, send_times *times, int result)
+{
+  const send_job job = {.attempt = targets_attempt, .targets = targets, .n_targets = n_targets, .payload = payload};
+  uint64_t failed_target;
+  if (result != BUSQ_TO_GROUP && (result != BUSQ_FULL || timeout_ns == 0))
+    return result;
+  if (result == BUSQ_FULL)
+    times->blocked = busq_bus_recording_now(peer->bus);
+  result = job_once(peer, &job, times, &failed_target);
+  if (result != BUSQ_FULL || timeout_ns == 0)
+    return result;
+  if (!times->blocked)
+    times->blocked = busq_bus_recording_now(peer->bus);
+  return send_waiting(peer, &job, timeout_ns, times, failed_target);
+}
+
 BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
                                     int64_t timeout_ns)
 {
-  const send_job job = {.targets = targets, .n_targets = n_targets, .payload = payload};
-  return send_job_do(peer, &job, timeout_ns);
+  send_times times = {0};
+  const int result = send_once(peer, NULL, targets, n_targets, payload, &times, NULL);
+  if (BUSQ_LIKELY(result == BUSQ_OK))
+    return BUSQ_OK;
+  return payload_go_on(peer, targets, n_targets, payload, timeout_ns, &times, result);
 }
 
 int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                    int64_t timeout_ns)
 {
   const busq_part part = {data, size_bytes};
-  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL, NULL, NULL};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL, NULL};
   return send_payload(peer, targets, n_targets, &payload, timeout_ns);
 }
 
@@ -431,7 +461,7 @@ static int form_unknown(uint32_t form)
 
 static int payload_make(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
 {
-  *payload = (busq_payload){parts, n_parts, form, 0, NULL, NULL, NULL};
+  *payload = (busq_payload){parts, n_parts, form, 0, NULL, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   for (uint32_t i = 0; i < n_parts; i++)
@@ -476,12 +506,12 @@ static int send_job_asking(busq_peer *peer, const send_job *job)
 {
   uint64_t failed_target = BUSQ_NO_TARGET, asked_target = 0;
   send_times times = {0};
-  int result = send_once(peer, job, &times, &failed_target);
+  int result = job_once(peer, job, &times, &failed_target);
   for (uint32_t i = 0; result == BUSQ_FULL && i <= job->n_targets && !(i && failed_target == asked_target); i++) {
     asked_target = failed_target;
     result = room_ask(peer, failed_target);
     if (result == BUSQ_OK)
-      result = send_once(peer, job, &times, &failed_target);
+      result = job_once(peer, job, &times, &failed_target);
   }
   return result;
 }
@@ -490,7 +520,7 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
                           uint32_t form, uint32_t *sentp)
 {
   busq_payload payload;
-  const send_job job = {.targets = targets, .n_targets = n_targets, .payload = &payload};
+  const send_job job = {.attempt = targets_attempt, .targets = targets, .n_targets = n_targets, .payload = &payload};
   int result = payload_make(&payload, parts, n_parts, form);
   if (result == BUSQ_OK)
     result = send_job_asking(peer, &job);
@@ -501,12 +531,16 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
 
 /* ---- nodes ---- */
 
+typedef struct {
+  send_job job;
+  const busq_letter *letter;
+  uint8_t *missed;
+} letter_job;
+
 static int letter_attempt(busq_peer *peer, const send_job *job)
 {
-  const int result = busq_node_send(peer, job->letter, job->payload, job->missed);
-  if (result == BUSQ_TO_GROUP)
-    return busq_error(BUSQ_INVALID, "a message to nodes, or with handles, can't go to a group as well: name its members instead");
-  return result;
+  const letter_job *mine = (const letter_job *)(const void *)job;
+  return busq_node_send(peer, mine->letter, job->payload, mine->missed);
 }
 
 static int letter_result(int result, uint32_t *sentp)
@@ -522,15 +556,15 @@ static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_pa
                        bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
 {
   busq_payload payload;
-  const send_job job = {.attempt = letter_attempt,
-                        .n_targets = letter->n_targets + letter->n_nodes,
-                        .payload = &payload,
-                        .letter = letter,
-                        .missed = missed};
+  const letter_job mine = {
+      .job = {.attempt = letter_attempt, .n_targets = letter->n_targets + letter->n_nodes, .payload = &payload},
+      .letter = letter,
+      .missed = missed,
+  };
   const int result = payload_make(&payload, parts, n_parts, form);
   if (result)
     return result;
-  return letter_result(is_asking ? send_job_asking(peer, &job) : send_job_do(peer, &job, timeout_ns), sentp);
+  return letter_result(is_asking ? send_job_asking(peer, &mine.job) : send_job_do(peer, &mine.job, timeout_ns), sentp);
 }
 
 int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
@@ -554,6 +588,11 @@ static int nodes_check(const busq_peer *peer)
   return BUSQ_OK;
 }
 
+typedef struct {
+  send_job job;
+  uint64_t *node;
+} node_job;
+
 static int node_make_attempt(busq_peer *peer, const send_job *job)
 {
   busq_node_name name;
@@ -561,27 +600,27 @@ static int node_make_attempt(busq_peer *peer, const send_job *job)
   if (!result)
     result = busq_node_make(peer, &name);
   if (!result)
-    *(uint64_t *)(void *)job->missed = busq_node_pack(name);
+    *((const node_job *)(const void *)job)->node = busq_node_pack(name);
   return result;
 }
 
 int busq_peer_node(busq_peer *peer, uint64_t *nodep)
 {
-  const send_job job = {.attempt = node_make_attempt, .missed = (uint8_t *)nodep};
-  return send_job_do(peer, &job, 0);
+  const node_job mine = {{.attempt = node_make_attempt}, nodep};
+  return send_job_do(peer, &mine.job, 0);
 }
 
 static int node_end_attempt(busq_peer *peer, const send_job *job)
 {
-  return busq_node_end(peer, busq_node_unpack(job->node));
+  return busq_node_end(peer, busq_node_unpack(*((const node_job *)(const void *)job)->node));
 }
 
 int busq_peer_node_destroy(busq_peer *peer, uint64_t node, int64_t timeout_ns)
 {
-  const send_job job = {.attempt = node_end_attempt, .n_targets = peer->bus->geometry.peers, .node = node};
+  const node_job mine = {{.attempt = node_end_attempt, .n_targets = peer->bus->geometry.peers}, &node};
   if (busq_node_unpack(node).slot != peer->slot)
     return busq_error(BUSQ_INVALID, "a node of another peer: its owner alone destroys it");
-  return send_job_do(peer, &job, timeout_ns);
+  return send_job_do(peer, &mine.job, timeout_ns);
 }
 
 int busq_peer_node_is_alive(busq_peer *peer, uint64_t node)
@@ -622,19 +661,10 @@ uint64_t busq_peer_handles_alive(const busq_peer *peer)
   return peer->handles_alive;
 }
 
-/* Latched nowhere. */
-static void nodes_tend(busq_peer *peer)
-{
-  busq_biased_latch_acquire(&peer->send_latch);
-  if (!busq_load_relaxed(&peer->is_closed))
-    (void)busq_node_tend(peer);
-  busq_biased_latch_release(&peer->send_latch);
-}
-
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
                          uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
 {
-  const busq_payload payload = {NULL, 0, form, size_bytes, draft, NULL, NULL};
+  const busq_payload payload = {NULL, 0, form, size_bytes, draft, NULL};
   if (form > BUSQ_FORM_MAX)
     return form_unknown(form);
   const int result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
@@ -736,20 +766,29 @@ int busq_peer_limit(busq_peer *peer, uint32_t limit)
 
 /* ---- groups ---- */
 
+typedef struct {
+  send_job job;
+  busq_change change;
+} change_job;
+
+static int change_attempt(busq_peer *peer, const send_job *job)
+{
+  return busq_group_change_try(peer, &((const change_job *)(const void *)job)->change);
+}
+
 /* The name may be forgotten, and its entry another's, between the look and the change. */
 static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what, int64_t timeout_ns)
 {
-  busq_change change = {.who = busq_peer_target(peer), .what = what};
-  const busq_payload payload = {.change = &change};
+  change_job mine = {{.attempt = change_attempt, .n_targets = 1}, {.who = busq_peer_target(peer), .what = what}};
   int result;
   do {
-    result = busq_group_named(peer->bus, name, bytes, is_made, &change.group);
+    result = busq_group_named(peer->bus, name, bytes, is_made, &mine.change.group);
     if (result)
       return result;
-    result = send_payload(peer, &change.group, 1, &payload, timeout_ns);
+    result = send_job_do(peer, &mine.job, timeout_ns);
   } while (is_made && result == BUSQ_UNKNOWN_PEER);
   if (result == BUSQ_OK && is_made)
-    busq_store_relaxed(&peer->cares, 1);
+    busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
   return result;
 }
 
@@ -899,7 +938,7 @@ static void fifo_settle(busq_peer *peer)
   const bool is_armed =
       peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
   int result = fifo_look(peer);
-  if (peer->received != peer->fifo_received || peer->nodes) /* who has nodes or handles looks after them every slice */
+  if (peer->received != peer->fifo_received)
     busq_fifo_stir(peer);
   peer->fifo_received = peer->received;
   /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
@@ -932,17 +971,7 @@ static void share_memory(busq_peer *peer)
   busq_biased_latch_release(&peer->send_latch);
 }
 
-/* Somebody has let go, or it is time to ask who is still there. */
-static bool nodes_are_due(busq_peer *peer)
-{
-  const uint64_t tick_ns = busq_time_tick_ns();
-  if (!busq_node_is_unheld(peer) && tick_ns - busq_load_relaxed(&peer->tended_nodes_ns) < BUSQ_SLICE_NS)
-    return false;
-  busq_store_relaxed(&peer->tended_nodes_ns, tick_ns);
-  return true;
-}
-
-int busq_peer_receive_begin(busq_peer *peer)
+BUSQ_ALWAYS_INLINE int receive_begin(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
@@ -953,6 +982,11 @@ int busq_peer_receive_begin(busq_peer *peer)
     return BUSQ_CLOSED;
   }
   return BUSQ_OK;
+}
+
+int busq_peer_receive_begin(busq_peer *peer)
+{
+  return receive_begin(peer);
 }
 
 void busq_peer_receive_end(busq_peer *peer)
@@ -967,11 +1001,9 @@ void busq_peer_receive_end(busq_peer *peer)
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);
   busq_mourn(peer);
-  if (BUSQ_UNLIKELY(peer->nodes != NULL) && nodes_are_due(peer))
-    nodes_tend(peer);
 }
 
-static int message_found(const busq_peer *peer, busq_message *message)
+BUSQ_ALWAYS_INLINE void message_found(const busq_peer *peer, busq_message *message)
 {
   const busq_found *found = &peer->found;
   message->data = found->payload;
@@ -985,21 +1017,37 @@ static int message_found(const busq_peer *peer, busq_message *message)
   message->is_redelivered = found->is_redelivered;
   message->form = (uint16_t)found->form;
   message->kind = BUSQ_KIND_DATA;
-  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE)) {
-    message->kind = found->envelope.kind;
-    message->n_nodes = found->envelope.n_nodes;
-    message->n_handles = found->envelope.n_handles;
-    message->group = found->envelope.group;
-    message->view = found->envelope.view;
-    message->handles_alive = 0;
-  }
+}
+
+/* The rest of one that has an envelope. */
+__attribute__((noinline)) static void message_open(const busq_peer *peer, busq_message *message, uint64_t handles_alive)
+{
+  const busq_envelope *envelope = &peer->found.envelope;
+  message->kind = envelope->kind;
+  message->n_nodes = envelope->n_nodes;
+  message->n_handles = envelope->n_handles;
+  message->group = envelope->group;
+  message->view = envelope->view;
+  message->handles_alive = handles_alive;
+}
+
+static int message_show(const busq_peer *peer, busq_message *message)
+{
+  message_found(peer, message);
+  if (BUSQ_UNLIKELY(message->form & BUSQ_FORM_ENVELOPE))
+    message_open(peer, message, 0);
   return BUSQ_OK;
+}
+
+static inline int receive_peek(busq_peer *peer)
+{
+  return BUSQ_UNLIKELY(peer->is_consumer) ? busq_receive_reach(peer) : busq_receive_peek(peer);
 }
 
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
 {
-  const int result = BUSQ_UNLIKELY(peer->is_consumer) ? busq_receive_reach(peer) : busq_receive_peek(peer);
-  return result == BUSQ_OK ? message_found(peer, message) : result;
+  const int result = receive_peek(peer);
+  return result == BUSQ_OK ? message_show(peer, message) : result;
 }
 
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
@@ -1009,14 +1057,16 @@ void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
 
 static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp)
 {
-  int result = busq_peer_receive_begin(peer);
+  int result = receive_begin(peer);
   *countp = 0;
   if (result != BUSQ_OK)
     return result;
-  while (*countp < limit && (result = busq_peer_receive_peek(peer, &messages[*countp])) == BUSQ_OK) {
+  while (*countp < limit && (result = receive_peek(peer)) == BUSQ_OK) {
+    busq_message *message = &messages[*countp];
+    message_found(peer, message);
     busq_receive_take(peer, mode);
-    if (BUSQ_UNLIKELY(messages[*countp].form & BUSQ_FORM_ENVELOPE))
-      messages[*countp].handles_alive = peer->handles_alive;
+    if (BUSQ_UNLIKELY(message->form & BUSQ_FORM_ENVELOPE))
+      message_open(peer, message, peer->handles_alive);
     ++*countp;
   }
   busq_peer_receive_end(peer);
@@ -1113,9 +1163,7 @@ static void let_messages_gather(busq_peer *peer)
 
 static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 {
-  /* First, for it may send itself something. */
-  if (BUSQ_UNLIKELY(peer->nodes != NULL) && peer->fork_generation == busq_fork_generation && nodes_are_due(peer))
-    nodes_tend(peer);
+  busq_mourn(peer); /* first, for it may send itself something */
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
@@ -1214,7 +1262,6 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
 {
   int result;
   receive_tidy(peer);
-  busq_mourn(peer);
   (void)busq_fetch_add(&peer->receivers_asleep, 1); /* SYNC POINT sleepers */
   do
     result = wait_one_sleep(peer, wait);
@@ -1317,7 +1364,7 @@ int busq_peer_receive_spin(busq_peer *peer, busq_message *message)
   busq_wait wait;
   busq_wait_begin(&wait, -1);
   const int result = receive_spin(peer, &wait);
-  return result == BUSQ_OK ? message_found(peer, message) : result;
+  return result == BUSQ_OK ? message_show(peer, message) : result;
 }
 
 int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns)

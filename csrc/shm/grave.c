@@ -436,6 +436,18 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
   }
 }
 
+/* What is not sealed never will be.  Whatever else the record may be by now, to complete what is sealed is always right. */
+void busq_grave_settle_hand(busq_bus *bus, uint32_t slot)
+{
+  const uint64_t in_hand = busq_load_acquire(&bus->slots[slot].in_hand);
+  busq_record *record = busq_arena_record(bus, slot, (uint32_t)in_hand);
+  if (!record)
+    return;
+  const uint64_t state = busq_load_acquire(&record->state.lo);
+  if ((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED)
+    (void)busq_commit_help(bus, record, state & ~BUSQ_PHASE_MASK);
+}
+
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)
 {
   busq_grave grave;

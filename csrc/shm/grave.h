@@ -58,6 +58,9 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp);
 bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot);
 /* May messages be sent to this incarnation?  Buries it where it has died. */
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation);
+/* What a dead sender had sealed is completed, so that whatever is said of its death comes behind it; without its grave, whose holder may
+ * be stopped. */
+void busq_grave_settle_hand(busq_bus *bus, uint32_t slot);
 /* A bounded step of burying the peer of a slot, if it is dead. */
 void busq_grave_bury_one(busq_bus *bus, uint32_t slot);
 /* Of the readers of a shared queue, but for the caller: those that died with something in their hands; a few at a time, the next

@@ -2,8 +2,7 @@
 #include "shm/group.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/arena.h"
-#include "shm/commit.h"
+#include "shm/grave.h"
 #include "shm/life.h"
 #include <string.h>
 
@@ -157,19 +156,6 @@ bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t
   return busq_numbered_load(&group->member[slot]).hi == ((uint64_t)incarnation << 1 | BUSQ_MEMBER_IS_IN);
 }
 
-/* Of a dead sender, what is sealed will be delivered by somebody's help: it gets it here, so that what is said of its death comes behind
- * it.  What is not sealed never will be.  Whatever else the record may be by now, to complete what is sealed is always right. */
-static void hand_settle(busq_bus *bus, uint32_t slot)
-{
-  const uint64_t in_hand = busq_load_acquire(&bus->slots[slot].in_hand);
-  busq_record *record = busq_arena_record(bus, slot, (uint32_t)in_hand);
-  if (!record)
-    return;
-  const uint64_t state = busq_load_acquire(&record->state.lo);
-  if ((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED)
-    (void)busq_commit_help(bus, record, state & ~BUSQ_PHASE_MASK);
-}
-
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
 {
   busq_slot *self = &bus->slots[slot];
@@ -183,7 +169,7 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   /* A successor may have come since; it has the same incarnation, and has made its predecessor's end its own. */
   if (busq_load_acquire(&self->life) != life)
     return false;
-  hand_settle(bus, slot);
+  busq_grave_settle_hand(bus, slot);
   return true;
 }
 

@@ -104,10 +104,24 @@ static inline uint32_t busq_group_index(uint64_t target)
   return (uint32_t)(target >> 16) & 0xffff;
 }
 
-/* With the send latch: sends to a group, and to others beside it, or makes a change.  As busq_multicast_try. */
+/* With the send latch: sends to a group, and to others beside it.  As busq_multicast_try. */
 int busq_group_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
-/* The same for a change alone. */
+/* With the send latch: makes a change.  Returns as that. */
 int busq_group_change_try(busq_peer *peer, const busq_change *change);
+
+/* ---- for whoever sends to a group and to nodes as well, with the send latch ---- */
+
+/* The group among targets of which one is a group; BUSQ_INVALID where there are several, or one that can't stand beside a group. */
+int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp);
+/* The view that stands now; BUSQ_UNKNOWN_PEER where nobody is in it.  The company is the peer's, and stays until the next look. */
+int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp);
+bool busq_group_company_has(const busq_company *company, uint64_t target);
+/* Of a message to that view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
+ * the view that follows.  `has_others`: receivers that are no members, who look into the record. */
+int busq_group_judge(busq_peer *peer, uint32_t index, uint64_t view, busq_record *record, busq_key key, bool has_others);
+/* Of one that was not sent, since a receiver is gone (peer->failed_target).  BUSQ_AGAIN: it was a member, and the view without it comes
+ * first; BUSQ_PEER_DEAD: it was none. */
+int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company *company);
 
 /* With the receive latch. */
 busq_admission busq_group_admit(busq_peer *peer, const busq_found *found);

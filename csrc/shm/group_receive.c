@@ -100,5 +100,5 @@ void busq_group_take(busq_peer *peer, const busq_found *found)
   busq_store_release(&busq_group_viewed(busq_bus_group(peer->bus, index), peer->bus->geometry.peers)[peer->slot],
                      viewed->number << 1 | viewed->was_in);
   if (viewed->was_in)
-    busq_store_relaxed(&peer->cares, 1);
+    busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
 }

@@ -62,7 +62,7 @@ static int group_refresh(busq_peer *peer, uint64_t group, busq_company **company
   return busq_error(BUSQ_UNKNOWN_PEER, "the group has no members any more, and its name was forgotten");
 }
 
-static bool company_has(const busq_company *company, uint64_t target)
+bool busq_group_company_has(const busq_company *company, uint64_t target)
 {
   for (uint32_t i = 0; i < company->n_members; i++)
     if (company->members[i] == target)
@@ -422,23 +422,26 @@ static void verdict_note(busq_record *record, uint16_t verdict)
     (void)busq_fetch_or(&record->outline, verdict);
 }
 
-static void message_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
+int busq_group_judge(busq_peer *peer, uint32_t index, uint64_t view, busq_record *record, busq_key key, bool has_others)
 {
-  const message_companion *message = (message_companion *)(void *)companion;
-  const busq_group_verdict verdict = busq_group_counts(peer->bus, message->index, message->view, key);
+  const busq_group_verdict verdict = busq_group_counts(peer->bus, index, view, key);
   bool is_missed = verdict == BUSQ_GROUP_MISSED;
   if (verdict == BUSQ_GROUP_FORGOTTEN)
     is_missed = (busq_load_acquire(&record->outline) & BUSQ_RECORD_MISSED) != 0;
-  if (message->has_others)
+  if (has_others)
     verdict_note(record, is_missed ? BUSQ_RECORD_MISSED : BUSQ_RECORD_COUNTS);
   if (is_missed)
-    companion->outcome = BUSQ_AGAIN;
-  else if (verdict == BUSQ_GROUP_DAMAGED)
-    companion->outcome = busq_group_damaged(peer->bus, message->index);
+    return BUSQ_AGAIN;
+  return verdict == BUSQ_GROUP_DAMAGED ? busq_group_damaged(peer->bus, index) : BUSQ_OK;
 }
 
-/* The group among the targets; there is one. */
-static int targets_split(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp)
+static void message_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
+{
+  const message_companion *message = (message_companion *)(void *)companion;
+  companion->outcome = busq_group_judge(peer, message->index, message->view, record, key, message->has_others);
+}
+
+int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp)
 {
   uint32_t n_groups = 0;
   for (uint32_t i = 0; i < n_targets; i++) {
@@ -468,7 +471,7 @@ static uint32_t receivers_gather(busq_peer *peer, const busq_company *company, c
   uint32_t count = company->n_members;
   memcpy(receivers, company->members, count * sizeof *receivers);
   for (uint32_t i = 0; i < n_targets; i++)
-    if (busq_target_slot(targets[i]) != BUSQ_TARGET_GROUP && !company_has(company, targets[i]) && count < 2 * peer->bus->geometry.peers)
+    if (busq_target_slot(targets[i]) != BUSQ_TARGET_GROUP && !busq_group_company_has(company, targets[i]) && count < 2 * peer->bus->geometry.peers)
       receivers[count++] = targets[i];
   return count;
 }
@@ -513,11 +516,10 @@ static int message_send(busq_peer *peer, uint32_t index, const busq_company *com
   return result == BUSQ_OK ? companion.companion.outcome : result;
 }
 
-/* A member whom nothing can be sent to any more: the view without it comes first. */
-static int message_mourn(busq_peer *peer, uint64_t group, const busq_company *company)
+int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company *company)
 {
   const uint64_t who = peer->failed_target;
-  if (!company_has(company, who))
+  if (!busq_group_company_has(company, who))
     return BUSQ_PEER_DEAD;
   if (!busq_group_is_gone(peer->bus, busq_target_slot(who), busq_target_incarnation(who)))
     return BUSQ_AGAIN; /* it was resumed just now */
@@ -525,20 +527,24 @@ static int message_mourn(busq_peer *peer, uint64_t group, const busq_company *co
   return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
+int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp)
+{
+  const int result = group_refresh(peer, group, companyp);
+  if (result || (*companyp)->n_members)
+    return result;
+  peer->failed_target = group;
+  return busq_error(BUSQ_UNKNOWN_PEER, "group \"%.256s\" of bus \"%s\" has no members",
+                    busq_bus_group(peer->bus, busq_group_index(group))->name, peer->bus->name);
+}
+
 static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const message_parts *message)
 {
-  const uint32_t index = busq_group_index(group);
   busq_company *company = NULL;
-  int result = group_refresh(peer, group, &company);
+  int result = busq_group_look(peer, group, &company);
   if (result)
     return result;
-  if (!company->n_members) {
-    peer->failed_target = group;
-    return busq_error(BUSQ_UNKNOWN_PEER, "group \"%.256s\" of bus \"%s\" has no members", busq_bus_group(peer->bus, index)->name,
-                      peer->bus->name);
-  }
-  result = message_send(peer, index, company, targets, n_targets, message);
-  return result == BUSQ_PEER_DEAD ? message_mourn(peer, group, company) : result;
+  result = message_send(peer, busq_group_index(group), company, targets, n_targets, message);
+  return result == BUSQ_PEER_DEAD ? busq_group_mourn_failed(peer, group, company) : result;
 }
 
 static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
@@ -566,10 +572,8 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
 int busq_group_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   uint64_t group = 0;
-  if (payload->change)
-    return busq_group_change_try(peer, payload->change);
   if (n_targets > peer->bus->geometry.peers || is_named_twice(targets, n_targets))
     return busq_error(BUSQ_INVALID, "%u receivers: expected up to %u, each of them once", n_targets, peer->bus->geometry.peers);
-  const int result = targets_split(peer, targets, n_targets, &group);
+  const int result = busq_group_among(peer, targets, n_targets, &group);
   return result ? result : message_try(peer, group, targets, n_targets, payload);
 }

@@ -119,6 +119,13 @@ typedef struct {
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 
+/* ---- whom a peer cares for (mourn.h): the death of any of those makes work for it ---- */
+
+enum {
+  BUSQ_CARES_FOR_MEMBERS = 1, /* of its groups; and for whom it watches */
+  BUSQ_CARES_FOR_NODES = 2    /* that it has or holds a handle of: for their owners and holders */
+};
+
 /* ---- groups (group.h) ---- */
 
 typedef struct busq_company busq_company;
@@ -200,7 +207,7 @@ struct busq_peer {
   busq_blocker blocker;
   busq_found found;    /* what the last look has found */
   busq_viewed *views;  /* [groups], made by the first message of one */
-  uint32_t cares;      /* for how many others, at least: members of its groups, whom it watches (mourn.h) */
+  uint32_t cares;      /* bits: for whom (mourn.h) */
   uint64_t mourned_ns; /* by the tick: when it last looked for dead ones among them */
 
   /* Waiting. */
@@ -218,12 +225,17 @@ struct busq_peer {
   bool is_crowded; /* yielding has lately let others run: more of them want to than there are cores */
 
   busq_node_memory *nodes; /* NULL before its first node or handle (node.h) */
-  uint64_t tended_nodes_ns; /* by the tick: when it last looked after those */
   busq_node_name unheld_node; /* of the notice that was taken last */
   uint64_t handles_alive;   /* of what was taken last: a bit for each */
 
   busq_tracer tracer;
 };
+
+static inline void busq_peer_care(busq_peer *peer, uint32_t whom)
+{
+  if (!(busq_load_relaxed(&peer->cares) & whom))
+    (void)busq_fetch_or(&peer->cares, whom);
+}
 
 static inline int busq_peer_check(const busq_peer *peer)
 {

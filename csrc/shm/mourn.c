@@ -3,6 +3,7 @@
 #include "base/time.h"
 #include "shm/group.h"
 #include "shm/multicast.h"
+#include "shm/node.h"
 #include "shm/wake.h"
 #include <string.h>
 
@@ -41,21 +42,34 @@ static void group_mourn(busq_peer *peer, uint32_t index)
     (void)busq_group_subject_tell(peer, group);
 }
 
+/* Whoever enters one while we look says so again, behind this. */
+static void groups_mourn(busq_peer *peer)
+{
+  (void)busq_fetch_and(&peer->cares, ~(uint32_t)BUSQ_CARES_FOR_MEMBERS);
+  for (uint32_t index = 0; index < peer->bus->geometry.groups; index++) {
+    if (!is_in(peer, index))
+      continue;
+    busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
+    group_mourn(peer, index);
+  }
+}
+
 void busq_mourn_slow(busq_peer *peer)
 {
   const uint64_t tick_ns = busq_time_tick_ns();
-  if (tick_ns && tick_ns - busq_load_relaxed(&peer->mourned_ns) < BUSQ_SLICE_NS) /* in tests of steps there is no time */
+  const bool is_due = tick_ns - busq_load_relaxed(&peer->mourned_ns) >= BUSQ_SLICE_NS;
+  const uint32_t cares = busq_load_relaxed(&peer->cares);
+  const bool for_members = (cares & BUSQ_CARES_FOR_MEMBERS) && (is_due || !tick_ns); /* in tests of steps there is no time */
+  const bool for_nodes = (cares & BUSQ_CARES_FOR_NODES) && (is_due || busq_node_is_unheld(peer));
+  if (!(for_members || for_nodes) || peer->fork_generation != busq_fork_generation)
     return;
-  busq_store_relaxed(&peer->mourned_ns, tick_ns);
-  uint32_t cares = 0;
+  if (is_due)
+    busq_store_relaxed(&peer->mourned_ns, tick_ns);
   busq_biased_latch_acquire(&peer->send_latch);
-  for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++) {
-    if (!is_in(peer, index))
-      continue;
-    cares = 1;
-    group_mourn(peer, index);
-  }
-  busq_store_relaxed(&peer->cares, cares);
+  if (for_members && !busq_load_relaxed(&peer->is_closed))
+    groups_mourn(peer);
+  if (for_nodes && !busq_load_relaxed(&peer->is_closed))
+    (void)busq_node_tend(peer);
   busq_biased_latch_release(&peer->send_latch);
 }
 
@@ -83,7 +97,7 @@ void busq_mourn_begin(busq_peer *peer)
   watchers_tell(peer);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
-      busq_store_relaxed(&peer->cares, 1);
+      busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
   busq_biased_latch_release(&peer->send_latch);
 }
 

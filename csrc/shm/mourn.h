@@ -7,15 +7,16 @@
  * Guarantee: what ends with a peer ends once, in the order of the bus, behind the last message that it had sent, within a slice of
  * some 50 ms of its death as long as anybody waits in recv, or receives, who cares for it.
  *
- * Mechanism.  A peer cares for the members of its groups, and for those whom it watches.  While it waits, once in a slice, and when it
- * receives, it asks the kernel about them.  For one that is gone
+ * Mechanism.  A peer cares for the members of its groups, for those whom it watches, and, once it has a node or a handle, for whoever
+ * holds or owns those.  While it waits, once in a slice, and when it receives, it asks the kernel about them.  For one that is gone
  *   1. the message in its hand is completed, if it is sealed; what is not sealed never will be (group.c)
  *   2. a view without it is claimed in every group of ours that it was a member of
  *   3. those who watch it are told
+ *   4. its nodes are ended, and its handles let go (node.h); the same where a holder that lives has let go, and at once
  * All of these are claims (claim.h): however many peers do this, and are killed or stopped on the way, each is decided once.  None of it
  * needs the grave of the dead (grave.h), which somebody may hold who is stopped.
  *
- * A peer that cares sleeps no longer than a slice behind its descriptor.
+ * A peer that cares sleeps no longer than a slice behind its descriptor.  For one that does not, all this is one look at one word.
  *
  * Where a receiver has no room, the change is not made now; a later slice tries again.
  *

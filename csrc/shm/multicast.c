@@ -408,13 +408,12 @@ typedef struct {
   uint64_t clock_max; /* the highest clock found where the proposal was lost */
   uint32_t n_targets;
   bool is_lost;
-  busq_companion *companion;
 } busq_multicast;
 
 /* Propose: one more than any clock that we know of.  Higher would be as right; lower gets lost.  It is only looked up here, and
  * settled by the swap that stages at the first destination: since all senders visit queues in the same order, two that
  * propose the same there part ways there, instead of losing to each other later. */
-static int multicast_propose(busq_peer *peer, busq_multicast *multicast)
+BUSQ_ALWAYS_INLINE int multicast_propose(busq_peer *peer, busq_multicast *multicast)
 {
   uint64_t highest = peer_clock(peer);
   for (uint32_t i = 0; i < multicast->n_targets; i++)
@@ -434,12 +433,12 @@ static int multicast_propose(busq_peer *peer, busq_multicast *multicast)
 }
 
 /* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
-static int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index)
+BUSQ_ALWAYS_INLINE int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index, const busq_companion *companion)
 {
   const route to = route_to(peer, peer->destinations[index]);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
-  /* One that goes to a single queue is never late: its reader does not ask. */
-  const bool is_stamped = index == 0 && (!peer->proposes_stale || multicast->n_targets == 1);
+  /* One that goes to a single queue is never late: its reader does not ask.  Without a companion it does not come here. */
+  const bool is_stamped = index == 0 && (!peer->proposes_stale || (companion && multicast->n_targets == 1));
   uint64_t *const stamp = is_stamped ? &multicast->record->proposal : NULL;
   busq_ring_claim claim;
   bool is_late;
@@ -510,16 +509,15 @@ static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicas
 }
 
 /* Propose and stage, once. */
-static int multicast_attempt(busq_peer *peer, busq_multicast *multicast)
+BUSQ_ALWAYS_INLINE int multicast_attempt(busq_peer *peer, busq_multicast *multicast, busq_companion *companion)
 {
-  busq_companion *companion = multicast->companion;
   multicast->is_lost = false;
-  int result = BUSQ_UNLIKELY(companion != NULL) && companion->attempt ? companion->attempt(companion, peer) : BUSQ_OK;
+  int result = companion && companion->attempt ? companion->attempt(companion, peer) : BUSQ_OK;
   if (!result)
     result = multicast_propose(peer, multicast);
   for (uint32_t i = 0; i < multicast->n_targets && result == BUSQ_OK; i++) {
     BUSQ_STEP("stage");
-    result = multicast_stage(peer, multicast, i);
+    result = multicast_stage(peer, multicast, i, companion);
   }
   return result;
 }
@@ -543,24 +541,22 @@ static int record_damaged(const busq_peer *peer)
 }
 
 /* What a companion claims with its message, somebody may break before we are through: then we begin anew. */
-static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, int result)
+static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, const busq_companion *companion, int result)
 {
-  const busq_companion *companion = multicast->companion;
   if (result != BUSQ_OK)
     return result;
-  if (BUSQ_UNLIKELY(companion != NULL) && companion->begin)
+  if (companion && companion->begin)
     return BUSQ_AGAIN;
   return busq_tag_attempt(multicast->tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
 }
 
-__attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
-                                               busq_companion *companion)
+/* Compiled twice: of one without a companion, no question about it is left. */
+BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets, busq_companion *companion)
 {
   BUSQ_ASSERT(n_targets > 1 || companion);
-  busq_multicast multicast = {
-      .record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer), .companion = companion};
+  busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
-  if (BUSQ_UNLIKELY(companion != NULL) && companion->begin) {
+  if (companion && companion->begin) {
     const int result = companion->begin(companion, peer, record, tag);
     if (result != BUSQ_OK) {
       multicast_undo(peer, &multicast);
@@ -571,7 +567,7 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
     /* A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
      * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
      * reader's head stands still. */
-    int result = multicast_attempt(peer, &multicast);
+    int result = multicast_attempt(peer, &multicast, companion);
     if (BUSQ_LIKELY(result == BUSQ_OK))
       readers_announce(peer, n_targets);
     const uint64_t timestamp = BUSQ_LIKELY(result == BUSQ_OK) ? multicast_commit(peer, &multicast) : 0;
@@ -583,18 +579,29 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
     }
     if (result == BUSQ_OK && multicast_next_attempt(&multicast))
       continue;
-    result = multicast_failed(peer, &multicast, result);
+    result = multicast_failed(peer, &multicast, companion, result);
     multicast_undo(peer, &multicast);
-    if (BUSQ_UNLIKELY(companion != NULL) && companion->undone)
+    if (companion && companion->undone)
       companion->undone(companion, peer, record, tag);
     return result;
   }
 }
 
+__attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets)
+{
+  return multicast_with(peer, record, tag, n_targets, NULL);
+}
+
+__attribute__((noinline)) static int multicast_accompanied(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
+                                                           busq_companion *companion)
+{
+  return multicast_with(peer, record, tag, n_targets, companion);
+}
+
 /* ---- the whole of a send ---- */
 
 /* While the record is still ours. */
-BUSQ_COLD static int companion_end(busq_peer *peer, busq_companion *companion, busq_record *record, uint64_t tag)
+static int companion_end(busq_peer *peer, busq_companion *companion, busq_record *record, uint64_t tag)
 {
   companion->outcome = BUSQ_OK;
   if (companion->end)
@@ -609,8 +616,10 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_reco
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
-  const bool is_unicast = n_targets == 1 && (BUSQ_LIKELY(!companion) || !companion->begin);
-  int result = is_unicast ? unicast(peer, only, record, tag) : multicast(peer, record, tag, n_targets, companion);
+  const bool is_unicast = n_targets == 1 && (!companion || !companion->begin);
+  int result = is_unicast ? unicast(peer, only, record, tag)
+               : companion ? multicast_accompanied(peer, record, tag, n_targets, companion)
+                           : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
       busq_tracer_send_end(peer, 0, result);
@@ -618,7 +627,7 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_reco
   }
   if (BUSQ_UNLIKELY(peer->tracer.begun) && n_targets > 1)
     busq_tracer_send_commit(peer);
-  if (BUSQ_UNLIKELY(companion != NULL))
+  if (companion)
     result = companion_end(peer, companion, record, tag);
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
@@ -780,8 +789,10 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   return result;
 }
 
-/* What was admitted.  Compiled twice: for one destination, which is most of what is sent, nothing is left of its loops. */
-BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t n_targets, const busq_payload *payload)
+/* What was admitted.  Compiled for each of its callers: for one destination and no companion, which is most of what is sent, nothing is
+ * left of its loops and questions. */
+BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t n_targets, const busq_payload *payload,
+                                   busq_companion *companion)
 {
   busq_record *record;
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
@@ -793,29 +804,53 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, first, record, bytes, n_targets, payload->companion);
+  result = send_filled(peer, first, record, bytes, n_targets, companion);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     busq_arena_cancel(&peer->arena, bytes, record);
   return result;
 }
 
-__attribute__((noinline)) static int message_try_many(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
-                                                      const busq_payload *payload)
+BUSQ_ALWAYS_INLINE int message_try_many(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
+                                        busq_companion *companion)
 {
   const int result = message_admit(peer, targets, n_targets, payload->size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   const route first = route_to(peer, peer->destinations[0]);
-  return message_try(peer, &first, n_targets, payload);
+  return message_try(peer, &first, n_targets, payload, companion);
+}
+
+__attribute__((noinline)) static int message_try_more(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                                      const busq_payload *payload)
+{
+  return message_try_many(peer, targets, n_targets, payload, NULL);
+}
+
+BUSQ_ALWAYS_INLINE int message_try_one(busq_peer *peer, uint64_t target, const busq_payload *payload, busq_companion *companion)
+{
+  const route only = route_to(peer, busq_target_slot(target));
+  const int result = message_admit_one(peer, &only, target, payload->size_bytes);
+  return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : message_try(peer, &only, 1, payload, companion);
+}
+
+static bool is_for_one(const busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
+{
+  return n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers;
+}
+
+/* A draft, or what has a companion. */
+__attribute__((noinline)) static int special_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
+{
+  if (payload->draft)
+    return draft_try(peer, targets, n_targets, payload);
+  return is_for_one(peer, targets, n_targets) ? message_try_one(peer, targets[0], payload, payload->companion)
+                                              : message_try_many(peer, targets, n_targets, payload, payload->companion);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
-  if (BUSQ_UNLIKELY(payload->draft))
-    return draft_try(peer, targets, n_targets, payload);
-  if (BUSQ_UNLIKELY(n_targets != 1 || busq_target_slot(targets[0]) >= peer->bus->geometry.peers))
-    return message_try_many(peer, targets, n_targets, payload);
-  const route only = route_to(peer, busq_target_slot(targets[0]));
-  const int result = message_admit_one(peer, &only, targets[0], payload->size_bytes);
-  return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : message_try(peer, &only, 1, payload);
+  if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->companion))
+    return special_try(peer, targets, n_targets, payload);
+  return BUSQ_LIKELY(is_for_one(peer, targets, n_targets)) ? message_try_one(peer, targets[0], payload, NULL)
+                                                           : message_try_more(peer, targets, n_targets, payload);
 }

@@ -66,8 +66,7 @@ typedef struct {
   uint32_t form;
   uint64_t size_bytes;       /* of all parts, or of what is sent of the draft */
   const busq_message *draft; /* its place; NULL: the parts */
-  busq_companion *companion; /* NULL: none */
-  const struct busq_change *change; /* instead of a message: a change of a group (group.h); NULL: none */
+  busq_companion *companion; /* of parts; NULL: none */
 } busq_payload;
 
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "shm/claim.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include "shm/reference.h"
 #include "shm/wake.h"
 #include <stdlib.h>
@@ -297,6 +298,8 @@ int busq_node_remember(busq_peer *peer)
   if (!memory || !memory->held || !memory->grants || !memory->telling || !memory->targets || !memory->list ||
       !__atomic_compare_exchange_n(&peer->nodes, &nobody, memory, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     busq_node_forget(&memory);
+  if (__atomic_load_n(&peer->nodes, __ATOMIC_ACQUIRE))
+    busq_peer_care(peer, BUSQ_CARES_FOR_NODES);
   return __atomic_load_n(&peer->nodes, __ATOMIC_ACQUIRE) ? BUSQ_OK : memory_missing(peer);
 }
 
@@ -733,6 +736,10 @@ typedef struct {
   const busq_letter *letter;
   uint8_t *missed; /* [n_nodes] */
   uint32_t n_missed;
+  uint64_t group;              /* among the targets of the letter; 0: none */
+  const busq_company *company; /* of the group, in the view that the message is for; NULL without a group */
+  uint64_t view;
+  bool has_others;             /* receivers that are no members */
 } node_sending;
 
 static busq_node_name letter_node(const busq_letter *letter, uint32_t at)
@@ -808,9 +815,14 @@ static bool node_was_reached(busq_peer *peer, busq_node_name name, busq_key key)
 static void sending_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
 {
   node_sending *sending = (node_sending *)(void *)companion;
-  (void)record;
   if (sending->letter->n_handles)
     busq_store_release(&peer->self->granting, 0);
+  /* What does not count is passed by all, owners of nodes among them. */
+  if (sending->company)
+    companion->outcome =
+        busq_group_judge(peer, busq_group_index(sending->group), sending->view, record, key, sending->has_others);
+  if (companion->outcome != BUSQ_OK)
+    return;
   for (uint32_t i = 0; i < sending->letter->n_nodes; i++)
     if (!sending->missed[i] && !node_was_reached(peer, letter_node(sending->letter, i), key)) {
       sending->missed[i] = 1;
@@ -848,16 +860,48 @@ static bool target_add(busq_peer *peer, uint64_t target, uint32_t *n_targetsp)
   return true;
 }
 
-/* Names first, each once, as everywhere; then the owners of nodes that are not over. */
+static bool is_group(uint64_t target)
+{
+  return busq_target_slot(target) == BUSQ_TARGET_GROUP;
+}
+
+static int targets_too_many(const busq_peer *peer)
+{
+  return busq_error(BUSQ_INVALID, "a message to more than the %u peers of bus \"%s\"", peer->bus->geometry.peers, peer->bus->name);
+}
+
+/* Those who are named, each once, as everywhere; and the members of the group, some of whom may be named as well. */
+static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_targetsp)
+{
+  const busq_letter *letter = sending->letter;
+  const uint32_t peers = peer->bus->geometry.peers;
+  busq_company *company = NULL;
+  *n_targetsp = 0;
+  if (letter->n_targets > peers)
+    return busq_error(BUSQ_INVALID, "%u receivers: expected at most %u, each of them once", letter->n_targets, peers);
+  for (uint32_t i = 0; i < letter->n_targets; i++)
+    if (!is_group(letter->targets[i]))
+      peer->nodes->targets[(*n_targetsp)++] = letter->targets[i];
+  if (!sending->group)
+    return BUSQ_OK;
+  const int result = busq_group_look(peer, sending->group, &company);
+  if (result)
+    return result;
+  sending->company = company;
+  sending->view = company->number;
+  for (uint32_t i = 0; i < company->n_members && *n_targetsp <= peers; i++)
+    (void)target_add(peer, company->members[i], n_targetsp);
+  return *n_targetsp > peers ? targets_too_many(peer) : BUSQ_OK;
+}
+
+/* And then the owners of nodes that are not over. */
 static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targetsp)
 {
   const busq_letter *letter = sending->letter;
   const uint32_t peers = peer->bus->geometry.peers;
-  if (letter->n_targets > peers)
-    return busq_error(BUSQ_INVALID, "%u receivers: expected at most %u, each of them once", letter->n_targets, peers);
-  for (uint32_t i = 0; i < letter->n_targets; i++)
-    peer->nodes->targets[i] = letter->targets[i];
-  *n_targetsp = letter->n_targets;
+  const int result = targets_begin(peer, sending, n_targetsp);
+  if (result)
+    return result;
   for (uint32_t i = 0; i < letter->n_nodes; i++) {
     const busq_node_name name = letter_node(letter, i);
     busq_claim_look look;
@@ -875,8 +919,9 @@ static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targ
     if (!sending->missed[i])
       (void)target_add(peer, (uint64_t)owner << 16 | name.slot, n_targetsp);
     if (*n_targetsp > peers)
-      return busq_error(BUSQ_INVALID, "a message to more than the %u peers of bus \"%s\"", peers, peer->bus->name);
+      return targets_too_many(peer);
   }
+  sending->has_others = sending->company && *n_targetsp > sending->company->n_members;
   return BUSQ_OK;
 }
 
@@ -892,12 +937,12 @@ static int targets_check(const busq_peer *peer, uint32_t n_targets)
   return BUSQ_OK;
 }
 
-/* The owner of some of its nodes is gone: those are missed.  False where it is a receiver by name as well. */
+/* The owner of some of its nodes is gone: those are missed.  False where it is a receiver by name, or as a member, as well. */
 static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 {
   const busq_letter *letter = sending->letter;
   bool is_any = false;
-  if (peer->failed_target == BUSQ_NO_TARGET)
+  if (peer->failed_target == BUSQ_NO_TARGET || (sending->company && busq_group_company_has(sending->company, peer->failed_target)))
     return false;
   for (uint32_t i = 0; i < letter->n_targets; i++)
     if (letter->targets[i] == peer->failed_target)
@@ -913,12 +958,19 @@ static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 
 /* ---- the envelope ---- */
 
-static bool is_named(const busq_letter *letter, uint32_t slot)
+static bool is_among(const uint64_t *targets, uint32_t n_targets, uint32_t slot)
 {
-  for (uint32_t i = 0; i < letter->n_targets; i++)
-    if (busq_target_slot(letter->targets[i]) == slot)
+  for (uint32_t i = 0; i < n_targets; i++)
+    if (busq_target_slot(targets[i]) == slot)
       return true;
   return false;
+}
+
+/* Also without its nodes: by name, or as a member. */
+static bool is_named(const node_sending *sending, uint32_t slot)
+{
+  return is_among(sending->letter->targets, sending->letter->n_targets, slot) ||
+         (sending->company && is_among(sending->company->members, sending->company->n_members, slot));
 }
 
 static uint64_t tail_bytes_max(const busq_letter *letter)
@@ -930,11 +982,14 @@ static uint64_t tail_bytes_max(const busq_letter *letter)
 static uint64_t tail_write(const node_sending *sending, char *to)
 {
   const busq_letter *letter = sending->letter;
-  busq_envelope envelope = {.kind = BUSQ_KIND_DATA, .n_handles = (uint16_t)letter->n_handles};
+  busq_envelope envelope = {.kind = BUSQ_KIND_DATA,
+                            .n_handles = (uint16_t)letter->n_handles,
+                            .group = sending->company ? (uint16_t)(busq_group_index(sending->group) + 1) : 0,
+                            .view = sending->company ? sending->view : 0};
   char *at = to;
   for (uint32_t i = 0; i < letter->n_nodes; i++) {
     const busq_node_name names[] = {letter_node(letter, i), {letter_node(letter, i).slot, BUSQ_NODE_BY_NAME, 0}};
-    const uint32_t n_names = sending->missed[i] ? 0 : is_named(letter, names[0].slot) ? 2 : 1;
+    const uint32_t n_names = sending->missed[i] ? 0 : is_named(sending, names[0].slot) ? 2 : 1;
     memcpy(at, names, n_names * sizeof *names);
     at += n_names * sizeof *names;
     envelope.n_nodes = (uint16_t)(envelope.n_nodes + n_names);
@@ -966,7 +1021,33 @@ static int letter_send(busq_peer *peer, node_sending *sending, const busq_payloa
   whole.form |= BUSQ_FORM_ENVELOPE;
   whole.size_bytes += parts[payload->n_parts].size_bytes;
   whole.companion = &sending->companion;
-  return busq_multicast_try(peer, peer->nodes->targets, n_targets, &whole);
+  result = busq_multicast_try(peer, peer->nodes->targets, n_targets, &whole);
+  return result == BUSQ_OK ? sending->companion.outcome : result;
+}
+
+/* Until the world stands still for as long as one attempt takes: an owner has gone, whose nodes are missed, or the group has another
+ * view. */
+static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail, busq_part *parts)
+{
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
+    int result = letter_send(peer, sending, payload, tail, parts);
+    if (result == BUSQ_PEER_DEAD && owner_is_missed(peer, sending))
+      continue;
+    if (result == BUSQ_PEER_DEAD && sending->company)
+      result = busq_group_mourn_failed(peer, sending->group, sending->company);
+    if (result != BUSQ_AGAIN)
+      return result;
+  }
+  return BUSQ_FULL;
+}
+
+static int group_find(busq_peer *peer, node_sending *sending)
+{
+  const busq_letter *letter = sending->letter;
+  for (uint32_t i = 0; i < letter->n_targets; i++)
+    if (is_group(letter->targets[i]))
+      return busq_group_among(peer, letter->targets, letter->n_targets, &sending->group);
+  return BUSQ_OK;
 }
 
 /* Space for what stands behind the payload, and for the list of parts. */
@@ -1041,28 +1122,15 @@ int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payloa
   if (!result)
     result = handles_check(peer, letter);
   if (!result)
+    result = group_find(peer, &sending);
+  if (!result)
     result = letter_room(peer, letter, payload->n_parts, &tail, &parts);
-  if (result)
-    return result;
-  do
-    result = letter_send(peer, &sending, payload, tail, parts);
-  while (result == BUSQ_PEER_DEAD && owner_is_missed(peer, &sending));
+  if (!result)
+    result = letter_send_again(peer, &sending, payload, tail, parts);
   return result == BUSQ_OK && sending.n_missed ? BUSQ_NODE_MISSED : result;
 }
 
 /* ---- looking after nodes and handles ---- */
-
-/* What a dead sender had in its hand is settled, so that what we send comes behind all that it has sent. */
-static void hand_settle(busq_bus *bus, uint32_t slot)
-{
-  const busq_slot *self = &bus->slots[slot];
-  const uint64_t in_hand = busq_load_acquire(&self->in_hand);
-  if ((uint32_t)(in_hand >> 32) == (uint32_t)busq_load_acquire(&self->sent))
-    return;
-  busq_record *record = busq_arena_record(bus, slot, (uint32_t)in_hand);
-  if (record)
-    busq_commit_finish(bus, record);
-}
 
 static bool may_be_granting(const busq_bus *bus, busq_node_name name)
 {
@@ -1096,7 +1164,7 @@ static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, u
   if (!word_is_of(word, name.generation) || !(state & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED)))
     return false;
   if (!life_is_there(peer->bus, slot, word_life(word))) {
-    hand_settle(peer->bus, slot);
+    busq_grave_settle_hand(peer->bus, slot);
     state &= BUSQ_NODE_TOLD;
   } else if ((state & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
     state &= BUSQ_NODE_HELD | BUSQ_NODE_TOLD;
@@ -1164,7 +1232,7 @@ static int held_tend(busq_peer *peer)
       has_looked = true;
       if (is_there)
         break;
-      hand_settle(peer->bus, slot);
+      busq_grave_settle_hand(peer->bus, slot);
       const int ended = busq_node_end(peer, name);
       result = result ? result : ended;
     }

@@ -493,6 +493,13 @@ BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
 
 static void found_record(busq_peer *peer);
 
+/* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
+BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
+{
+  record_release(peer, found->record, found->mark);
+  position_done(peer, found->position);
+}
+
 /* What was found is not for us at its place in the order: as if it had never come.  A message that is passed was not sent in its view,
  * and its sender's record says so; what is nobody's event was delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
@@ -505,8 +512,7 @@ static void found_pass(busq_peer *peer)
   if (found->envelope.kind == BUSQ_KIND_WATCH)
     found_record(peer);
   BUSQ_STEP("pass");
-  record_release(peer, found->record, found->mark);
-  position_done(peer, found->position);
+  found_release(peer, found);
 }
 
 /* Messages with an envelope are for us, or passed, or damaged. */
@@ -582,42 +588,68 @@ __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode
   if (mode == BUSQ_TAKE_COPIED || !is_in_our_hands(peer, found->position))
     busq_share_done(peer->bus, found->position, peer->inbox_slot);
   peer->pins += mode == BUSQ_TAKE_PINNED;
+  busq_store_relaxed(&peer->self->received, ++peer->received);
+  found_record_now(peer);
 }
 
-void busq_receive_take(busq_peer *peer, uint32_t mode)
+/* Everything up to the mark. */
+BUSQ_ALWAYS_INLINE void take_begin(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
-  if (found->key.timestamp > peer->delivered)
-    busq_store_relaxed(&peer->delivered, found->key.timestamp);
-  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
-    busq_envelope_take(peer, found);
   BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
-  BUSQ_ASSERT(peer->is_consumer ||
-              (found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan));
-  if (BUSQ_UNLIKELY(peer->is_consumer))
-    take_shared(peer, mode);
-  else if (BUSQ_UNLIKELY(found->is_late))
+  BUSQ_ASSERT(found->is_late ? busq_heap_least(&peer->heap)->position == found->position : found->position == peer->scan);
+  if (BUSQ_UNLIKELY(found->is_late))
     busq_heap_pop(&peer->heap);
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
   found_record_now(peer);
-  if (BUSQ_UNLIKELY(peer->is_consumer))
-    return;
+}
+
+BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)
+{
+  const busq_found *found = &peer->found;
+  BUSQ_STEP("pin");
+  busq_store_release(&found->record->destination[found->mark].mark,
+                     mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+  peer->pins += mode == BUSQ_TAKE_PINNED;
+}
+
+/* What an envelope changes has changed before the mark; or behind it, where it may be done twice. */
+__attribute__((noinline)) static void take_enveloped(busq_peer *peer, uint32_t mode)
+{
+  const busq_found *found = &peer->found;
+  busq_envelope_take(peer, found);
+  take_begin(peer);
   if (mode != BUSQ_TAKE_COPIED) {
-    BUSQ_STEP("pin");
-    busq_store_release(&found->record->destination[found->mark].mark,
-                       mode == BUSQ_TAKE_OFFERED ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
-    peer->pins += mode == BUSQ_TAKE_PINNED;
-    if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
-      busq_envelope_taken(peer, found);
+    take_mark(peer, mode);
+    busq_envelope_taken(peer, found);
     return;
   }
-  /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
   record_release(peer, found->record, found->mark);
-  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE))
-    busq_envelope_taken(peer, found);
+  busq_envelope_taken(peer, found);
   position_done(peer, found->position);
+}
+
+/* One of several readers never finds an envelope. */
+void busq_receive_take(busq_peer *peer, uint32_t mode)
+{
+  const busq_found *found = &peer->found;
+  if (found->key.timestamp > peer->delivered)
+    busq_store_relaxed(&peer->delivered, found->key.timestamp);
+  if (BUSQ_UNLIKELY(peer->is_consumer)) {
+    take_shared(peer, mode);
+    return;
+  }
+  if (BUSQ_UNLIKELY(found->form & BUSQ_FORM_ENVELOPE)) {
+    take_enveloped(peer, mode);
+    return;
+  }
+  take_begin(peer);
+  if (mode != BUSQ_TAKE_COPIED)
+    take_mark(peer, mode);
+  else
+    found_release(peer, found);
 }
 
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position)

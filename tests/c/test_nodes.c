@@ -196,6 +196,82 @@ static void test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles(void)
   part();
 }
 
+static void enters(busq_peer *peer)
+{
+  CHECK_EQUAL(busq_peer_enter(peer, "@g", 2, 0), BUSQ_OK);
+}
+
+static void test_a_group_stands_beside_nodes_and_names(void)
+{
+  company_groups = 4;
+  meet(6, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol"), *dave = join("dave"), *eve = join("eve");
+  const uint64_t node = make_node(carol);
+  uint8_t missed[1];
+  uint32_t sent;
+  hands(carol, "eve", node, "here");
+  hears_all(eve, "here+1");
+  enters(alice);
+  enters(bob);
+  hears_all(alice, "view view");
+  hears_all(bob, "view");
+  CHECK_EQUAL(send_letter(eve, "@g dave", &node, 1, &node, 1, "all", missed, &sent), BUSQ_OK);
+  hears_all(alice, "all+1");
+  hears_all(bob, "all+1");
+  hears_all(carol, "all@0+1");
+  hears_all(dave, "all+1");
+  destroyed(carol, node);
+  CHECK_EQUAL(send_letter(eve, "@g", &node, 1, &node, 1, "rest", missed, &sent), BUSQ_PEER_DEAD);
+  CHECK(sent == 1 && missed[0]);
+  hears_all(alice, "destroyed@0 rest+0");
+  hears_all(bob, "destroyed@0 rest+0");
+  hears_all(carol, "destroyed@0");
+  hears_all(dave, "destroyed@0");
+  hears_all(eve, "destroyed@0");
+  part();
+}
+
+static void test_a_member_gets_what_goes_to_its_node_and_its_group_once(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  uint8_t missed[1];
+  uint32_t sent;
+  enters(alice);
+  enters(bob);
+  hands(alice, "@g", node, "take");
+  hears_all(alice, "view view take+1");
+  hears_all(bob, "view take+1");
+  CHECK_EQUAL(send_letter(bob, "alice @g", &node, 1, NULL, 0, "once", missed, &sent), BUSQ_OK);
+  hears_all(alice, "once@0");
+  hears_all(bob, "once");
+  destroyed(alice, node);
+  CHECK_EQUAL(send_letter(bob, "@g", &node, 1, NULL, 0, "member", missed, &sent), BUSQ_PEER_DEAD);
+  hears_all(alice, "destroyed@0 member");
+  hears_all(bob, "destroyed@0 member");
+  part();
+}
+
+static void test_a_group_beside_nodes_has_members_and_is_one(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  uint8_t missed[1];
+  uint32_t sent;
+  enters(bob);
+  CHECK_EQUAL(busq_peer_enter(bob, "@h", 2, 0), BUSQ_OK);
+  CHECK_EQUAL(send_letter(alice, "@g @h", &node, 1, NULL, 0, "x", missed, &sent), BUSQ_INVALID);
+  CHECK(strstr(busq_error_text(), "2 groups among the receivers"));
+  CHECK_EQUAL(busq_peer_leave(bob, "@g", 2, 0), BUSQ_OK);
+  CHECK_EQUAL(send_letter(alice, "@g", &node, 1, NULL, 0, "x", missed, &sent), BUSQ_UNKNOWN_PEER);
+  CHECK_EQUAL(sent, 0);
+  hears_all(alice, "");
+  company_groups = 0;
+  part();
+}
+
 int main(void)
 {
   check_begin();
@@ -209,5 +285,8 @@ int main(void)
   CHECK_RUN(test_a_name_and_a_node_of_its_owner_are_one_message);
   CHECK_RUN(test_entries_are_used_again_when_everybody_was_told);
   CHECK_RUN(test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles);
+  CHECK_RUN(test_a_group_stands_beside_nodes_and_names);
+  CHECK_RUN(test_a_member_gets_what_goes_to_its_node_and_its_group_once);
+  CHECK_RUN(test_a_group_beside_nodes_has_members_and_is_one);
   return 0;
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
@@ -135,6 +136,69 @@ def test_objects_and_many_messages_go_to_nodes(bus: busq.Bus) -> None:
         assert (message.object(), message.node, message.handles) == ({"a": 1}, node, (node.handle,))
         assert bob.send_many([(handle, b"1"), ("alice", b"2"), (handle, b"3")]) == 3
         assert [message.node for message in alice.recv_many(3)] == [node, None, node]
+
+
+def test_names_a_group_and_nodes_get_one_message(bus: busq.Bus) -> None:
+    names = ("alice", "bob", "carol", "dave", "eve")
+    with contextlib.ExitStack() as stack:
+        alice, bob, carol, dave, eve = (stack.enter_context(bus.join(name)) for name in names)
+        node = carol.node()
+        [handle] = given(carol, node, eve)
+        for member in (alice, bob):
+            member.enter("g")
+        assert [kind for kind, _ in told(alice) + told(bob)] == ["view"] * 3
+        eve.send(["@g", handle, "dave"], b"all", handles=[handle])
+        got = [peer.recv(PATIENCE_S) for peer in (alice, bob, carol, dave)]
+        assert [(message.data, message.node) for message in got] == [
+            (b"all", node if peer is carol else None) for peer in (alice, bob, carol, dave)
+        ]
+        assert [message.handles[0].owner for message in got] == ["carol"] * 4
+        assert not any(message.handles[0].is_dead for message in got)
+        got[0].handles[0].release()
+        node.destroy()
+        assert [told(peer) for peer in (alice, bob, carol, dave)] == [[], *[[("node_destroyed", b"")]] * 3]
+
+
+def test_a_member_gets_a_message_to_its_group_whatever_has_become_of_its_node(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        node = alice.node()
+        [handle] = given(alice, node, bob)
+        alice.enter("g")
+        bob.send([handle, "@g", "alice"], b"once")
+        assert [message.node for message in alice.recv_many(3)] == [None, node]
+        node.destroy()
+        with pytest.raises(busq.PeerDead, match="the other receivers have it") as caught:
+            bob.send([handle, "@g"], b"to the member")
+        assert (caught.value.missed, caught.value.sent) == ((handle,), 1)
+        assert told(alice) == [("node_destroyed", b""), ("data", b"to the member")]
+
+
+def test_a_group_that_nobody_is_in_any_more_gets_nothing_and_no_node_does(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        [handle] = given(alice, alice.node(), bob)
+        bob.enter("g")
+        bob.send([handle, "@g"], b"one")
+        bob.leave("g")
+        with pytest.raises(busq.UnknownPeer):
+            bob.send([handle, "@g"], b"two")
+        assert told(alice) == [("data", b"one")]
+
+
+def test_a_handle_that_goes_to_a_group_is_held_by_its_members(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob, bus.join("carol") as carol:
+        node = alice.node()
+        for member in (bob, carol):
+            member.enter("g")
+        told(bob), told(carol)
+        alice.send("@g", b"take", handles=[node.handle])
+        held = [peer.recv(PATIENCE_S).handles[0] for peer in (bob, carol)]
+        for peer, handle in zip((bob, carol), held, strict=True):
+            peer.send(handle, peer.name.encode())
+        assert [alice.recv(PATIENCE_S).data for _ in held] == [b"bob", b"carol"]
+        for handle in held:
+            handle.release()
+        message = alice.recv(PATIENCE_S)
+        assert (message.kind, message.node) == ("node_released", node)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 4097, 100_000])
@@ -394,6 +458,11 @@ def test_a_handle_belongs_to_its_peer(bus: busq.Bus) -> None:
             many.node()
         with alice.reserve(5) as draft, pytest.raises(ValueError, match="a draft is sent to names"):
             draft.send(node.handle)  # type: ignore[arg-type]
+        with alice.reserve(5) as draft, pytest.raises(ValueError, match="a draft is sent to names"):
+            draft.send(["@g", node.handle])  # type: ignore[list-item]
+        alice.enter("g")
+        with bus.join("many", shared=True), pytest.raises(ValueError, match="can't stand beside a group"):
+            alice.send(["many", "@g"], b"", handles=[node.handle])
         with pytest.raises(TypeError, match="the name of one peer"):
             alice.ask(node.handle, b"")  # type: ignore[arg-type]
 

@@ -314,9 +314,10 @@ static void explore_lose_patience(uint32_t index)
     busq_receive_tend(peer);
   if (busq_receive_peek(peer) == BUSQ_EMPTY)
     (void)busq_receive_unblock(peer);
-  peer->cares = explore_scene->members != 0;
+  if (explore_scene->members)
+    peer->cares |= BUSQ_CARES_FOR_MEMBERS;
   busq_peer_receive_end(peer);
-  peer->cares = 0;
+  peer->cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS;
   if (explore_scene->holders && peer->nodes) {
     busq_biased_latch_acquire(&peer->send_latch);
     (void)busq_node_tend(peer);
@@ -725,7 +726,7 @@ static void explore_set_up_group(void)
     system_enter(i);
     while (explore_receive(i))
       ;
-    explore_shared.peers[i]->cares = 0; /* who loses patience looks for the dead, and nobody else */
+    explore_shared.peers[i]->cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS; /* who loses patience looks for the dead, and nobody else */
     system_leave();
   }
 }

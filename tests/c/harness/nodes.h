@@ -7,7 +7,8 @@
  *      hands(alice, "bob", node, "here");        alice sends bob a message with a handle of the node
  *      sent_to(bob, node, "hello");              a message to the node; must succeed
  *      hears_all(bob, "here+1 destroyed@0");     all that comes: data, @ and the index of each node of bob's that it is addressed to,
- *                                                or that it tells of, and for each handle +1 where it came alive, +0 where it came dead
+ *                                                or that it tells of, and for each handle +1 where it came alive, +0 where it came
+ *                                                dead; "view" for a view
  */
 #include "harness/company.h"
 
@@ -74,6 +75,8 @@ __attribute__((unused)) static size_t event_write(char *text, const busq_peer *p
     used = (size_t)sprintf(text, "destroyed");
   else if (message->kind == BUSQ_KIND_NODE_RELEASED)
     used = (size_t)sprintf(text, "released");
+  else if (message->kind == BUSQ_KIND_VIEW)
+    used = (size_t)sprintf(text, "view");
   else if (message->size_bytes)
     memcpy(text, message->data, used = message->size_bytes);
   if (message->form & BUSQ_FORM_ENVELOPE) {

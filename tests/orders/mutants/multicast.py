@@ -94,11 +94,11 @@ MUTANTS = [
         "still looks at the last message",
         RECEIVE,
         (
-            '    BUSQ_STEP("pin");\n',
-            '    BUSQ_STEP("pin");\n'
-            "    busq_arena_release(peer->bus, peer->slot, found->record, found->mark);\n"
-            "    peer->pins++;\n"
-            "    return;\n",
+            '  BUSQ_STEP("pin");\n',
+            '  BUSQ_STEP("pin");\n'
+            "  busq_arena_release(peer->bus, peer->slot, found->record, found->mark);\n"
+            "  peer->pins++;\n"
+            "  return;\n",
         ),
     ),
     mutant(
