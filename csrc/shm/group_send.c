@@ -409,8 +409,6 @@ int busq_group_change_try(busq_peer *peer, const busq_change *change)
 
 typedef struct {
   busq_companion companion;
-  uint64_t view;
-  uint32_t index;
   bool has_others; /* named beside the group */
 } message_companion;
 
@@ -425,7 +423,7 @@ static void verdict_note(busq_record *record, uint16_t verdict)
 static void message_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
 {
   const message_companion *message = (message_companion *)(void *)companion;
-  const busq_group_verdict verdict = busq_group_counts(peer->bus, message->index, message->view, key);
+  const busq_group_verdict verdict = busq_group_counts(peer->bus, companion->group - 1, companion->view, key);
   bool is_missed = verdict == BUSQ_GROUP_MISSED;
   if (verdict == BUSQ_GROUP_FORGOTTEN)
     is_missed = (busq_load_acquire(&record->outline) & BUSQ_RECORD_MISSED) != 0;
@@ -434,7 +432,7 @@ static void message_end(busq_companion *companion, busq_peer *peer, busq_record 
   if (is_missed)
     companion->outcome = BUSQ_AGAIN;
   else if (verdict == BUSQ_GROUP_DAMAGED)
-    companion->outcome = busq_group_damaged(peer->bus, message->index);
+    companion->outcome = busq_group_damaged(peer->bus, companion->group - 1);
 }
 
 /* The group among the targets; there is one. */
@@ -491,7 +489,7 @@ typedef struct {
 static int message_send(busq_peer *peer, uint32_t index, const busq_company *company, const uint64_t *targets, uint32_t n_targets,
                         const message_parts *message)
 {
-  message_companion companion = {.companion = {.end = message_end}, .view = company->number, .index = index};
+  message_companion companion = {.companion = {.end = message_end, .group = index + 1, .view = company->number}};
   const busq_envelope envelope = {.kind = BUSQ_KIND_DATA, .group = (uint16_t)(index + 1), .view = company->number};
   const uint32_t n_parts = message->payload->draft ? 1 : message->payload->n_parts;
   message->parts[n_parts] = (busq_part){&envelope, sizeof envelope};
