@@ -339,7 +339,9 @@ class Recorder:
         is_used = any(self._folder.path.glob("*.parquet"))
         if is_used and not self._folder.is_of(bus):
             raise self._folder.taken()
-        self._groups: list[str] = []  # by their numbers; grows in the thread that takes, and the one that writes has what it needs
+        self._groups: list[
+            str
+        ] = []  # by their numbers; the thread that takes rows adds to it before the other has them
         self._work: queue.SimpleQueue[list[tuple[int, _Columns]] | None] = queue.SimpleQueue()
         self._is_written = threading.Event()
         self._is_written.set()

@@ -40,7 +40,7 @@ class Kind(IntEnum):
     JOIN = 8  # the process joined, or came back
     LEAVE = 9  # it left
     GAP = 10  # as many events as `stamp` says were dropped here: nobody took them in time
-    PASS = 11  # `message` came, and was not for it at its place in the order: to a view that is over, a node that is gone
+    PASS = 11  # `message` came, and was not for it there: its view was over, or its node was gone
 
 
 SCHEMA = pa.schema(
@@ -60,7 +60,7 @@ SCHEMA = pa.schema(
         # Groups: of a send, to which group, and in which of its views; of a delivery, the view that it brings.
         pa.field("group", pa.dictionary(pa.int32(), pa.string())),
         pa.field("view", pa.int64()),  # its number, which rises by 1 from each view of a group to the next
-        pa.field("members", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of a view; -1: not known any more
+        pa.field("members", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of a view; -1: unknown
     ]
 )
 
