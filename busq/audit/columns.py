@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._native import ffi, lib
-from busq.trace.schema import SCHEMA, Kind
+from busq.trace.schema import OF_GROUPS, SCHEMA, Kind
 
-__all__ = ["COLUMNS", "Rows", "count_kinds", "groups_of", "passed", "rows_of", "settle"]
+__all__ = ["COLUMNS", "Rows", "count_kinds", "groups_of", "passed_of", "rows_of", "settle"]
 
 # The columns of a trace that an audit reads.
 COLUMNS = (
@@ -34,7 +34,6 @@ _LISTS = {
     "clock": ("clocks", "clock_items"),
     "members": ("members", "member_items"),
 }
-_OF_GROUPS = ("group", "view", "members")
 
 
 _TYPES = {name: SCHEMA.field(name).type for name in (*_NUMBERS, *_LISTS)} | {"group": pa.int32()}
@@ -56,7 +55,7 @@ def groups_of(logs: Sequence[pa.Table]) -> list[str]:
     """Return the names of the groups that logs tell of, sorted."""
     found: set[str] = set()
     for log in logs:
-        if set(_OF_GROUPS) <= set(log.column_names) and log["group"].null_count < log.num_rows:
+        if set(OF_GROUPS) <= set(log.column_names) and log["group"].null_count < log.num_rows:
             found.update(pc.unique(log["group"].cast(pa.string()).drop_null()).to_pylist())
     return sorted(found)
 
@@ -66,7 +65,7 @@ def rows_of(log: pa.Table, groups: Sequence[str] = ()) -> list[Rows]:
     if groups and "group" in log.column_names:
         numbers = pc.index_in(log["group"].cast(pa.string()), value_set=pa.array(groups, pa.string()))
         log = log.set_column(log.column_names.index("group"), "group", numbers)
-    names = [name for name in log.column_names if name in _TYPES and (groups or name not in _OF_GROUPS)]
+    names = [name for name in log.column_names if name in _TYPES and (groups or name not in OF_GROUPS)]
     columns = [log.column(name) for name in names]
     for name in ("kind", "message"):
         if name not in names:
@@ -141,9 +140,9 @@ def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
     return log.set_column(log.column_names.index("kind"), "kind", changed), repetitions
 
 
-def passed(log: pa.Table) -> list[int]:
-    """Return the messages that a process passed: they were not for it, where they stood in the order."""
-    return list(_messages(log, Kind.PASS))
+def passed_of(log: pa.Table) -> list[int]:
+    """Return the messages that a process passed, as the core names them: they were not for it, where they stood."""
+    return [message & ((1 << 64) - 1) for message in _messages(log, Kind.PASS)]
 
 
 def _messages(log: pa.Table, kind: Kind) -> Iterator[int]:

@@ -14,9 +14,9 @@ from busq._core import check as check_result
 from busq._native import ffi, lib
 from busq._words import amount
 from busq.audit import clock_check, doubts, missing, times, views_check
-from busq.audit.columns import Rows, count_kinds, groups_of, passed, rows_of, settle
+from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
 from busq.audit.promises import claims, known
-from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit, unsigned
+from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
 from busq.trace.finding import Finding
@@ -91,7 +91,7 @@ class _Case:
             self._read(process, log)
         for process, log in enumerate(run.logs):
             if self.counts[process][Kind.PASS]:
-                self._pass(process, passed(log))
+                self._pass(process, passed_of(log))
         self.holes = missing.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)
@@ -111,7 +111,7 @@ class _Case:
         self.repetitions += repetitions
 
     def _pass(self, process: int, messages: Sequence[int]) -> None:
-        names = ffi.new("uint64_t[]", [unsigned(message) for message in messages])
+        names = ffi.new("uint64_t[]", messages)
         check_result(lib.busq_history_pass(self.history._history, process, names, len(messages)))
 
     def judge(self, judged: frozenset[str]) -> Iterator[Check]:

@@ -19,7 +19,19 @@ import pyarrow as pa
 
 from busq._core import integer, whole_number
 
-__all__ = ["METADATA", "REQUIRED", "SCHEMA", "VERSION", "Kind", "message_of", "metadata", "number_of", "sender_of"]
+__all__ = [
+    "METADATA",
+    "OF_GROUPS",
+    "REQUIRED",
+    "SCHEMA",
+    "VERSION",
+    "Kind",
+    "message_of",
+    "metadata",
+    "number_of",
+    "sender_of",
+    "tells_of_groups",
+]
 
 VERSION = 1
 
@@ -64,6 +76,8 @@ SCHEMA = pa.schema(
     ]
 )
 
+OF_GROUPS = ("group", "view", "members")  # a column of such a name that holds something else is a stranger's own
+
 REQUIRED = ("process", "position", "kind", "message")
 NAMED = (Kind.DELIVER, Kind.SEND, Kind.REDELIVER)  # events that mean nothing without their message
 
@@ -93,6 +107,21 @@ def number_of(message: int) -> int:
     7
     """
     return integer("message", message) & 0xFFFFFFFF
+
+
+def tells_of_groups(schema: pa.Schema) -> bool:
+    """Whether a table has the columns of groups, with types that fit.
+
+    >>> tells_of_groups(SCHEMA), tells_of_groups(pa.schema([("group", pa.int32()), ("view", pa.string())]))
+    (True, False)
+    """
+    if not set(OF_GROUPS) <= set(schema.names):
+        return False
+    group, view, members = (schema.field(name).type for name in OF_GROUPS)
+    named = group.value_type if pa.types.is_dictionary(group) else group
+    is_list = pa.types.is_list(members) or pa.types.is_large_list(members)
+    is_named = pa.types.is_string(named) or pa.types.is_large_string(named)
+    return bool(is_named and pa.types.is_integer(view) and is_list and pa.types.is_integer(members.value_type))
 
 
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
