@@ -510,22 +510,30 @@ typedef struct {
   uint64_t n_rows;
   uint64_t n_to;
   uint64_t n_labels; /* rows with a label */
+  uint64_t n_grouped; /* rows about a group */
+  uint64_t n_members;
   int64_t *position;
   int64_t *message;
   int64_t *stamp;
   int64_t *time_ns;
   int64_t *commit_ns;
   int64_t *end_ns;
+  int64_t *view;
+  int32_t *group; /* a number of the recorder's */
   int8_t *kind;
   uint8_t *label;    /* BUSQ_LABEL_* */
   int32_t *to_start; /* [n_rows + 1] */
   int32_t *to;
+  int32_t *members_start;
+  int32_t *members; /* -1: one that is not known any more */
   uint8_t *has_message;
   uint8_t *has_stamp;
   uint8_t *has_time;
   uint8_t *has_commit;
   uint8_t *has_end;
   uint8_t *has_to;
+  uint8_t *has_group; /* and a view */
+  uint8_t *has_members;
 } busq_trace_columns;
 
 typedef struct {
@@ -559,6 +567,8 @@ void busq_recorder_take(busq_recorder *recorder, uint32_t process, busq_trace_co
 void busq_recorder_mark(busq_recorder *recorder);
 void busq_recorder_saved(busq_recorder *recorder);
 int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, size_t *name_bytesp);
+/* The name of a group, without "@"; BUSQ_EMPTY: there are not so many. */
+int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp);
 int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
 /* Tells the peers to stop; what they have written by then can still be drained. */
 void busq_recorder_stop(busq_recorder *recorder);

@@ -141,12 +141,18 @@ typedef struct {
   busq_column ends_ns;           /* and when the call returned */
   busq_column clocks;            /* int32_t, as destinations */
   busq_column clock_items;       /* int64_t, no nulls */
+  busq_column groups;            /* int32_t: of a send to a group, or of a view that was seen, a number for the group, */
+  busq_column views;             /* int64_t: and the number of the view */
+  busq_column members;           /* int32_t, as destinations: of a view that was seen */
+  busq_column member_items;      /* int32_t, no nulls; -1: somebody who is not known any more */
 } busq_rows;
 
-enum { BUSQ_ROW_KINDS = 16 };
+enum { BUSQ_ROW_LOCAL = 2, BUSQ_ROW_JOIN = 8, BUSQ_ROW_LEAVE = 9, BUSQ_ROW_KINDS = 16 };
 
 /* Appends the sends and deliveries among the rows, all or none. */
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows);
+/* The process passed these messages, so they were not for it: from here on, they were not sent to it. */
+int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages);
 /* Adds to counts[] how many rows are of each kind; the last one counts all that are higher. */
 void busq_rows_count(const busq_rows *rows, uint64_t *counts);
 
@@ -245,6 +251,43 @@ int busq_clocks_new(const busq_history *history, const uint8_t *is_incomplete, b
 void busq_clocks_free(busq_clocks *clocks);
 int busq_clocks_note_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows);
 int busq_clocks_judge_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows, busq_clock_faults *faults);
+
+/*
+ * Views of groups in logs (observe/sights.c): rows that were appended to a history are noted in the order of processes, and in that of
+ * appending, each once; then they are judged, once.
+ */
+typedef struct busq_sights busq_sights;
+
+enum {
+  BUSQ_SIGHTS_UNEQUAL = 0, /* a view has other members at processes[0] than at processes[1] */
+  BUSQ_SIGHTS_SKIPPED = 1, /* processes[0] saw it behind other_view, which it does not follow */
+  BUSQ_SIGHTS_OUTSIDE = 2, /* processes[0] delivered the message, sent in it by processes[1], in other_view */
+  BUSQ_SIGHTS_MISSED = 3,  /* processes[0] left it for the next one without the message, which processes[1] delivered */
+  BUSQ_SIGHTS_FAULTS = 4
+};
+
+typedef struct {
+  uint64_t counts[4];  /* by kind of fault */
+  uint64_t n_open;     /* what would be faults, if no events were missing */
+  uint64_t n_sights;
+  uint64_t n_messages; /* to groups */
+  uint64_t message;    /* the witness */
+  int64_t view;
+  int64_t other_view;
+  const int32_t *members[2]; /* of the view, as each of the processes saw it, where that differs; good as long as the sights are */
+  uint32_t n_members[2];
+  uint32_t processes[2];
+  uint32_t group;
+  uint32_t fault;     /* BUSQ_SIGHTS_FAULTS: there is none */
+  uint32_t is_before; /* of a delivery outside: in front of other_view, the first one that was seen */
+  uint32_t unused;
+} busq_sights_found;
+
+/* `is_incomplete` as above; groups are numbered from 0. */
+int busq_sights_new(const busq_history *history, const uint8_t *is_incomplete, uint32_t n_groups, busq_sights **sightsp);
+void busq_sights_free(busq_sights *sights);
+int busq_sights_note_rows(busq_sights *sights, uint32_t process, const busq_rows *rows);
+int busq_sights_judge(busq_sights *sights, busq_sights_found *found);
 /* cffi: end */
 
 /* cffi: begin */

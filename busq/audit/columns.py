@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._native import ffi, lib
-from busq.trace.schema import SCHEMA, Kind
+from busq.trace.schema import OF_GROUPS, SCHEMA, Kind
 
-__all__ = ["COLUMNS", "Rows", "count_kinds", "rows_of", "settle"]
+__all__ = ["COLUMNS", "Rows", "count_kinds", "groups_of", "passed_of", "rows_of", "settle"]
 
 # The columns of a trace that an audit reads.
-COLUMNS = ("kind", "message", "destinations", "time_ns", "commit_ns", "end_ns", "clock", "label")
+COLUMNS = (
+    "kind", "message", "destinations", "time_ns", "commit_ns", "end_ns", "clock", "label", "group", "view", "members"
+)  # fmt: skip
 
 _NUMBERS = {
     "kind": "kinds",
@@ -24,11 +26,17 @@ _NUMBERS = {
     "time_ns": "times_ns",
     "commit_ns": "commits_ns",
     "end_ns": "ends_ns",
+    "group": "groups",
+    "view": "views",
 }
-_LISTS = {"destinations": ("destinations", "destination_items"), "clock": ("clocks", "clock_items")}
+_LISTS = {
+    "destinations": ("destinations", "destination_items"),
+    "clock": ("clocks", "clock_items"),
+    "members": ("members", "member_items"),
+}
 
 
-_TYPES = {name: SCHEMA.field(name).type for name in (*_NUMBERS, *_LISTS)}
+_TYPES = {name: SCHEMA.field(name).type for name in (*_NUMBERS, *_LISTS)} | {"group": pa.int32()}
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,21 @@ class Rows:
         return bool(getattr(self.pointer, column).values)
 
 
-def rows_of(log: pa.Table) -> list[Rows]:
-    """Return a log as rows for the C core, in pieces that stand together in memory."""
-    names = [name for name in log.column_names if name in _TYPES]
+def groups_of(logs: Sequence[pa.Table]) -> list[str]:
+    """Return the names of the groups that logs tell of, sorted."""
+    found: set[str] = set()
+    for log in logs:
+        if set(OF_GROUPS) <= set(log.column_names) and log["group"].null_count < log.num_rows:
+            found.update(pc.unique(log["group"].cast(pa.string()).drop_null()).to_pylist())
+    return sorted(found)
+
+
+def rows_of(log: pa.Table, groups: Sequence[str] = ()) -> list[Rows]:
+    """Return a log as rows for the C core, in pieces that stand together in memory; groups by their places there."""
+    if groups and "group" in log.column_names:
+        numbers = pc.index_in(log["group"].cast(pa.string()), value_set=pa.array(groups, pa.string()))
+        log = log.set_column(log.column_names.index("group"), "group", numbers)
+    names = [name for name in log.column_names if name in _TYPES and (groups or name not in OF_GROUPS)]
     columns = [log.column(name) for name in names]
     for name in ("kind", "message"):
         if name not in names:
@@ -118,6 +138,11 @@ def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
             delivered.add(message)
     changed = pa.array([int(kind) for kind in kinds], pa.int8())
     return log.set_column(log.column_names.index("kind"), "kind", changed), repetitions
+
+
+def passed_of(log: pa.Table) -> list[int]:
+    """Return the messages that a process passed, as the core names them: they were not for it, where they stood."""
+    return [message & ((1 << 64) - 1) for message in _messages(log, Kind.PASS)]
 
 
 def _messages(log: pa.Table, kind: Kind) -> Iterator[int]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from busq._core import check as check_result
-from busq._native import lib
+from busq._native import ffi, lib
 from busq._words import amount
-from busq.audit import clock_check, doubts, missing, times
-from busq.audit.columns import Rows, count_kinds, rows_of, settle
+from busq.audit import clock_check, doubts, missing, times, views_check
+from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.audit.words import Words
@@ -22,6 +22,7 @@ from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES
 from busq.trace.run import Run
+from busq.trace.schema import Kind
 
 __all__ = ["audit"]
 
@@ -53,7 +54,7 @@ def audit(
     judged = known(checks)
     order = run.order if order is None else order
     case = _Case(run)
-    claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks)
+    claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks, has_views=bool(case.groups))
     checks_by_name = {
         check.name: replace(doubts.told(check, run.findings), claimed=check.name in claimed)
         for check in case.judge(judged)
@@ -85,8 +86,12 @@ class _Case:
         self.repetitions = 0
         self.findings: list[Finding] = []
         self.messages = self.deliveries = 0
+        self.groups = groups_of(run.logs)
         for process, log in enumerate(run.logs):
             self._read(process, log)
+        for process, log in enumerate(run.logs):
+            if self.counts[process][Kind.PASS]:
+                self._pass(process, passed_of(log))
         self.holes = missing.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)
@@ -94,16 +99,20 @@ class _Case:
         self.figures: dict[str, Sequence[Any]] = {}
 
     def _read(self, process: int, log: Any) -> None:
-        parts = rows_of(log)
+        parts = rows_of(log, self.groups)
         kinds = count_kinds(parts)
         settled, repetitions = settle(log, kinds)
         if settled is not log:
-            parts = rows_of(settled)
+            parts = rows_of(settled, self.groups)
         for part in parts:
             check_result(lib.busq_history_append_rows(self.history._history, process, part.pointer))
         self.counts.append(kinds)
         self.rows.append(parts)
         self.repetitions += repetitions
+
+    def _pass(self, process: int, messages: Sequence[int]) -> None:
+        names = ffi.new("uint64_t[]", messages)
+        check_result(lib.busq_history_pass(self.history._history, process, names, len(messages)))
 
     def judge(self, judged: frozenset[str]) -> Iterator[Check]:
         """Judge what is asked for; notes findings and figures on the way."""
@@ -132,6 +141,9 @@ class _Case:
             yield missing.tell_order(pace.side(self.words), run, self.holes)
         if "clock" in judged:
             check = clock_check.judge(self.history, self.rows, self.holes, self.words)
+            yield missing.tell_order(check, run, self.holes)
+        if "views" in judged:
+            check = views_check.judge(self.history, self.rows, self.holes, self.words, self.groups)
             yield missing.tell_order(check, run, self.holes)
         self.figures = dict(pace.figures(self.run.processes))
         if any(finding.kind == NO_DELIVERIES for finding in run.findings):

@@ -15,12 +15,18 @@ _PLAIN = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
 
 
 def claims(
-    order: str = "", *, allow: Iterable[str] = (), ask: Iterable[str] = (), has_clocks: bool = False
+    order: str = "",
+    *,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    has_clocks: bool = False,
+    has_views: bool = False,
 ) -> frozenset[str]:
     """Return the names of the checks whose faults make an audit fail.
 
     Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nobody promised anything: then completeness, FIFO
-    and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too.
+    and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too;
+    `has_views`: so have the views of groups.
     Errors: ValueError for an unknown order or check.
 
     >>> sorted(claims("", allow=["lost"], ask=["total"]))
@@ -35,6 +41,8 @@ def claims(
         claimed = _PLAIN
     if has_clocks:
         claimed |= {"clock"}
+    if has_views:
+        claimed |= {"views"}
     return (claimed | known(ask)) - known(allow)
 
 

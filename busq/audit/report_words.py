@@ -23,6 +23,7 @@ COUNTED = {
     "synchronous": "messages on a crown: not all could have been instant",
     "side": "deliveries after a message sent when theirs was known to be sent",
     "clock": "events whose vector clock is not what follows from the log",
+    "views": "views, and deliveries in groups, that do not fit together",
 }
 
 _FIGURES = {
@@ -44,6 +45,7 @@ _VERBS = {
     Kind.JOIN: "join",
     Kind.LEAVE: "leave",
     Kind.GAP: "lost events",
+    Kind.PASS: "pass",
 }
 _NAME = re.compile(r"(?P<subject>\w+?)_(?P<unit>[a-z]+)(?:_by_(?P<by>\w+))?")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

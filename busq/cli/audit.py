@@ -111,7 +111,7 @@ def audit(paths: tuple[str, ...], **options: Any) -> int:
     and causal order hold.
 
     CHECKS are names separated by commas: lost, duplicated, phantom, fifo, causal, consistent, total, synchronous,
-    side, clock.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used.
+    side, clock, views.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used.
     """
     with _errors():
         return _Command(paths, options).run()

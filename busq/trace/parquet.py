@@ -24,7 +24,7 @@ from busq.trace.finding import Finding
 from busq.trace.foreign import PROCESSES_MAX, parquet_file
 from busq.trace.guesses import doubled, one_sided
 from busq.trace.run import Run, Source
-from busq.trace.schema import METADATA, NAMED, REQUIRED, SCHEMA, VERSION, Kind
+from busq.trace.schema import METADATA, NAMED, OF_GROUPS, REQUIRED, SCHEMA, VERSION, Kind, tells_of_groups
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
 __all__ = ["PROCESSES_MAX", "Head", "check_columns", "head", "read", "runs_of", "sample"]
@@ -280,6 +280,8 @@ def _read_file(
 def _table(file_head: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
     wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
+    if not tells_of_groups(file.schema_arrow):
+        wanted -= {*OF_GROUPS}
     chosen = [name for name in SCHEMA.names if name in wanted and name in file_head.columns]
     run = source.options.get("field.run", "run")
     several = source.tells_runs and run in file_head.columns and len(runs_of(file_head, source.options)) > 1

@@ -49,8 +49,9 @@ NAP_S_MIN, NAP_S_MAX = 0.001, 0.05
 FILL_PERCENT_GOAL = 25
 
 # The cheapest way to write such columns that was found: 57 to 77 ns a row, and the smallest but for a slower one.
-_DICTIONARIES = ["run", "process", "kind", "destinations.list.element", "label"]
-_DELTAS = dict.fromkeys(("position", "message", "stamp", "time_ns", "commit_ns", "end_ns"), "DELTA_BINARY_PACKED")
+_DICTIONARIES = ["run", "process", "kind", "destinations.list.element", "label", "group", "members.list.element"]
+_NUMBERS = ("position", "message", "stamp", "time_ns", "commit_ns", "end_ns", "view")
+_DELTAS = dict.fromkeys(_NUMBERS, "DELTA_BINARY_PACKED")
 
 # The thread that writes gives way to whoever computes, until so many rows wait for it; then rings may get full.
 # Under a limit both threads do, as far as can be: on a machine that is busy they stop two peers of a conversation by
@@ -145,13 +146,25 @@ class _Columns:
         bits = None if valid is None else self._buffer(valid, (self.rows + 7) // 8)
         return pa.Array.from_buffers(kind, self.rows, [bits, self._buffer(values, self.rows * width)])
 
+    def _list(self, name: str, starts: Any, items: Any, count: int, valid: Any) -> pa.Array:
+        values = pa.Array.from_buffers(pa.int32(), count, [None, self._buffer(items, 4 * count)])
+        buffers = [self._buffer(valid, (self.rows + 7) // 8), self._buffer(starts, 4 * (self.rows + 1))]
+        return pa.Array.from_buffers(SCHEMA.field(name).type, self.rows, buffers, children=[values])
+
     def _destinations(self) -> pa.Array:
-        columns = self._columns
-        n_to = int(columns.n_to)
-        values = pa.Array.from_buffers(pa.int32(), n_to, [None, self._buffer(columns.to, 4 * n_to)])
-        bits = self._buffer(columns.has_to, (self.rows + 7) // 8)
-        starts = self._buffer(columns.to_start, 4 * (self.rows + 1))
-        return pa.Array.from_buffers(SCHEMA.field("destinations").type, self.rows, [bits, starts], children=[values])
+        raw = self._columns
+        return self._list("destinations", raw.to_start, raw.to, int(raw.n_to), raw.has_to)
+
+    def _groups(self, names: list[str]) -> dict[str, pa.Array]:
+        raw = self._columns
+        if not raw.n_grouped:
+            return {name: pa.nulls(self.rows, SCHEMA.field(name).type) for name in ("group", "view", "members")}
+        numbers = self._array(pa.int32(), raw.group, 4, raw.has_group)
+        return {
+            "group": pa.DictionaryArray.from_arrays(numbers, pa.array(names, pa.string())),
+            "view": self._array(pa.int64(), raw.view, 8, raw.has_group),
+            "members": self._list("members", raw.members_start, raw.members, int(raw.n_members), raw.has_members),
+        }
 
     def _labels(self) -> pa.Array:
         if not self._columns.n_labels:
@@ -159,8 +172,8 @@ class _Columns:
         texts = pa.array([LABELS.get(number) for number in range(max(LABELS) + 1)], pa.string())
         return texts.take(self._array(pa.uint8(), self._columns.label, 1))
 
-    def table(self, run: str, process: int) -> pa.Table:
-        """Return the rows with the columns of the schema."""
+    def table(self, run: str, process: int, groups: list[str]) -> pa.Table:
+        """Return the rows with the columns of the schema; `groups` are the names of groups by their numbers."""
         raw, long = self._columns, pa.int64()
         runs = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.rows), pa.array([run]))
         columns = {
@@ -176,6 +189,7 @@ class _Columns:
             "end_ns": self._array(long, raw.end_ns, 8, raw.has_end),
             "clock": pa.nulls(self.rows, SCHEMA.field("clock").type),
             "label": self._labels(),
+            **self._groups(groups),
         }
         return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
@@ -325,6 +339,9 @@ class Recorder:
         is_used = any(self._folder.path.glob("*.parquet"))
         if is_used and not self._folder.is_of(bus):
             raise self._folder.taken()
+        self._groups: list[
+            str
+        ] = []  # by their numbers; the thread that takes rows adds to it before the other has them
         self._work: queue.SimpleQueue[list[tuple[int, _Columns]] | None] = queue.SimpleQueue()
         self._is_written = threading.Event()
         self._is_written.set()
@@ -461,6 +478,8 @@ class Recorder:
             lib.busq_recorder_take(self._handle, process, owner)
             if owner[0] != ffi.NULL:
                 taken.append((process, _Columns(owner)))
+        while lib.busq_recorder_group(self._handle, len(self._groups), name, size) == lib.BUSQ_OK:
+            self._groups.append(ffi.unpack(name, size[0]).decode("utf-8", "replace"))
         if taken:
             lib.busq_recorder_mark(self._handle)
         return taken
@@ -481,7 +500,7 @@ class Recorder:
 
     def _write(self, taken: list[tuple[int, _Columns]]) -> None:
         for process, columns in taken:
-            self._folder.write(process, columns.table(self._folder.run, process))
+            self._folder.write(process, columns.table(self._folder.run, process, self._groups))
             self.recording.rows += columns.rows
             self.recording.files += 1
         lib.busq_recorder_saved(self._handle)

@@ -19,7 +19,19 @@ import pyarrow as pa
 
 from busq._core import integer, whole_number
 
-__all__ = ["METADATA", "REQUIRED", "SCHEMA", "VERSION", "Kind", "message_of", "metadata", "number_of", "sender_of"]
+__all__ = [
+    "METADATA",
+    "OF_GROUPS",
+    "REQUIRED",
+    "SCHEMA",
+    "VERSION",
+    "Kind",
+    "message_of",
+    "metadata",
+    "number_of",
+    "sender_of",
+    "tells_of_groups",
+]
 
 VERSION = 1
 
@@ -40,6 +52,7 @@ class Kind(IntEnum):
     JOIN = 8  # the process joined, or came back
     LEAVE = 9  # it left
     GAP = 10  # as many events as `stamp` says were dropped here: nobody took them in time
+    PASS = 11  # `message` came, and was not for it there: its view was over, or its node was gone
 
 
 SCHEMA = pa.schema(
@@ -56,8 +69,14 @@ SCHEMA = pa.schema(
         pa.field("end_ns", pa.int64()),  # of a send or a wait: when the call returned
         pa.field("clock", pa.list_(pa.field("item", pa.int64(), nullable=False))),  # a vector clock, by process
         pa.field("label", pa.string()),  # for people: the text of the event
+        # Groups: of a send, to which group, and in which of its views; of a delivery, the view that it brings.
+        pa.field("group", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("view", pa.int64()),  # its number, which rises by 1 from each view of a group to the next
+        pa.field("members", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of a view; -1: unknown
     ]
 )
+
+OF_GROUPS = ("group", "view", "members")  # a column of such a name that holds something else is a stranger's own
 
 REQUIRED = ("process", "position", "kind", "message")
 NAMED = (Kind.DELIVER, Kind.SEND, Kind.REDELIVER)  # events that mean nothing without their message
@@ -88,6 +107,21 @@ def number_of(message: int) -> int:
     7
     """
     return integer("message", message) & 0xFFFFFFFF
+
+
+def tells_of_groups(schema: pa.Schema) -> bool:
+    """Whether a table has the columns of groups, with types that fit.
+
+    >>> tells_of_groups(SCHEMA), tells_of_groups(pa.schema([("group", pa.int32()), ("view", pa.string())]))
+    (True, False)
+    """
+    if not set(OF_GROUPS) <= set(schema.names):
+        return False
+    group, view, members = (schema.field(name).type for name in OF_GROUPS)
+    named = group.value_type if pa.types.is_dictionary(group) else group
+    is_list = pa.types.is_list(members) or pa.types.is_large_list(members)
+    is_named = pa.types.is_string(named) or pa.types.is_large_string(named)
+    return bool(is_named and pa.types.is_integer(view) and is_list and pa.types.is_integer(members.value_type))
 
 
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:

@@ -257,6 +257,37 @@ int busq_history_deliver(busq_history *history, uint32_t process, uint64_t messa
   return busq_history_append(history, process, 1, NULL, &message, NULL, NULL, 0);
 }
 
+/* ---- what was passed ---- */
+
+/* Without the process; as a set of its own, since several messages may share one. */
+static bool destination_remove(busq_history *history, busq_observe_message *m, uint32_t process)
+{
+  if (!pool_reserve(history, m->n_destinations))
+    return false;
+  const uint32_t *set = history->pool + m->destinations;
+  uint32_t *kept = history->pool + history->pool_size;
+  uint32_t n_kept = 0;
+  for (uint32_t i = 0; i < m->n_destinations; i++)
+    if (set[i] != process)
+      kept[n_kept++] = set[i];
+  m->destinations = history->pool_size;
+  m->n_destinations = n_kept;
+  history->pool_size += n_kept;
+  return true;
+}
+
+int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages)
+{
+  for (size_t i = 0; i < n_messages && history->index.n_names; i++) {
+    const uint32_t number = history->index.slots[busq_index_probe(&history->index, messages[i])];
+    busq_observe_message *m = number ? &history->messages[number - 1] : NULL;
+    if (m && m->sender != BUSQ_OBSERVE_NOBODY && busq_observe_message_is_for(history, m, process) &&
+        !destination_remove(history, m, process))
+      return out_of_memory();
+  }
+  return BUSQ_OK;
+}
+
 /* ---- reading it back: a log as it was appended; of a message that was sent more than once, the send that counts ---- */
 
 int busq_history_read(const busq_history *history, uint32_t process, size_t max, uint8_t *kinds, uint64_t *messages,

@@ -133,7 +133,7 @@ static int head_skip(busq_recorder *self, uint32_t slot, bool is_begun, busq_tra
 {
   busq_source *from = &self->sources[slot];
   if (is_begun) {
-    record->flags = BUSQ_TRACE_ORPHAN;
+    record->flags |= BUSQ_TRACE_ORPHAN;
     record->stamp = record->end = 0;
     return record_take(self, slot, record);
   }

@@ -70,7 +70,8 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
   self->lock_fd = self->rings.fd = -1;
   self->sources = calloc(bus->geometry.peers, sizeof *self->sources);
   self->to = calloc(bus->geometry.peers, sizeof *self->to);
-  int result = self->sources && self->to ? BUSQ_OK : busq_recorder_no_memory(self);
+  self->members = calloc(bus->geometry.peers, sizeof *self->members);
+  int result = self->sources && self->to && self->members ? BUSQ_OK : busq_recorder_no_memory(self);
   if (!result)
     result = busq_guard_open(&self->guard, bus, &self->lock_fd);
   if (!result && busq_lock_try(self->lock_fd, LOCK_OF_RECORDER) < 0)
@@ -170,6 +171,8 @@ void busq_recorder_free(busq_recorder *self)
   free(self->processes);
   free(self->sources);
   free(self->to);
+  free(self->members);
+  free(self->groups);
   free(self);
 }
 

@@ -83,6 +83,14 @@ typedef struct {
   busq_trace_columns *columns;
 } busq_recorder_process;
 
+/* A group in one of the lives of its entry: the numbers of its views begin above `base`. */
+typedef struct {
+  uint32_t index;
+  uint64_t base;
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  size_t name_bytes;
+} busq_recorder_group_life;
+
 struct busq_recorder {
   busq_bus *bus;
   busq_rings rings;
@@ -95,6 +103,10 @@ struct busq_recorder {
   uint32_t n_processes;
   uint32_t room_processes;
   int32_t *to; /* [peers], scratch */
+  int32_t *members; /* the same */
+  busq_recorder_group_life *groups;
+  uint32_t n_groups;
+  uint32_t room_groups;
   busq_recorder_facts facts;
 };
 
@@ -114,6 +126,10 @@ bool busq_recorder_segment_extend(busq_recorder *self, busq_source *from, uint64
 bool busq_source_segment_add(busq_source *from, busq_segment added);
 /* 0 where the message was sent before the recording began, or its send was dropped and none has come since. */
 int64_t busq_source_message(const busq_source *from, uint64_t sequence);
+
+/* groups.c: the number of the group that has this view, and what is to be taken off its number; -1 where its entry has another name by
+ * now, and it was not seen before; false where memory ran out. */
+bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view, int32_t *groupp, uint64_t *basep);
 
 /* drain.c: out of the rings.  A ring that has come since. */
 int busq_recorder_source_find(busq_recorder *self, uint32_t slot);

@@ -32,7 +32,7 @@ static bool row_add(const translation *now, busq_trace_row *row)
 /* So many events are missing here. */
 static bool gap_add(const translation *now, uint64_t count, uint8_t label)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_GAP, .stamp = (int64_t)count, .has_stamp = true, .label = label};
+  busq_trace_row row = {.kind = BUSQ_TRACE_GAP, .group = -1, .stamp = (int64_t)count, .has_stamp = true, .label = label};
   const bool is_added = row_add(now, &row);
   now->writer->position += (int64_t)count;
   return is_added;
@@ -62,6 +62,30 @@ static void row_destinations(const translation *now, busq_trace_row *row)
   }
 }
 
+/* False where memory ran out. */
+static bool row_group(const translation *now, busq_trace_row *row, uint32_t group, uint64_t view)
+{
+  uint64_t base;
+  if (!busq_recorder_group_find(now->self, group - 1, view, &row->group, &base))
+    return false;
+  row->view = (int64_t)(view - base);
+  return true;
+}
+
+/* In the order in which the view names them. */
+static void row_members(const translation *now, busq_trace_row *row)
+{
+  busq_recorder *self = now->self;
+  const busq_trace_record *record = &now->from->queue[now->at];
+  row->members = self->members;
+  for (uint32_t i = 0; i < record->count && i < self->bus->geometry.peers; i++) {
+    const busq_trace_destination member = record[1 + i / BUSQ_TRACE_PER_MORE].more[i % BUSQ_TRACE_PER_MORE];
+    const bool is_slot = member.slot < self->bus->geometry.peers;
+    const uint32_t index = is_slot ? busq_recorder_life_find(self, member.slot, member.incarnation, 0xffff) : UINT32_MAX;
+    self->members[row->n_members++] = index == UINT32_MAX ? -1 : (int32_t)index;
+  }
+}
+
 static bool send_add(const translation *now, const busq_trace_record *record)
 {
   busq_trace_row row = {
@@ -77,8 +101,14 @@ static bool send_add(const translation *now, const busq_trace_record *record)
       .has_end = record->end != 0 && !(record->flags & BUSQ_TRACE_OPEN),
       .has_commit = record->end != 0 && record->kind == BUSQ_TRACE_SEND,
       .label = record->flags & BUSQ_TRACE_ORPHAN ? BUSQ_LABEL_UNFINISHED : BUSQ_LABEL_NONE,
+      .group = -1,
   };
   row_destinations(now, &row);
+  if (record->flags & BUSQ_TRACE_GROUP) {
+    const busq_trace_record *last = record + busq_trace_records_after(record);
+    if (!row_group(now, &row, last->sent.group, last->sent.view))
+      return false;
+  }
   return row_add(now, &row);
 }
 
@@ -96,7 +126,15 @@ static bool delivery_add(const translation *now, const busq_trace_record *record
       .has_stamp = record->stamp != 0,
       .has_time = true,
       .label = message ? BUSQ_LABEL_NONE : BUSQ_LABEL_BEFORE,
+      .group = -1,
   };
+  if (record->flags & BUSQ_TRACE_GROUP) {
+    row_members(now, &row);
+    if (!row_group(now, &row, record->commit, record->end))
+      return false;
+  }
+  if (record->kind == BUSQ_TRACE_PASS)
+    return !message || row_add(now, &row);
   self->facts.before += message == 0;
   return row_add(now, &row);
 }
@@ -114,6 +152,7 @@ static bool other_add(const translation *now, const busq_trace_record *record)
       .has_stamp = record->stamp != 0,
       .has_time = true,
       .has_end = is_wait,
+      .group = -1,
   };
   if (record->kind == BUSQ_TRACE_STAGE)
     row_destinations(now, &row);
@@ -122,7 +161,7 @@ static bool other_add(const translation *now, const busq_trace_record *record)
 
 static bool join_add(const translation *now, const busq_trace_record *record)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .time_ns = time_of(now, record, record->time), .has_time = true};
+  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .group = -1, .time_ns = time_of(now, record, record->time), .has_time = true};
   return row_add(now, &row);
 }
 
@@ -164,6 +203,7 @@ static bool record_translate(const translation *now)
     return send_add(now, record);
   case BUSQ_TRACE_DELIVER:
   case BUSQ_TRACE_REDELIVER:
+  case BUSQ_TRACE_PASS:
     return delivery_add(now, record);
   case BUSQ_TRACE_GAP:
     return gap_add(now, 1, BUSQ_LABEL_DIED);

@@ -116,9 +116,9 @@ int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_target
 /* The view that stands now; BUSQ_UNKNOWN_PEER where nobody is in it.  The company is the peer's, and stays until the next look. */
 int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp);
 bool busq_group_company_has(const busq_company *company, uint64_t target);
-/* Of a message to that view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
+/* Of a message to the companion's group and view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
  * the view that follows.  `has_others`: receivers that are no members, who look into the record. */
-int busq_group_judge(busq_peer *peer, uint32_t index, uint64_t view, busq_record *record, busq_key key, bool has_others);
+int busq_group_judge(busq_peer *peer, const busq_companion *companion, busq_record *record, busq_key key, bool has_others);
 /* Of one that was not sent, since a receiver is gone (peer->failed_target).  BUSQ_AGAIN: it was a member, and the view without it comes
  * first; BUSQ_PEER_DEAD: it was none. */
 int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company *company);

@@ -409,8 +409,6 @@ int busq_group_change_try(busq_peer *peer, const busq_change *change)
 
 typedef struct {
   busq_companion companion;
-  uint64_t view;
-  uint32_t index;
   bool has_others; /* named beside the group */
 } message_companion;
 
@@ -422,9 +420,10 @@ static void verdict_note(busq_record *record, uint16_t verdict)
     (void)busq_fetch_or(&record->outline, verdict);
 }
 
-int busq_group_judge(busq_peer *peer, uint32_t index, uint64_t view, busq_record *record, busq_key key, bool has_others)
+int busq_group_judge(busq_peer *peer, const busq_companion *companion, busq_record *record, busq_key key, bool has_others)
 {
-  const busq_group_verdict verdict = busq_group_counts(peer->bus, index, view, key);
+  const uint32_t index = companion->group - 1;
+  const busq_group_verdict verdict = busq_group_counts(peer->bus, index, companion->view, key);
   bool is_missed = verdict == BUSQ_GROUP_MISSED;
   if (verdict == BUSQ_GROUP_FORGOTTEN)
     is_missed = (busq_load_acquire(&record->outline) & BUSQ_RECORD_MISSED) != 0;
@@ -438,7 +437,7 @@ int busq_group_judge(busq_peer *peer, uint32_t index, uint64_t view, busq_record
 static void message_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
 {
   const message_companion *message = (message_companion *)(void *)companion;
-  companion->outcome = busq_group_judge(peer, message->index, message->view, record, key, message->has_others);
+  companion->outcome = busq_group_judge(peer, companion, record, key, message->has_others);
 }
 
 int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp)
@@ -494,7 +493,7 @@ typedef struct {
 static int message_send(busq_peer *peer, uint32_t index, const busq_company *company, const uint64_t *targets, uint32_t n_targets,
                         const message_parts *message)
 {
-  message_companion companion = {.companion = {.end = message_end}, .view = company->number, .index = index};
+  message_companion companion = {.companion = {.end = message_end, .group = index + 1, .view = company->number}};
   const busq_envelope envelope = {.kind = BUSQ_KIND_DATA, .group = (uint16_t)(index + 1), .view = company->number};
   const uint32_t n_parts = message->payload->draft ? 1 : message->payload->n_parts;
   message->parts[n_parts] = (busq_part){&envelope, sizeof envelope};

@@ -87,7 +87,16 @@ typedef struct {
   uint32_t incarnation;
   uint16_t slot;
   uint16_t kind;
+  bool is_view; /* the one that stands in `viewed` */
 } busq_tracer_taken;
+
+/* A view that was taken: one of them at a time waits for the end of receiving. */
+typedef struct {
+  busq_trace_destination *members; /* [peers]; NULL before the first one */
+  uint64_t number;
+  uint32_t n_members;
+  uint32_t group; /* 1 + its index */
+} busq_tracer_viewed;
 
 enum { BUSQ_TRACER_TAKEN_MAX = 64 };
 
@@ -112,10 +121,13 @@ typedef struct {
   uint64_t position;   /* of its record */
   uint64_t commit;
   busq_trace_ring *ring; /* of its record; NULL where it was dropped */
+  uint64_t sent_view;  /* of the message at hand: the view of the group that it is sent to, */
+  uint32_t sent_group; /* and 1 + the index of that; 0: to none */
   busq_trace_ring *app_ring; /* of the send that busq_tracer_app_sent will end: there may be another recording by then */
 
   /* Under the receive latch. */
   uint32_t n_taken;
+  busq_tracer_viewed viewed;
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 

@@ -8,6 +8,7 @@
 #include "shm/name.h"
 #include "shm/node.h"
 #include "shm/pack.h"
+#include "shm/receive.h"
 #include "shm/region.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
@@ -600,8 +601,11 @@ static void peer_leave(busq_peer *peer)
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
   busq_mourn_left(peer);
-  if (busq_bus_is_recorded(peer->bus))
+  if (busq_bus_is_recorded(peer->bus)) {
+    if (!peer->is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
+      busq_receive_record_rest(peer);
     busq_tracer_leave(peer);
+  }
   if (!peer->pins && !peer->drafts)
     busq_join_finish_close(peer);
   else if (!peer->is_consumer)

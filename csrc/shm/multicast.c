@@ -614,8 +614,11 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_reco
                                    busq_companion *companion)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
-  if (BUSQ_UNLIKELY(peer->tracer.begun))
+  if (BUSQ_UNLIKELY(peer->tracer.begun)) {
+    peer->tracer.sent_group = companion ? companion->group : 0;
+    peer->tracer.sent_view = companion ? companion->view : 0;
     busq_tracer_send_begin(peer, peer->sequence, n_targets);
+  }
   const bool is_unicast = n_targets == 1 && (!companion || !companion->begin);
   int result = is_unicast ? unicast(peer, only, record, tag)
                : companion ? multicast_accompanied(peer, record, tag, n_targets, companion)

@@ -57,6 +57,9 @@ struct busq_companion {
   /* It is final, and the record is still the sender's.  `outcome` is what the send comes to: BUSQ_OK, or what has to be done besides. */
   void (*end)(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key);
   int outcome;
+  /* For the recording: a message to a group, 1 + the index of that, and the view in which it is sent; 0: none. */
+  uint32_t group;
+  uint64_t view;
 };
 
 /* What is sent: the parts one behind the other, or a draft, a record that was filled before. */

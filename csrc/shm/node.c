@@ -738,7 +738,6 @@ typedef struct {
   uint32_t n_missed;
   uint64_t group;              /* among the targets of the letter; 0: none */
   const busq_company *company; /* of the group, in the view that the message is for; NULL without a group */
-  uint64_t view;
   bool has_others;             /* receivers that are no members */
 } node_sending;
 
@@ -819,8 +818,7 @@ static void sending_end(busq_companion *companion, busq_peer *peer, busq_record 
     busq_store_release(&peer->self->granting, 0);
   /* What does not count is passed by all, owners of nodes among them. */
   if (sending->company)
-    companion->outcome =
-        busq_group_judge(peer, busq_group_index(sending->group), sending->view, record, key, sending->has_others);
+    companion->outcome = busq_group_judge(peer, companion, record, key, sending->has_others);
   if (companion->outcome != BUSQ_OK)
     return;
   for (uint32_t i = 0; i < sending->letter->n_nodes; i++)
@@ -888,7 +886,8 @@ static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_tar
   if (result)
     return result;
   sending->company = company;
-  sending->view = company->number;
+  sending->companion.group = busq_group_index(sending->group) + 1;
+  sending->companion.view = company->number;
   for (uint32_t i = 0; i < company->n_members && *n_targetsp <= peers; i++)
     (void)target_add(peer, company->members[i], n_targetsp);
   return *n_targetsp > peers ? targets_too_many(peer) : BUSQ_OK;
@@ -984,8 +983,8 @@ static uint64_t tail_write(const node_sending *sending, char *to)
   const busq_letter *letter = sending->letter;
   busq_envelope envelope = {.kind = BUSQ_KIND_DATA,
                             .n_handles = (uint16_t)letter->n_handles,
-                            .group = sending->company ? (uint16_t)(busq_group_index(sending->group) + 1) : 0,
-                            .view = sending->company ? sending->view : 0};
+                            .group = (uint16_t)sending->companion.group,
+                            .view = sending->companion.view};
   char *at = to;
   for (uint32_t i = 0; i < letter->n_nodes; i++) {
     const busq_node_name names[] = {letter_node(letter, i), {letter_node(letter, i).slot, BUSQ_NODE_BY_NAME, 0}};

@@ -6,12 +6,14 @@
 #include "shm/commit.h"
 #include "shm/envelope.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include "shm/join.h"
 #include "shm/node.h"
 #include "shm/reference.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
+#include <string.h>
 
 /* ---- looking ---- */
 
@@ -491,7 +493,7 @@ BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
   }
 }
 
-static void found_record(busq_peer *peer);
+static void found_record(busq_peer *peer, busq_trace_kind kind);
 
 /* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
 BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
@@ -500,8 +502,8 @@ BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
   position_done(peer, found->position);
 }
 
-/* What was found is not for us at its place in the order: as if it had never come.  A message that is passed was not sent in its view,
- * and its sender's record says so; what is nobody's event was delivered all the same, to us. */
+/* What was found is not for us at its place in the order: as if it had never come.  The recording says so; what is nobody's event was
+ * delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
 {
   const busq_found *found = &peer->found;
@@ -509,8 +511,7 @@ static void found_pass(busq_peer *peer)
     busq_heap_pop(&peer->heap);
   else
     peer->scan++;
-  if (found->envelope.kind == BUSQ_KIND_WATCH)
-    found_record(peer);
+  found_record(peer, found->envelope.kind == BUSQ_KIND_WATCH ? BUSQ_TRACE_DELIVER : BUSQ_TRACE_PASS);
   BUSQ_STEP("pass");
   found_release(peer, found);
 }
@@ -543,20 +544,49 @@ int busq_receive_peek(busq_peer *peer)
 
 /* ---- taking ---- */
 
-__attribute__((noinline)) static void take_record(busq_peer *peer, const busq_found *found)
+/* The members, as the one who made the change wrote them down; what is read of it is checked, as all that lies in shared memory. */
+static void view_read(const busq_peer *peer, const busq_found *found, busq_tracer_viewed *viewed)
+{
+  busq_view_change change;
+  const uint32_t peers = peer->bus->geometry.peers;
+  memcpy(&change, found->payload, sizeof change);
+  const uint64_t room = (found->size_bytes - sizeof change) / sizeof(busq_view_entry);
+  viewed->group = found->envelope.group;
+  viewed->number = found->envelope.view;
+  viewed->n_members = change.n_members <= room && change.n_members <= peers ? change.n_members : 0;
+  for (uint32_t i = 0; i < viewed->n_members; i++) {
+    busq_view_entry entry;
+    memcpy(&entry, (const char *)found->payload + sizeof change + i * sizeof entry, sizeof entry);
+    viewed->members[i] = (busq_trace_destination){entry.slot, (uint16_t)entry.incarnation};
+  }
+}
+
+static bool is_view(const busq_found *found)
+{
+  return (found->form & BUSQ_FORM_ENVELOPE) && found->envelope.kind == BUSQ_KIND_VIEW &&
+         found->size_bytes >= sizeof(busq_view_change);
+}
+
+__attribute__((noinline)) static void take_record(busq_peer *peer, const busq_found *found, busq_trace_kind kind)
 {
   const busq_tracer_taken taken = {
       .message = busq_tag_sequence(found->key.sequence),
       .stamp = found->key.timestamp,
       .incarnation = found->sender_incarnation,
       .slot = (uint16_t)found->key.sender,
-      .kind = found->is_redelivered ? BUSQ_TRACE_REDELIVER : BUSQ_TRACE_DELIVER,
+      .kind = kind,
   };
-  busq_tracer_take(peer, &taken);
+  if (BUSQ_LIKELY(kind == BUSQ_TRACE_PASS || !is_view(found))) {
+    busq_tracer_take(peer, &taken);
+    return;
+  }
+  busq_tracer_viewed *viewed = busq_tracer_take_view(peer, &taken);
+  if (viewed)
+    view_read(peer, found, viewed);
 }
 
 /* For the recording, if there is one. */
-BUSQ_ALWAYS_INLINE void found_record_now(busq_peer *peer)
+BUSQ_ALWAYS_INLINE void found_record_now(busq_peer *peer, busq_trace_kind kind)
 {
   const busq_found *found = &peer->found;
   const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
@@ -566,12 +596,42 @@ BUSQ_ALWAYS_INLINE void found_record_now(busq_peer *peer)
   if (full)
     busq_trace_ring_drop(full, BUSQ_TRACE_RECEIVING, 1);
   else
-    take_record(peer, found);
+    take_record(peer, found, kind);
 }
 
-static void found_record(busq_peer *peer)
+BUSQ_ALWAYS_INLINE void taken_record(busq_peer *peer)
 {
-  found_record_now(peer);
+  found_record_now(peer, peer->found.is_redelivered ? BUSQ_TRACE_REDELIVER : BUSQ_TRACE_DELIVER);
+}
+
+static void found_record(busq_peer *peer, busq_trace_kind kind)
+{
+  found_record_now(peer, kind);
+}
+
+/* Not a message of an application. */
+static bool is_event(const busq_found *found)
+{
+  busq_envelope envelope;
+  if (!(found->form & BUSQ_FORM_ENVELOPE) || found->size_bytes < sizeof envelope)
+    return false;
+  memcpy(&envelope, (const char *)found->payload + found->size_bytes - sizeof envelope, sizeof envelope);
+  return envelope.kind != BUSQ_KIND_DATA;
+}
+
+void busq_receive_record_rest(busq_peer *peer)
+{
+  busq_found *found = &peer->found;
+  const uint64_t tail = busq_ring_tail(&peer->ring);
+  found->was_given_back = false;
+  for (size_t i = 0; i < peer->heap.count; i++)
+    if (found_from_heap(peer, &peer->heap.entries[i]) && is_event(found))
+      found_record(peer, BUSQ_TRACE_PASS);
+  for (uint64_t position = peer->scan; position < tail; position++) {
+    const look_outcome outcome = look(peer, position, found);
+    if ((outcome == LOOK_READY || outcome == LOOK_LATE) && is_event(found))
+      found_record(peer, BUSQ_TRACE_PASS);
+  }
 }
 
 /* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
@@ -589,7 +649,7 @@ __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode
     busq_share_done(peer->bus, found->position, peer->inbox_slot);
   peer->pins += mode == BUSQ_TAKE_PINNED;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  found_record_now(peer);
+  taken_record(peer);
 }
 
 /* Everything up to the mark. */
@@ -603,7 +663,7 @@ BUSQ_ALWAYS_INLINE void take_begin(busq_peer *peer)
   else
     peer->scan++;
   busq_store_relaxed(&peer->self->received, ++peer->received);
-  found_record_now(peer);
+  taken_record(peer);
 }
 
 BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)

@@ -141,6 +141,7 @@ static void map_free(busq_tracer_map *map)
 
 void busq_tracer_deinit(busq_peer *peer)
 {
+  free(peer->tracer.viewed.members);
   map_free(peer->tracer.old);
   map_free(peer->tracer.map);
 }
@@ -206,29 +207,52 @@ static uint32_t records_of(uint32_t n)
   return n <= BUSQ_TRACE_INLINE ? 1 : 1 + (n - BUSQ_TRACE_INLINE + BUSQ_TRACE_PER_MORE - 1) / BUSQ_TRACE_PER_MORE;
 }
 
-static void targets_write(busq_trace_ring *ring, uint64_t position, const busq_trace_destination *to, uint32_t n)
+/* Into records that go on with one; the position of the last one. */
+static uint64_t more_write(busq_trace_ring *ring, uint64_t position, const busq_trace_destination *to, uint32_t n)
 {
-  busq_trace_record *record = busq_trace_ring_at(ring, position);
-  record->count = (uint16_t)n;
-  for (uint32_t i = 0; i < n && i < BUSQ_TRACE_INLINE; i++)
-    record->to[i] = to[i];
-  for (uint32_t done = BUSQ_TRACE_INLINE; done < n; done += BUSQ_TRACE_PER_MORE) {
+  for (uint32_t done = 0; done < n; done += BUSQ_TRACE_PER_MORE) {
     busq_trace_record *more = busq_trace_ring_at(ring, ++position);
     more->kind = BUSQ_TRACE_MORE;
     for (uint32_t i = 0; i < BUSQ_TRACE_PER_MORE && done + i < n; i++)
       more->more[i] = to[done + i];
     busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
   }
+  return position;
+}
+
+static uint64_t targets_write(busq_trace_ring *ring, uint64_t position, const busq_trace_destination *to, uint32_t n)
+{
+  busq_trace_record *record = busq_trace_ring_at(ring, position);
+  record->count = (uint16_t)n;
+  for (uint32_t i = 0; i < n && i < BUSQ_TRACE_INLINE; i++)
+    record->to[i] = to[i];
+  return n <= BUSQ_TRACE_INLINE ? position : more_write(ring, position, to + BUSQ_TRACE_INLINE, n - BUSQ_TRACE_INLINE);
+}
+
+/* Behind the last destination, of a message to a group. */
+static void group_write(busq_trace_ring *ring, uint64_t position, uint32_t group, uint64_t view)
+{
+  busq_trace_record *more = busq_trace_ring_at(ring, position);
+  more->kind = BUSQ_TRACE_MORE;
+  more->sent.group = group;
+  more->sent.view = view;
+  busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
 /* Written down before the message can be seen anywhere; UINT64_MAX where there is no room. */
 static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                         uint64_t begun)
+                         uint64_t begun, uint32_t group, uint64_t view)
 {
   uint64_t position;
-  if (!record_new(ring, BUSQ_TRACE_SENDING, records_of(n), BUSQ_TRACE_SEND, message, begun, 0, &position))
+  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n) + (group != 0), BUSQ_TRACE_SEND, message,
+                                         begun, 0, &position);
+  if (!record)
     return UINT64_MAX;
-  targets_write(ring, position, to, n);
+  const uint64_t last = targets_write(ring, position, to, n);
+  if (group) {
+    record->flags = BUSQ_TRACE_GROUP;
+    group_write(ring, last + 1, group, view);
+  }
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_BEGUN);
   return position;
 }
@@ -250,7 +274,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
     to[i] = destination_of(peer, peer->destinations[i]);
-  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun) : UINT64_MAX;
+  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, tracer->sent_group, tracer->sent_view) : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
   if (to != few)
@@ -331,6 +355,42 @@ void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken)
   peer->tracer.taken[peer->tracer.n_taken++] = *taken;
 }
 
+busq_tracer_viewed *busq_tracer_take_view(busq_peer *peer, const busq_tracer_taken *taken)
+{
+  busq_tracer *tracer = &peer->tracer;
+  busq_tracer_viewed *viewed = &tracer->viewed;
+  if (!viewed->members)
+    viewed->members = malloc(peer->bus->geometry.peers * sizeof *viewed->members);
+  for (uint32_t i = 0; i < tracer->n_taken; i++)
+    if (tracer->taken[i].is_view) {
+      busq_tracer_flush(peer);
+      break;
+    }
+  busq_tracer_take(peer, taken);
+  if (!viewed->members)
+    return NULL;
+  tracer->taken[tracer->n_taken - 1].is_view = true;
+  return viewed;
+}
+
+/* A record of what was taken, to be published; NULL where there is no room. */
+static busq_trace_record *taken_new(busq_tracer *tracer, busq_trace_ring *ring, const busq_tracer_taken *taken, uint64_t now,
+                                    uint64_t *positionp)
+{
+  const busq_tracer_viewed *viewed = &tracer->viewed;
+  const uint32_t n_more = taken->is_view ? (viewed->n_members + BUSQ_TRACE_PER_MORE - 1) / BUSQ_TRACE_PER_MORE : 0;
+  busq_trace_record *record =
+      record_new(ring, BUSQ_TRACE_RECEIVING, 1 + n_more, taken->kind, taken->message, now, now, positionp);
+  if (!record || BUSQ_LIKELY(!taken->is_view))
+    return record;
+  record->flags = BUSQ_TRACE_GROUP;
+  record->count = (uint16_t)viewed->n_members;
+  record->end = viewed->number;
+  record->commit = viewed->group;
+  (void)more_write(ring, *positionp, viewed->members, viewed->n_members);
+  return record;
+}
+
 /* The clock is read after everything that it stands for: a delivery is never told to be earlier than it was. */
 void busq_tracer_flush(busq_peer *peer)
 {
@@ -340,8 +400,7 @@ void busq_tracer_flush(busq_peer *peer)
   for (uint32_t i = 0; ring && i < tracer->n_taken; i++) {
     const busq_tracer_taken *taken = &tracer->taken[i];
     uint64_t position;
-    busq_trace_record *record =
-        record_new(ring, BUSQ_TRACE_RECEIVING, 1, taken->kind, taken->message, now, now, &position);
+    busq_trace_record *record = taken_new(tracer, ring, taken, now, &position);
     if (!record)
       continue;
     record->stamp = taken->stamp;
@@ -373,7 +432,7 @@ uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trac
   if (ring && blocked)
     event_add(peer, BUSQ_TRACE_BLOCK, message, blocked, now_of(peer));
   peer->tracer.app_ring = ring;
-  return ring ? send_add(ring, message, to, n, begun) : UINT64_MAX;
+  return ring ? send_add(ring, message, to, n, begun, 0, 0) : UINT64_MAX;
 }
 
 void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)

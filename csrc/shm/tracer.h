@@ -44,6 +44,9 @@ void busq_tracer_send_timed_out(busq_peer *peer, uint64_t sequence);
 
 /* With the receive latch. */
 void busq_tracer_take(busq_peer *peer, const busq_tracer_taken *taken);
+/* The same of a view, with room for as many members as the bus has peers: to be filled, and their count to be set, at once; NULL where
+ * there is no memory, and then it is told as a message like any other. */
+busq_tracer_viewed *busq_tracer_take_view(busq_peer *peer, const busq_tracer_taken *taken);
 void busq_tracer_flush(busq_peer *peer);
 void busq_tracer_waited(busq_peer *peer, uint64_t since_ns); /* the host's clock (time.h); all else is the recording's clock */
 

@@ -15,8 +15,12 @@ typedef struct {
   int64_t time_ns;
   int64_t commit_ns;
   int64_t end_ns;
+  int64_t view;
   const int32_t *to; /* NULL: no destinations */
+  const int32_t *members; /* NULL: none */
   uint32_t n_to;
+  uint32_t n_members;
+  int32_t group; /* -1: none */
   uint8_t kind;
   uint8_t label;
   bool has_message;

@@ -24,15 +24,17 @@ typedef enum {
   BUSQ_TRACE_JOIN = 8,
   BUSQ_TRACE_LEAVE = 9,
   BUSQ_TRACE_GAP = 10, /* only in files */
-  BUSQ_TRACE_MORE = 11, /* goes on with the one before */
-  BUSQ_TRACE_VOID = 12  /* nothing came of it */
+  BUSQ_TRACE_PASS = 11, /* it came, and was not for this receiver at its place in the order */
+  BUSQ_TRACE_MORE = 12, /* goes on with the one before */
+  BUSQ_TRACE_VOID = 13  /* nothing came of it */
 } busq_trace_kind;
 
 enum {
   BUSQ_TRACE_FRESH = 1, /* of a join: it has just joined; otherwise it was there before the recording */
   BUSQ_TRACE_OPEN = 2,  /* of a send: `end` is when it was final; its call had not returned */
   BUSQ_TRACE_ORPHAN = 4, /* of a send: its sender died in it; set by the recorder */
-  BUSQ_TRACE_PLAIN = 8   /* times are nanoseconds, whatever clock the recording has */
+  BUSQ_TRACE_PLAIN = 8,  /* times are nanoseconds, whatever clock the recording has */
+  BUSQ_TRACE_GROUP = 16  /* of a send: to a group, that the last of its records tells; of a delivery: a view, whose members follow */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */
@@ -54,8 +56,8 @@ typedef struct {
       uint64_t message; /* the sequence number of its sender; 0: none.  Of a join: how many events others had dropped here before */
       uint64_t stamp;
       uint64_t time;   /* of the recording's clock (clock.h), as all of them */
-      uint64_t end;    /* 0: not yet */
-      uint32_t commit; /* of a send: so long before `end` it was final; at most what fits */
+      uint64_t end;    /* 0: not yet; of a view: its number */
+      uint32_t commit; /* of a send: so long before `end` it was final; at most what fits; of a view: 1 + the index of its group */
       union {
         busq_trace_destination to[BUSQ_TRACE_INLINE];
         struct {
@@ -66,6 +68,10 @@ typedef struct {
       };
     };
     busq_trace_destination more[BUSQ_TRACE_PER_MORE];
+    struct {
+      uint64_t view; /* in which a message was sent to a group */
+      uint32_t group; /* 1 + its index */
+    } sent;
     char text[BUSQ_TRACE_TEXT_BYTES];
   };
 } busq_trace_record;
@@ -77,10 +83,12 @@ static inline uint32_t busq_trace_records_after(const busq_trace_record *record)
 {
   if (record->kind == BUSQ_TRACE_JOIN)
     return (record->count + BUSQ_TRACE_TEXT_BYTES - 1u) / BUSQ_TRACE_TEXT_BYTES;
-  if ((record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT || record->kind == BUSQ_TRACE_VOID) &&
-      record->count > BUSQ_TRACE_INLINE)
-    return (record->count - BUSQ_TRACE_INLINE + BUSQ_TRACE_PER_MORE - 1u) / BUSQ_TRACE_PER_MORE;
-  return 0;
+  const uint32_t grouped = record->flags & BUSQ_TRACE_GROUP ? 1 : 0;
+  if (record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT || record->kind == BUSQ_TRACE_VOID)
+    return grouped + (record->count <= BUSQ_TRACE_INLINE
+                          ? 0
+                          : (record->count - BUSQ_TRACE_INLINE + BUSQ_TRACE_PER_MORE - 1u) / BUSQ_TRACE_PER_MORE);
+  return grouped ? (record->count + BUSQ_TRACE_PER_MORE - 1u) / BUSQ_TRACE_PER_MORE : 0;
 }
 
 #endif /* BUSQ_TRACE_RECORD_H */

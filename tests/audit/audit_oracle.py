@@ -35,12 +35,14 @@ class AuditOracle:
 
     def __post_init__(self) -> None:
         """Judge at once."""
-        self.rows = [_settled(log) for log in self.rows]
+        self.rows = _without_passed([_settled(log) for log in self.rows])
         self.oracle = Oracle([_events(log) for log in self.rows])
         self.counts = {name: self.oracle.counts[name] for name in PROPERTIES}
         self.counts["side"] = len(self.side_faults())
         if any(row["clock"] is not None for log in self.rows for row in log):
             self.counts["clock"] = len(self.wrong_clocks())
+        if any(row["group"] is not None for log in self.rows for row in log):
+            self.counts["views"] = len(self.views_faults())
         self.open = {"lost": len(self.open_losses()), "phantom": len(self.open_phantoms())}
 
     # ---- what is missing ----
@@ -161,6 +163,108 @@ class AuditOracle:
                 before, heard = clock, []
         return wrong
 
+    # ---- views of groups ----
+
+    def life(self, process: int, place: int) -> int:
+        """In which of its lives a process was at a row."""
+        return sum(row["kind"] in (Kind.JOIN, Kind.LEAVE) for row in self.rows[process][:place])
+
+    def sights(self) -> list[tuple[int, int, Row]]:
+        """All (process, row's place, row) at which a process saw a view."""
+        return [
+            (p, i, row)
+            for p, log in enumerate(self.rows)
+            for i, row in enumerate(log)
+            if row["members"] is not None and row["group"] is not None and row["view"] is not None
+            if row["kind"] == Kind.DELIVER or (row["kind"] == Kind.LOCAL and row["message"] is None)
+        ]
+
+    def members(self, group: str, view: int) -> set[int]:
+        """The members of a view, as the lowest process that knows all of them saw it."""
+        for _, _, row in self.sights():
+            if (row["group"], row["view"]) == (group, view) and min(row["members"], default=0) >= 0:
+                return set(row["members"])
+        return set()
+
+    def views_faults(self) -> set[tuple[Any, ...]]:
+        """All that does not fit together: sights of views, and deliveries of messages to groups."""
+        return self.unequal() | self.skipped() | self.outside() | self.missed()
+
+    def unequal(self) -> set[tuple[Any, ...]]:
+        """All sights of a view with other members."""
+        return {
+            ("unequal", p, i)
+            for p, i, row in self.sights()
+            if min(row["members"], default=0) >= 0 and set(row["members"]) != self.members(row["group"], row["view"])
+        }
+
+    def steps(self) -> Iterator[tuple[int, int, Row, Row]]:
+        """All (process, place, row, row before): a sight, and the one of the same group before it in the same life."""
+        sights = self.sights()
+        for p, i, row in sights:
+            before = [(j, r) for q, j, r in sights if q == p and j < i and r["group"] == row["group"]]
+            if before and self.life(p, before[-1][0]) == self.life(p, i):
+                yield p, i, row, before[-1][1]
+
+    def skipped(self) -> set[tuple[Any, ...]]:
+        """All sights of a view that is not the next one, by a member; or is over, by anybody."""
+        return {
+            ("skipped", p, i)
+            for p, i, row, before in self.steps()
+            if row["view"] != before["view"] + 1
+            if row["view"] <= before["view"] or (p in before["members"] and not self.is_incomplete(p))
+        }
+
+    def letters(self) -> dict[int, tuple[str, int]]:
+        """The group and the view of every message that was sent to a group."""
+        found = {}
+        for p, log in enumerate(self.rows):
+            events = [row for row in log if _is_event(row)]
+            for m, (sender, place) in self.oracle.sends.items():
+                if sender == p and events[place]["group"] is not None and events[place]["view"] is not None:
+                    found[m] = events[place]["group"], events[place]["view"]
+        return found
+
+    def outside(self) -> set[tuple[Any, ...]]:
+        """All (process, message): delivered where the process is not in the view that it was sent in, and should be."""
+        found = set()
+        sights, letters = self.sights(), self.letters()
+        for p, log in enumerate(self.rows):
+            events = [i for i, row in enumerate(log) if _is_event(row)]
+            for m, (group, view) in letters.items():
+                if (p, m) not in self.oracle.first:
+                    continue
+                at = events[self.oracle.first[p, m]]
+                if any((q, i) == (p, at) for q, i, _ in sights):
+                    continue  # it is what a view came with
+                mine = [
+                    (i, row)
+                    for q, i, row in sights
+                    if q == p and row["group"] == group and self.life(p, i) == self.life(p, at)
+                ]
+                before, after = [r for i, r in mine if i < at], [r for i, r in mine if i > at]
+                if before and before[-1]["view"] > view:
+                    found.add(("outside", p, m))
+                elif before and before[-1]["view"] < view:
+                    is_member = p in before[-1]["members"] or p in self.members(group, view)
+                    if is_member and not self.is_incomplete(p):
+                        found.add(("outside", p, m))
+                elif not before and after and after[0]["view"] <= view:
+                    found.add(("outside", p, m))
+        return found
+
+    def missed(self) -> set[tuple[Any, ...]]:
+        """All (process, view's end, message): it left the view for the next one without what others delivered in it."""
+        delivered = set(self.oracle.first)
+        return {
+            ("missed", p, i, m)
+            for p, i, row, before in self.steps()
+            if row["view"] == before["view"] + 1 and p in before["members"] and not self.is_incomplete(p)
+            for m, sent in self.letters().items()
+            if sent == (before["group"], before["view"])
+            if (p, m) not in delivered and any(other == m for _, other in delivered)
+        }
+
     def _padded(self, clock: list[int]) -> list[int]:
         return clock + [0] * (len(self.rows) - len(clock))
 
@@ -197,6 +301,20 @@ def _settled(log: list[Row]) -> list[Row]:
             got.add(row["message"])
         settled.append({**row, "kind": kind})
     return settled
+
+
+def _without_passed(rows: list[list[Row]]) -> list[list[Row]]:
+    """What a process passed was not for it."""
+    passed = {(p, row["message"]) for p, log in enumerate(rows) for row in log if row["kind"] == Kind.PASS}
+    return [
+        [
+            {**row, "destinations": [q for q in row["destinations"] if (q, row["message"]) not in passed]}
+            if row["kind"] == Kind.SEND and row["destinations"]
+            else row
+            for row in log
+        ]
+        for log in rows
+    ]
 
 
 def _is_event(row: Row) -> bool:
@@ -255,6 +373,9 @@ def random_run(rng: random.Random, name: str = "run") -> Run:
         _clock(rng, rows)
     elif rng.random() < 0.3:
         _leave_gaps(rng, rows)
+    its = random.Random(repr(rng.getstate()[1][:9]))  # so that all else stays as it was before there were groups
+    if its.random() < 0.4:
+        _group(its, rows)
     return to_run(rows, name)
 
 
@@ -415,6 +536,67 @@ def _clock(rng: random.Random, rows: list[list[Row]]) -> None:
             clock = rng.choice(ticking)["clock"]
             place = rng.randrange(len(clock))
             clock[place] = max(0, clock[place] + rng.choice([-1, 1]))
+
+
+def _group(rng: random.Random, rows: list[list[Row]]) -> None:
+    """Views of a group or two, and messages to them, quiet or at random; and messages that somebody passes."""
+    for group in rng.choice([["g"], ["g"], ["h", "g"]]):
+        if rng.random() < 0.5:
+            _group_quietly(rng, rows, group)
+        else:
+            _group_at_random(rng, rows, group)
+    sent = [(row["message"], q) for log in rows for row in log for q in row.get("destinations") or ()]
+    for message, q in rng.sample(sent, min(len(sent), rng.choice([0, 0, 1, 3]))):
+        _insert(rows[q], rng.randint(0, len(rows[q])), {"kind": int(Kind.PASS), "message": message})
+
+
+def _group_quietly(rng: random.Random, rows: list[list[Row]], group: str) -> None:
+    """All see a view at the beginning, and another one at the end; then perhaps one thing is wrong."""
+    members = list(range(len(rows)))
+    for log in rows:
+        for row in log:
+            if row["kind"] == Kind.SEND and row.get("group") is None and rng.random() < 0.7:
+                row |= {"group": group, "view": 1}
+    first = [len(log) for log in rows]
+    for log, at in zip(rows, first, strict=True):
+        _insert(log, at, _sight(group, 2, members[1:]))
+        _insert(log, 0, _sight(group, 1, members))
+    if rng.random() < 0.5:
+        row = rng.choice([row for log in rows for row in log if row.get("group") == group])
+        row["view"] += rng.choice([-1, 1, 1])
+        if row.get("members") is not None and rng.random() < 0.5:
+            row["members"] = rng.sample(members, len(members) // 2)
+
+
+def _group_at_random(rng: random.Random, rows: list[list[Row]], group: str) -> None:
+    views = {n: rng.sample(range(len(rows)), rng.randint(0, len(rows))) for n in range(1, 5)}
+    for log in rows:
+        for row in log:
+            if row["kind"] == Kind.SEND and row.get("group") is None and rng.random() < 0.5:
+                row |= {"group": group, "view": rng.choice([1, 1, 2, 2, 3])}
+        numbers = [n for n in views if rng.random() < 0.8]
+        for number, at in zip(numbers, sorted(rng.randint(0, len(log)) for _ in numbers), strict=True):
+            members = [*views[number], *rng.choice([[], [], [], [], [], [-1]])]
+            if rng.random() < 0.1:
+                members = rng.sample(range(len(rows)), rng.randint(0, len(rows)))
+            _insert(log, min(len(log), at + number), _sight(group, number, members))
+        for row in log:
+            if row["kind"] == Kind.DELIVER and row.get("group") is None and rng.random() < 0.05:
+                row |= {"group": group, "view": rng.randint(1, 4), "members": list(views[rng.randint(1, 4)])}
+        if rng.random() < 0.2:
+            _insert(log, rng.randint(0, len(log)), {"kind": int(rng.choice([Kind.JOIN, Kind.LEAVE])), "message": None})
+
+
+def _sight(group: str, number: int, members: list[int]) -> Row:
+    return {"kind": int(Kind.LOCAL), "message": None, "group": group, "view": number, "members": list(members)}
+
+
+def _insert(log: list[Row], at: int, row: Row) -> None:
+    """Insert a row; those behind it stand one further."""
+    position = log[at]["position"] if at < len(log) else log[-1]["position"] + 1 if log else 0
+    for later in log[at:]:
+        later["position"] += 1
+    log.insert(at, {**row, "position": position})
 
 
 def _leave_gaps(rng: random.Random, rows: list[list[Row]]) -> None:

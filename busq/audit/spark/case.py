@@ -49,6 +49,7 @@ def _profile(events: DataFrame) -> DataFrame:
         count(of(Kind.REDELIVER)).alias("repetitions"),
         count(of(Kind.GAP)).alias("gaps"),
         count(of(Kind.BLOCK)).alias("waits"),
+        count(of(Kind.PASS)).alias("passes"),
         F.min("position").alias("first"),
         F.max("position").alias("last"),
         F.max(F.when(send, F.col("message"))).alias("highest"),
@@ -63,6 +64,7 @@ def _profile(events: DataFrame) -> DataFrame:
         F.min(F.when(send, F.col("time_ns"))).alias("time_low"),
         F.max(F.when(send, F.col("time_ns"))).alias("time_high"),
         count(F.col("clock").isNotNull()).alias("clocks"),
+        count(F.col("group").isNotNull()).alias("grouped"),
         count(send & F.col("label").isNotNull()).alias("labels"),
     )
 
@@ -98,6 +100,8 @@ class Case:
             self.findings += one_sided(source, self.total("sends"), self.total("deliveries"))
         has_repetitions = bool(self.total("repetitions"))
         self._settle()
+        if self.total("passes"):
+            self.events = checks.without_passed(self.events)
         self._find_holes(has_repetitions)
 
     def total(self, name: str) -> int:

@@ -52,6 +52,7 @@ __all__ = [
     "result",
     "sender_of",
     "settled",
+    "without_passed",
 ]
 
 EVENTS = T.StructType(
@@ -67,6 +68,9 @@ EVENTS = T.StructType(
         T.StructField("commit_ns", T.LongType()),
         T.StructField("end_ns", T.LongType()),
         T.StructField("clock", T.ArrayType(T.LongType())),
+        T.StructField("group", T.StringType()),
+        T.StructField("view", T.LongType()),
+        T.StructField("members", T.ArrayType(T.IntegerType())),
     ]
 )
 # The finding of a check in a run.  From `steps` to `messages_left_out` it is as in busq.spec.Witness.
@@ -180,6 +184,28 @@ def settled(events: DataFrame) -> DataFrame:
     is_mark = F.col("kind") == int(Kind.ABORT)
     kind = kind.when(failed | is_mark, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte")
     return known.withColumn("kind", kind).select(*events.columns)
+
+
+def without_passed(events: DataFrame) -> DataFrame:
+    """Take from the destinations of messages those that passed them; that they did is a local event then.
+
+    Cost: a join of the sends with what was passed, which is little.
+
+    >>> passed = events.where(is_delivery() & (F.col("message") == 1)).withColumn("kind", F.lit(int(Kind.PASS)))
+    >>> found = without_passed(events.where("kind = 1").union(passed)).where(is_send()).orderBy("message")
+    >>> found.select("message", "destinations").collect()
+    [Row(message=1, destinations=[]), Row(message=2, destinations=[1])]
+    """
+    is_pass = F.col("kind") == int(Kind.PASS)
+    passed = events.where(is_pass).groupBy("run", "message").agg(F.collect_set("process").alias("passed"))
+    known = events.join(F.broadcast(passed), on=["run", "message"], how="left")
+    columns = {
+        "destinations": F.when(
+            is_send() & F.col("passed").isNotNull(), F.array_except("destinations", "passed")
+        ).otherwise(F.col("destinations")),
+        "kind": F.when(is_pass, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte"),
+    }
+    return known.withColumns(columns).select(*events.columns)
 
 
 # ---- names ----

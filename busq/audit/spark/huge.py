@@ -28,11 +28,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from busq._words import amount
-from busq.audit import doubts, missing
+from busq.audit import doubts, missing, views_check
 from busq.audit.clock_check import clock_faults
 from busq.audit.promises import claims, known
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Check, RunAudit
-from busq.audit.spark import catalog, clocks, islands, layout, pace, rows, whole
+from busq.audit.spark import catalog, clocks, islands, layout, pace, rows, views, whole
 from busq.audit.spark import checks as relations
 from busq.audit.spark.case import Case
 from busq.audit.spark.driver import setting
@@ -122,7 +122,9 @@ def _audit(
     with _laid_out(spark, loaded, judged, budget, may_move=isinstance(source, Source)) as (loaded, summary):
         case = Case(loaded, about, summary.profile if summary else None)
         case.findings += missing.idle(case.run, case.total("sends"), case.total("deliveries"))
-        claimed = claims(order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")))
+        claimed = claims(
+            order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")), has_views=bool(case.total("grouped"))
+        )
         judge = _Judge(spark, case, budget, summary)
         with contextlib.closing(case), _partitions(spark, case.rows):
             checks_by_name = {one.name: replace(one, claimed=one.name in claimed) for one in judge.judge(judged)}
@@ -177,7 +179,8 @@ def _laid_out(
 
     def takes_any_names(summary: Summary) -> bool:  # the observers do; the relations, which judge clocks, do not
         events = summary.total("sends") + summary.total("deliveries")
-        return not summary.total("clocks") and _needs(judged, events, summary.total("sends")) <= budget
+        by_relations = summary.total("clocks") or ("views" in judged and summary.total("grouped"))
+        return not by_relations and _needs(judged, events, summary.total("sends")) <= budget
 
     with layout.laid_out(spark, loaded, takes_any_names) as moved:
         yield moved
@@ -225,7 +228,7 @@ class _Judge:
         case = self.case
         if self.summary is None and relations.misnamed(case.events, block=case.block).limit(1).count():
             case.rename()
-        if judged.difference(("clock",)):
+        if judged.difference(("clock", "views")):
             self._fingerprint()
         if judged.intersection(_ORDERS):
             self._certify()
@@ -241,6 +244,8 @@ class _Judge:
             checks |= self._times()
         if "clock" in judged:
             checks["clock"] = self._clock()
+        if "views" in judged:
+            checks["views"] = self._views()
         self._waits()
         reported = []
         for name in CHECKS:
@@ -638,6 +643,40 @@ class _Judge:
         named = tuple(old[message] for message in messages)
         return Check(
             "clock", INVALID, row["count"], text=text, messages=named, processes=processes, engine="relational"
+        )
+
+    def _views(self) -> Check:
+        case = self.case
+        if not case.total("grouped"):
+            return Check("views", UNKNOWN, text=views_check.NOTHING, engine="relational")
+        places = views.placed(case.events, block=case.block).persist(StorageLevel.DISK_ONLY)  # looked at many times
+        try:
+            row = views.found(views.faults(places, torn=self._torn())).collect()[0]
+        finally:
+            places.unpersist()
+        if not row["n"]:
+            verdict, text = (UNKNOWN, views_check.OPEN) if row["n_open"] else (VALID, views_check.HOLDS)
+            return Check("views", verdict, text=text, engine="relational")
+        first = row["first"].asDict()
+        messages = [] if first["message"] is None else [first["message"]]
+        old = case.old_names(messages)
+        names = [case.names[process] for process in (first["process"], first["other"]) if process is not None]
+        facts = first | {
+            "other": first["other_view"],
+            "message": case.words(old.values()).message(old[messages[0]]) if messages else "",
+            "names": names,
+            "members": [[case.names[member] for member in first[of] or ()] for of in ("members", "others")],
+        }
+        fault = views_check.FAULTS[first["fault"]]
+        return Check(
+            "views",
+            INVALID,
+            row["n"],
+            text=views_check.tell(fault, facts),
+            messages=tuple(old[message] for message in messages),
+            processes=tuple(names),
+            kinds=(fault,),
+            engine="relational",
         )
 
     def _waits(self) -> None:

@@ -88,7 +88,8 @@ def told_again(count: int) -> list[Finding]:
 def _renamed(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path) -> tuple[Loaded, Summary]:
     lows = [facts["first"] or 0 for facts in summary.profile.values()]
     highs = [facts["last"] or 0 for facts in summary.profile.values()]
-    events = named_anew(loaded.events, min(lows), max(highs), has_ties=bool(summary.total("doubled")))
+    before = checks.without_passed(loaded.events) if summary.total("passes") else loaded.events
+    events = named_anew(before, min(lows), max(highs), has_ties=bool(summary.total("doubled")))
     rewritten, renamed = _put(spark, replace(loaded, events=events, logs=(), is_renamed=True), folder / "renamed")
     findings = resent_findings(loaded.events, summary.total("sends") - renamed.total("sends"), loaded.names)
     for name in ("in-order", "settled"):

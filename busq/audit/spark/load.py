@@ -21,7 +21,7 @@ from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet import Head
 from busq.trace.run import Source
-from busq.trace.schema import REQUIRED, SCHEMA
+from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, tells_of_groups
 from busq.trace.tables import _KIND_NAMES, BROKEN, UNKNOWN_KIND
 
 __all__ = ["Loaded", "conformed", "load"]
@@ -39,9 +39,9 @@ _TYPES = {
     pa.large_string(): T.StringType(),
 }
 
-_WORDS = ("run", "kind", "label")  # columns that may hold text
+_WORDS = ("run", "kind", "label", "group")  # columns that may hold text
 _TIMES = ("time_ns", "commit_ns", "end_ns")
-_LISTS = ("destinations", "clock")
+_LISTS = ("destinations", "clock", "members")
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,8 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
     wanted = {*EVENTS.names, "label"} - {"run"} | {tells_runs}
     with parquet_file(path) as file:
         schema = file.schema_arrow
+    if not tells_of_groups(schema):
+        wanted -= set(OF_GROUPS)
     fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
     for column in fields:
         if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
@@ -180,13 +182,21 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
         frame = frame.where(F.col("run") == run)
     # One run: a name in each row would only be carried around.
     columns = [F.lit("").alias("run")]
-    columns += [_column(frame, wanted) for wanted in EVENTS if wanted.name != "run"]
-    columns.append(_column(frame, T.StructField("label", T.StringType())))
+    others = {*frame.columns} if _tells_of_groups(frame.schema) else {*frame.columns} - {*OF_GROUPS}
+    columns += [_column(frame, wanted, others) for wanted in EVENTS if wanted.name != "run"]
+    columns.append(_column(frame, T.StructField("label", T.StringType()), others))
     return frame.select(*columns)
 
 
-def _column(frame: DataFrame, wanted: T.StructField) -> Column:
-    if wanted.name not in frame.columns:
+def _tells_of_groups(schema: T.StructType) -> bool:
+    kinds = {field.name: field.dataType for field in schema}
+    group, view, members = (kinds.get(name) for name in OF_GROUPS)
+    is_list = isinstance(members, T.ArrayType) and isinstance(members.elementType, T.IntegralType)
+    return isinstance(group, T.StringType) and isinstance(view, T.IntegralType) and is_list
+
+
+def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
+    if wanted.name not in there:
         return F.lit(None).cast(wanted.dataType).alias(wanted.name)
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
         words = F.create_map(*(F.lit(part) for word, kind in _KIND_NAMES.items() for part in (word, int(kind))))

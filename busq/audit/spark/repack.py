@@ -38,7 +38,8 @@ _PREFIX = "busq-audit-"
 
 _COLUMNS = [name for name in SCHEMA.names if name != "run"]
 _ORDERED = (*(name for name in EVENTS.names if name != "run"), "label", "name")
-_FIELDS = {field.name: field.with_nullable(True) for field in SCHEMA} | {"name": pa.field("name", pa.int64())}
+_FIELDS = {field.name: field.with_nullable(True) for field in SCHEMA}
+_FIELDS |= {"name": pa.field("name", pa.int64()), "group": pa.field("group", pa.string())}
 _FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", pa.string())])
 
 

@@ -31,7 +31,10 @@ BATCH_ROWS = 1 << 18
 STAMP_MAX = (1 << 62) // PROCESSES_MAX
 LEAST = -(1 << 62)
 
-_COLUMNS = ("position", "kind", "message", "destinations", "stamp", "time_ns", "commit_ns", "end_ns", "clock", "label")
+_COLUMNS = (
+    *("position", "kind", "message", "destinations", "stamp", "time_ns", "commit_ns", "end_ns", "clock", "label"),
+    "group",
+)
 _ROW = "process int, facts map<string,bigint>, senders array<int>, receivers array<int>, sums array<bigint>"
 _SUMS = 10  # for each sender and receiver: sent, delivered, and two hashes in four parts of 16 bits
 _ARROW = pa.schema(
@@ -121,7 +124,7 @@ _LEAST_OF = {"first", "stamp_low", "time_low", "lowest", "delivered_low", "sent_
 _GREATEST_OF = {"last", "highest", "farthest", "stamp_high", "time_high", "delivered_high", "sent_high"}
 _COUNTS = (
     *("rows", "sends", "deliveries", "unsettled", "repetitions", "gaps", "waits", "unstamped", "delivery_times"),
-    *("send_times", "ends", "commits", "clocks", "labels"),
+    *("send_times", "ends", "commits", "clocks", "labels", "passes", "grouped"),
     *("back", "doubled", "delivered_falls", "sent_falls", "misnamed", "strange"),
 )
 _ALWAYS = ("first", "last", "highest", "farthest", "stamp_low", "stamp_high", "time_low", "time_high")
@@ -214,6 +217,8 @@ class _Segment:
                 "ends": int((send & has["end_ns"]).sum()),
                 "commits": int((send & has["commit_ns"]).sum()),
                 "clocks": int(has["clock"].sum()),
+                "passes": int((kinds == Kind.PASS).sum()),
+                "grouped": int(has["group"].sum()),
                 "labels": int((send & has["label"]).sum()),
                 **_ends("time", times[send & has["time_ns"]]),
                 **_ends("stamp", stamps[both & has["stamp"]]),
@@ -222,7 +227,8 @@ class _Segment:
         messages = _numbers(column["message"], len(kinds))
         self._note_names(messages[send])
         self._note_stamps(stamps, messages, send, delivery)
-        self._note_deliveries(messages[delivery], stamps[delivery])
+        arrived = delivery | ((kinds == Kind.PASS) & has["message"])  # what was passed is as little lost
+        self._note_deliveries(messages[arrived], stamps[arrived])
         if send.any():
             chosen = column["destinations"].filter(pa.array(send))
             self._note_sends(messages[send], stamps[send], chosen)

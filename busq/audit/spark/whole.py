@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from busq._core import check
-from busq._native import lib
-from busq.audit.columns import Rows, rows_of
+from busq._native import ffi, lib
+from busq.audit.columns import Rows, passed_of, rows_of
 from busq.lab.observers import History
 
 __all__ = ["history_of", "rows_by_process"]
@@ -31,10 +31,15 @@ def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
     """Return the history that files tell, each with a segment of one process, in program order."""
     history = History(processes)
+    passed: list[tuple[int, list[int]]] = []
     for process, path in logs:
         for batch in _batches(path, _EVENTS):
             for rows in rows_of(pa.Table.from_batches([batch])):
                 check(lib.busq_history_append_rows(history._history, process, rows.pointer))
+            if names := passed_of(pa.Table.from_batches([batch])):
+                passed.append((process, names))
+    for process, names in passed:
+        check(lib.busq_history_pass(history._history, process, ffi.new("uint64_t[]", names), len(names)))
     return history
 
 

@@ -46,7 +46,7 @@ def deliver(sender: int, number: int, *, stamp: int = 0, at: int = 0) -> Event:
 
 def frame(spark: SparkSession, runs: dict[str, Sequence[Log]]) -> DataFrame:
     rows = [
-        (run, process, position, kind, message, to, stamp, at, at, until, None)
+        (run, process, position, kind, message, to, stamp, at, at, until, *[None] * 4)
         for run, logs in runs.items()
         for process, log in enumerate(logs)
         for position, (kind, message, to, stamp, at, until) in enumerate(log)
@@ -380,7 +380,7 @@ def test_a_clock_has_to_follow_from_the_one_before_and_from_what_came(spark: Spa
     deaf = [right[0], [right[1][0], (0, m, None, [0, 2])]]
     jump = [[(1, m, [1], [1]), (2, None, None, [3])], right[1]]
     rows = [
-        (run, process, position, kind, message, to, None, None, None, None, clock)
+        (run, process, position, kind, message, to, None, None, None, None, clock, None, None, None)
         for run, logs in {"right": right, "deaf": deaf, "jump": jump}.items()
         for process, log in enumerate(logs)
         for position, (kind, message, to, clock) in enumerate(log)
@@ -400,7 +400,7 @@ def test_failed_sends_and_marked_repetitions_are_no_events(spark: SparkSession) 
     m, failed = message_of(0, 1), message_of(0, 2)
     logs = [[(1, m), (1, failed), (4, failed)], [(0, m), (3, m)], [(3, m), (3, m)]]
     rows = [
-        ("", process, position, kind, message, [1, 2] if kind == 1 else None, None, None, None, None, None)
+        ("", process, position, kind, message, [1, 2] if kind == 1 else None, *[None] * 8)
         for process, log in enumerate(logs)
         for position, (kind, message) in enumerate(log)
     ]

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/reserve.h"
+#include "record/recorder.h"
+#include "shm/claim.h"
+
+/* What the entry is called now, if it is that of a group: the identity is the same before and after. */
+static bool entry_read(const busq_bus *bus, uint32_t index, busq_recorder_group_life *life)
+{
+  busq_group *group = busq_bus_group(bus, index);
+  const uint64_t before = busq_load_acquire(&group->identity.lo);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (bytes < 2 || bytes >= sizeof group->name || group->name[0] != '@')
+    return false;
+  *life = (busq_recorder_group_life){.index = index, .base = busq_load_relaxed(&group->base), .name_bytes = bytes - 1};
+  memcpy(life->name, group->name + 1, bytes - 1);
+  busq_fence_full();
+  return busq_load_acquire(&group->identity.lo) == before;
+}
+
+/* The latest life that began before the view; -1: none is known. */
+static int32_t life_of(const busq_recorder *self, uint32_t index, uint64_t view)
+{
+  int32_t found = -1;
+  for (uint32_t i = 0; i < self->n_groups; i++) {
+    const busq_recorder_group_life *life = &self->groups[i];
+    if (life->index == index && life->base < view && (found < 0 || self->groups[found].base < life->base))
+      found = (int32_t)i;
+  }
+  return found;
+}
+
+static bool is_known(const busq_recorder *self, const busq_recorder_group_life *life)
+{
+  for (uint32_t i = 0; i < self->n_groups; i++)
+    if (self->groups[i].index == life->index && self->groups[i].base == life->base)
+      return true;
+  return false;
+}
+
+/* An entry gets another name only while the group is empty, so the base of its present life tells whether the view belongs to it: a
+ * view of an earlier life is below, and is looked for among those that were seen. */
+bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view, int32_t *groupp, uint64_t *basep)
+{
+  busq_recorder_group_life now;
+  *groupp = -1;
+  *basep = 0;
+  if (index >= self->bus->geometry.groups)
+    return true;
+  if (entry_read(self->bus, index, &now) && !is_known(self, &now)) {
+    if (!busq_reserve(&self->groups, &self->room_groups, self->n_groups + UINT64_C(1), sizeof *self->groups))
+      return false;
+    self->groups[self->n_groups++] = now;
+  }
+  *groupp = life_of(self, index, view);
+  if (*groupp >= 0)
+    *basep = self->groups[*groupp].base;
+  return true;
+}
+
+int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp)
+{
+  if (group >= self->n_groups)
+    return BUSQ_EMPTY;
+  *name_bytesp = self->groups[group].name_bytes;
+  memcpy(name, self->groups[group].name, self->groups[group].name_bytes);
+  return BUSQ_OK;
+}
