@@ -204,6 +204,11 @@ class Deadline:
             return self._end_ns
         return max(0, self._end_ns - time.monotonic_ns())
 
+    def left_s(self) -> float | None:
+        """Return the rest as another timeout."""
+        left_ns = self.left_ns()
+        return None if left_ns < 0 else left_ns / 1e9
+
 
 def encode_peer_name(name: Any, argument: str = "name") -> bytes:
     """Turn the name of a peer into bytes for the core."""
@@ -251,6 +256,7 @@ def held(owner: Any) -> Any:
     return ffi.gc(owner[0], functools.partial(lib.busq_keep, owner))
 
 
+NEVER = Deadline(None)
 AT_ONCE = Deadline(0)
 ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see csrc/busq.h on event loops
 

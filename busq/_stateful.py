@@ -81,7 +81,7 @@ class Stateful:
 
     def _next(self) -> Any:
         try:
-            return self._first(_core.Deadline(None), False)
+            return self._first(_core.NEVER, False)
         except errors.ShutDown:
             raise StopIteration from None
 

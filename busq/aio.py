@@ -617,7 +617,7 @@ class Peer:
     async def __anext__(self) -> Message:
         hold = self._new_hold()
         try:
-            message: Message = await self._receive(hold, 0, False, _NEVER)
+            message: Message = await self._receive(hold, 0, False, _core.NEVER)
             hold.keep()
             return message
         except ShutDown:
@@ -685,9 +685,6 @@ class Peer:
 
     def __reduce__(self) -> Any:
         raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
-
-
-_NEVER = _core.Deadline(None)
 
 
 def _row_of(to: Any) -> tuple[Any, Any]:

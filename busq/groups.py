@@ -162,6 +162,8 @@ def group_name(bus: Any, index: int) -> str:
 
 def encode_group(name: Any) -> bytes:
     """Turn the name of a group, as people give it, into bytes for the core."""
+    if name == "":
+        raise ValueError("the name of a group is empty: expected 1 to 254 bytes of UTF-8")
     encoded = _core.encode_peer_name(name, "the name of a group")
     if encoded.startswith(b"@"):
         raise ValueError(
