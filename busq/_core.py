@@ -652,6 +652,8 @@ class PythonPort:
         self._targets = {}
         self._names = {}
         self._views: dict[str, Any] = {}  # the last that was delivered, of each group
+        self._group_names: dict[int, str] = {}  # by what an envelope says
+        self._names_in_view: dict[str, dict[tuple[int, int], str]] = {}  # by incarnation and slot
 
     def _known_nodes(self) -> Any:
         """Return what is known of nodes and handles; the peers of a bus that has some do."""

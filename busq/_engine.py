@@ -97,7 +97,7 @@ class Engine:
         self._to = f"@{group}"
         self._header = struct.Struct("<cQ").pack
         self._pid = os.getpid()
-        self._piece_bytes = piece_bytes(bus)
+        self._piece_bytes = piece_bytes(bus._raw())
         self.member = member
         self.own_bus: Any = None  # one that was opened for this replica
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.

@@ -11,6 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from busq import _core
+from busq._native import ffi, lib
+
 __all__ = ["Gift", "Pieces", "answer", "piece_bytes"]
 
 _PART = struct.Struct("<QQII")
@@ -21,9 +24,11 @@ _ON_THEIR_WAY = 4
 Place = tuple[int, int]
 
 
-def piece_bytes(bus: Any) -> int:
+def piece_bytes(raw_bus: Any) -> int:
     """Return how large the pieces are on that bus."""
-    return max(1024, min(_BYTES_MAX, int(bus.stats()["arena_bytes"]) // 64))
+    facts = ffi.new("busq_bus_facts *")
+    _core.check(lib.busq_bus_examine(raw_bus, facts))
+    return max(1024, min(_BYTES_MAX, int(facts.arena_bytes) // 64))
 
 
 def answer(piece: bytes) -> bytes:

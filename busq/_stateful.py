@@ -130,10 +130,8 @@ class Stateful:
         if pin.message.form & lib.BUSQ_FORM_ENVELOPE and message.kind not in ("view", "control"):
             envelope = ffi.new("busq_envelope *")
             lib.busq_message_envelope(ffi.addressof(pin.message), envelope)
-            if envelope.group:
-                from busq.groups import group_name
-
-                self._addressed[id(message)] = group_name(self._bus, envelope.group - 1)
+            if envelope.group in self._group_names:  # otherwise it was never a member
+                self._addressed[id(message)] = self._group_names[envelope.group]
         return message
 
     # ---- what it was ----
@@ -224,7 +222,7 @@ class Stateful:
         head = PLAIN.encode(effect.roster)
         payload = len(head).to_bytes(4, "little") + head + bytes(group.state())
         for to in effect.to:
-            group.gifts[to] = Gift(effect.place, payload, piece_bytes(self._bus))
+            group.gifts[to] = Gift(effect.place, payload, piece_bytes(self._raw_bus()))
 
     # ---- sending what the library has to say: never waited for ----
 
