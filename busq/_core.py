@@ -17,7 +17,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, NoReturn
 
 from busq import errors
@@ -852,7 +852,14 @@ class PythonPort:
 
     # ---- receiving ----
 
-    _wants_control = False  # of the library's own messages, as those do that give and take states
+    # Of those that give and take states (busq/_stateful.py), which look at what comes before their owner does.
+    _wants_control = False  # also the library's own messages
+    _sorted: Sized = ()
+    _inbox: Sized = ()
+    _has_more = False
+
+    def _cover(self) -> None:
+        """Let what comes go to the methods of this class from now on, and nowhere else, as the accelerator might."""
 
     # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
     # back: it comes next.  The caller keeps what it gets; a copied payload is released with its pin, after the call.
@@ -870,6 +877,8 @@ class PythonPort:
 
     def _next(self) -> Any:
         """Receive for `__iter__`.  With a frame between taking and handing over, a signal could lose the message."""
+        if self._wants_control:  # since the loop began
+            return self._next()
         pin = _new_pin()
         try:
             message = self._recv_pinned(pin, False, Deadline(None))
@@ -971,7 +980,7 @@ class PythonPort:
     send = _send_slow
     send_many = _send_many_slow
     send_object = _send_object_slow
-    recv = _recv_slow
+    recv = _recv_beneath = _recv_slow_beneath = _recv_slow
     recv_many = _recv_many_slow
 
 
@@ -1200,6 +1209,8 @@ if _fast is not None:
         ask = _fast.Port.ask
         recv = _fast.Port.recv
         _next = _fast.Port._next
+        _cover = _fast.Port._cover
+        _recv_beneath = _fast.Port._recv_beneath
         recv_many = _fast.Port.recv_many
         reserve = _fast.Port.reserve
         send_object = _fast.Port.send_object

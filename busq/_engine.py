@@ -136,8 +136,8 @@ class Engine:
         self.peer.enter(self.group, timeout=timeout)
         if not self.ready.wait(deadline.left_ns()):
             raise errors.Empty(
-                f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or be "
-                f"no replica"
+                f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
+                f"be no replica"
             )
         if self.ready.error is not None:
             raise self.ready.error
@@ -209,7 +209,7 @@ class Engine:
         self._pending.pop(number, None)
 
     def give_up(self, calls: Any) -> Any:
-        """Have commands applied everywhere; returns what they returned here, None where that takes time, for want of room."""
+        """Have commands applied everywhere; returns what they returned here, None if that waits for room."""
         try:
             return self.call(calls, 0)
         except errors.Full:
@@ -281,8 +281,8 @@ class Engine:
         me = threading.get_ident()
         if me in _appliers:  # it would wait for itself, or every replica would do what only one should
             raise RuntimeError(
-                "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and a "
-                "command may call other commands of the same object"
+                "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and "
+                "a command may call other commands of the same object"
             )
         if self._reader and self._reader == me:
             raise RuntimeError("this thread keeps the state as it is (`reading`): leave that block first")
@@ -449,8 +449,8 @@ class Engine:
             if sender not in self.members:
                 return  # it is no replica: the same everywhere
             raise errors.Diverged(
-                f"what {sender!r} sent at position {self.position + 1} of {self.group!r} can't be read here: {error!r}; "
-                f"have all replicas the codec, and the classes, that it has?",
+                f"what {sender!r} sent at position {self.position + 1} of {self.group!r} can't be read here: "
+                f"{error!r}; have all replicas the codec, and the classes, that it has?",
                 self.position + 1,
                 None,
             ) from error
@@ -491,6 +491,8 @@ class Engine:
         if whole is None:
             return
         place, payload = whole
+        if not self.transfer.wants(place):
+            return
         begin = _HEAD.size + _HEAD.unpack_from(payload)[0]
         given = PLAIN.decode(payload[_HEAD.size : begin])
         self._compare(type(replica).__name__, given)

@@ -9,6 +9,7 @@ A piece is view(8) index(8) part(4) parts(4) bytes; the answer to it view(8) ind
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from busq import _core
@@ -68,6 +69,17 @@ class Pieces:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int, int], list[bytes]] = {}
+
+    def keep(self) -> Callable[[], None]:
+        """Return what makes it again what it is now."""
+        found = [(key, parts, len(parts)) for key, parts in self._found.items()]
+
+        def restore() -> None:
+            self._found = {key: parts for key, parts, _ in found}
+            for _, parts, n_parts in found:
+                del parts[n_parts:]
+
+        return restore
 
     def take(self, sender: str, piece: bytes) -> tuple[Place, memoryview] | None:
         """Take a piece; returns the place and the state when it was the last."""

@@ -133,11 +133,18 @@ class Bus1Peer(_core.Port, Peer):
             return groups.change(self, lib.busq_peer_enter, encoded, timeout)
         from busq._stateful import become
 
-        undo = become(self, group, state, take)
+        deadline = _core.Deadline(timeout)
+        is_member = groups.is_in(self, encoded)
+        undo = become(self, group, state, take, is_member)
+        if undo is None:
+            return None
         try:
-            return groups.change(self, lib.busq_peer_enter, encoded, timeout)
+            if is_member:
+                groups.change(self, lib.busq_peer_leave, encoded, deadline.left_s())
+            return groups.change(self, lib.busq_peer_enter, encoded, deadline.left_s())
         except BaseException:
-            undo()
+            if not groups.is_in(self, encoded):  # a handler of a signal may strike when it is done
+                undo()
             raise
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102

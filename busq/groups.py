@@ -197,12 +197,26 @@ def change(port: Any, call: Callable[..., int], name: bytes, timeout: float | No
 
 def view_of(raw_bus: Any, encoded: bytes) -> View:
     """Return the view that is installed, whoever has delivered it."""
+    number, members = _members_of(raw_bus, encoded)
+    return View(number, tuple(_name_at(raw_bus, member) for member in members))
+
+
+def _members_of(raw_bus: Any, encoded: bytes) -> tuple[int, list[int]]:
     facts = ffi.new("busq_bus_facts *")
     _core.check(lib.busq_bus_examine(raw_bus, facts))
     number, count = ffi.new("uint64_t *"), ffi.new("uint32_t *")
     members = ffi.new("uint64_t[]", 2 * facts.peers)
     _core.check(lib.busq_bus_view(raw_bus, encoded, len(encoded), number, members, count))
-    return View(number[0], tuple(_name_at(raw_bus, members[i]) for i in range(count[0])))
+    return int(number[0]), [int(members[i]) for i in range(count[0])]
+
+
+def is_in(port: Any, encoded: bytes) -> bool:
+    """Tell whether a peer is a member, as of the view that is installed."""
+    try:
+        raw_bus = port._raw_bus()
+        return int(lib.busq_peer_target(port._handle)) in _members_of(raw_bus, encoded)[1]
+    except (errors.UnknownPeer, errors.ShutDown):
+        return False
 
 
 def _name_at(raw_bus: Any, target: int) -> str:

@@ -197,8 +197,8 @@ class Replica:
         slots = cls.__dict__.get("__slots__", ())
         if slots and cls.get_state is Replica.get_state:
             raise TypeError(
-                f"{cls.__name__} has __slots__, which are no part of the state: leave them out, or say what the state is "
-                f"in get_state and set_state"
+                f"{cls.__name__} has __slots__, which are no part of the state: leave them out, or say what the state "
+                f"is in get_state and set_state"
             )
         found = {name: one for name in dir(cls) if hasattr(one := getattr(cls, name), "_command")}
         cls._busq_commands = commands = Commands(found)

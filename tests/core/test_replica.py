@@ -287,7 +287,7 @@ def test_a_state_that_is_not_plain_is_refused_at_once(bus: busq.Bus) -> None:
 
 def test_names(bus: busq.Bus) -> None:
     for wrong in ("", "@d", "a/b", "x" * 255):
-        with pytest.raises(ValueError, match="group|name"):
+        with pytest.raises(ValueError, match=r"group|name"):
             Dict.join(bus, wrong)
     with pytest.raises(TypeError, match="name of a group"):
         Dict.join(bus, 5)  # type: ignore[arg-type]
@@ -304,6 +304,7 @@ def test_pickle_where_it_is_chosen(bus: busq.Bus) -> None:
 
 def test_a_pickle_that_would_run_code_does_not(bus: busq.Bus) -> None:
     """A stranger sends what looks like a command."""
+
     class Evil:
         def __reduce__(self) -> Any:
             return os._exit, (3,)
@@ -375,7 +376,9 @@ def test_a_replica_that_can_not_read_a_command_ends(bus: busq.Bus, monkeypatch: 
         thread = bob._busq._thread
         monkeypatch.setattr(Picky, "fails", staticmethod(lambda: threading.current_thread() is thread))
         ann["a"] = "unreadable"
-        with pytest.raises(busq.Diverged, match=r"what 'ann' sent at position 3 of 'd' can't be read here: ImportError"):
+        with pytest.raises(
+            busq.Diverged, match=r"what 'ann' sent at position 3 of 'd' can't be read here: ImportError"
+        ):
             bob.wait_for(lambda: False, timeout=60)
         ann.wait_for(lambda: ann.members == ("ann",), timeout=60)
 
