@@ -866,9 +866,12 @@ class PythonPort:
 
     def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Message:
         check_ack(ack)
-        pin = _new_pin()
+        pin, was_covered = _new_pin(), self._wants_control
         try:
             message = self._recv_pinned(pin, ack, Deadline(timeout))
+            if self._wants_control and not was_covered:  # since it waits
+                lib.busq_pin_give_back(pin)
+                return self.recv(timeout, ack=ack)
             pin.state = lib.BUSQ_PIN_KEPT
             return message
         except BaseException:
@@ -882,6 +885,9 @@ class PythonPort:
         pin = _new_pin()
         try:
             message = self._recv_pinned(pin, False, Deadline(None))
+            if self._wants_control:
+                lib.busq_pin_give_back(pin)
+                return self._next()
             pin.state = lib.BUSQ_PIN_KEPT
             return message
         except errors.ShutDown:

@@ -127,13 +127,16 @@ class Stateful:
     def _take_many(self, taken: list[Any], limit: int, deadline: _core.Deadline, ack: bool) -> None:
         self._take_sorted(taken, deadline, ack)
         try:
+            # A state that is given holds what its owner has got: nothing is sorted before it has this.
             while len(taken) < limit:
-                self._take_sorted(taken, _core.AT_ONCE, ack)
+                self._take_sorted(taken, _core.AT_ONCE, ack, may_sort=False)
         except (errors.Empty, errors.ShutDown):
             pass
 
-    def _take_sorted(self, taken: list[Any], deadline: _core.Deadline, ack: bool) -> None:
-        """Take the next message for the owner, to the end of a list."""
+    def _take_sorted(
+        self, taken: list[Any], deadline: _core.Deadline, ack: bool, *, may_sort: bool = True
+    ) -> None:
+        """Take the next message for the owner, to the end of a list; Empty where it would have to be sorted."""
         left_ns = deadline.left_ns()
         if not self._turn.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
             raise errors.Empty("nothing came before the timeout")
@@ -145,6 +148,8 @@ class Stateful:
                 if not self._inbox:
                     self._wait(deadline, ack)
                 elif self._is_to_be_sorted(self._inbox[0]):
+                    if not may_sort:
+                        raise errors.Empty("what comes next has to be sorted")
                     self._sort_next()
                     self._flush()  # now, since nobody knows when its owner receives again
                 else:

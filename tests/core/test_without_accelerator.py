@@ -26,6 +26,8 @@ RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider',
         "ownership",
         "aio",
         "requests",
+        "groups",
+        "states",
     ],
 )
 def test_without_the_accelerator(topic: str) -> None:
