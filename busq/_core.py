@@ -17,7 +17,7 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from typing import Any, NoReturn
 
 from busq import errors
@@ -204,6 +204,11 @@ class Deadline:
             return self._end_ns
         return max(0, self._end_ns - time.monotonic_ns())
 
+    def left_s(self) -> float | None:
+        """Return the rest as another timeout."""
+        left_ns = self.left_ns()
+        return None if left_ns < 0 else left_ns / 1e9
+
 
 def encode_peer_name(name: Any, argument: str = "name") -> bytes:
     """Turn the name of a peer into bytes for the core."""
@@ -251,6 +256,7 @@ def held(owner: Any) -> Any:
     return ffi.gc(owner[0], functools.partial(lib.busq_keep, owner))
 
 
+NEVER = Deadline(None)
 AT_ONCE = Deadline(0)
 ASKING = Deadline(0)  # tries once, and asks for the room that was missing: see csrc/busq.h on event loops
 
@@ -646,6 +652,8 @@ class PythonPort:
         self._targets = {}
         self._names = {}
         self._views: dict[str, Any] = {}  # the last that was delivered, of each group
+        self._group_names: dict[int, str] = {}  # by what an envelope says
+        self._names_in_view: dict[str, dict[tuple[int, int], str]] = {}  # by incarnation and slot
 
     def _known_nodes(self) -> Any:
         """Return what is known of nodes and handles; the peers of a bus that has some do."""
@@ -845,16 +853,26 @@ class PythonPort:
 
     # ---- receiving ----
 
-    _wants_control = False  # of the library's own messages, as those do that give and take states
+    # Of those that give and take states (busq/_stateful.py), which look at what comes before their owner does.
+    _wants_control = False  # also the library's own messages
+    _sorted: Sized = ()
+    _inbox: Sized = ()
+    _has_more = False
+
+    def _cover(self) -> None:
+        """Let what comes go to the methods of this class from now on, and nowhere else, as the accelerator might."""
 
     # A message that is taken belongs to its pin at once.  An exception from then on (of a signal handler, say) gives it
     # back: it comes next.  The caller keeps what it gets; a copied payload is released with its pin, after the call.
 
     def _recv_slow(self, timeout: float | None = None, *, ack: bool = False) -> Message:
         check_ack(ack)
-        pin = _new_pin()
+        pin, was_covered = _new_pin(), self._wants_control
         try:
             message = self._recv_pinned(pin, ack, Deadline(timeout))
+            if self._wants_control and not was_covered:  # since it waits
+                lib.busq_pin_give_back(pin)
+                return self.recv(timeout, ack=ack)
             pin.state = lib.BUSQ_PIN_KEPT
             return message
         except BaseException:
@@ -863,9 +881,14 @@ class PythonPort:
 
     def _next(self) -> Any:
         """Receive for `__iter__`.  With a frame between taking and handing over, a signal could lose the message."""
+        if self._wants_control:  # since the loop began
+            return self._next()
         pin = _new_pin()
         try:
             message = self._recv_pinned(pin, False, Deadline(None))
+            if self._wants_control:
+                lib.busq_pin_give_back(pin)
+                return self._next()
             pin.state = lib.BUSQ_PIN_KEPT
             return message
         except errors.ShutDown:
@@ -964,7 +987,7 @@ class PythonPort:
     send = _send_slow
     send_many = _send_many_slow
     send_object = _send_object_slow
-    recv = _recv_slow
+    recv = _recv_beneath = _recv_slow_beneath = _recv_slow
     recv_many = _recv_many_slow
 
 
@@ -1193,6 +1216,8 @@ if _fast is not None:
         ask = _fast.Port.ask
         recv = _fast.Port.recv
         _next = _fast.Port._next
+        _cover = _fast.Port._cover
+        _recv_beneath = _fast.Port._recv_beneath
         recv_many = _fast.Port.recv_many
         reserve = _fast.Port.reserve
         send_object = _fast.Port.send_object

@@ -37,8 +37,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from busq import _core, errors
+from busq._native import ffi
 from busq._pieces import Gift, Pieces, answer, piece_bytes
-from busq._plain import PLAIN
+from busq._plain import PLAIN, name_of
 from busq._transfer import Begin, Deliver, Effect, Give, Say, Take, Transfer
 from busq._verify import Verifier
 
@@ -51,6 +52,7 @@ _DATA = frozenset(b"CWNDT")
 _C, _W, _N, _D, _T, _S, _A, _R, _M = b"CWNDTSARM"
 
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
+_appliers: set[int] = set()  # threads that apply
 
 
 class Call:
@@ -90,12 +92,12 @@ class Engine:
         self.commands = replica._busq_commands
         self.names = self.commands.names
         self.codec = codec
-        self._encode_calls = getattr(codec, "encode_calls", codec.encode)
+        self._encode_calls = codec.encode_calls if codec is PLAIN else self.encode
         self.group = group
         self._to = f"@{group}"
         self._header = struct.Struct("<cQ").pack
         self._pid = os.getpid()
-        self._piece_bytes = piece_bytes(bus)
+        self._piece_bytes = piece_bytes(bus._raw())
         self.member = member
         self.own_bus: Any = None  # one that was opened for this replica
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.
@@ -120,6 +122,11 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name=f"busq replica {member}", daemon=True)
         _running.add(self)
 
+    def encode(self, obj: Any) -> bytes:
+        """Return the bytes that the codec makes of it."""
+        made = self.codec.encode(obj)
+        return made if isinstance(made, bytes) else bytes(ffi.buffer(ffi.from_buffer(_core.joined(made))))
+
     # ---- its life ----
 
     def start(self, timeout: float | None) -> None:
@@ -129,7 +136,8 @@ class Engine:
         self.peer.enter(self.group, timeout=timeout)
         if not self.ready.wait(deadline.left_ns()):
             raise errors.Empty(
-                f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped"
+                f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
+                f"be no replica"
             )
         if self.ready.error is not None:
             raise self.ready.error
@@ -176,8 +184,10 @@ class Engine:
 
     def begin(self, calls: Any, call: Call, timeout: float | None = None) -> int:
         """Send commands as one message; returns the number of their call.  Whatever comes, `end` has to follow."""
-        self._check_reader()
+        self._check_caller()
         body = self._encode_calls(calls)
+        if self.codec is not PLAIN:
+            self.codec.decode(memoryview(body))  # what nobody can read is refused here, before it is sent
         return self._post(b"C", self._to, body, call, timeout)
 
     def _post(self, kind: bytes, to: str, body: Any, call: Call, timeout: float | None) -> int:
@@ -198,6 +208,16 @@ class Engine:
         """Wait no more."""
         self._pending.pop(number, None)
 
+    def give_up(self, calls: Any) -> Any:
+        """Have commands applied everywhere; returns what they returned here, None if that waits for room."""
+        try:
+            return self.call(calls, 0)
+        except errors.Full:
+            self.tell(self._header(b"C", 0) + self._encode_calls(calls))
+            with contextlib.suppress(errors.Full):  # or the thread has other messages, and looks after them
+                self.peer.send(self.member, self._header(b"M", 0), timeout=0)
+            return None
+
     def call(self, calls: Any, timeout: float | None = None) -> list[Any]:
         """Have commands applied everywhere; returns what they returned here."""
         call = Call()
@@ -212,7 +232,7 @@ class Engine:
 
     def begin_sync(self, call: Call, timeout: float | None = None) -> int:
         """Send a mark to ourselves: it comes after all that was finished anywhere."""
-        self._check_reader()
+        self._check_caller()
         return self._post(b"M", self.member, b"", call, timeout)
 
     def sync(self, timeout: float | None) -> None:
@@ -224,7 +244,7 @@ class Engine:
 
     def begin_wait(self, predicate: Callable[[], Any], call: Call) -> None:
         """Have a predicate looked at after each change."""
-        self._check_reader()
+        self._check_caller()
         with self.reading():
             if self._look(call, predicate):
                 return
@@ -257,8 +277,14 @@ class Engine:
         if call.error is not None:
             raise call.error.with_traceback(None)
 
-    def _check_reader(self) -> None:
-        if self._reader and self._reader == threading.get_ident():
+    def _check_caller(self) -> None:
+        me = threading.get_ident()
+        if me in _appliers:  # it would wait for itself, or every replica would do what only one should
+            raise RuntimeError(
+                "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and "
+                "a command may call other commands of the same object"
+            )
+        if self._reader and self._reader == me:
             raise RuntimeError("this thread keeps the state as it is (`reading`): leave that block first")
 
     @contextlib.contextmanager
@@ -281,6 +307,7 @@ class Engine:
     # ---- the thread ----
 
     def _run(self) -> None:
+        _appliers.add(threading.get_ident())
         try:
             while True:
                 has_more = self._flush()
@@ -297,6 +324,8 @@ class Engine:
         except BaseException as error:
             self._fail(error)
             self.peer.close()  # nobody else is to wait for this queue
+        finally:
+            _appliers.discard(threading.get_ident())
 
     def _receive(self, messages: list[Any]) -> None:
         replica = self._replica()
@@ -416,12 +445,19 @@ class Engine:
             number = _NUMBER.unpack_from(data)[1]
             calls = self.codec.decode(memoryview(data)[_NUMBER.size :])
             results = self.commands.run(replica, calls)
-        except Exception:
-            return  # from somebody who is no replica: the same everywhere
+        except Exception as error:
+            if sender not in self.members:
+                return  # it is no replica: the same everywhere
+            raise errors.Diverged(
+                f"what {sender!r} sent at position {self.position + 1} of {self.group!r} can't be read here: "
+                f"{error!r}; have all replicas the codec, and the classes, that it has?",
+                self.position + 1,
+                None,
+            ) from error
         call = self._pending.pop(number, None) if sender == self.member else None
         self.position += len(results)
         if self._verifier is not None:
-            self._verifier.step(replica, "calls", data[_NUMBER.size :])
+            self._verifier.step(replica, "calls", data[_NUMBER.size :], results)
         if call is not None:
             call.finish(results)
 
@@ -429,7 +465,7 @@ class Engine:
 
     def _give(self, replica: Any, effect: Give) -> None:
         try:
-            state = self.codec.encode(replica.get_state())
+            state = self.encode(replica.get_state())
         except Exception as error:
             for to in effect.to:
                 self._letters.setdefault(to, deque()).append(b"R" + str(error).encode())
@@ -439,6 +475,7 @@ class Engine:
             "members": self.members,
             "roster": effect.roster,
             "class": type(replica).__name__,
+            "codec": name_of(self.codec),
             "commands": self.names,
         }
         head = PLAIN.encode(facts)
@@ -454,15 +491,27 @@ class Engine:
         if whole is None:
             return
         place, payload = whole
+        if not self.transfer.wants(place):
+            return
         begin = _HEAD.size + _HEAD.unpack_from(payload)[0]
         given = PLAIN.decode(payload[_HEAD.size : begin])
+        self._compare(type(replica).__name__, given)
+        replica.set_state(self.codec.decode(payload[begin:]))
+        self._do(replica, self.transfer.state(place, given["roster"]), given)
+
+    def _compare(self, own: str, given: dict[str, Any]) -> None:
         if given["commands"] != self.names:
             raise TypeError(
                 f"{self.group!r} is kept by a {given['class']} with the commands {', '.join(given['commands'])}; "
-                f"{type(replica).__name__} has {', '.join(self.names)}: join with the same class"
+                f"{own} has {', '.join(self.names)}: join with the same class"
             )
-        replica.set_state(self.codec.decode(payload[begin:]))
-        self._do(replica, self.transfer.state(place, given["roster"]), given)
+        if given["class"] != own:
+            raise TypeError(f"{self.group!r} is kept by a {given['class']}, not by a {own}: join with the same class")
+        if given["codec"] != name_of(self.codec):
+            raise TypeError(
+                f"{self.group!r} is kept with the codec {given['codec']!r}, and not with {name_of(self.codec)!r}: join "
+                f"with the same codec"
+            )
 
     def _take_ack(self, sender: str, data: bytes) -> None:
         gift = self._gifts.get(sender)

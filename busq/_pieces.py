@@ -9,7 +9,11 @@ A piece is view(8) index(8) part(4) parts(4) bytes; the answer to it view(8) ind
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
+
+from busq import _core
+from busq._native import ffi, lib
 
 __all__ = ["Gift", "Pieces", "answer", "piece_bytes"]
 
@@ -21,9 +25,11 @@ _ON_THEIR_WAY = 4
 Place = tuple[int, int]
 
 
-def piece_bytes(bus: Any) -> int:
+def piece_bytes(raw_bus: Any) -> int:
     """Return how large the pieces are on that bus."""
-    return max(1024, min(_BYTES_MAX, int(bus.stats()["arena_bytes"]) // 64))
+    facts = ffi.new("busq_bus_facts *")
+    _core.check(lib.busq_bus_examine(raw_bus, facts))
+    return max(1024, min(_BYTES_MAX, int(facts.arena_bytes) // 64))
 
 
 def answer(piece: bytes) -> bytes:
@@ -63,6 +69,17 @@ class Pieces:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, int, int], list[bytes]] = {}
+
+    def keep(self) -> Callable[[], None]:
+        """Return what makes it again what it is now."""
+        found = [(key, parts, len(parts)) for key, parts in self._found.items()]
+
+        def restore() -> None:
+            self._found = {key: parts for key, parts, _ in found}
+            for _, parts, n_parts in found:
+                del parts[n_parts:]
+
+        return restore
 
     def take(self, sender: str, piece: bytes) -> tuple[Place, memoryview] | None:
         """Take a piece; returns the place and the state when it was the last."""

@@ -45,6 +45,8 @@ class Plain:
     TypeError: <built-in function print> has type builtin_function_or_method: expected plain data: ...
     """
 
+    name = "plain data"
+
     def encode(self, obj: Any) -> bytes:
         """Return the bytes; TypeError for what is not plain."""
         file = io.BytesIO()
@@ -68,6 +70,11 @@ class Plain:
 
 
 PLAIN = Plain()
+
+
+def name_of(codec: Any) -> str:
+    """Return how a codec is called, to tell it from others."""
+    return str(getattr(codec, "name", type(codec).__qualname__))
 
 
 def digest(obj: Any) -> bytes:

@@ -116,11 +116,11 @@ class _Port:
             found: int = await loop.in_thread(lambda: send(timeout))
             return found
 
-    async def call(self, number: int, *args: Any) -> Any:
-        return await self.call_one(call_of(number, args, {}))
+    async def call(self, number: int, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
+        return await self.call_one(call_of(number, args, {}), deadline.left_s())
 
-    async def call_one(self, one: list[Any]) -> Any:
-        (result,) = await self.call_all(one)
+    async def call_one(self, one: list[Any], timeout: float | None = None) -> Any:
+        (result,) = await self.call_all(one, timeout)
         if type(result) is Raised:
             raise result.error
         return result

@@ -36,80 +36,139 @@ class _Group:
         self.transfer = Transfer(me)
         self.pieces = Pieces()
         self.gifts: dict[str, Gift] = {}
+        self.successor: _Group | None = None  # once the view without this peer has come: it has entered again
+        self.is_passing = False
+
+    def pass_all(self) -> None:
+        """Let everything pass: it stands for a time in which there was no state to give."""
+        self.is_passing = self.transfer.has_state = True
 
     def word(self, letter: bytes, rest: bytes) -> bytes:
         """Make a word of this group."""
         name = self.name.encode()
         return letter + bytes([len(name)]) + name + rest
 
+    def keep(self) -> Callable[[], None]:
+        """Return what makes it again what it is now; it may be called more than once."""
+        transfer, pieces, gifts = self.transfer.keep(), self.pieces.keep(), dict(self.gifts)
+
+        def restore() -> None:
+            transfer()
+            pieces()
+            self.gifts = dict(gifts)
+
+        return restore
+
 
 class Stateful:
-    """What stands before the receiving methods of a peer."""
+    """What stands before the receiving methods of a peer.
+
+    A message goes from the core into the inbox, and from there to its owner, or, where it has to be looked at, is
+    sorted.  Sorting is done wholly or not at all: an exception in it, of a handler of a signal or of what its owner
+    gave, has everything restored, and the message is sorted again by the next call.
+    """
 
     _name: str
     _bus: Any
     _handle: Any
+    _group_names: dict[int, str]
+    _raw_bus: Callable[[], Any]
+    _wants_control = True
 
     def _begin(self) -> None:
-        self._wants_control = True
         self._states: list[_Group] = []
         self._inbox: deque[Any] = deque()  # taken and not looked at
         self._sorted: deque[Any] = deque()  # for the owner
         self._addressed: dict[int, str] = {}  # to which group a message was sent, while a state is awaited
         self._words: deque[tuple[str, bytes]] = deque()
+        self._has_more = False  # to be said, as soon as there is room
         self._turn = threading.RLock()
+        self._undo: Callable[[], None] | None = None  # of the message that is sorted
+        self._is_sorting = False
 
     # ---- receiving ----
 
+    # What is taken is in a list of the caller's until it is handed over: an exception before that gives it back.
+
     def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any:
         _core.check_ack(ack)
-        return self._first(_core.Deadline(timeout), ack)
+        taken: list[Any] = []
+        try:
+            self._take_sorted(taken, _core.Deadline(timeout), ack)
+            return taken[0]
+        except BaseException:
+            self._give_back(taken)
+            raise
 
     def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> Any:
         _core.check_limit(limit)
         _core.check_ack(ack)
-        messages = [self._first(_core.Deadline(timeout), ack)]
+        taken: list[Any] = []
         try:
-            while len(messages) < limit:
-                messages.append(self._first(_core.AT_ONCE, ack))
-        except errors.Empty:
-            pass
+            self._take_many(taken, limit, _core.Deadline(timeout), ack)
+            return taken
         except BaseException:
-            self._sorted.extendleft(reversed(messages))
+            self._give_back(taken)
             raise
-        return messages
 
     def _next(self) -> Any:
+        taken: list[Any] = []
         try:
-            return self._first(_core.Deadline(None), False)
+            self._take_sorted(taken, _core.NEVER, False)
+            return taken[0]
         except errors.ShutDown:
             raise StopIteration from None
+        except BaseException:
+            self._give_back(taken)
+            raise
 
-    def _first(self, deadline: _core.Deadline, ack: bool) -> Any:
+    _recv_slow, _recv_many_slow = recv, recv_many  # for the accelerator
+
+    def _take_many(self, taken: list[Any], limit: int, deadline: _core.Deadline, ack: bool) -> None:
+        self._take_sorted(taken, deadline, ack)
+        try:
+            # A state that is given holds what its owner has got: nothing is sorted before it has this.
+            while len(taken) < limit:
+                self._take_sorted(taken, _core.AT_ONCE, ack, may_sort=False)
+        except (errors.Empty, errors.ShutDown):
+            pass
+
+    def _take_sorted(
+        self, taken: list[Any], deadline: _core.Deadline, ack: bool, *, may_sort: bool = True
+    ) -> None:
+        """Take the next message for the owner, to the end of a list; Empty where it would have to be sorted."""
         left_ns = deadline.left_ns()
         if not self._turn.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
             raise errors.Empty("nothing came before the timeout")
         try:
-            while True:
-                while self._inbox and not self._sorted:
-                    self._sort(self._inbox[0])
-                    self._inbox.popleft()
+            if self._is_sorting:
+                raise RuntimeError("`state` and `take` may not receive: they are called by a call that receives")
+            self._restore()
+            while not self._sorted:
+                if not self._inbox:
+                    self._wait(deadline, ack)
+                elif self._is_to_be_sorted(self._inbox[0]):
+                    if not may_sort:
+                        raise errors.Empty("what comes next has to be sorted")
+                    self._sort_next()
                     self._flush()  # now, since nobody knows when its owner receives again
-                if self._sorted:
-                    return self._hand_over()
-                self._wait(deadline, ack)
+                else:
+                    break
+            queue = self._sorted or self._inbox
+            taken.append(queue[0])
+            queue.popleft()
         finally:
             self._turn.release()
 
-    def _hand_over(self) -> Any:
-        message = self._sorted[0]
-        try:
-            self._sorted.popleft()
-            return message
-        except BaseException:  # of a handler of a signal: the message comes next
-            if not self._sorted or self._sorted[0] is not message:
-                self._sorted.appendleft(message)
-            raise
+    def _give_back(self, taken: list[Any]) -> None:
+        """Let messages that were taken come next."""
+        with self._turn:
+            self._restore()
+            while taken:
+                message = taken[-1]
+                if not any(queue and queue[0] is message for queue in (self._sorted, self._inbox)):
+                    self._sorted.appendleft(message)
+                taken.pop()
 
     def _wait(self, deadline: _core.Deadline, ack: bool) -> None:
         has_more = self._flush()
@@ -117,7 +176,7 @@ class Stateful:
         is_slice = has_more and (left_ns < 0 or left_ns > _RETRY_NS)
         seconds = _RETRY_NS / 1e9 if is_slice else None if left_ns < 0 else left_ns / 1e9
         is_awaited = any(not one.transfer.has_state for one in self._states)
-        receive: Any = self._recv_slow if is_awaited else super().recv  # type: ignore[attr-defined,misc]
+        receive: Any = self._recv_slow_beneath if is_awaited else self._recv_beneath  # type: ignore[attr-defined]
         try:
             # In one step of C from the queue into ours, so that no handler of a signal comes between.
             self._inbox.extend(map(functools.partial(receive, ack=ack), (seconds,)))
@@ -130,13 +189,49 @@ class Stateful:
         if pin.message.form & lib.BUSQ_FORM_ENVELOPE and message.kind not in ("view", "control"):
             envelope = ffi.new("busq_envelope *")
             lib.busq_message_envelope(ffi.addressof(pin.message), envelope)
-            if envelope.group:
-                from busq.groups import group_name
-
-                self._addressed[id(message)] = group_name(self._bus, envelope.group - 1)
+            if envelope.group in self._group_names:  # otherwise it was never a member
+                self._addressed[id(message)] = self._group_names[envelope.group]
         return message
 
-    # ---- what it was ----
+    # ---- sorting ----
+
+    def _is_to_be_sorted(self, message: Any) -> bool:
+        return message.kind in ("view", "control") or any(not one.transfer.has_state for one in self._states)
+
+    def _sort_next(self) -> None:
+        message = self._inbox[0]
+        sent_to = self._addressed.get(id(message))
+        states, groups = list(self._states), [one.keep() for one in self._states]
+        n_sorted, n_words = len(self._sorted), len(self._words)
+
+        def undo() -> None:
+            self._states[:] = states
+            for restore in groups:
+                restore()
+            _cut(self._sorted, n_sorted)
+            _cut(self._words, n_words)
+            if sent_to is not None:
+                self._addressed[id(message)] = sent_to
+            if not self._inbox or self._inbox[0] is not message:
+                self._inbox.appendleft(message)
+
+        try:
+            try:
+                self._is_sorting = True
+                self._undo = undo
+                self._inbox.popleft()
+                self._sort(message)
+                self._undo = None
+            finally:
+                self._is_sorting = False
+        finally:  # perhaps a handler of a signal has struck in the other one
+            self._is_sorting = False
+
+    def _restore(self) -> None:
+        """Undo the sorting that an exception has interrupted."""
+        if self._undo is not None and not self._is_sorting:
+            self._undo()
+            self._undo = None
 
     def _sort(self, message: Any) -> None:
         """Hand a message to whom it belongs: the library, or the owner, or whoever holds it back."""
@@ -156,7 +251,11 @@ class Stateful:
         for number in range(start, len(self._states)):
             group = self._states[number]
             if group.name == sent_to:
-                self._follow(number, self._shown(group, message))
+                if isinstance(message, tuple) or message.kind != "view" or self._name in message.view.members:
+                    self._follow(number, self._shown(group, message))
+                else:
+                    self._follow(number, [*group.transfer.leave(), Deliver((message, None))])
+                    self._states[number : number + 1] = [] if group.successor is None else [group.successor]
                 return
             if not group.transfer.has_state:
                 self._follow(number, group.transfer.aside((message, sent_to)))
@@ -173,12 +272,7 @@ class Stateful:
         view = message.view
         for name in group.gifts.keys() - set(view.members):
             del group.gifts[name]
-        effects = group.transfer.view(view.number, view.members, view.joined, view.left, item)
-        if self._name not in view.members:
-            self._states.remove(group)
-            self._sorted.append(message)
-            return []
-        return effects
+        return group.transfer.view(view.number, view.members, view.joined, view.left, item)
 
     def _heard(self, group: _Group, sender: str, data: bytes) -> list[Effect]:
         letter, rest = data[:1], data[2 + data[1] :]
@@ -195,14 +289,14 @@ class Stateful:
         return []
 
     def _took(self, group: _Group, place: tuple[int, int], payload: memoryview) -> list[Effect]:
+        if not group.transfer.wants(place):
+            return []
         from busq._plain import PLAIN
 
         size = int.from_bytes(payload[:4], "little")
         roster = PLAIN.decode(payload[4 : 4 + size])
-        effects = group.transfer.state(place, roster)
-        if effects:
-            group.take(bytes(payload[4 + size :]))
-        return effects
+        group.take(bytes(payload[4 + size :]))
+        return group.transfer.state(place, roster)
 
     def _follow(self, number: int, effects: list[Effect]) -> None:
         group = self._states[number] if effects else None
@@ -222,25 +316,36 @@ class Stateful:
         from busq._plain import PLAIN
 
         head = PLAIN.encode(effect.roster)
-        payload = len(head).to_bytes(4, "little") + head + bytes(group.state())
+        state = group.state()
+        try:
+            written = memoryview(state)
+        except TypeError:
+            raise _core.wrong_type("what `state` returned", state, "bytes-like: the state as `take` gets it") from None
+        payload = b"".join((len(head).to_bytes(4, "little"), head, written))
         for to in effect.to:
-            group.gifts[to] = Gift(effect.place, payload, piece_bytes(self._bus))
+            group.gifts[to] = Gift(effect.place, payload, piece_bytes(self._raw_bus()))
 
     # ---- sending what the library has to say: never waited for ----
 
+    # What is sent twice, since an exception came between, changes nothing.
+
     def _flush(self) -> bool:
         """Send what has room now; is something left that has to be tried again?"""
+        self._has_more = not self._has_flushed()
+        return self._has_more
+
+    def _has_flushed(self) -> bool:
         while self._words:
             if not self._try(*self._words[0]):
-                return True
+                return False
             self._words.popleft()
         for group in self._states:
             for to, gift in list(group.gifts.items()):
                 while (piece := gift.next_piece()) is not None:
                     if not self._try(to, group.word(b"S", piece)):
-                        return True
+                        return False
                     gift.sent += 1
-        return False
+        return True
 
     def _try(self, to: str, word: bytes) -> bool:
         try:
@@ -250,6 +355,11 @@ class Stateful:
         except (errors.PeerDead, errors.UnknownPeer):
             return True
         return True
+
+
+def _cut(queue: deque[Any], size: int) -> None:
+    while len(queue) > size:
+        queue.pop()
 
 
 _classes: dict[type, Any] = {}
@@ -262,23 +372,40 @@ def _class_of(kind: type) -> Any:
     return _classes[kind]
 
 
-def become(port: Any, group: str, state: Any, take: Any) -> Callable[[], None]:
-    """Let a peer give and take the state of a group that it is about to enter; returns what undoes that."""
+def become(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Callable[[], None] | None:
+    """Let a peer give and take the state of a group that it is about to enter; returns what undoes that.
+
+    None if it is in the group so.  A member that is in it otherwise, without a state or as the successor of one that
+    had it, is to leave first.
+    """
     for name, given in (("state", state), ("take", take)):
         if not callable(given):
             raise _core.wrong_type(name, given, "a function; state and take are given together")
     if not isinstance(port, Stateful):
         Stateful._begin(port)
+        port._cover()
         port.__class__ = _class_of(type(port))
+    made = _Group(group, port._name, state, take)
     with port._turn:
-        if any(one.name == group for one in port._states):
-            return lambda: None
-        made = _Group(group, port._name, state, take)
-        port._states.append(made)
+        last = next((one for one in port._states if one.name == group), None)
+        if last is None and is_member:
+            last = _Group(group, port._name, state, take)
+            last.pass_all()
+            port._states.append(last)
+        while last is not None and last.successor is not None:
+            last = last.successor
+        if last is None:
+            port._states.append(made)
+        elif is_member and not last.is_passing:
+            return None
+        else:
+            last.successor = made
 
     def undo() -> None:
         with port._turn:
-            if made in port._states:
+            if last is not None:
+                last.successor = None
+            elif made in port._states:
                 port._states.remove(made)
 
     return undo

@@ -31,6 +31,7 @@ __all__ = ["SLICE_S", "AnyioStation", "AsyncioStation", "Ears", "OrderedEars", "
 
 # For so long a task may go on without letting others run.
 SLICE_S = 200e-6
+_RETRY_S = 1e-3
 # As in the core: whoever waits looks for so long before it sleeps, unless the last waits were all many times as long.
 _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8
 
@@ -46,7 +47,14 @@ class Ears:
 
     def is_idle(self) -> bool:
         """Tell whether there is nothing to receive; an error is something, too."""
+        if self._peer._sorted or self._peer._inbox:
+            return False
         return bool(lib.busq_peer_wait(self._peer._handle, 0) == lib.BUSQ_EMPTY)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether who receives has something to send, and tries soon again."""
+        return bool(getattr(self._peer, "_has_more", False))
 
     def listen(self, what: int) -> bool:
         """Say what the descriptor is to be readable for; False where it is none any more."""
@@ -226,13 +234,14 @@ class Station:
     async def _wait(self, waiter: Any, deadline: Deadline, error: Exception, request: Any = None) -> None:
         if self._fd < 0:
             self._fd = self._ears.fileno()
-        left_ns = deadline.left_ns()
+        left_s = deadline.left_s()
+        is_slice = request is None and self._ears.has_more and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
         if request is not None and request.pin:
             waiter.wake()  # the reply came before it could be woken
         self.look_soon()
         try:
-            if not await self._sleep(waiter, None if left_ns < 0 else left_ns / 1e9):
+            if not await self._sleep(waiter, _RETRY_S if is_slice else left_s) and not is_slice:
                 raise error
         finally:
             self.resumed = time.monotonic()

@@ -22,6 +22,8 @@ Rules.
     the state: one who had it would not have said so, and nobody got it since, for want of somebody to give it.  They
     begin anew at (v, 0).  So does a member that is alone in a view, and so do members that are all new to it.
 
+A state of a place before the joiner's own view was meant for one that had its name before, and is passed over.
+
 Why the giver may be killed anywhere: what it had sent comes before the view without it, so that a joiner has either all
 of the state by then, and says "settled", or takes what the next one gives.  Whoever gets the state twice drops the
 second.
@@ -37,7 +39,7 @@ Not given: a state that survives all who had it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Begin", "Deliver", "Effect", "Give", "Place", "Say", "Take", "Transfer"]
@@ -88,6 +90,7 @@ class Transfer:
     def __init__(self, me: str) -> None:
         self.me = me
         self.has_state = False
+        self._first = 0  # the view with which this membership began
         self._number = 0
         self._index = 0  # of the last event in that view
         self._members: list[str] = []
@@ -110,12 +113,26 @@ class Transfer:
         """How many events wait for the state."""
         return len(self._held)
 
+    def keep(self) -> Callable[[], None]:
+        """Return what makes it again what it is now, for who is interrupted between an event and what is to be done."""
+        facts = dict(vars(self))
+        settled, needy, assigned = set(self._settled), set(self._needy), dict(self._assigned)
+        n_held = len(self._held)  # it grows, or gives way to another list
+
+        def restore() -> None:
+            vars(self).update(facts)
+            self._settled, self._needy, self._assigned = set(settled), set(needy), dict(assigned)
+            del self._held[n_held:]
+
+        return restore
+
     # ---- events of the group, in its order ----
 
     def view(
         self, number: int, members: Sequence[str], joined: Iterable[str], left: Iterable[str], item: Any
     ) -> list[Effect]:
         """Begin a view; `members` in an order that is the same for all."""
+        self._first = self._first or number
         self._number, self._index = number, 1
         change = list(members), list(joined), list(left)
         if self.has_state:
@@ -151,6 +168,12 @@ class Transfer:
             return [*self._next("nothing", None), *self._hear_needy(sender, number)]
         return self._next(word, sender)
 
+    def leave(self) -> list[Effect]:
+        """Have left: nothing is held back any more."""
+        held, self._held = self._held, []
+        shown = ("view", "item", "quiet", "aside")
+        return [Deliver(what[1] if kind == "view" else what) for _, kind, what in held if kind in shown]
+
     # ---- what comes beside ----
 
     def aside(self, item: Any) -> list[Effect]:
@@ -160,9 +183,13 @@ class Transfer:
         self._held.append((self.place, "aside", item))
         return []
 
+    def wants(self, place: Place) -> bool:
+        """Tell whether a state of that place is of use: not one that was meant for an earlier member of this name."""
+        return not self.has_state and 0 < self._first <= place[0]
+
     def state(self, place: Place, roster: dict[str, Any]) -> list[Effect]:
         """Have got the whole state of a place."""
-        if self.has_state:
+        if not self.wants(place):
             return []
         self.has_state = True
         self._settled = set(roster["settled"])

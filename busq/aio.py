@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -29,7 +30,7 @@ from busq._native import lib
 from busq._stations import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
 from busq.bus import Bus
 from busq.errors import Empty, Full, ShutDown
-from busq.peer import Codec, Message, Payload
+from busq.peer import Buffer, Codec, Message, Payload
 
 if TYPE_CHECKING:
     from busq._native import _fast
@@ -393,10 +394,21 @@ class Peer:
 
     # ---- groups ----
 
-    async def enter(self, group: str, *, timeout: float | None = None) -> None:
+    async def enter(
+        self,
+        group: str,
+        *,
+        state: Callable[[], Buffer] | None = None,
+        take: Callable[[bytes], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Become a member of a group, as `busq.Peer.enter`; while a member has no room, other tasks run.
 
-        Parameters: `group`, its name, without "@"; `timeout`, how many seconds to wait for room in the members' queues.
+        `state` and `take` are called by a task that receives, and are no coroutines.  A member gives its state when one
+        of its tasks receives: let one always do so.
+
+        Parameters: `group`, its name, without "@"; `state` and `take`, as `busq.Peer.enter` takes them; `timeout`, how
+        many seconds to wait for room in the members' queues.
 
         Errors: those of `busq.Peer.enter`; RuntimeError in another event loop than the peer's.  A task that is
         cancelled has changed nothing, or everything: entering again does nothing where it has.
@@ -413,8 +425,22 @@ class Peer:
         ...     asyncio.run(main(bus))
         (['view', 'data'], ('alice',))
         >>> busq.Bus.unlink("doc-aio-enter")
+
+        Bob gets what Alice has:
+
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob") as bob:
+        ...         await alice.enter("g", state=lambda: b"what I have", take=print)
+        ...         await bob.enter("g", state=bytes, take=print)
+        ...         giving = asyncio.create_task(alice.recv_many(2))
+        ...         return (await bob.recv()).view.members
+        >>> with busq.Bus.create("doc-aio-state") as bus:
+        ...     asyncio.run(main(bus))
+        b'what I have'
+        ('alice', 'bob')
+        >>> busq.Bus.unlink("doc-aio-state")
         """
-        await self._change(self._peer.enter, group, timeout)
+        await self._change(functools.partial(self._peer.enter, state=state, take=take), group, timeout)
 
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group, as `busq.Peer.leave`.
@@ -617,7 +643,7 @@ class Peer:
     async def __anext__(self) -> Message:
         hold = self._new_hold()
         try:
-            message: Message = await self._receive(hold, 0, False, _NEVER)
+            message: Message = await self._receive(hold, 0, False, _core.NEVER)
             hold.keep()
             return message
         except ShutDown:
@@ -687,9 +713,6 @@ class Peer:
         raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
 
 
-_NEVER = _core.Deadline(None)
-
-
 def _row_of(to: Any) -> tuple[Any, Any]:
     """Return the key of the row in which senders to these receivers wait, and the receivers for the core."""
     if isinstance(to, str | _core.HandleBase):
@@ -708,10 +731,15 @@ class _Hold:
     def __init__(self, peer: Any) -> None:
         self._peer = peer
         self._pins: list[Any] = []
+        self._taken: list[Any] = []  # of a peer that looks at what comes first: busq/_stateful.py
 
     def take(self, limit: int, ack: bool) -> Any:
         """Take a message, or with a limit a list of them; raise Empty where there is none."""
         self._pins = []
+        if self._peer._wants_control:
+            self._taken = []
+            self._peer._take_many(self._taken, limit or 1, _core.AT_ONCE, ack)
+            return self._taken if limit else self._taken[0]
         if limit:
             return self._peer._recv_many_pinned(self._pins, limit, ack, _core.AT_ONCE)
         self._pins.append(_core._new_pin())
@@ -726,6 +754,8 @@ class _Hold:
         """The caller does not get it."""
         for pin in self._pins:
             lib.busq_pin_give_back(pin)
+        if self._taken:
+            self._peer._give_back(self._taken)
 
 
 class _OrderedHold(_Hold):

@@ -59,11 +59,12 @@ class Bus1Peer(_core.Port, Peer):
         encoded = _core.encode_peer_name(name)
         watched = _watched(watch)
         spin = bus._spin_ns(spin_us)
+        self._bus_handle: Any = bus._raw()  # the peer goes on when its Bus is closed, and names groups by it
         owner = _core.owned("busq_peer")
         flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
         flags |= lib.BUSQ_JOIN_SHARED if shared else 0
         try:
-            _core.check(lib.busq_peer_join_as(bus._raw(), encoded, len(encoded), flags, owner))
+            _core.check(lib.busq_peer_join_as(self._bus_handle, encoded, len(encoded), flags, owner))
             self._bus = bus
             self._name = name
             self._codec = codec
@@ -80,6 +81,12 @@ class Bus1Peer(_core.Port, Peer):
             if owner[0] != ffi.NULL:  # no caller gets this peer: it leaves now, not with the last traceback
                 lib.busq_peer_close(owner[0])
             raise
+
+    def _raw_bus(self) -> Any:
+        handle = self._bus_handle  # once: another thread may close it meanwhile
+        if handle is None:
+            _core.fail(lib.BUSQ_CLOSED)
+        return handle
 
     def _known_nodes(self) -> Any:
         known = self._nodes
@@ -126,11 +133,18 @@ class Bus1Peer(_core.Port, Peer):
             return groups.change(self, lib.busq_peer_enter, encoded, timeout)
         from busq._stateful import become
 
-        undo = become(self, group, state, take)
+        deadline = _core.Deadline(timeout)
+        is_member = groups.is_in(self, encoded)
+        undo = become(self, group, state, take, is_member)
+        if undo is None:
+            return None
         try:
-            return groups.change(self, lib.busq_peer_enter, encoded, timeout)
+            if is_member:
+                groups.change(self, lib.busq_peer_leave, encoded, deadline.left_s())
+            return groups.change(self, lib.busq_peer_enter, encoded, deadline.left_s())
         except BaseException:
-            undo()
+            if not groups.is_in(self, encoded):  # a handler of a signal may strike when it is done
+                undo()
             raise
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
@@ -145,7 +159,7 @@ class Bus1Peer(_core.Port, Peer):
         seen: View | None = self._views.get(group)
         if seen is not None and self._name in seen.members:
             return seen
-        return groups.view_of(self._bus, encoded)
+        return groups.view_of(self._raw_bus(), encoded)
 
     def watch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups
@@ -180,6 +194,7 @@ class Bus1Peer(_core.Port, Peer):
         if requests is not None:
             requests.close()
         lib.busq_peer_close(self._handle)
+        self._bus_handle = None
 
 
 def _watched(watch: Any) -> list[str]:

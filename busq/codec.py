@@ -40,7 +40,7 @@ def msgspec(type: Any = Any, *, format: str = "msgpack") -> Codec:
     except ImportError as error:
         raise ImportError("busq.codec.msgspec needs msgspec: pip install msgspec") from error
     module = library.msgpack if format == "msgpack" else library.json
-    return _Pair(module.Encoder().encode, module.Decoder(type).decode)
+    return _Pair(f"msgspec ({format})", module.Encoder().encode, module.Decoder(type).decode)
 
 
 def pickle() -> Codec:
@@ -66,14 +66,15 @@ def pickle() -> Codec:
     def encode(obj: Any) -> bytes:
         return library.dumps(obj, 5)
 
-    return _Pair(encode, library.loads)
+    return _Pair("pickle", encode, library.loads)
 
 
 class _Pair:
     """A codec made of two functions."""
 
-    __slots__ = ("decode", "encode")
+    __slots__ = ("decode", "encode", "name")
 
-    def __init__(self, encode: Any, decode: Any) -> None:
+    def __init__(self, name: str, encode: Any, decode: Any) -> None:
+        self.name = name
         self.encode = encode
         self.decode = decode

@@ -101,17 +101,29 @@ _HEAD = struct.Struct("=QIHHIIQ")  # busq_view_event
 _ENTRY = struct.Struct("=IHH")  # busq_view_member
 _ENTERED, _LEFT, _DIED = 1, 2, 3
 _NAMES = {lib.BUSQ_KIND_VIEW: "view", lib.BUSQ_KIND_JOINED: "joined", lib.BUSQ_KIND_LEFT: "left"}
-UNKNOWN = "?"  # of one who died, and whose slot has had another peer before that was noticed
+UNKNOWN = "?"  # of one who has no name in the event, and of whom this peer has delivered no view
 
 
-def _names_in(payload: bytes, count: int) -> list[str]:
+class _Entry(NamedTuple):
+    incarnation: int
+    slot: int
+    name: str  # "" of one who died, and whose slot has had another peer before that was noticed
+
+
+def _entries_in(payload: bytes, count: int) -> tuple[list[_Entry], bytes]:
+    """Return the entries, and what stands behind them: the name of the group, with "@"."""
     start, at = _HEAD.size, _HEAD.size + count * _ENTRY.size
-    names = []
+    entries = []
     for i in range(count):
-        _, _, n_bytes = _ENTRY.unpack_from(payload, start + i * _ENTRY.size)
-        names.append(payload[at : at + n_bytes].decode("utf-8", "replace") or UNKNOWN)
+        incarnation, slot, n_bytes = _ENTRY.unpack_from(payload, start + i * _ENTRY.size)
+        entries.append(_Entry(incarnation, slot, payload[at : at + n_bytes].decode("utf-8", "replace")))
         at += n_bytes
-    return names
+    return entries, payload[at:]
+
+
+def _names_of(entries: list[_Entry], known: dict[tuple[int, int], str]) -> list[str]:
+    """Return names; of those who have none in the event, the one that they had in the view before."""
+    return [one.name or known.get((one.incarnation, one.slot), UNKNOWN) for one in entries]
 
 
 def event_of(port: Any, pin: Any, envelope: Any) -> EventMessage:
@@ -121,16 +133,19 @@ def event_of(port: Any, pin: Any, envelope: Any) -> EventMessage:
     if len(payload) < _HEAD.size or envelope.kind not in _NAMES:
         raise errors.CorruptSegment(f"an event of kind {envelope.kind} and {len(payload)} bytes: it is damaged")
     number, _, slot, what, n_entries, n_members, base = _HEAD.unpack_from(payload)
-    names = _names_in(payload, min(n_entries, (len(payload) - _HEAD.size) // _ENTRY.size))
-    changed = _changed(payload, names, slot, n_members)
+    entries, rest = _entries_in(payload, min(n_entries, (len(payload) - _HEAD.size) // _ENTRY.size))
+    is_view = envelope.kind == lib.BUSQ_KIND_VIEW
+    name = rest[1:].decode("utf-8", "replace") if is_view else ""
+    names = _names_of(entries, port._names_in_view.get(name, {}))
+    changed = _changed(entries, names, slot, n_members)
     is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
     facts = (b"", None, changed, 0, bool(message.is_redelivered), pin if is_offered else None)
-    if envelope.kind != lib.BUSQ_KIND_VIEW:
+    if not is_view:
         event = EventMessage(*facts)
         event._kind = _NAMES[envelope.kind]
         return event
     view = ViewMessage(*facts)
-    view._kind, view._group = "view", group_name(port._bus, envelope.group - 1)
+    view._kind, view._group = "view", name
     gone = (changed,) if what in (_LEFT, _DIED) else ()
     view._shown = View(
         number - base,
@@ -139,29 +154,30 @@ def event_of(port: Any, pin: Any, envelope: Any) -> EventMessage:
         gone,
         gone if what == _DIED else (),
     )
-    port._views[view._group] = view._shown
+    port._names_in_view[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
+    port._views[name] = view._shown
+    port._group_names[envelope.group] = name
     return view
 
 
-def _changed(payload: bytes, names: list[str], slot: int, n_members: int) -> str:
+def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int) -> str:
     """Return the name of the one who is changed: the last entry, or, of one who entered, the member in that slot."""
     if len(names) > n_members:
         return names[-1]
-    for i, name in enumerate(names):
-        if _ENTRY.unpack_from(payload, _HEAD.size + i * _ENTRY.size)[1] == slot:
-            return name
-    return UNKNOWN
+    return next((name for entry, name in zip(entries, names, strict=True) if entry.slot == slot), UNKNOWN)
 
 
-def group_name(bus: Any, index: int) -> str:
+def group_name(raw_bus: Any, index: int) -> str:
     """Return the name of a group, without "@"."""
     name, size = ffi.new("char[257]"), ffi.new("size_t *")
-    _core.check(lib.busq_bus_group_name(bus._raw(), index, name, size))
+    _core.check(lib.busq_bus_group_name(raw_bus, index, name, size))
     return str(ffi.unpack(name, size[0]).decode("utf-8", "replace")[1:])
 
 
 def encode_group(name: Any) -> bytes:
     """Turn the name of a group, as people give it, into bytes for the core."""
+    if name == "":
+        raise ValueError("the name of a group is empty: expected 1 to 254 bytes of UTF-8")
     encoded = _core.encode_peer_name(name, "the name of a group")
     if encoded.startswith(b"@"):
         raise ValueError(
@@ -179,31 +195,46 @@ def change(port: Any, call: Callable[..., int], name: bytes, timeout: float | No
             return _core.check(result)
 
 
-def view_of(bus: Any, encoded: bytes) -> View:
+def view_of(raw_bus: Any, encoded: bytes) -> View:
     """Return the view that is installed, whoever has delivered it."""
+    number, members = _members_of(raw_bus, encoded)
+    return View(number, tuple(_name_at(raw_bus, member) for member in members))
+
+
+def _members_of(raw_bus: Any, encoded: bytes) -> tuple[int, list[int]]:
     facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(bus._raw(), facts))
+    _core.check(lib.busq_bus_examine(raw_bus, facts))
     number, count = ffi.new("uint64_t *"), ffi.new("uint32_t *")
     members = ffi.new("uint64_t[]", 2 * facts.peers)
-    _core.check(lib.busq_bus_view(bus._raw(), encoded, len(encoded), number, members, count))
-    return View(number[0], tuple(_name_at(bus, members[i]) for i in range(count[0])))
+    _core.check(lib.busq_bus_view(raw_bus, encoded, len(encoded), number, members, count))
+    return int(number[0]), [int(members[i]) for i in range(count[0])]
 
 
-def _name_at(bus: Any, target: int) -> str:
+def is_in(port: Any, encoded: bytes) -> bool:
+    """Tell whether a peer is a member, as of the view that is installed."""
+    try:
+        raw_bus = port._raw_bus()
+        return int(lib.busq_peer_target(port._handle)) in _members_of(raw_bus, encoded)[1]
+    except (errors.UnknownPeer, errors.ShutDown):
+        return False
+
+
+def _name_at(raw_bus: Any, target: int) -> str:
     facts = ffi.new("busq_peer_facts *")
-    if lib.busq_bus_examine_peer(bus._raw(), target & 0xFFFF, facts) or facts.target != target:
+    if lib.busq_bus_examine_peer(raw_bus, target & 0xFFFF, facts) or facts.target != target:
         return UNKNOWN
     return str(ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"))
 
 
 def groups_of(bus: Bus) -> dict[str, View]:
     """Return the groups of a bus that have members, or had some, with their views."""
+    raw_bus = bus._raw()
     facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(bus._raw(), facts))
+    _core.check(lib.busq_bus_examine(raw_bus, facts))
     found = {}
     for index in range(facts.groups):
         name, size = ffi.new("char[257]"), ffi.new("size_t *")
-        if lib.busq_bus_group_name(bus._raw(), index, name, size) == lib.BUSQ_OK and name[0] == b"@":
+        if lib.busq_bus_group_name(raw_bus, index, name, size) == lib.BUSQ_OK and name[0] == b"@":
             encoded = ffi.unpack(name, size[0])
-            found[encoded[1:].decode("utf-8", "replace")] = view_of(bus, encoded)
+            found[encoded[1:].decode("utf-8", "replace")] = view_of(raw_bus, encoded)
     return found

@@ -547,8 +547,9 @@ class Peer:
         `state` is called, inside a call that receives, just before it gets the view with the joiner, and what that
         returns is what the joiner's `take` is called with, inside a call that receives there, before the joiner gets
         that view and what follows it.  If the one that gives dies first, the next one gives, at the view that says so.
-        All members enter with both; the first one takes nothing.  For an object that is kept alike see
-        `busq.Replica`.
+        All members enter with both; the first one takes nothing.  A member without a state that enters with both, such
+        as a successor (`Bus.join(..., resume=True)`), leaves first.  What either raises, the call that receives raises,
+        and the next such call tries again.  For an object that is kept alike see `busq.Replica`.
 
         Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it; `state`,
         a function that returns the state, bytes-like, as it is after all that was received; `take`, a function that

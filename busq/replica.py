@@ -41,6 +41,7 @@ from busq._commands import Commands, Raised, call_of
 from busq._engine import Engine
 from busq._plain import PLAIN
 from busq.bus import Bus
+from busq.groups import encode_group
 from busq.peer import Codec
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ _Self = TypeVar("_Self", bound="Replica")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _ENGINE = "_busq_engine"  # the only attribute that is no part of the state
+_SUSPENDED = 0x20 | 0x80 | 0x200  # flags of the code of generators, coroutines and asynchronous generators
+_OWN_NAME_BYTES = 200
 _VERIFY = 1000
 
 
@@ -82,9 +85,11 @@ def command(function: _Command) -> _Command:
     >>> Sum().add(5)
     5
     """
-    if not callable(function):
+    if not callable(function) or isinstance(function, staticmethod):
         raise _core.wrong_type("function", function, "a method")
     name = function.__name__
+    if getattr(getattr(function, "__code__", None), "co_flags", 0) & _SUSPENDED:
+        raise TypeError(f"{name!r} is a coroutine or a generator: a command is applied in one step, without pause")
 
     @functools.wraps(function)
     def call(self: Replica, *args: Any, **kwargs: Any) -> Any:
@@ -189,6 +194,12 @@ class Replica:
         taken = sorted(_RESERVED & vars(cls).keys())
         if taken and cls.__module__ != __name__:
             raise TypeError(f"{cls.__name__}.{taken[0]} hides a method of Replica: choose another name")
+        slots = cls.__dict__.get("__slots__", ())
+        if slots and cls.get_state is Replica.get_state:
+            raise TypeError(
+                f"{cls.__name__} has __slots__, which are no part of the state: leave them out, or say what the state "
+                f"is in get_state and set_state"
+            )
         found = {name: one for name in dir(cls) if hasattr(one := getattr(cls, name), "_command")}
         cls._busq_commands = commands = Commands(found)
         recorders = {
@@ -238,14 +249,14 @@ class Replica:
         """
         if not isinstance(bus, Bus | str):
             raise _core.wrong_type("bus", bus, "a Bus, or the name of one")
-        _core.encode_peer_name(name)
+        encode_group(name)
         every = _VERIFY if verify is True else _core.whole_number("verify", verify, 32)
         chosen = PLAIN if codec is None else _core.codec(codec)
         deadline = _core.Deadline(timeout)
         replica = cls(*args, **kwargs)
         if chosen is not None:
             chosen.encode(replica.get_state())  # what can't be given to a joiner is refused before there is one
-        own = f"{name}#{os.getpid()}-{secrets.token_hex(3)}" if member is None else member
+        own = _own_name(name) if member is None else member
         opened = Bus.open(bus) if isinstance(bus, str) else None
         try:
             engine = Engine(replica, opened or bus, name, own, chosen, every)
@@ -256,8 +267,7 @@ class Replica:
         try:
             engine.own_bus = opened
             replica.__dict__[_ENGINE] = engine
-            left_ns = deadline.left_ns()
-            engine.start(None if left_ns < 0 else left_ns / 1e9)
+            engine.start(deadline.left_s())
             replica._busq_check(*args, **kwargs)
         except BaseException:
             engine.close()
@@ -423,7 +433,7 @@ class Replica:
         engine = self._busq
         engine.check_process()
         with engine.reading():
-            written, position = engine.codec.encode(self.get_state()), engine.position
+            written, position = engine.encode(self.get_state()), engine.position
         return engine.codec.decode(memoryview(written)), position
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
@@ -466,6 +476,7 @@ class Replica:
         ([None, 1], 0)
         >>> busq.Bus.unlink("doc-replica-batch")
         """
+        _core.timeout_ns(timeout)
         return self._busq_batch(self._busq, timeout)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
@@ -521,6 +532,12 @@ class Replica:
         raise TypeError("a replica can't be pickled; join the group in the other process")
 
 
+def _own_name(group: str) -> str:
+    """Return a name that no other replica has."""
+    shown = group.encode()[:_OWN_NAME_BYTES].decode(errors="ignore")
+    return f"{shown}#{os.getpid()}-{secrets.token_hex(3)}"
+
+
 _RESERVED = {
     name for name in vars(Replica) if not name.startswith("_") and name not in ("get_state", "set_state", "on_view")
 }
@@ -535,9 +552,9 @@ class Blocking:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def call(self, number: int, *args: Any) -> Any:
-        """Have a command applied."""
-        (result,) = self._engine.call(call_of(number, args, {}))
+    async def call(self, number: int, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
+        """Have a command applied; Full where no room comes before the deadline."""
+        (result,) = self._engine.call(call_of(number, args, {}), deadline.left_s())
         if type(result) is Raised:
             raise result.error
         return result
@@ -553,6 +570,16 @@ def _now(steps: Coroutine[Any, Any, Any]) -> Any:
     except StopIteration as end:
         return end.value
     raise AssertionError("a blocking wait was suspended")
+
+
+async def _in_time(call: Coroutine[Any, Any, Any]) -> Any:
+    """Await a command; without room for it, what it begins has not come before the timeout."""
+    try:
+        return await call
+    except errors.Full:
+        raise errors.Empty(
+            "the command found no room before the timeout: a member takes no messages; is it stopped?"
+        ) from None
 
 
 _tickets = itertools.count(1)
@@ -744,18 +771,19 @@ class Lock(Replica):
             self.release()
 
     async def _acquire(self, port: Any, timeout: float | None) -> int:
+        deadline = _core.Deadline(timeout)
         mine: list[Any] = [self.member, next(_tickets)]
         is_held = False
         try:
-            await port.call(self._busq_commands.numbers["_ask"], *mine)
+            await _in_time(port.call(self._busq_commands.numbers["_ask"], *mine, deadline=deadline))
             if self.row[:1] != [mine]:
-                await port.wait_for(lambda: self.row[:1] == [mine], timeout)
+                await port.wait_for(lambda: self.row[:1] == [mine], deadline.left_s())
             is_held = True
             return self.number
         finally:
             if not is_held:
                 with contextlib.suppress(errors.ShutDown):
-                    self._withdraw(*mine)
+                    self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
 
     async def _release(self, port: Any) -> None:
         row = self.row[:1]
@@ -825,9 +853,10 @@ class Election(Replica):
         return int(_now(self._lead(Blocking(self._busq), timeout)))
 
     async def _lead(self, port: Any, timeout: float | None) -> int:
-        await port.call(self._busq_commands.numbers["_stand"], self.member)
+        deadline = _core.Deadline(timeout)
+        await _in_time(port.call(self._busq_commands.numbers["_stand"], self.member, deadline=deadline))
         if not self.is_leader:
-            await port.wait_for(lambda: self.is_leader, timeout)
+            await port.wait_for(lambda: self.is_leader, deadline.left_s())
         return self.term
 
     @command
@@ -882,22 +911,26 @@ class Barrier(Replica):
         return int(_now(self._wait(Blocking(self._busq), timeout)))
 
     async def _wait(self, port: Any, timeout: float | None) -> int:
+        deadline = _core.Deadline(timeout)
         mine: list[Any] = [self.member, next(_tickets)]
         passing = 0
         has_passed = False
         try:
-            passing = await port.call(self._busq_commands.numbers["_arrive"], *mine)
-            await port.wait_for(lambda: self.passings >= passing, timeout)
+            passing = await _in_time(port.call(self._busq_commands.numbers["_arrive"], *mine, deadline=deadline))
+            await port.wait_for(lambda: self.passings >= passing, deadline.left_s())
             has_passed = True
         except errors.Empty:
-            has_passed = not self._withdraw(*mine)  # all went on just then
+            has_passed = self._give_up(mine) == [False] and passing > 0  # all went on just then
             if not has_passed:
                 raise
         finally:
             if not has_passed:
                 with contextlib.suppress(errors.ShutDown):
-                    self._withdraw(*mine)
+                    self._give_up(mine)
         return passing
+
+    def _give_up(self, mine: list[Any]) -> Any:
+        return self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
 
     @command
     def _arrive(self, member: str, ticket: int) -> int:

@@ -423,7 +423,7 @@ void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
  *
  * What is delivered then has an envelope with its kind; the payload of a view, of `joined` and of `left` is
  *
- *      busq_view_event | so many times busq_view_member | the names
+ *      busq_view_event | so many times busq_view_member | their names | the name of the group, with "@"
  */
 typedef struct {
   uint64_t number;      /* of the view */

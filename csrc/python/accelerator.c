@@ -51,6 +51,7 @@ typedef struct {
   uint64_t last_node_number;
   PyObject *nodes; /* dict: number -> busq.nodes.Node, of its own; NULL before there is one */
   int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
+  char is_covered; /* what is received goes through Python first: busq/_stateful.py */
 } Port;
 
 typedef struct {
@@ -1307,13 +1308,19 @@ static int port_await(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
   return -1;
 }
 
-static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+/* It may become so while a call waits. */
+static int port_is_covered(const Port *self)
+{
+  return __atomic_load_n(&self->is_covered, __ATOMIC_RELAXED);
+}
+
+static PyObject *port_recv_as(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names, int is_beneath)
 {
   const call_options options = find_options(self->state, args, n_args, names, 0, 1);
   const int64_t timeout_ns = options.timeout_ns;
   int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
-  while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK) {
+  while (timeout_ns != TIMEOUT_SLOWLY && result == BUSQ_OK && (is_beneath || !port_is_covered(self))) {
     Message *message = port_recv_fast(self, options.is_ack, timeout_ns != 0, &result);
     if (message && message->handle && PyErr_CheckSignals() < 0) {
       message_give_back(message);
@@ -1327,7 +1334,18 @@ static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args,
     if (result == RECEIVE_RAISED)
       return NULL;
   }
-  return port_call_slow((PyObject *)self, "_recv_slow", args, n_args, names);
+  return port_call_slow((PyObject *)self, is_beneath ? "_recv_slow_beneath" : "_recv_slow", args, n_args, names);
+}
+
+static PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  return port_recv_as(self, args, n_args, names, 0);
+}
+
+/* For what covers it. */
+static PyObject *port_recv_beneath(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  return port_recv_as(self, args, n_args, names, 1);
 }
 
 /* Receives for an iterator, which the end of the bus ends. */
@@ -1472,7 +1490,7 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
   const Py_ssize_t limit = PyLong_AsSsize_t(args[0]);
   if (limit < 1)
     PyErr_Clear();
-  while (limit >= 1 && result == BUSQ_OK) {
+  while (limit >= 1 && result == BUSQ_OK && !port_is_covered(self)) {
     batch taken;
     batch_init(&taken);
     result = port_take_batch(self, limit, options.is_ack, timeout_ns != 0, &taken);
@@ -1490,7 +1508,8 @@ static PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_
 
 PyObject *busq_port_recv_now(PyObject *port, int is_ack, int *result)
 {
-  Message *message = port_recv_fast((Port *)port, is_ack, 0, result);
+  *result = BUSQ_PORT_COVERED;
+  Message *message = port_is_covered((Port *)port) ? NULL : port_recv_fast((Port *)port, is_ack, 0, result);
   if (message && message->handle && PyErr_CheckSignals() < 0) {
     message_give_back(message);
     Py_DECREF(message);
@@ -1505,6 +1524,10 @@ PyObject *busq_port_recv_many_now(PyObject *port, Py_ssize_t limit, int is_ack, 
   Port *self = (Port *)port;
   batch taken;
   batch_init(&taken);
+  if (port_is_covered(self)) {
+    *result = BUSQ_PORT_COVERED;
+    return NULL;
+  }
   *result = self->peer ? port_take_batch(self, limit, is_ack, 0, &taken) : BUSQ_CLOSED;
   if (!taken.n_messages)
     return NULL;
@@ -1557,6 +1580,11 @@ void busq_raise_empty(PyObject *port)
 void busq_raise_full(PyObject *port)
 {
   PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
+}
+
+int busq_is_empty_error(PyObject *port)
+{
+  return PyErr_ExceptionMatches(((Port *)port)->state->empty_error);
 }
 
 int busq_is_shut_down_error(PyObject *port)
@@ -1805,6 +1833,14 @@ static PyObject *port_attach_nodes(Port *self, PyObject *nodes)
   Py_RETURN_NONE;
 }
 
+/* From here on Python's methods get what comes, also for calls that wait by now. */
+static PyObject *port_cover(Port *self, PyObject *unused)
+{
+  (void)unused;
+  __atomic_store_n(&self->is_covered, 1, __ATOMIC_RELAXED);
+  Py_RETURN_NONE;
+}
+
 static void port_dealloc(Port *self)
 {
   PyTypeObject *type = Py_TYPE(self);
@@ -1829,6 +1865,8 @@ static PyMethodDef port_methods[] = {
     {"_attach_requests", (PyCFunction)port_attach_requests, METH_VARARGS, NULL},
 #endif
     {"_attach_nodes", (PyCFunction)port_attach_nodes, METH_O, NULL},
+    {"_cover", (PyCFunction)port_cover, METH_NOARGS, NULL},
+    {"_recv_beneath", FASTCALL(port_recv_beneath), NULL},
     {"_next", (PyCFunction)port_next, METH_NOARGS, NULL},
     {"send", FASTCALL(port_send), NULL},
     {"send_many", FASTCALL(port_send_many), NULL},

@@ -161,6 +161,15 @@ static PySendResult try_receive(Awaiting *self, PyObject **resultp)
   *resultp = is_first ? receive_now(self, &result) : NULL;
   if (*resultp)
     return PYGEN_RETURN;
+  if (result == BUSQ_PORT_COVERED) {
+    *resultp = receive_slowly(self);
+    if (*resultp)
+      return PYGEN_RETURN;
+    if (!busq_is_empty_error(self->desk->port))
+      return PYGEN_ERROR;
+    PyErr_Clear();
+    result = BUSQ_EMPTY;
+  }
   if (result == BUSQ_PORT_RAISED)
     return PYGEN_ERROR;
   if (result == BUSQ_EMPTY && is_first && may_be_over)

@@ -42,6 +42,7 @@ _Static_assert(sizeof(busq_fast_state) == (BUSQ_FAST_OWN + BUSQ_FAST_GIVEN + 1) 
 
 /* Results beside those of the core. */
 enum {
+  BUSQ_PORT_COVERED = -3, /* Python's methods receive */
   BUSQ_PORT_SLOWLY = -2, /* only the slow way knows */
   BUSQ_PORT_RAISED = -1  /* an exception is set */
 };
@@ -70,7 +71,8 @@ void busq_error_set_sent(Py_ssize_t sent);
 /* Raises busq.Empty or busq.Full. */
 void busq_raise_empty(PyObject *port);
 void busq_raise_full(PyObject *port);
-/* Whether busq.ShutDown is set. */
+/* Whether busq.Empty, or busq.ShutDown, is set. */
+int busq_is_empty_error(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
 /* What Desk makes; borrowed. */
 PyTypeObject *busq_awaiting_type(PyObject *port);

@@ -181,6 +181,17 @@ static uint32_t changed_name(const busq_bus *bus, const change_maker *maker, uin
   return bytes - 1;
 }
 
+/* With the group's name, since who has left may read of it when the group's entry has another name. */
+static char *maker_group_write(const busq_bus *bus, const change_maker *maker, char *to)
+{
+  const busq_group *group = busq_bus_group(bus, maker->index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (bytes > sizeof group->name)
+    return to;
+  memcpy(to, group->name, bytes);
+  return to + bytes;
+}
+
 /* Of one who died, the slot may have another name by now, and then nobody knows what it was. */
 static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members, char *to)
 {
@@ -207,7 +218,7 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
     memcpy(names, name, bytes);
     names += bytes;
   }
-  return names;
+  return maker_group_write(bus, maker, names);
 }
 
 /* ---- making a change ---- */
@@ -268,11 +279,11 @@ static uint16_t change_kind(const busq_bus *bus, const change_maker *maker)
   return what == BUSQ_CHANGE_DOWN ? BUSQ_KIND_LEFT : BUSQ_KIND_WATCH;
 }
 
-/* As much as there can be in it. */
+/* As much as there can be in it: the members, one who comes or goes, and the group. */
 static uint64_t change_room(const change_maker *maker)
 {
   return sizeof(busq_view_change) +
-         (uint64_t)(maker->company->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX) + sizeof(busq_envelope);
+         (uint64_t)(maker->company->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) + sizeof(busq_envelope);
 }
 
 /* The members are the first half of the scratch list, the receivers the second. */

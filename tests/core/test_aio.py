@@ -1109,3 +1109,155 @@ def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
                 pickle.dumps(ann)
 
     run_asyncio(main)
+
+
+# ---- groups whose state is given to late joiners ----
+
+
+class Lines:
+    """Keeps what its group was sent, as a service does: one task receives."""
+
+    def __init__(self, peer: aio.Peer) -> None:
+        self.peer = peer
+        self.lines: list[bytes] = []
+        self.views: list[int] = []
+        self.taken = 0
+
+    async def enter(self) -> None:
+        await self.peer.enter("log", state=lambda: b"\n".join(self.lines), take=self.take)
+
+    def take(self, state: bytes) -> None:
+        assert not self.lines
+        assert not self.views
+        self.lines = state.split(b"\n") if state else []
+        self.taken += 1
+
+    def note(self, message: busq.Message) -> None:
+        if message.kind == "view":
+            self.views.append(message.view.number)  # type: ignore[attr-defined]
+        else:
+            self.lines.append(message.data)
+
+    async def keep(self) -> None:
+        async for message in self.peer:
+            self.note(message)
+
+    async def until(self, count: int) -> None:
+        while len(self.lines) < count:
+            await a_moment(0.001)
+
+
+def test_a_late_joiner_has_what_the_others_have(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            first, second = Lines(ann), Lines(bob)
+            start(first.keep)  # which waits by the time it enters
+            start(second.keep)
+            await a_moment()
+            await first.enter()
+            for number in range(50):
+                await ann.send("@log", b"%d" % number)
+                if number == 20:
+                    await second.enter()
+                if number % 10 == 0:
+                    await a_moment(0.001)
+                if number > 30:
+                    await bob.send(["@log", "bob"], b"from bob %d" % number)
+            await first.until(69)
+            await second.until(69)
+            assert first.lines == second.lines
+            assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
+            async with aio.join(bus, "cid") as cid:
+                third = Lines(cid)
+                await third.enter()
+                message = await cid.recv(timeout=60)
+                assert (message.kind, third.lines) == ("view", first.lines)
+                with pytest.raises(busq.Empty):
+                    await cid.recv_many(5, timeout=0.001)
+                await ann.send_many([("@log", b"last"), ("cid", b"aside")])
+                assert [message.data for message in await cid.recv_many(5, timeout=60)] == [b"last", b"aside"]
+
+    run(main)
+
+
+def test_a_state_that_finds_no_room_is_given_bit_by_bit(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    """While those who give and take it wait for messages, and nobody sends any."""
+    bus = make_bus(capacity=4, arena=1 << 16)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            first, second = Lines(ann), Lines(bob)
+            await first.enter()
+            first.lines = [b"%d" % number * 100 for number in range(2000)]
+            await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+            await second.enter()
+            start(first.keep)
+            await a_moment()  # the giver finds bob's queue full
+            second.note = lambda message: None  # type: ignore[method-assign]
+            start(second.keep)
+            await second.until(2000)
+            assert first.lines == second.lines
+
+    run(main)
+
+
+def test_cancelling_loses_nothing_of_a_state(bus: busq.Bus, run_tasks: Run, seed: int) -> None:
+    drawn = random.Random(seed)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            first, second = Lines(ann), Lines(bob)
+            await first.enter()
+
+            async def receive(log: Lines) -> None:
+                task = asyncio.ensure_future(log.peer.recv_many(3) if drawn.random() < 0.3 else log.peer.recv())
+                for _ in range(drawn.randrange(4)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    found = await task
+                    for message in found if isinstance(found, list) else [found]:
+                        log.note(message)
+
+            for number in range(300):
+                await ann.send("@log", b"%d" % number)
+                await receive(first)
+                if number == 100:
+                    await second.enter()
+                if number > 100:
+                    await receive(second)
+            while len(second.lines) < 300 or len(first.lines) < 300:
+                await receive(first)
+                await receive(second)
+            assert first.lines == second.lines == [b"%d" % number for number in range(300)]
+            assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
+
+    run_tasks(main)
+
+
+def test_entering_without_room_changes_nothing(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+    bus = make_bus(capacity=2)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            first, second = Lines(ann), Lines(bob)
+            await first.enter()
+            await ann.send("@log", b"one")
+            with pytest.raises(busq.Full):
+                await bob.enter("log", state=bytes, take=second.take, timeout=0.01)
+            entering = asyncio.ensure_future(second.enter())
+            await asyncio.sleep(0.01)
+            entering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await entering
+            await bob.send("bob", b"to bob")
+            assert (await bob.recv(timeout=60)).data == b"to bob"  # it is not held back
+            for message in await ann.recv_many(2):
+                first.note(message)
+            await second.enter()
+            keeping = asyncio.ensure_future(first.keep())
+            assert (await bob.recv(timeout=60)).view.members == ("ann", "bob")  # type: ignore[attr-defined]
+            assert second.lines == [b"one"]
+            keeping.cancel()
+
+    run_tasks(main)

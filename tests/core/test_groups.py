@@ -8,6 +8,7 @@ import contextlib
 import os
 import random
 import signal
+import struct
 import threading
 import time
 from collections import defaultdict
@@ -18,6 +19,8 @@ import pytest
 from conftest import Child, wait_until
 
 import busq
+import busq.groups
+from busq._native import ffi, lib
 
 
 def told(message: busq.Message) -> str:
@@ -216,6 +219,69 @@ def test_names_of_empty_groups_are_used_again(make_bus: Callable[..., busq.Bus])
         alice.enter("b")
         with pytest.raises(busq.NoSpace, match="create the bus with more groups"):
             alice.enter("c")
+
+
+def test_a_view_says_its_group_though_another_has_the_entry_by_now(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(groups=1)
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        alice.enter("a")
+        bob.enter("a")
+        alice.leave("a")
+        bob.leave("a")
+        bob.enter("b")
+        assert [(message.group, told(message)) for message in alice.recv_many(9)] == [  # type: ignore[attr-defined]
+            ("a", "1:alice"),
+            ("a", "2:alice,bob"),
+            ("a", "3:bob"),
+        ]
+        assert bob.view("b").members == ("bob",)
+        assert [message.group for message in bob.recv_many(9)] == ["a", "a", "a", "b"]  # type: ignore[attr-defined]
+        assert alice.view("b").members == ("bob",)
+
+
+def test_a_peer_goes_on_when_its_bus_is_closed(bus: busq.Bus) -> None:
+    with busq.Bus.open(bus.name) as opened:
+        alice = opened.join("alice", watch=["bob"])
+    with alice, bus.join("bob") as bob:
+        alice.enter("g")
+        bob.enter("g")
+        bob.send(["@g"], b"hello")
+        assert hears(alice) == ["+bob", "1:alice", "2:alice,bob", "hello"]
+        assert alice.view("g").members == ("alice", "bob")
+        alice.leave("g")
+        assert hears(alice) == ["3:bob"]
+        assert alice.view("g").members == ("bob",)
+        alice.enter("h", state=bytes, take=bytes.decode)
+        bob.enter("h", state=bytes, take=bytes.decode)
+        assert hears(alice) == ["1:alice", "2:alice,bob"]
+        bob.close()
+        assert hears(alice) == ["3:alice", "-bob"]
+    with pytest.raises(busq.ShutDown, match="this peer was closed"):
+        alice.view("g")
+
+
+def test_of_a_member_whose_name_is_not_said_it_is_what_it_was(bus: busq.Bus) -> None:
+    """The core knows no name of one who is dead, and whose slot another peer has by now; the members do."""
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        alice.enter("g")
+        bob.enter("g")
+        alice.recv_many(2)
+        envelope = ffi.new("busq_envelope *", {"kind": lib.BUSQ_KIND_VIEW, "group": 1, "view": 3})
+        target = lib.busq_peer_target(bob._handle)
+        one, other = ((lib.busq_peer_target(peer._handle) >> 16, peer_slot(peer)) for peer in (alice, bob))
+        assert target & 0xFFFF == other[1]
+        payload = struct.pack("=QIHHIIQ", 3, *other, 3, 2, 1, 0) + struct.pack("=IHHIHH", *one, 0, *other, 0) + b"@g"
+        pin = ffi.new("busq_pin *")
+        kept = ffi.from_buffer(payload)
+        pin.message.data, pin.message.size_bytes = kept, len(payload)
+        event = busq.groups.event_of(alice, pin, envelope)
+        assert (event.sender, event.group) == ("bob", "g")  # type: ignore[attr-defined]
+        assert event.view == busq.View(3, ("alice",), left=("bob",), died=("bob",))
+        pin.message.data = ffi.NULL
+
+
+def peer_slot(peer: busq.Peer) -> int:
+    return int(lib.busq_peer_target(peer._handle)) & 0xFFFF  # type: ignore[attr-defined]
 
 
 def test_a_full_queue_of_a_member_keeps_others_out_until_there_is_room(make_bus: Callable[..., busq.Bus]) -> None:

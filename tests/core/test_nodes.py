@@ -373,6 +373,35 @@ def test_a_successor_owns_and_holds_what_its_predecessor_did(bus: busq.Bus, fork
         bus.remove("alice")
 
 
+def keep_a_node_and_a_handle(name: str, end: str) -> None:
+    with busq.Bus.open(name).join("alice", durable=True) as alice:
+        _kept = alice.recv(PATIENCE_S).handles
+        alice.send("bob", b"", handles=[alice.node().handle])
+        if end == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_a_durable_peer_is_away_until_it_is_removed(bus: busq.Bus, fork: Callable[..., Child], end: str) -> None:
+    """It owns and holds what it did; then its nodes end, and it lets go."""
+    with bus.join("bob") as bob:
+        child = fork(keep_a_node_and_a_handle, bus.name, end)
+        bus.wait_for("alice", timeout=PATIENCE_S)
+        own = bob.node()
+        bob.send("alice", b"", handles=[own.handle])
+        [handle] = bob.recv(PATIENCE_S).handles
+        child.wait()
+        bob.send(handle, b"for the successor")
+        with pytest.raises(busq.Empty):
+            bob.recv(SHORT_S)
+        assert not handle.is_dead
+        bus.remove("alice")
+        with pytest.raises(busq.PeerDead):
+            bob.send(handle, b"too late")
+        assert {bob.recv(PATIENCE_S).kind for _ in range(2)} == {"node_destroyed", "node_released"}
+        assert handle.is_dead
+
+
 def test_closing_a_peer_ends_its_nodes(bus: busq.Bus) -> None:
     with bus.join("bob") as bob:
         with bus.join("alice") as alice:

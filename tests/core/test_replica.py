@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import gc
 import os
+import pickle
 import random
 import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from conftest import Child, fresh_python, wait_until
@@ -150,6 +152,79 @@ def test_names_of_the_replica_s_own_methods_are_refused() -> None:
                 pass
 
 
+def suspended(self: Any) -> Any:
+    yield 1
+
+
+async def awaited(self: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("method", [staticmethod(len), classmethod(len), property(len), 5, suspended, awaited])
+def test_what_can_be_no_command_is_refused_where_it_is_written(method: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected a method|in one step, without pause"):
+        busq.command(method)
+
+
+def test_a_state_that_nobody_would_get_is_refused_where_it_is_written() -> None:
+    with pytest.raises(TypeError, match="Wrong has __slots__, which are no part of the state"):
+
+        class Wrong(busq.Replica):
+            __slots__ = ("prices",)
+
+    class Right(busq.Replica):
+        __slots__ = ("prices",)
+
+        def get_state(self) -> Any:
+            return self.prices
+
+
+class Tempted(Counter):
+    """Its commands do what a command may not do."""
+
+    others: ClassVar[list[Counter]] = []
+
+    @busq.command
+    def use_another(self) -> float:
+        return Tempted.others[0].add()
+
+    @busq.command
+    def wait(self, how: str) -> Any:
+        self.value += 1
+        if how == "batch":
+            with self.batch() as batch:
+                batch.add()
+        elif how == "wait_for":
+            self.wait_for(lambda: True)
+        else:
+            self.sync()
+
+    @busq.command
+    def look(self) -> Any:
+        with self.reading():
+            return self.snapshot()
+
+
+def test_a_command_that_would_wait_for_itself_raises(bus: busq.Bus) -> None:
+    with Tempted.join(bus, "t") as one, Tempted.join(bus, "t") as other:
+        for how in ("batch", "wait_for", "sync"):
+            with pytest.raises(RuntimeError, match="a replica was used by a command"):
+                one.wait(how)
+        assert one.look() == ({"value": 3}, 5)
+        other.sync()
+        assert (one.value, other.value) == (3, 3)
+
+
+def test_a_command_may_not_use_another_replica(bus: busq.Bus) -> None:
+    """Each replica would do so."""
+    with Counter.join(bus, "c") as counter, Tempted.join(bus, "t") as one, Tempted.join(bus, "t"):
+        Tempted.others[:] = [counter]
+        with pytest.raises(RuntimeError, match="a replica was used by a command"):
+            one.use_another()
+        Tempted.others.clear()
+        assert counter.value == 0
+
+
 def test_who_keeps_the_state_still_may_not_wait_for_a_command(bus: busq.Bus) -> None:
     with Book.join(bus, "book") as book:
         with book.reading():
@@ -210,6 +285,16 @@ def test_a_state_that_is_not_plain_is_refused_at_once(bus: busq.Bus) -> None:
     assert bus.peers() == []
 
 
+def test_names(bus: busq.Bus) -> None:
+    for wrong in ("", "@d", "a/b", "x" * 255):
+        with pytest.raises(ValueError, match=r"group|name"):
+            Dict.join(bus, wrong)
+    with pytest.raises(TypeError, match="name of a group"):
+        Dict.join(bus, 5)  # type: ignore[arg-type]
+    with Dict.join(bus, "é" * 127) as d:  # the longest; its members have names of their own
+        assert d.member.startswith("é" * 100 + "#")
+
+
 def test_pickle_where_it_is_chosen(bus: busq.Bus) -> None:
     with Dict.join(bus, "d", codec=busq.codec.pickle()) as one:
         one["a"] = datetime.date(2000, 1, 1)
@@ -219,7 +304,6 @@ def test_pickle_where_it_is_chosen(bus: busq.Bus) -> None:
 
 def test_a_pickle_that_would_run_code_does_not(bus: busq.Bus) -> None:
     """A stranger sends what looks like a command."""
-    import pickle
 
     class Evil:
         def __reduce__(self) -> Any:
@@ -242,6 +326,61 @@ def test_a_group_is_kept_by_one_class(bus: busq.Bus) -> None:
         ):
             Counter.join(bus, "book")
         assert len(bus.peers()) == 1
+
+
+def test_a_group_has_one_codec_and_one_class(bus: busq.Bus) -> None:
+    class Purse(Counter):
+        """With the commands of a Counter."""
+
+    with Counter.join(bus, "c", codec=busq.codec.pickle()):
+        with pytest.raises(TypeError, match="kept with the codec 'pickle', and not with 'plain data'"):
+            Counter.join(bus, "c")
+        with pytest.raises(TypeError, match="kept by a Counter, not by a Purse"):
+            Purse.join(bus, "c", codec=busq.codec.pickle())
+        assert len(bus.peers()) == 1
+
+
+class Picky:
+    """Pickles; and does not read, in some threads, what has a word in it."""
+
+    fails: ClassVar[Callable[[], bool]] = staticmethod(lambda: False)
+
+    def encode(self, obj: Any) -> list[bytes]:
+        written = pickle.dumps(obj)
+        return [written[:10], written[10:]]
+
+    def decode(self, payload: memoryview) -> Any:
+        if b"unreadable" in bytes(payload) and Picky.fails():
+            raise ImportError("no module named fruit")
+        return pickle.loads(payload)
+
+
+def test_what_can_not_be_read_anywhere_is_refused_before_it_is_sent(bus: busq.Bus, monkeypatch: Any) -> None:
+    with Dict.join(bus, "d", codec=Picky()) as one, Dict.join(bus, "d", codec=Picky()) as other:
+        monkeypatch.setattr(Picky, "fails", staticmethod(lambda: True))
+        with pytest.raises(ImportError):
+            one["a"] = "unreadable"
+        with pytest.raises(ImportError), one.batch() as batch:
+            batch.set("a", "unreadable")
+        one["b"] = 1
+        other.sync()
+        assert one.snapshot() == other.snapshot()
+
+
+def test_a_replica_that_can_not_read_a_command_ends(bus: busq.Bus, monkeypatch: Any) -> None:
+    """It would be another one from there on."""
+    with (
+        Dict.join(bus, "d", member="ann", codec=Picky()) as ann,
+        Dict.join(bus, "d", member="bob", codec=Picky()) as bob,
+    ):
+        thread = bob._busq._thread
+        monkeypatch.setattr(Picky, "fails", staticmethod(lambda: threading.current_thread() is thread))
+        ann["a"] = "unreadable"
+        with pytest.raises(
+            busq.Diverged, match=r"what 'ann' sent at position 3 of 'd' can't be read here: ImportError"
+        ):
+            bob.wait_for(lambda: False, timeout=60)
+        ann.wait_for(lambda: ann.members == ("ann",), timeout=60)
 
 
 def test_a_member_that_can_not_give_its_state_says_so(bus: busq.Bus) -> None:
@@ -463,6 +602,14 @@ def repeat(call: Callable[[], object], times: int) -> None:
 
 class Chancy(Counter):
     @busq.command
+    def tell(self) -> float:
+        return random.random()
+
+    @busq.command
+    def fail(self) -> None:
+        raise LookupError if random.random() < 0.5 else ArithmeticError
+
+    @busq.command
     def roll(self) -> None:
         self.value = random.random()
 
@@ -483,6 +630,52 @@ def test_a_command_that_depends_on_chance_is_named(bus: busq.Bus, every: int) ->
         assert (found.value.position, found.value.command) == (guilty, "roll")
         with pytest.raises(busq.Diverged, match="'roll'"):
             other.wait_for(lambda: False, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["tell", "fail"])
+def test_a_command_whose_result_depends_on_chance_is_named(bus: busq.Bus, name: str) -> None:
+    """Also where the state is alike."""
+    with Chancy.join(bus, "c", verify=5) as one, Chancy.join(bus, "c", verify=5) as other:
+
+        def call() -> None:
+            with contextlib.suppress(LookupError, ArithmeticError):
+                getattr(one, name)()
+            one.add()
+
+        with pytest.raises(busq.Diverged, match=f"command '{name}' at position") as found:
+            repeat(call, 5000)
+        assert found.value.position % 2 == 1  # two views, and every other command
+        with pytest.raises(busq.Diverged, match=name):
+            other.wait_for(lambda: False, timeout=60)
+
+
+class Odd(Book):
+    """Its commands are alike, and what they return and raise can't be compared, or only in part."""
+
+    @busq.command
+    def odd(self) -> Any:
+        held: list[Any] = [iter(range(3)), object(), {1, "a"}, 1.5, (b"x", None), {"k": self}]
+        held.append(held)
+        return held
+
+    @busq.command
+    def wrong(self) -> None:
+        raise ValueError(object())  # whose text says where it is
+
+
+def test_what_can_not_be_compared_is_no_difference(bus: busq.Bus) -> None:
+    with Odd.join(bus, "c", verify=3) as one, Odd.join(bus, "c", verify=3) as other:
+        for _ in range(20):
+            assert next(one.odd()[0]) == 0
+            with pytest.raises(ValueError, match="object"):
+                one.wrong()
+        with Odd.join(bus, "c", verify=3) as late:  # in the middle of what results are counted from
+            for _ in range(20):
+                late.add("A")
+                one.odd()
+            late.sync()
+            other.sync()
+            assert one.snapshot() == other.snapshot() == late.snapshot()
 
 
 def test_a_state_that_is_changed_without_a_command_is_noticed(bus: busq.Bus) -> None:
@@ -629,6 +822,37 @@ def test_a_lock_of_the_dead_goes_to_the_next_in_order(roomy: busq.Bus, fork: For
         with mine.held() as number:
             assert number == 3
         assert mine.holder is None
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "soon"])
+def test_a_wrong_timeout_is_refused_before_anything_is_done(bus: busq.Bus, timeout: Any) -> None:
+    with Lock.join(bus, "l") as lock, Election.join(bus, "e") as election, Barrier.join(bus, "b", 1) as barrier:
+        for call in (lock.acquire, election.lead, barrier.wait, lock.batch, lock.sync):
+            with pytest.raises((ValueError, TypeError), match="timeout"):
+                call(timeout)
+        assert (lock.row, election.candidates, barrier.row, barrier.passings) == ([], [], [], 0)
+
+
+def test_a_stopped_member_keeps_nobody_behind_the_timeout(make_bus: Callable[..., busq.Bus], fork: Fork) -> None:
+    bus = make_bus(capacity=8)
+
+    def stand_by(name: str) -> None:
+        with Lock.join(name, "l", member="bob") as lock:
+            lock.wait_for(lambda: False)
+
+    with Lock.join(bus, "l", member="ann") as ann, Lock.join(bus, "l", member="cid") as cid:
+        bob = fork(stand_by, bus.name)
+        ann.wait_for(lambda: "bob" in ann.members)
+        os.kill(bob.pid, signal.SIGSTOP)
+        cid.acquire()
+        for _ in range(20):  # bob's queue is full before that
+            with pytest.raises(busq.Empty):
+                ann.acquire(timeout=0.02)
+        os.kill(bob.pid, signal.SIGCONT)
+        ann.wait_for(lambda: [one[0] for one in ann.row] == ["cid"], timeout=60)
+        cid.release()
+        assert ann.acquire(timeout=60)
+        bob.kill()
 
 
 def test_threads_of_one_process_take_turns(bus: busq.Bus) -> None:

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import Child, wait_until
+from test_ownership import StruckError, struck
 
 import busq
 
@@ -21,20 +25,21 @@ Fork = Callable[..., Child]
 class Log:
     """A peer whose state is all that its group was sent."""
 
-    def __init__(self, peer: busq.Peer) -> None:
+    is_lax = False  # it was a member before, or is struck
+
+    def __init__(self, peer: busq.Peer, group: str = "log") -> None:
         self.peer = peer
         self.lines: list[bytes] = []
         self.views: list[int] = []
         self.other: list[bytes] = []
         self.taken = 0
-        peer.enter("log", state=self.state, take=self.take)
+        peer.enter(group, state=self.state, take=self.take)
 
     def state(self) -> bytes:
         return b"\n".join(self.lines)
 
     def take(self, state: bytes) -> None:
-        assert not self.lines
-        assert not self.views
+        assert self.is_lax or (not self.lines and not self.views)
         self.lines = state.split(b"\n") if state else []
         self.taken += 1
 
@@ -43,6 +48,10 @@ class Log:
             message = self.peer.recv(timeout)
         except busq.Empty:
             return False
+        self.note(message)
+        return True
+
+    def note(self, message: busq.Message) -> None:
         if message.kind == "view":
             self.views.append(message.view.number)  # type: ignore[attr-defined]
         elif message.data.startswith(b"aside"):
@@ -50,7 +59,6 @@ class Log:
         else:
             assert message.kind == "data"
             self.lines.append(message.data)
-        return True
 
     def read_all(self) -> None:
         while self.read():
@@ -116,6 +124,23 @@ def test_a_state_in_many_pieces(make_bus: Callable[..., busq.Bus]) -> None:
         assert second.lines == first.lines
 
 
+def test_a_state_has_what_came_in_the_same_call(bus: busq.Bus) -> None:
+    """What its owner has not got so far is not in the state."""
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first = Log(ann)
+        first.read_all()
+        ann.send("@log", b"one")
+        second = Log(bob)
+        ann.send("@log", b"two")
+        for count in (1, 2):
+            messages = ann.recv_many(9)
+            assert len(messages) == count
+            for message in messages:
+                first.note(message)
+        read_until([first, second], lambda: len(second.lines) == 2)
+        assert first.lines == second.lines == [b"one", b"two"]
+
+
 def test_several_groups_at_once(bus: busq.Bus) -> None:
     with bus.join("ann") as ann, bus.join("bob") as bob:
         taken: dict[str, bytes] = {}
@@ -168,6 +193,151 @@ def test_a_member_that_has_left_may_enter_again(bus: busq.Bus) -> None:
         read_until([first, again], lambda: again.lines == [b"one"])
 
 
+def test_a_member_that_leaves_and_enters_before_it_reads_of_it(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first, second = Log(ann), Log(bob)
+        read_until([first, second], lambda: second.views == [2])
+        second.is_lax = True
+        for _ in range(3):
+            bob.leave("log")
+            ann.send("@log", b"one")
+            for _ in range(2):  # the second time, it does nothing
+                bob.enter("log", state=second.state, take=second.take)
+        read_until([first, second], lambda: second.views == [2, 3, 4, 5, 6, 7, 8])
+        assert first.lines == second.lines == [b"one"] * 3
+        assert second.taken == 2  # whoever was to give the others has seen it leave
+
+
+def test_who_is_in_without_a_state_takes_it_when_it_enters_with_one(bus: busq.Bus, fork: Fork) -> None:
+    """As does the successor of one that had it, whether its death was noticed or not."""
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first = Log(ann)
+        bob.enter("log")
+        ann.send("@log", b"one")
+        first.read_all()
+        second = Log(bob)
+        second.is_lax = True  # it gets what it was sent without a state, as well
+        ann.send("@log", b"two")
+        read_until([first, second], lambda: b"two" in second.lines)
+        assert first.lines == second.lines == [b"one", b"two"]
+        assert second.taken == 1
+
+        def enter_and_die() -> None:
+            peer = busq.Bus.open(bus.name).join("cid")
+            Log(peer)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        for _ in range(3):
+            fork(enter_and_die).wait()
+            with bus.join("cid", resume=True) as cid:
+                third = Log(cid)
+                third.is_lax = True
+                bob.send("@log", b"more")
+                read_until([first, second, third], lambda third=third: third.lines == first.lines)  # type: ignore[misc]
+                assert third.taken == 1
+
+
+def test_state_may_raise_and_is_called_again(bus: busq.Bus) -> None:
+    fails = [ZeroDivisionError, 5, "state"]
+
+    def state() -> Any:
+        if fails:
+            what = fails.pop(0)
+            if isinstance(what, type):
+                raise what
+            return what
+        return b"state"
+
+    taken: list[bytes] = []
+
+    def take(given: bytes) -> None:
+        if given not in taken:
+            taken.append(given)
+            raise KeyError(given)
+        taken.append(given)
+
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        ann.enter("g", state=state, take=take)
+        bob.enter("g", state=state, take=take)
+        assert ann.recv().kind == "view"
+        with pytest.raises(ZeroDivisionError):
+            ann.recv()
+        for what in ("int", "str"):
+            with pytest.raises(TypeError, match=f"what `state` returned has type {what}: expected bytes-like"):
+                ann.recv()
+        assert ann.recv().view.members == ("ann", "bob")  # type: ignore[attr-defined]
+        with pytest.raises(KeyError):
+            bob.recv(timeout=60)
+        assert bob.recv(timeout=60).view.members == ("ann", "bob")  # type: ignore[attr-defined]
+        assert taken == [b"state", b"state"]
+
+
+def test_state_and_take_may_not_receive(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        ann.enter("g", state=lambda: ann.recv(timeout=0).data, take=print)
+        assert ann.recv().kind == "view"
+        bob.enter("g", state=bytes, take=print)
+        with pytest.raises(RuntimeError, match="may not receive"):
+            ann.recv()
+
+
+def test_calls_that_wait_by_then_go_the_same_way(bus: busq.Bus) -> None:
+    """A loop that has begun, and a thread that waits, when the peer enters with a state."""
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first = Log(ann)
+        first.lines = [b"zero"]
+        got: list[Any] = []
+
+        def loop() -> None:
+            for message in bob:
+                got.append(message.kind if message.kind != "data" else message.data)
+                if message.data == b"end":
+                    return
+
+        reader = threading.Thread(target=loop)
+        reader.start()
+        ann.send("bob", b"begin")
+        wait_until(lambda: got == [b"begin"])
+        taken: list[bytes] = []
+        bob.enter("log", state=bytes, take=taken.append)
+        ann.send("bob", b"held back")
+        ann.send("bob", b"held back, too")
+        assert got == [b"begin"]
+        first.read_all()
+        ann.send("@log", b"end")
+        reader.join()
+        assert (got, taken) == ([b"begin", "view", b"held back", b"held back, too", b"end"], [b"zero"])
+
+
+@pytest.mark.parametrize("step", [41, pytest.param(1, marks=pytest.mark.long)])
+def test_whatever_strikes_nothing_is_lost_or_doubled(bus: busq.Bus, step: int, seed: int) -> None:
+    """An exception between any two steps of the calls by which a state is given and taken."""
+    for at in itertools.count(seed % step, step):
+        with bus.join(f"ann {at}") as ann, bus.join(f"bob {at}") as bob:
+            first, second = Log(ann, f"log {at}"), Log(bob, f"log {at}")
+            first.lines, second.is_lax = [b"zero"], True
+            ann.send([f"@log {at}", bob.name], b"one")
+            ann.send(bob.name, b"aside")
+            got: list[tuple[Log, busq.Message]] = []
+            with struck(at) as was_reached, contextlib.suppress(StruckError):
+                for log in (first, second, first, second):
+                    with contextlib.suppress(busq.Empty):
+                        while True:
+                            got.append((log, log.peer.recv(timeout=0)))
+            for log, message in got:
+                log.note(message)
+            read_until([first, second], lambda second=second: len(second.lines) >= 2 and bool(second.other))  # type: ignore[misc]
+            assert not first.read()
+            assert not second.read()
+            assert second.taken in (1, 1 + was_reached())
+            assert first.lines == second.lines == [b"zero", b"one"]
+            assert (first.views, second.views, second.other) == ([1, 2], [2], [b"aside"])
+        if not was_reached():
+            assert at > 500
+            return
+        bus.collect()
+
+
 def live(name: str, me: str, seed: int) -> None:
     drawn = random.Random(f"{seed} {me}")
     with busq.Bus.open(name).join(me) as peer:
@@ -218,3 +388,17 @@ def test_whoever_is_killed_a_joiner_has_what_the_rest_have(
         watcher.read_all()
         assert watcher.lines == late.lines
         last.close()
+
+
+def test_what_was_held_back_is_not_lost_with_a_group_that_is_left(bus: busq.Bus) -> None:
+    """Bob leaves before he has the state: ann does not receive."""
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first, second = Log(ann), Log(bob)
+        ann.send(["bob", "@log"], b"to all")
+        ann.send("bob", b"aside")
+        assert not second.read()
+        bob.leave("log")
+        second.read_all()
+        assert (second.views, second.lines, second.other, second.taken) == ([2, 3], [b"to all"], [b"aside"], 0)
+        first.read_all()
+        assert (first.views, first.lines) == ([1, 2, 3], [b"to all"])

@@ -22,6 +22,8 @@ RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider',
         "threads",
         "fileno",
         "requests",
+        "groups",
+        "states",
         *(pytest.param(topic, marks=pytest.mark.long) for topic in ("bad_input", "processes", "ownership", "aio")),
     ],
 )
