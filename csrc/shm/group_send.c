@@ -257,8 +257,8 @@ static bool change_is_due(busq_bus *bus, const busq_change *change)
   case BUSQ_CHANGE_ENTERS:
     return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation) ||
            busq_group_has_missed(bus, busq_group_index(change->group), change->who);
-  case BUSQ_CHANGE_UP:
-    return subject != (change->who << 1 | 1);
+  case BUSQ_CHANGE_UP: /* one who is gone by now is told of no more: another may have come, and been told of */
+    return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DOWN:
     return subject == (change->who << 1 | 1);
   case BUSQ_CHANGE_DIES:
@@ -405,6 +405,16 @@ static int dead_go_first(busq_peer *peer, const change_maker *maker)
   return BUSQ_OK;
 }
 
+/* Of a watched name, another may have come since its last one was told of, by somebody who was slower than we: that one goes first. */
+static int former_goes_first(busq_peer *peer, const busq_change *change)
+{
+  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, busq_group_index(change->group))->subject).hi;
+  if (change->what != BUSQ_CHANGE_UP || !(seen & 1) || seen >> 1 == change->who)
+    return BUSQ_OK;
+  const int result = busq_group_change_try(peer, &(busq_change){change->group, seen >> 1, BUSQ_CHANGE_DOWN});
+  return result == BUSQ_OK ? BUSQ_AGAIN : result;
+}
+
 /* Once; BUSQ_AGAIN where somebody was faster, or a receiver has died. */
 static int change_once(busq_peer *peer, const busq_change *change)
 {
@@ -426,6 +436,8 @@ static int change_once(busq_peer *peer, const busq_change *change)
   if (company->number >= BUSQ_CLAIM_NUMBER_MAX)
     return busq_group_damaged(peer->bus, maker.index);
   result = dead_go_first(peer, &maker);
+  if (!result)
+    result = former_goes_first(peer, change);
   if (result)
     return result;
   change_find_subject(peer, &maker);
