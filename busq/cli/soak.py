@@ -19,6 +19,13 @@ from busq.cli.base import JSON, Failure, check_picture, examples, finish, option
 @option("--stop-rate", "stops_per_s", type=float, default=0.0, help="Stops (SIGSTOP) per second as well.")
 @click.option("--seed", type=int, help="Of all random choices, though not of the interleaving.  [default: a new one]")
 @option("--workers", type=click.IntRange(3, 16), default=8, help="Processes that talk.")
+@click.option(
+    "--about",
+    type=click.Choice(["messages", "members"]),
+    default="messages",
+    show_default=True,
+    help="What they do: send messages, or be members of groups, watch, own nodes, keep replicas.",
+)
 @click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."

@@ -8,7 +8,7 @@ import importlib
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,6 +18,7 @@ from rich.text import Text
 from busq._words import duration
 from busq.cli import show
 from busq.lab import picture
+from busq.trial.soak.census import COUNTED
 from busq.trial.soak.conductor import PERCENTILES, Outcome
 from busq.trial.soak.judge import upper_ns
 
@@ -43,9 +44,30 @@ def outcome(outcome: Outcome) -> None:
 
 
 def _figures(outcome: Outcome) -> Table:
-    ledgers = outcome.found
+    found = outcome.found
     table = show.new_table("What happened", "", "count", left=[""])
-    for label, count in (
+    rows = _member_counts(found) if outcome.about == "members" else _message_counts(found)
+    for label, count in rows:
+        table.add_row(label, f"{count:,}")
+    for name, share in PERCENTILES.items():
+        table.add_row(f"wait for a message that was there, {name}", _time(found.waits.percentile(share)))
+    table.add_row("longest send", _time(found.sends_ns_max))
+    table.add_row("longest join", _time(found.joins_ns_max))
+    if outcome.about == "members":
+        table.add_row("longest change of a group or a node, longest command", _time(found.changes_ns_max))
+        table.add_row("longest of all these beside a stopped member", _time(found.beside_stopped_ns_max))
+    table.add_row("longest that the system gave somebody no processor", _time(found.starved_ns_max))
+    table.add_row("memory in use before, after", f"{outcome.arena_baseline_bytes:,} B, {outcome.arena_after_bytes:,} B")
+    table.add_row("descriptors before, after", f"{outcome.descriptors_baseline}, {outcome.descriptors_after}")
+    return table
+
+
+def _member_counts(found: Any) -> Iterable[tuple[str, int]]:
+    return [(label, found.counts[name]) for name, label in COUNTED.items()]
+
+
+def _message_counts(ledgers: Any) -> Iterable[tuple[str, int]]:
+    return (
         ("messages sent", ledgers.messages),
         ("of these requests, and replied to", ledgers.replies),
         ("deliveries", ledgers.deliveries),
@@ -57,16 +79,7 @@ def _figures(outcome: Outcome) -> Table:
         ("of these resumed a predecessor", ledgers.resumes),
         ("copies dropped with a killed plain receiver", ledgers.dropped_with_receiver),
         ("copies taken and not recorded when killed", ledgers.taken_at_kill),
-    ):
-        table.add_row(label, f"{count:,}")
-    for name, share in PERCENTILES.items():
-        table.add_row(f"wait for a message that was there, {name}", _time(ledgers.waits.percentile(share)))
-    table.add_row("longest send", _time(ledgers.sends_ns_max))
-    table.add_row("longest join", _time(ledgers.joins_ns_max))
-    table.add_row("longest that the system gave somebody no processor", _time(ledgers.starved_ns_max))
-    table.add_row("memory in use before, after", f"{outcome.arena_baseline_bytes:,} B, {outcome.arena_after_bytes:,} B")
-    table.add_row("descriptors before, after", f"{outcome.descriptors_baseline}, {outcome.descriptors_after}")
-    return table
+    )
 
 
 def _time(time_ns: int | None) -> str:

@@ -138,7 +138,7 @@ bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32
       const busq_pair member = busq_numbered_load(&group->member[slot]);
       is_whole = member.lo <= number;
       if (member.hi & BUSQ_MEMBER_IS_IN)
-        member_insert(members, members + bus->geometry.peers, count++, member.hi >> 1 << 16 | slot, member.lo);
+        member_insert(members, members + bus->geometry.peers, count++, busq_member_target(member.hi, slot), member.lo);
     }
     if (is_whole && busq_claim_number(busq_claim_load(&group->claim)) == number) {
       *countp = count;
@@ -153,7 +153,25 @@ bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32
 bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t incarnation)
 {
   busq_group *group = busq_bus_group(bus, index);
-  return busq_numbered_load(&group->member[slot]).hi == ((uint64_t)incarnation << 1 | BUSQ_MEMBER_IS_IN);
+  const uint64_t member = busq_numbered_load(&group->member[slot]).hi & ~BUSQ_MEMBER_MISSED;
+  return member == ((uint64_t)incarnation << 1 | BUSQ_MEMBER_IS_IN);
+}
+
+/* Set before the change that it does not get can be decided; never taken back, for a death that was noticed is one. */
+void busq_group_note_missed(const busq_bus *bus, uint32_t index, uint64_t target)
+{
+  busq_pair *member = &busq_bus_group(bus, index)->member[busq_target_slot(target)];
+  busq_pair seen = busq_numbered_load(member);
+  BUSQ_STEP("missed");
+  if ((seen.hi & BUSQ_MEMBER_IS_IN) && busq_member_target(seen.hi, busq_target_slot(target)) == target)
+    (void)busq_pair_cas(member, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_MEMBER_MISSED});
+}
+
+bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
+  return (member & BUSQ_MEMBER_IS_IN) && (member & BUSQ_MEMBER_MISSED) && busq_member_target(member, slot) == target;
 }
 
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)

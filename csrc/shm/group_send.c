@@ -85,8 +85,11 @@ typedef struct {
   busq_companion companion;
   const busq_change *change;
   const busq_company *company;
+  const uint64_t *receivers;
   uint64_t subject; /* as in busq_view_change */
+  uint32_t n_receivers;
   uint32_t index;
+  bool is_for_all; /* all members */
 } change_maker;
 
 /* A busq_companion is the first in it. */
@@ -100,13 +103,45 @@ static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *p
   return &busq_bus_group(peer->bus, maker->index)->claim;
 }
 
+static bool is_receiver(const change_maker *maker, uint64_t target)
+{
+  for (uint32_t i = 0; i < maker->n_receivers; i++)
+    if (maker->receivers[i] == target)
+      return true;
+  return false;
+}
+
+/* A successor that has come meanwhile looks for our claim, once it lives; we look for it after we have claimed, and marked it. */
+static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
+{
+  const busq_change *change = maker->change;
+  for (uint32_t i = 0; i < maker->company->n_members; i++) {
+    const uint64_t member = maker->company->members[i];
+    const bool is_changed = member == change->who && change->what == BUSQ_CHANGE_DIES;
+    const bool is_told = !maker->is_for_all || is_receiver(maker, member);
+    if ((is_told && !is_changed) || busq_group_has_missed(peer->bus, maker->index, member))
+      continue;
+    if (!is_changed)
+      busq_group_note_missed(peer->bus, maker->index, member);
+    busq_fence_full();
+    if (!busq_group_is_gone(peer->bus, busq_target_slot(member), busq_target_incarnation(member)))
+      return false;
+  }
+  return true;
+}
+
 /* The view is still the one whose members are our receivers, or the number would be another. */
 static int change_begin(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const change_maker *maker = maker_of(companion);
-  if (!busq_claim_take(peer, maker_word(maker, peer), maker->company->number, record, tag))
+  busq_claim_word *word = maker_word(maker, peer);
+  if (!busq_claim_take(peer, word, maker->company->number, record, tag))
     return BUSQ_AGAIN;
-  return BUSQ_OK;
+  if (change_is_for_the_dead(peer, maker))
+    return BUSQ_OK;
+  busq_commit_finish(peer->bus, record);
+  busq_claim_drop(peer, word, maker->company->number, record, tag);
+  return BUSQ_AGAIN;
 }
 
 /* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of this. */
@@ -224,18 +259,22 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
 /* ---- making a change ---- */
 
 /* What it changes is not so already. */
-static bool change_is_due(const busq_bus *bus, const busq_change *change)
+static bool change_is_due(busq_bus *bus, const busq_change *change)
 {
   busq_group *group = busq_bus_group(bus, busq_group_index(change->group));
   const uint32_t slot = busq_target_slot(change->who), incarnation = busq_target_incarnation(change->who);
   const uint64_t subject = busq_numbered_load(&group->subject).hi;
   switch (change->what) {
   case BUSQ_CHANGE_ENTERS:
-    return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation);
-  case BUSQ_CHANGE_UP:
-    return subject != (change->who << 1 | 1);
+    return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation) ||
+           busq_group_has_missed(bus, busq_group_index(change->group), change->who);
+  case BUSQ_CHANGE_UP: /* one who is gone by now is told of no more: another may have come, and been told of */
+    return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DOWN:
     return subject == (change->who << 1 | 1);
+  case BUSQ_CHANGE_DIES:
+    return busq_group_has(bus, busq_group_index(change->group), slot, incarnation) &&
+           (busq_group_has_missed(bus, busq_group_index(change->group), change->who) || busq_group_is_gone(bus, slot, incarnation));
   default:
     return busq_group_has(bus, busq_group_index(change->group), slot, incarnation);
   }
@@ -253,19 +292,22 @@ static uint32_t keep_reachable(const busq_bus *bus, uint64_t *targets, uint32_t 
 
 /* All members old and new; of a change of those who watch, only the one that is changed, for no other asks who else watches, or the
  * one that tells of its death. */
-static uint32_t change_receivers(const busq_peer *peer, const change_maker *maker, uint64_t *targets)
+static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uint64_t *targets)
 {
   const busq_change *change = maker->change;
   const bool is_of_watched = change->what == BUSQ_CHANGE_UP || change->what == BUSQ_CHANGE_DOWN;
-  const bool is_for_all = is_of_watched || !busq_group_is_of_watchers(peer->bus, maker->index);
   uint32_t count = 0;
-  for (uint32_t i = 0; i < maker->company->n_members && is_for_all; i++)
-    targets[count++] = maker->company->members[i];
-  if (change->what == BUSQ_CHANGE_ENTERS || !is_for_all)
+  maker->is_for_all = is_of_watched || !busq_group_is_of_watchers(peer->bus, maker->index);
+  for (uint32_t i = 0; i < maker->company->n_members && maker->is_for_all; i++)
+    if (!busq_group_has_missed(peer->bus, maker->index, maker->company->members[i])) /* it has ceased to be one for itself */
+      targets[count++] = maker->company->members[i];
+  if (change->what == BUSQ_CHANGE_ENTERS || !maker->is_for_all)
     targets[count++] = change->who;
   count = keep_reachable(peer->bus, targets, count);
-  if (!count && !is_for_all)
+  if (!count && !maker->is_for_all)
     targets[count++] = busq_peer_target(peer);
+  maker->receivers = targets;
+  maker->n_receivers = count;
   return count;
 }
 
@@ -357,7 +399,7 @@ static void change_find_subject(busq_peer *peer, change_maker *maker)
                                              : busq_group_subject_now(peer->bus, maker->index);
 }
 
-/* One who enters must not find dead ones there: they go first. */
+/* One who enters must not find dead ones there, nor itself as what its predecessor was: they go first. */
 static int dead_go_first(busq_peer *peer, const change_maker *maker)
 {
   const busq_company *company = maker->company;
@@ -365,12 +407,23 @@ static int dead_go_first(busq_peer *peer, const change_maker *maker)
     return BUSQ_OK;
   for (uint32_t i = 0; i < company->n_members; i++) {
     const uint64_t who = company->members[i];
-    if (!busq_group_is_gone(peer->bus, busq_target_slot(who), busq_target_incarnation(who)))
+    if (!busq_group_has_missed(peer->bus, maker->index, who) &&
+        !busq_group_is_gone(peer->bus, busq_target_slot(who), busq_target_incarnation(who)))
       continue;
     const int result = busq_group_change_try(peer, &(busq_change){maker->change->group, who, BUSQ_CHANGE_DIES});
     return result == BUSQ_OK ? BUSQ_AGAIN : result;
   }
   return BUSQ_OK;
+}
+
+/* Of a watched name, another may have come since its last one was told of, by somebody who was slower than we: that one goes first. */
+static int former_goes_first(busq_peer *peer, const busq_change *change)
+{
+  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, busq_group_index(change->group))->subject).hi;
+  if (change->what != BUSQ_CHANGE_UP || !(seen & 1) || seen >> 1 == change->who)
+    return BUSQ_OK;
+  const int result = busq_group_change_try(peer, &(busq_change){change->group, seen >> 1, BUSQ_CHANGE_DOWN});
+  return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
 /* Once; BUSQ_AGAIN where somebody was faster, or a receiver has died. */
@@ -394,6 +447,8 @@ static int change_once(busq_peer *peer, const busq_change *change)
   if (company->number >= BUSQ_CLAIM_NUMBER_MAX)
     return busq_group_damaged(peer->bus, maker.index);
   result = dead_go_first(peer, &maker);
+  if (!result)
+    result = former_goes_first(peer, change);
   if (result)
     return result;
   change_find_subject(peer, &maker);

@@ -275,6 +275,12 @@ typedef struct {
 /* How many changes of a group's view are remembered. */
 #define BUSQ_GROUP_CHANGES 256u
 #define BUSQ_MEMBER_IS_IN UINT64_C(1)
+#define BUSQ_MEMBER_MISSED (UINT64_C(1) << 63) /* dead, and still in: a change may have gone to the others alone */
+
+static inline uint64_t busq_member_target(uint64_t member, uint32_t slot)
+{
+  return (member & ~BUSQ_MEMBER_MISSED) >> 1 << 16 | slot;
+}
 
 /* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
 typedef struct {
@@ -285,7 +291,7 @@ typedef struct {
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
-  busq_pair member[]; /* number of the view that changed it, incarnation (32) << 1 | BUSQ_MEMBER_IS_IN */
+  busq_pair member[]; /* number of the view that changed it, incarnation (32) << 1 | BUSQ_MEMBER_IS_IN, and BUSQ_MEMBER_MISSED */
   /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 

@@ -17,16 +17,17 @@ static bool is_in(const busq_peer *peer, uint32_t index)
   return busq_group_has(peer->bus, index, peer->slot, peer->incarnation);
 }
 
-/* One of the others who is gone; 0: none, for slots of lives begin at 1. */
+/* A member who is gone, or was, and has missed a change since; 0: none, for slots of lives begin at 1. */
 static uint64_t gone_find(busq_peer *peer, uint32_t index)
 {
   busq_bus *bus = peer->bus;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
-    const uint32_t incarnation = (uint32_t)(member >> 1);
-    if ((member & BUSQ_MEMBER_IS_IN) && !(slot == peer->slot && incarnation == peer->incarnation) &&
-        busq_group_is_gone(bus, slot, incarnation))
-      return (uint64_t)incarnation << 16 | slot;
+    const uint64_t target = busq_member_target(member, slot);
+    if (!(member & BUSQ_MEMBER_IS_IN))
+      continue;
+    if (member & BUSQ_MEMBER_MISSED || (target != busq_peer_target(peer) && busq_group_is_gone(bus, slot, busq_target_incarnation(target))))
+      return target;
   }
   return 0;
 }
@@ -89,15 +90,28 @@ static void watchers_tell(busq_peer *peer)
     (void)busq_group_subject_tell(peer, group);
 }
 
+/* What a predecessor was a member of, and what has been noticed of its death. */
+static void membership_adopt(busq_peer *peer, uint32_t index)
+{
+  const uint64_t us = busq_peer_target(peer);
+  uint64_t number;
+  (void)busq_group_settle(peer->bus, index, &number);
+  if (busq_group_has_missed(peer->bus, index, us))
+    (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us, BUSQ_CHANGE_DIES});
+  if (is_in(peer, index)) /* also where there was no room for that: then it is made later */
+    busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
+}
+
 void busq_mourn_begin(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
     return;
   busq_biased_latch_acquire(&peer->send_latch);
+  busq_fence_full(); /* whoever makes a change that goes to others alone looks, after it has claimed, whether we live */
   watchers_tell(peer);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
-      busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
+      membership_adopt(peer, index);
   busq_biased_latch_release(&peer->send_latch);
 }
 

@@ -16,6 +16,13 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
   return true;
 }
 
+/* A node may have ended while its owner was dead, which nobody told it: what was sent to the node before stands in the queue that it has
+ * resumed, and would be taken for what came too late, were the entry another node's by then. */
+static bool entry_is_awaited(const busq_peer *peer)
+{
+  return busq_load_relaxed(&peer->head) < peer->inherited;
+}
+
 /* Nobody knows of the next node, and swaps that are meant for the last one fail once its words are gone. */
 static bool entry_begin(busq_peer *peer, busq_node *node, busq_pair seen)
 {
@@ -51,7 +58,7 @@ int busq_node_make(busq_peer *peer, busq_node_name *namep)
       continue;
     }
     /* The number that has 0 for its generation is nobody's. */
-    if ((!is_new && !entry_is_over(bus, node, generation)) || generation == UINT32_MAX || !entry_begin(peer, node, seen))
+    if ((!is_new && (entry_is_awaited(peer) || !entry_is_over(bus, node, generation))) || generation == UINT32_MAX || !entry_begin(peer, node, seen))
       continue;
     peer->nodes->telling[index] = 0;
     memset(&peer->nodes->grants[(uint64_t)index * bus->geometry.peers], 0, bus->geometry.peers * sizeof *peer->nodes->grants);

@@ -141,6 +141,8 @@ static bool entry_adopt(busq_peer *peer, busq_node_name name)
   const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
   if (state == BUSQ_NODE_OTHER)
     return true;
+  if (busq_node_is_own(peer, name) && state == BUSQ_NODE_ENDED)
+    busq_ring_raise(&peer->ring, end.timestamp); /* what is sent to it from now on comes behind its end */
   if (busq_node_is_own(peer, name))
     return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
   if (!(bits & BUSQ_NODE_HELD) || (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD)))

@@ -356,6 +356,23 @@ def test_a_durable_member_finds_in_its_queue_that_it_is_out(bus: busq.Bus) -> No
         assert hears(alice) == ["1:alice", "2:alice,carol", "one", "3:alice", "two", "4:alice,carol", "5:alice"]
 
 
+def test_a_successor_is_no_member_that_has_missed_a_view(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        alice.enter("g")
+        bob.enter("g")
+        fork(enter_and_send, bus.name, "carol", 1).wait()
+        bob.leave("g")  # tells those who live, and nobody has noticed yet that carol does not
+        with bus.join("carol", resume=True) as again:
+            assert bob.view("g").members == ("alice",)
+            assert hears(again) == ["3:alice,bob,carol", "carol 0"]
+            again.enter("g")
+            bob.send("@g", b"hello")
+            assert hears(again) == ["6:alice,carol", "hello"]
+        shared = ["3:alice,bob,carol", "carol 0", "4:alice,carol"]
+        assert hears(bob) == ["2:alice,bob", *shared]
+        assert hears(alice) == ["1:alice", "2:alice,bob", *shared, "5:alice", "6:alice,carol", "hello", "7:alice"]
+
+
 def enter_and_sleep(name: str, member: str, writer: int) -> None:
     peer = busq.Bus.open(name).join(member)
     peer.enter("g")

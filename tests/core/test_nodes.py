@@ -292,6 +292,27 @@ def test_the_end_of_a_killed_owner_comes_after_its_last_word(bus: busq.Bus, fork
                 peer.recv(SHORT_S)
 
 
+def test_a_successor_receives_what_was_sent_to_a_node_that_has_ended(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    name = bus.name
+
+    def owner() -> None:
+        alice = busq.Bus.open(name).join("alice")
+        alice.send("bob", b"", handles=[alice.node().handle])
+        signal.pause()
+
+    with bus.join("bob") as bob:
+        child = fork(owner)
+        [handle] = bob.recv(PATIENCE_S).handles
+        bob.send(handle, b"before its end")
+        child.kill()
+        assert bob.recv(PATIENCE_S).kind == "node_destroyed"
+        with bus.join("alice", resume=True) as alice:
+            assert alice.nodes == []
+            node = alice.node()
+            message = alice.recv(0)
+            assert (message.data, message.node is node) == (b"before its end", False)
+
+
 def test_a_killed_holder_lets_go(bus: busq.Bus, fork: Callable[..., Child]) -> None:
     name = bus.name
 

@@ -777,8 +777,8 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     """sabotage(code) has the killer run this first; its workers are then not what they should be."""
 
     def begin(code: str) -> None:
-        head = "import os, signal, time\nfrom busq.soak import worker as soak_worker\n"
-        (tmp_path / "sabotage.py").write_text(f"{head}{code}\nkill_and_restart = soak_worker.kill_and_restart\n")
+        head = "import os, signal, time\nfrom busq.soak import killer, worker as soak_worker\n"
+        (tmp_path / "sabotage.py").write_text(f"{head}{code}\nkill_and_restart = killer.kill_and_restart\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(conductor, "_KILLER", "sabotage:kill_and_restart")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -829,9 +829,7 @@ def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], No
 
 def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callable[[str], None]) -> None:
     sabotage(
-        "soak_worker.CALL_NS_MAX = 300_000_000\n"
-        "def oversleep(self): time.sleep(60)\n"
-        "soak_worker._Worker._send = oversleep\n"
+        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker._Worker._send = oversleep\n"
     )
     outcome = soak.run(seconds=20, kills=10, kills_per_s=0.1, seed=1)
     assert not outcome.ok

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills processes that talk over a bus, at random, again and again, and compares what they wrote down.
 
-A soak runs in rounds on one bus.  In each, workers send and receive while the killer (`busq.soak.worker`) strikes;
+A soak runs in rounds on one bus.  In each, workers send and receive while the killer (`busq.soak.killer`) strikes;
 then all drain their queues and leave in good order, memory and descriptors are counted, and the ledgers
 (`busq.soak.ledger`), which lie outside the shared memory, are judged (`busq.soak.judge`).  The first round that finds
 something wrong is the last.
@@ -33,8 +33,10 @@ from busq._native import ffi, lib
 from busq._processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.replay import ENDINGS
-from busq.trial.soak.judge import COUNTS, Findings, judge, read_worker
+from busq.trial.soak import census
+from busq.trial.soak.judge import Findings, judge, read_worker
 from busq.trial.soak.ledger import read
+from busq.trial.soak.member import MEMBER_MODES
 from busq.trial.soak.worker import (
     COMMAND,
     FAULTS,
@@ -55,20 +57,24 @@ MODES = (
     *(Mode.PLAIN, Mode.DURABLE, Mode.SHARED, Mode.RESUME, Mode.ACK),
     *(Mode.PLAIN, Mode.SHARED, Mode.SHARED),
 )
+ABOUT = {"messages": MODES, "members": MEMBER_MODES}
 PEOPLE = "ann bob cleo dan eve finn gus hal ida jon kim leo mia ned ole pam"
-SURVIVORS = 1
-SLOTS_PER_WORKER = 8  # of several lives, and of the replies to what each has asked
-CAPACITY = 256
+SURVIVORS = {"messages": 1, "members": 2}
+# Of several lives, and of the replies to what each has asked, or of its replicas.
+SLOTS_PER_WORKER = {"messages": 8, "members": 16}
+CAPACITY = {"messages": 256, "members": 2048}
+NODES = 16
 ARENA_BYTES = 32 << 20
 ROUND_KILLS = 2000
 ROUND_S = 30.0
 DRAIN_S = 10.0
-QUIET_S = 0.1
+# How long nothing may have come before all is said to have come; that somebody has died is noticed after 50 ms.
+QUIET_S = {"messages": 0.1, "members": 0.5}
 TICK_S = 0.02
 ANSWER_S = 60.0
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 
-_KILLER = "busq.trial.soak.worker:kill_and_restart"
+_KILLER = "busq.trial.soak.killer:kill_and_restart"
 
 Progress = Callable[[int, int], None]
 
@@ -86,11 +92,12 @@ class Outcome:
     modes: tuple[str, ...]
     kills_per_s: float
     stops_per_s: float
+    about: str = "messages"
     seconds: float = 0.0
     rounds: int = 0
     kills: int = 0
     stops: int = 0
-    found: Findings = field(default_factory=Findings)  # in the ledgers
+    found: Any = field(default_factory=Findings)  # in the ledgers
     arena_baseline_bytes: int = 0
     arena_after_bytes: int = 0
     descriptors_baseline: int = 0
@@ -101,7 +108,8 @@ class Outcome:
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """The findings by property; the first round that finds a fault is the last."""
-        return self.found.verdicts
+        verdicts: dict[str, Verdict] = self.found.verdicts
+        return verdicts
 
     @property
     def ok(self) -> bool:
@@ -111,7 +119,9 @@ class Outcome:
     @property
     def longest_block_ns(self) -> int:
         """The longest that anybody waited for a message that was there, or in a send or a join."""
-        return max(self.found.waits.longest_ns, self.found.sends_ns_max, self.found.joins_ns_max)
+        found = self.found
+        changes_ns_max = getattr(found, "changes_ns_max", 0)
+        return int(max(found.waits.longest_ns, found.sends_ns_max, found.joins_ns_max, changes_ns_max))
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as one object, units in the keys."""
@@ -121,7 +131,8 @@ class Outcome:
         }
         return {
             "ok": self.ok,
-            **{name: getattr(self.found, name) for name in COUNTS},
+            "about": self.about,
+            **self.found.as_json(),
             **{name: getattr(self, name) for name in ("seed", "seconds", "rounds", "kills", "stops")},
             "workers": dict(zip(self.names, self.modes, strict=True)),
             "kill_rate_per_s": self.kills_per_s,
@@ -156,7 +167,8 @@ def run(
     stops_per_s: float = 0.0,
     seed: int | None = None,
     workers: int = 8,
-    modes: Sequence[str] = MODES,
+    about: str = "messages",
+    modes: Sequence[str] | None = None,
     ledgers: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
@@ -164,8 +176,10 @@ def run(
 
     Parameters: `seconds` and `kills`, whichever is reached first ends it (None: no limit, but not for both);
     `kills_per_s` and `stops_per_s`, mean rates (0 for no stops); `seed` of all random choices, but not of the
-    interleaving (None: a new one); `workers`, 3 to 16, of which one is never killed; `modes`, how they join and
-    receive, over and over; `ledgers`, a directory to keep them in (None: only where there was a fault); `progress`,
+    interleaving (None: a new one); `workers`, 3 to 16, of which one is never killed; `about`, what they do: send
+    "messages" in all ways, or be "members" of groups, watch each other, own nodes, hand on handles and join replicas (3
+    to 15 of them, of which two are never killed); `modes`, how they join and receive, over and over (None: all that
+    there are); `ledgers`, a directory to keep them in (None: only where there was a fault); `progress`,
     called now and then with the seconds that have passed and the kills.
 
     Errors: SoakError, ValueError, OSError, NoSpace.  Cost: about 1 s to begin and end; both processors.
@@ -174,11 +188,14 @@ def run(
     >>> outcome.kills, outcome.verdicts["duplicated"].count
     (20, 0)
     """
-    _check_arguments(seconds, kills, kills_per_s, stops_per_s, workers)
+    _check_arguments(seconds, kills, kills_per_s, stops_per_s, workers, about)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     names = tuple(PEOPLE.split()[:workers])
-    chosen = tuple(modes[index % len(modes)] for index in range(workers))
-    outcome = Outcome(seed, names, chosen, kills_per_s, stops_per_s)
+    over = ABOUT[about] if modes is None else modes
+    chosen = tuple(over[index % len(over)] for index in range(workers))
+    outcome = Outcome(seed, names, chosen, kills_per_s, stops_per_s, about)
+    if about == "members":
+        outcome.found = census.Findings()
     with _Stage(outcome, ledgers) as stage:
         stage.soak(math.inf if seconds is None else seconds, math.inf if kills is None else kills, progress)
     if outcome.verdicts["hung"].ok:  # otherwise workers were ended by force, and could not tidy up
@@ -195,8 +212,10 @@ def _judge_remains(outcome: Outcome) -> None:
 
 
 def _check_arguments(
-    seconds: float | None, kills: int | None, kills_per_s: float, stops_per_s: float, workers: int
+    seconds: float | None, kills: int | None, kills_per_s: float, stops_per_s: float, workers: int, about: str
 ) -> None:
+    if about not in ABOUT:
+        raise ValueError(f"about={about!r}: expected one of {', '.join(map(repr, ABOUT))}")
     if seconds is None and kills is None:
         raise ValueError("seconds=None, kills=None: expected a limit for one of them")
     if seconds is not None and not 0 < seconds < math.inf:
@@ -206,8 +225,9 @@ def _check_arguments(
     if not 0 < kills_per_s <= 10_000 or not 0 <= stops_per_s <= 10_000:
         rates = f"kills_per_s={kills_per_s}, stops_per_s={stops_per_s}"
         raise ValueError(f"{rates}: expected up to 10,000, and more than 0 kills")
-    if not 3 <= workers <= len(PEOPLE.split()):
-        raise ValueError(f"workers={workers}: expected 3 to {len(PEOPLE.split())}")
+    most = len(PEOPLE.split()) - (about == "members")
+    if not 3 <= workers <= most:
+        raise ValueError(f"workers={workers}: expected 3 to {most}")
 
 
 def _descriptors() -> int:
@@ -237,8 +257,7 @@ class _Stage:
             cleanup.callback(shutil.rmtree, self._directory, ignore_errors=True)
             cleanup.callback(self._count_leftovers)
             cleanup.enter_context(_environment("BUSQ_DIR", self._directory))
-            slots = SLOTS_PER_WORKER * len(self._outcome.names)
-            self._bus = busq.Bus.create("soak", peers=slots, capacity=CAPACITY, arena=ARENA_BYTES)
+            self._bus = self._make_bus()
             cleanup.callback(_remove, self._bus)
             self._outcome.arena_baseline_bytes = self._bus.stats()["arena_used_bytes"]
             self._crew = _Crew(self._plan())
@@ -250,18 +269,25 @@ class _Stage:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         self._cleanup.close()
 
+    def _make_bus(self) -> busq.Bus:
+        about = self._outcome.about
+        slots = SLOTS_PER_WORKER[about] * len(self._outcome.names)
+        nodes = NODES if about == "members" else None
+        return busq.Bus.create("soak", peers=slots, capacity=CAPACITY[about], arena=ARENA_BYTES, nodes=nodes)
+
     def _plan(self) -> Plan:
         outcome = self._outcome
         return Plan(
             bus="soak",
             names=outcome.names,
             modes=outcome.modes,
-            survivors=SURVIVORS,
+            survivors=SURVIVORS[outcome.about],
             seed=outcome.seed,
             kills_per_s=outcome.kills_per_s,
             stops_per_s=outcome.stops_per_s,
             directory=self._ledgers,
             bus_directory=self._directory,
+            about=outcome.about,
         )
 
     # ---- rounds ----
@@ -292,13 +318,20 @@ class _Stage:
     def _judge(self) -> None:
         outcome = self._outcome
         paths = [ledger_path(self._plan(), index) for index in range(len(outcome.names))]
-        queues = queues_of(outcome.modes)
-        workers = [
-            read_worker(index, outcome.names[index], outcome.modes[index], read(path), queues[index])
-            for index, path in enumerate(paths)
-        ]
+        workers: Sequence[Any]
+        if outcome.about == "members":
+            each = enumerate(zip(outcome.names, outcome.modes, paths, strict=True))
+            workers = [census.read_member(index, name, mode, read(path)) for index, (name, mode, path) in each]
+            found: Any = census.judge(workers)
+        else:
+            queues = queues_of(outcome.modes)
+            workers = [
+                read_worker(index, outcome.names[index], outcome.modes[index], read(path), queues[index])
+                for index, path in enumerate(paths)
+            ]
+            found = judge(workers)
         outcome.rounds += 1
-        outcome.found.add(judge(workers))
+        outcome.found.add(found)
         leaks = [
             f"{worker.name} had {before} descriptors before it joined and {after} after it left"
             for worker in workers
@@ -306,17 +339,33 @@ class _Stage:
             if after > before
         ]
         outcome.verdict("descriptors", leaks, "whoever left had as many descriptors as before it joined")
+        if outcome.about == "members":
+            self._remove_all()  # who closes tells the others, and these have received for the last time
         self._bus.collect()
         used, baseline = self._bus.stats()["arena_used_bytes"], outcome.arena_baseline_bytes
         leak = [f"{used} bytes are in use with nobody there; before the soak it was {baseline}"] * (used > baseline)
         holds = "when all had left, no more memory was in use than before"
         outcome.verdict("memory", leak, holds, max(0, used - baseline))
+        if outcome.about == "members":
+            self._judge_tables()
         if outcome.ok:
             for path in paths:
                 if self._kept is None:
                     os.unlink(path)
                 else:
                     os.replace(path, f"{path}.{outcome.rounds}")
+
+    def _remove_all(self) -> None:
+        for facts in self._bus.stats()["peers"]:
+            with contextlib.suppress(busq.UnknownPeer):
+                self._bus.remove(facts["name"])
+
+    def _judge_tables(self) -> None:
+        """Nobody is in a group, and nobody has a place, when all have left."""
+        groups = {name: view.members for name, view in self._bus.groups().items() if view.members}
+        faults = [f"@{name} has the members {', '.join(members)}" for name, members in groups.items()]
+        faults += [f"{name} is there" for name in self._bus.peers()]
+        self._outcome.verdict("tables", faults, "when all had left, no group had members")
 
     def _drop_ledgers(self) -> None:
         if self._kept is not None or (self._outcome.rounds and not self._outcome.ok):
@@ -429,7 +478,7 @@ class _Crew:
             if delivered != before or any(words[Word.SEEN] != Command.DRAIN for words in own):
                 before, moved_s = delivered, now_s
             depths = {facts["name"]: _left(bus, facts) for facts in bus.stats()["peers"] if facts["alive"]}
-            if self.words[FAULTS] or (now_s - moved_s > QUIET_S and not any(depths.values())):
+            if self.words[FAULTS] or (now_s - moved_s > QUIET_S[self._plan.about] and not any(depths.values())):
                 return []
             if now_s > end_s:
                 stuck = ", ".join(f"{name} ({depth})" for name, depth in depths.items() if depth)

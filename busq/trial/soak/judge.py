@@ -191,6 +191,10 @@ class Findings:
         self.waits.add(other.waits)
         self.verdicts.update(other.verdicts)
 
+    def as_json(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {name: getattr(self, name) for name in COUNTS}
+
 
 COUNTS = (
     *("messages", "deliveries", "lives", "resumes", "redelivered"),

@@ -22,7 +22,10 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 
-__all__ = ["RECORD", "Kind", "Ledger", "LedgerError", "Phase", "Reason", "name_of", "number_of", "read", "sender_of"]
+__all__ = [
+    *("RECORD", "Kind", "Ledger", "LedgerError", "Phase", "Reason", "Row", "name_of", "number_of", "read", "sender_of"),
+    *("change_of", "group_of", "joined_left_died", "members_of", "packed", "view_name"),
+]
 
 # kind, flags, number, life, message, time_ns (of CLOCK_MONOTONIC), extra
 RECORD = struct.Struct("<BBHIQQQ")
@@ -46,6 +49,40 @@ class Kind:
     STOPPED = 10  # was sent SIGSTOP
     CONTINUED = 11  # was sent SIGCONT
     STARVED = 12  # wanted a processor and did not get one; [extra: how long, up to now]
+    # What only members write (`busq.soak.member`).  Events first; their message is a name of their own.
+    VIEW = 13  # received; [flags: 1 if redelivered; number: `change_of`; message: `view_name`; extra: `members_of`]
+    HERE = 14  # received "joined"; [flags: the same; number: of whom]
+    GONE = 15  # received "left"; the same
+    NODE_OVER = 16  # received "node_destroyed"; [flags: the same; extra: node]
+    NODE_FREE = 17  # received "node_released"; the same
+    # Of a message, before its DELIVERED; [message; extra: node]
+    AT_NODE = 18  # it came to a node of ours
+    GOT = 19  # it brought a handle; [flags: 1 if alive]
+    # Of a message, before its INTENT, and the last with its SENT; the same
+    AIMED = 20  # it goes to a node
+    CARRIES = 21  # it brings a handle
+    MISSED = 22  # the node was over
+    # Calls: the first before, the second after it returned; [flags: group; number: whom, extra: when called; message]
+    ENTERED = 23
+    LEAVING = 24
+    WATCHED = 25
+    UNWATCHING = 26
+    MADE = 27  # [message: node]
+    DESTROYING = 28
+    DESTROYED = 29
+    RELEASING = 30
+    INHERITED = 31  # has it from the life before; [flags: 1 if it is its own; extra: node]
+    CHANGED = 32  # another of these calls returned, or raised Full; [extra: when called]
+    # Replicas; [flags: which]
+    APPLIED = 33  # [message: position; extra: digest of the state]
+    ADDED = 34  # the counter returned; [message: what]
+    ADDING = 35  # is about to add
+    HELD = 36  # acquired the lock; [message: its number; extra: when called]
+    UNHOLDING = 37  # is about to release it
+    PUT = 38  # the dict returned; [message: what was put under our own name]
+    PUTTING = 39
+    JOINED_REPLICA = 40  # [extra: when called]
+    READ = 41  # at the end; [number: whose; message: what stands there]
 
 
 class Reason:
@@ -65,6 +102,8 @@ class Phase:
     RECEIVING = 3  # from before the call until the delivery is recorded
     ACKING = 4
     LEAVING = 5
+    CHANGING = 6  # enters or leaves a group, watches, destroys a node
+    COMMANDING = 7  # in a call of a replica
 
 
 class LedgerError(Exception):
@@ -88,6 +127,49 @@ def sender_of(message: int) -> int:
 def number_of(message: int) -> tuple[int, int]:
     """Return which life sent a message, and its how manieth it was."""
     return message >> 32 & 0xFFFFFF, message & 0xFFFFFFFF
+
+
+def view_name(group: int, number: int) -> int:
+    """Return the 64-bit name of the event that a group has another view.
+
+    >>> group_of(view_name(2, 17)), hex(view_name(2, 17))
+    (2, '0xff02000000000011')
+    """
+    return 0xFF << 56 | group << 48 | number
+
+
+def group_of(view: int) -> int:
+    """Return the index of the group that the name of a view belongs to."""
+    return view >> 48 & 0xFF
+
+
+def members_of(packed: int) -> tuple[int, ...]:
+    """Return the members of a view, by index, out of 64 bits.
+
+    >>> members_of(packed((3, 0, 14)))
+    (3, 0, 14)
+    """
+    return tuple((packed >> shift & 15) - 1 for shift in range(0, packed.bit_length(), 4))
+
+
+def packed(members: Sequence[int]) -> int:
+    """Return the members of a view, by index from 0 to 14 and at most 16, as 64 bits."""
+    return sum(1 + member << 4 * at for at, member in enumerate(members))
+
+
+def change_of(joined: Sequence[int], left: Sequence[int], died: Sequence[int]) -> int:
+    """Return in what a view differs from the one before, as 16 bits; see `joined_left_died`."""
+    return sum((1 + who[0]) << 5 * at for at, who in enumerate((joined, left, died)) if who)
+
+
+def joined_left_died(change: int) -> tuple[int | None, int | None, int | None]:
+    """Return who has joined, has left, and of these has died.
+
+    >>> joined_left_died(change_of([], [3], [3]))
+    (None, 3, 3)
+    """
+    joined, left, died = ((change >> shift & 31) - 1 for shift in (0, 5, 10))
+    return (joined if joined >= 0 else None, left if left >= 0 else None, died if died >= 0 else None)
 
 
 class Ledger:
