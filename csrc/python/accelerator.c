@@ -1192,14 +1192,21 @@ static PyObject *port_node(Port *self, const busq_message *found)
 }
 #endif
 
-static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
+static int is_plain(const Port *self, const busq_message *found)
+{
+  return found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec);
+}
+
+/* What is more than data. */
+__attribute__((noinline)) static Message *port_prepare_rest(Port *self, const busq_message *found, int is_ack, int *result)
 {
   busq_message inner = *found;
   busq_request request;
-  if ((found->form & BUSQ_FORM_ENVELOPE) && envelope_open(&inner))
-    return port_prepare(self, &inner, is_ack, result);
-  if (found->form == BUSQ_FORM_DATA || (found->form == BUSQ_FORM_OBJECT && !self->has_codec))
-    return message_prepare(self, self->peer, found, is_ack, result);
+  if ((found->form & BUSQ_FORM_ENVELOPE) && envelope_open(&inner)) {
+    if (is_plain(self, &inner))
+      return message_prepare(self, self->peer, &inner, is_ack, result);
+    found = &inner;
+  }
   *result = RECEIVE_SLOWLY;
 #ifdef Py_GIL_DISABLED
   PyObject *node = NULL; /* looking it up may wait, which nobody does here (threads.h) */
@@ -1224,6 +1231,12 @@ static Message *port_prepare(Port *self, const busq_message *found, int is_ack, 
     message->replier = self->handle;
   }
   return message;
+}
+
+static Message *port_prepare(Port *self, const busq_message *found, int is_ack, int *result)
+{
+  return is_plain(self, found) ? message_prepare(self, self->peer, found, is_ack, result)
+                               : port_prepare_rest(self, found, is_ack, result);
 }
 
 /* Takes what was prepared; with is_held, what was copied stays pinned too, in the hands of the caller.  Nothing in here can fail, and

@@ -114,7 +114,7 @@ int busq_group_change_try(busq_peer *peer, const busq_change *change);
 /* The group among targets of which one is a group; BUSQ_INVALID where there are several, or one that can't stand beside a group. */
 int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp);
 /* The view that stands now; BUSQ_UNKNOWN_PEER where nobody is in it.  The company is the peer's, and stays until the next look. */
-int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp);
+int busq_group_company(busq_peer *peer, uint64_t group, busq_company **companyp);
 bool busq_group_company_has(const busq_company *company, uint64_t target);
 /* Of a message to that view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
  * the view that follows.  `has_others`: receivers that are no members, who look into the record. */

@@ -527,7 +527,7 @@ int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company 
   return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
-int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp)
+int busq_group_company(busq_peer *peer, uint64_t group, busq_company **companyp)
 {
   const int result = group_refresh(peer, group, companyp);
   if (result || (*companyp)->n_members)
@@ -540,7 +540,7 @@ int busq_group_look(busq_peer *peer, uint64_t group, busq_company **companyp)
 static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const message_parts *message)
 {
   busq_company *company = NULL;
-  int result = busq_group_look(peer, group, &company);
+  int result = busq_group_company(peer, group, &company);
   if (result)
     return result;
   result = message_send(peer, busq_group_index(group), company, targets, n_targets, message);

@@ -37,11 +37,15 @@
  * claim; where the end is there already, and its key is above the message's, TOLD says whether the notice comes.
  *
  * Why GRANTED is cleared by the owner where it is not counted down to nothing.  A sender that dies, or finds no room, has counted a
- * message that never comes, and does not take that back: between its swap and its death nobody could tell.  The owner notes the word and the tail of the receiver's queue, while no sender is granting that node
- * (busq_slot.granting); when the head has passed that tail and the word is still the same, nothing is on its way.
+ * message that never comes, and does not take that back: between its swap and its death nobody could tell.  The owner notes the word and
+ * the tail of the receiver's queue, while no sender is granting that node (busq_slot.granting); when the head has passed that tail and the
+ * word is still the same, nothing is on its way.
  *
  * When an entry can be used again: when everybody who was told of the last node's end has taken the notice, or is gone.  Up to then
  * whoever lags behind finds here how to judge what stands in its queue before the notice.
+ *
+ * node_table.h is what its files share: node_end.c makes and ends nodes, node_send.c sends to them and hands handles on,
+ * node_receive.c judges and installs what comes, and node_tend.c looks after what others have let go or left behind.
  *
  * Not given: nodes and handles of a queue with several readers; that a handle's sender learns whether it arrived alive.
  */

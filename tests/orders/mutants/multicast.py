@@ -43,7 +43,8 @@ class Mutant:
 
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
-GROUP_SEND, GROUP_RECEIVE, NODE = "shm/group_send.c", "shm/group_receive.c", "shm/node.c"
+GROUP_SEND, GROUP_RECEIVE = "shm/group_send.c", "shm/group_receive.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node_table.c", "shm/node_end.c", "shm/node_receive.c", "shm/node_send.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -237,7 +238,7 @@ MUTANTS = [
         "the sender to a group does not look whether its message came too late for the view",
         "a message to a group against one who enters",
         GROUP_SEND,
-        ("  if (is_missed)\n    companion->outcome = BUSQ_AGAIN;\n  else if", "  if"),
+        ("  if (is_missed)\n    return BUSQ_AGAIN;\n", ""),
     ),
     mutant(
         "MEMBERS_DO_NOT_COMPARE",
@@ -250,27 +251,27 @@ MUTANTS = [
         "LIST_NOT_LOOKED_AT_AGAIN",
         "whoever ends a node does not look again who may have got its handle meanwhile",
         "a node's end against a message that brings its handle",
-        NODE,
+        NODE_END,
         ("  if (list_is_whole(peer, ending))\n", "  if (true || list_is_whole(peer, ending))\n"),
     ),
     mutant(
         "SENT_BEHIND_THE_END",
         "the owner delivers what was sent to its node whatever its place",
         "a node's end against a message to it",
-        NODE,
+        NODE_RECEIVE,
         (
-            "(state == NODE_ENDED && key_is_before(key, end));\n}\n\n/* Set before",
-            "state == NODE_ENDED;\n}\n\n/* Set before",
+            "(state == BUSQ_NODE_ENDED && busq_node_is_before(key, end));\n}\n\n/* Set before",
+            "state == BUSQ_NODE_ENDED;\n}\n\n/* Set before",
         ),
     ),
     mutant(
         "SENDER_NOT_TOLD",
         "the sender does not compare its message's place with the end's",
         "a node's end against a message to it",
-        NODE,
+        NODE_SEND,
         (
-            "  return state == NODE_ALIVE || key_is_before(key, end);\n",
-            "  return true || state == NODE_ALIVE || key_is_before(key, end);\n",
+            "  return state == BUSQ_NODE_ALIVE || busq_node_is_before(key, end);\n",
+            "  return true || state == BUSQ_NODE_ALIVE || busq_node_is_before(key, end);\n",
         ),
     ),
     mutant(
@@ -279,8 +280,8 @@ MUTANTS = [
         "a node's end against a message to it",
         NODE,
         (
-            "    if (how == SETTLE_PUT_OFF && busq_claim_put_off(&look))\n",
-            "    if (how == SETTLE_PUT_OFF)\n",
+            "    if (how == BUSQ_NODE_PUT_OFF && busq_claim_put_off(&look))\n",
+            "    if (how == BUSQ_NODE_PUT_OFF)\n",
         ),
     ),
 ]
