@@ -44,7 +44,7 @@
  * When an entry can be used again: when everybody who was told of the last node's end has taken the notice, or is gone.  Up to then
  * whoever lags behind finds here how to judge what stands in its queue before the notice.
  *
- * The table is node.c, and node_table.h for the others: node_end.c makes and ends nodes, node_send.c sends to them and hands handles on,
+ * node_table.h is what its files share: node_end.c makes and ends nodes, node_send.c sends to them and hands handles on,
  * node_receive.c judges and installs what comes, and node_tend.c looks after what others have let go or left behind.
  *
  * Not given: nodes and handles of a queue with several readers; that a handle's sender learns whether it arrived alive.

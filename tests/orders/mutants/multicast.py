@@ -44,7 +44,7 @@ class Mutant:
 MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
 SHARE, GRAVE = "shm/share.c", "shm/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group.c", "shm/group_send.c", "shm/group_receive.c"
-NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node.c", "shm/node_end.c", "shm/node_receive.c", "shm/node_send.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node_table.c", "shm/node_end.c", "shm/node_receive.c", "shm/node_send.c"
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
