@@ -538,6 +538,7 @@ static const explore_scenario scenarios[] = {
         .capacity = 8,
         .members = 3,
         .may_die = 3,
+        .is_rare = true,
         .is_deep = true,
     },
     {
