@@ -37,8 +37,12 @@ def test_each_replica_produces_the_same_output_under_a_total_order(order: str, s
 
 
 def test_replicas_diverge_under_fifo(seed: int) -> None:
-    found = replicas.run("fifo", updates=150, seed=seed)
-    assert found.ok, "fifo keeps what it promises"
+    # Not always: where one process at a time runs for long, all of its updates may come first, everywhere.
+    for more in range(100):
+        found = replicas.run("fifo", updates=150, seed=seed + more)
+        assert found.ok, "fifo keeps what it promises"
+        if not found.are_identical:
+            break
     assert not found.are_identical
     assert len(set(found.digests.values())) > 1
     assert found.difference is not None
@@ -58,9 +62,11 @@ def test_a_service_of_t_plus_1_replicas_tolerates_t_faults(seed: int) -> None:
 
 
 def test_replicas_are_told_with_their_first_difference() -> None:
-    found = run("replicas", "--order", "fifo", "--seed", "7")
-    assert found.exit_code == 0
-    assert "First difference, update " in found.stdout
+    for seed in range(7, 107):  # until they diverge, as above
+        found = run("replicas", "--order", "fifo", "--seed", str(seed))
+        assert found.exit_code == 0
+        if "First difference, update " in found.stdout:
+            break
     assert "The replicas have diverged: fifo does not promise a total order." in found.stdout
     told = json.loads(run("replicas", "--order", "bus1", "--updates", "20", "--json").stdout)
     assert told["identical"]
