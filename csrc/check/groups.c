@@ -181,6 +181,22 @@ static bool judge_end(busq_groups_check *check, uint64_t place, const busq_group
   return !faults;
 }
 
+/* The same step, with the one outcome or the other: before or behind what has its time. */
+static bool is_same_step(const busq_groups_move *one, const busq_groups_move *other)
+{
+  return one->kind == other->kind && one->process == other->process && one->what == other->what;
+}
+
+/* A step that can come before all others. */
+static bool expand_quiet(busq_groups_check *check, uint64_t place, const busq_groups_state *state, const busq_groups_move *moves,
+                         uint32_t count)
+{
+  for (uint32_t at = 0; at < count && is_same_step(&moves[0], &moves[at]); at++)
+    if (!visit(check, place, state, &moves[at]))
+      return false;
+  return true;
+}
+
 static bool expand(busq_groups_check *check, uint64_t place, const busq_groups_state *state)
 {
   busq_groups_move moves[BUSQ_GROUPS_MOVES_MAX];
@@ -188,7 +204,7 @@ static bool expand(busq_groups_check *check, uint64_t place, const busq_groups_s
   bool is_owed = false;
   for (uint32_t at = 0; at < count && check->config.reduces; at++)
     if (busq_groups_is_quiet(&check->config, state, &moves[at]))
-      return visit(check, place, state, &moves[at]);
+      return expand_quiet(check, place, state, &moves[at], count - at);
   for (uint32_t at = 0; at < count; at++)
     is_owed |= busq_groups_is_owed(state, &moves[at]);
   if (!is_owed && !judge_end(check, place, state))

@@ -157,7 +157,7 @@ void busq_groups_describe(const busq_groups_config *config, const busq_groups_st
 uint32_t busq_groups_next_stage(const busq_groups_config *config, const busq_groups_record *record);
 uint32_t busq_groups_next_sync(const busq_groups_config *config, const busq_groups_state *state,
                                const busq_groups_record *record);
-/* Whether the move commutes with all that can happen before it, so that no other needs to be tried first. */
+/* Whether the move commutes with all that can happen before it, so that no other needs to be tried first; asked of a step's first one. */
 bool busq_groups_is_quiet(const busq_groups_config *config, const busq_groups_state *state, const busq_groups_move *move);
 /* Whether it has to happen: nobody begins, dies or stops because he must. */
 bool busq_groups_is_owed(const busq_groups_state *state, const busq_groups_move *move);

@@ -245,17 +245,44 @@ bool busq_groups_is_seen(const busq_groups_move *move)
          move->kind == BUSQ_GROUPS_COMMIT || move->kind == BUSQ_GROUPS_STAGE;
 }
 
+/* Nobody dies, stops, or is put off or broken by others while he runs, and steps are whole. */
+static bool is_smooth(config_t *config)
+{
+  return config->whole && !config->kills && !config->stops && !config->put_offs;
+}
+
+static bool is_decided(const state_t *state)
+{
+  const uint32_t at = busq_groups_claimed(state);
+  return at != BUSQ_GROUPS_NONE && state->records[at].phase == BUSQ_GROUPS_COMMITTED;
+}
+
+/* What comes between the stage of a record and its seal can't tell that it is staged, but for deliveries that wait for it, and these can
+ * come behind the seal: so the seal comes at once.  What comes between a claim and the stage finds the claim taken, as it
+ * does behind the seal; between a message's look and its stage, nothing concerns the message but that a view is installed.  So a stage
+ * comes at once, too, unless such a view is decided, or was installed since the look: a look that is to come before it can come then. */
+static bool is_proposal_quiet(const state_t *state, const busq_groups_move *move)
+{
+  const record_t *record = &state->records[move->what];
+  if (move->kind == BUSQ_GROUPS_SEAL || record->change)
+    return true;
+  return record->view == state->head.number && !is_decided(state);
+}
+
 /* A delivery that no other process can tell from one a little later: its outcome is settled by what its process has delivered, or by
- * a change that is installed.  So is a look back at a view that is over. */
+ * a change that is installed.  So is a look back at a view that is over; and one at a view that goes on, since whatever change is sealed
+ * later comes behind the message: where that were not so, members would pass over what its sender believes to count. */
 bool busq_groups_is_quiet(config_t *config, const state_t *state, const busq_groups_move *move)
 {
+  if (move->kind == BUSQ_GROUPS_STAGE || move->kind == BUSQ_GROUPS_SEAL)
+    return is_smooth(config) && is_proposal_quiet(state, move);
   if (move->kind != BUSQ_GROUPS_DELIVER && move->kind != BUSQ_GROUPS_RETURN)
     return false;
   const record_t *record = &state->records[move->what];
   if (config->variant == BUSQ_GROUPS_BY_WORD || config->variant == BUSQ_GROUPS_BY_NUMBER)
     return false;
   if (move->kind == BUSQ_GROUPS_RETURN)
-    return state->head.number > record->view;
+    return state->head.number > record->view || is_smooth(config);
   return record->change ? is_installed(state, record)
                            : is_for_member(record, move->process) || state->head.number > record->view;
 }

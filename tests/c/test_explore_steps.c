@@ -341,7 +341,6 @@ static const explore_scenario scenarios[] = {
         .parts = {{0, "send 1 to @"}, {2, "enter"}},
         .peers = 3,
         .members = 3,
-        .is_deep = true,
     },
     {
         .name = "two enter a group at the same time",
@@ -386,7 +385,6 @@ static const explore_scenario scenarios[] = {
         .peers = 2,
         .holders = 2,
         .may_die = EVERYBODY,
-        .is_deep = true,
     },
     {
         .name = "a node's end against a message to it, anybody may be stopped",
@@ -457,7 +455,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .holders = 6,
         .may_die = 1,
-        .is_deep = true,
     },
     {
         .name = "a node's end against a message that brings its handle to the owner, too",
@@ -478,7 +475,6 @@ static const explore_scenario scenarios[] = {
         .peers = 2,
         .members = 3,
         .may_die = EVERYBODY,
-        .is_deep = true,
     },
     {
         .name = "one leaves a group against a message to it, anybody may be stopped",
@@ -494,7 +490,6 @@ static const explore_scenario scenarios[] = {
         .peers = 3,
         .members = 7,
         .may_die = 4,
-        .is_deep = true,
     },
     {
         .name = "the death of a member against a message to its group, whose sender asks who lives",
@@ -503,7 +498,6 @@ static const explore_scenario scenarios[] = {
         .members = 7,
         .may_die = 4,
         .asks_who_lives = true,
-        .is_deep = true,
     },
     {
         .name = "the death of a member who sends, against one who enters",
@@ -538,6 +532,7 @@ static const explore_scenario scenarios[] = {
         .capacity = 8,
         .members = 3,
         .may_die = 3,
+        .is_rare = true,
         .is_deep = true,
     },
     {
@@ -577,14 +572,12 @@ static const explore_scenario scenarios[] = {
         .members = 3,
         .may_stop = 2,
         .is_roomy = true,
-        .is_deep = true,
     },
     {
         .name = "a message to a group and to one beside it, against one who leaves the group",
         .parts = {{0, "send 1 to @ p2"}, {1, "depart; receive"}, {2, "receive"}},
         .peers = 3,
         .members = 3,
-        .is_deep = true,
     },
     {
         .name = "the death of the only member against a message to its group and to one beside it, and one who enters",

@@ -126,6 +126,34 @@ def test_reductions_hide_no_rule_that_is_left_out(variant: str) -> None:
     assert len(example.steps) >= steps
 
 
+# Where nobody dies, stops or is put off, and steps are whole, much more comes at once.
+SMOOTH = {"whole_steps": True, "put_offs": 0}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, (241, 284, 18)),
+        ({"changes": 2, "messages": 2}, (45381, 54016, 52)),
+        ({"processes": 4, "changes": 2}, (3489, 4238, 38)),
+    ],
+    ids=str,
+)
+def test_it_holds_where_more_comes_at_once(asked: dict[str, Any], expected: tuple[int, int, int]) -> None:
+    result = search(**SMOOTH, **asked)
+    assert result.holds
+    assert result.complete
+    assert figures(result) == expected
+
+
+@pytest.mark.parametrize("variant", [name for name, (bound, _, _) in MUTANTS.items() if not bound])
+def test_what_comes_at_once_hides_no_rule_that_is_left_out(variant: str) -> None:
+    whole = search(**SMOOTH, variant=variant, reductions=False)
+    found = search(**SMOOTH, variant=variant)
+    assert (found.counterexample is None) == (whole.counterexample is None)
+    assert found.complete == whole.complete
+
+
 @pytest.mark.parametrize("variant", OF_OTHER_LEVELS)
 def test_rules_of_other_levels_do_not_show_here(variant: str) -> None:
     result = search(**OF_OTHER_LEVELS[variant], variant=variant)
