@@ -8,7 +8,7 @@ all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`;
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from busq import _core, errors
@@ -226,15 +226,29 @@ def _name_at(raw_bus: Any, target: int) -> str:
     return str(ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"))
 
 
-def groups_of(bus: Bus) -> dict[str, View]:
-    """Return the groups of a bus that have members, or had some, with their views."""
-    raw_bus = bus._raw()
+def _entries(bus: Bus) -> Iterator[tuple[int, bytes]]:
+    """The groups that have a name: their index, and that name with its "@"."""
     facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(raw_bus, facts))
-    found = {}
+    _core.check(lib.busq_bus_examine(bus._raw(), facts))
     for index in range(facts.groups):
         name, size = ffi.new("char[257]"), ffi.new("size_t *")
-        if lib.busq_bus_group_name(raw_bus, index, name, size) == lib.BUSQ_OK and name[0] == b"@":
-            encoded = ffi.unpack(name, size[0])
-            found[encoded[1:].decode("utf-8", "replace")] = view_of(raw_bus, encoded)
+        if lib.busq_bus_group_name(bus._raw(), index, name, size) == lib.BUSQ_OK and name[0] == b"@":
+            yield index, ffi.unpack(name, size[0])
+
+
+def groups_of(bus: Bus) -> dict[str, View]:
+    """Return the groups of a bus that have members, or had some, with their views."""
+    return {encoded[1:].decode("utf-8", "replace"): view_of(bus._raw(), encoded) for _, encoded in _entries(bus)}
+
+
+def seen_in(bus: Bus, slots: Iterable[int]) -> dict[str, dict[int, int]]:
+    """Return for each group the number of the last view that the peer in each slot has delivered, 0 for none."""
+    number = ffi.new("uint64_t *")
+    found: dict[str, dict[int, int]] = {}
+    wanted = list(slots)
+    for index, encoded in _entries(bus):
+        seen = found[encoded[1:].decode("utf-8", "replace")] = {}
+        for slot in wanted:
+            _core.check(lib.busq_bus_group_seen(bus._raw(), index, slot, number))
+            seen[slot] = number[0]
     return found

@@ -896,6 +896,18 @@ int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *na
   return BUSQ_OK;
 }
 
+int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *numberp)
+{
+  if (index >= bus->geometry.groups || slot >= bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "slot %u and group %u of a bus with %u peer slots and %u groups", slot, index,
+                      bus->geometry.peers, bus->geometry.groups);
+  busq_group *group = busq_bus_group(bus, index);
+  const uint64_t seen = busq_load_relaxed(&busq_group_viewed(group, bus->geometry.peers)[slot]) >> 1;
+  const uint64_t base = busq_load_relaxed(&group->base); /* what is below belongs to a group that had the entry before */
+  *numberp = seen > base ? seen - base : 0;
+  return BUSQ_OK;
+}
+
 /* ---- receiving ---- */
 
 /* Looks, and where something blocks the queue for too long, gets it out of the way and looks again.  Each turn deals with one

@@ -452,6 +452,8 @@ void busq_message_envelope(const busq_message *message, busq_envelope *envelope)
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
 /* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is watched. */
 int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp);
+/* The last view of a group that the peer in a slot has delivered, by its number from 1; 0: none so far. */
+int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *numberp);
 
 /* The same functions as a table, for an extension module that is loaded beside the one that holds them. */
 typedef struct {

@@ -151,7 +151,7 @@ enum { BUSQ_ROW_LOCAL = 2, BUSQ_ROW_JOIN = 8, BUSQ_ROW_LEAVE = 9, BUSQ_ROW_KINDS
 
 /* Appends the sends and deliveries among the rows, all or none. */
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows);
-/* The process passed these messages, so they were not for it: from here on, they were not sent to it. */
+/* The process passed these messages, so they were not for it: from here on, they were not sent to it, unless it delivered them. */
 int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages);
 /* Adds to counts[] how many rows are of each kind; the last one counts all that are higher. */
 void busq_rows_count(const busq_rows *rows, uint64_t *counts);

@@ -340,10 +340,15 @@ def bus(facts: dict[str, Any]) -> None:
     )
     if peers.row_count:
         to_stdout(peers, states)
-    for name, group in facts["groups"].items():
-        to_stdout(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
+    _groups(facts["groups"])
     if facts["interval_s"]:
         to_stdout(f"Rates are those of the last {duration(facts['interval_s'])}.")
+
+
+def _groups(groups: dict[str, Any]) -> None:
+    """A line for each group: its view, and who is in it."""
+    for name, group in groups.items():
+        to_stdout(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
 
 
 def _rates(facts: dict[str, Any]) -> dict[str, str]:
@@ -427,6 +432,7 @@ def _patient(report: Report) -> None:
     print_lines([head])
     if table.row_count:
         to_stdout(table)
+    _groups(facts["groups"])
 
 
 def cleaning(cleaning: Cleaning) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 import busq
 from busq._words import amount, duration, listed, size
 from busq.bus import bus_names
+from busq.groups import View, seen_in
 from busq.ops import leftovers
 
 __all__ = ["Finding", "Process", "Report", "examine", "process_of", "waits_of"]
@@ -182,6 +183,8 @@ class _Patient:
         self._looks: list[dict[int, dict[str, Any]]] = []
         self._stats: dict[str, Any] = {}
         self._peers: dict[int, dict[str, Any]] = {}
+        self._views: dict[str, View] = {}
+        self._seen: dict[str, dict[int, int]] = {}  # by group and slot: the last view that was delivered there
         self._processes: dict[int, Process] = {}
         self._unnoticed: list[dict[str, Any]] = []
         self._buried = 0
@@ -236,6 +239,7 @@ class _Patient:
             with self._giving_up():
                 self._stats = self._bus.stats()
                 self._looks.append({peer["slot"]: peer for peer in self._stats["peers"]})
+                self._views, self._seen = self._bus.groups(), seen_in(self._bus, self._looks[-1])
 
     def _notice_late(self) -> None:
         """Some may have died while we looked."""
@@ -261,6 +265,7 @@ class _Patient:
         self._find_other_waits()
         self._find_queues()
         self._find_halted()
+        self._find_views()
         self._find_memory()
         self._find_rest(stale_fifos)
         order = (WRONG, REPAIRED, NOTE)
@@ -490,6 +495,48 @@ class _Patient:
             level = WRONG if peer["depth"] else NOTE
             self._find(level, process.state, text, self._continue(process), peers=(peer["name"],))
 
+    def _find_views(self) -> None:
+        """Views that name dead members, and members that have not got to the latest one."""
+        by_name = {peer["name"]: slot for slot, peer in self._peers.items()}
+        for group, view in self._views.items():
+            slots = {name: by_name[name] for name in view.members if name in by_name}
+            living = [name for name, slot in slots.items() if self._peers[slot]["alive"]]
+            dead = [name for name in view.members if name not in living]
+            if dead:
+                self._find_dead_members(group, view, dead, living)
+            behind = [name for name in living if self._seen.get(group, {}).get(slots[name], 0) < view.number]
+            for name in behind:
+                self._find_behind(group, view, name, slots[name])
+
+    def _find_dead_members(self, group: str, view: View, dead: list[str], living: list[str]) -> None:
+        text = f"view {view.number} of {f'@{group}'!r} names {listed([repr(name) for name in dead])}"
+        text += ", which is gone" if len(dead) == 1 else ", which are gone"
+        halted = list(self._members_halted(living))
+        if not living:
+            text += ", and nobody else"
+            self._find(NOTE, "view", text, "whoever enters or sends to the group makes it right", peers=tuple(dead))
+        elif len(halted) == len(living):
+            text += f", and no other member can notice: process {halted[0].pid} is {halted[0].state}"
+            self._find(WRONG, "view", text, self._continue(halted[0]), peers=(*dead, *living))
+        else:
+            remedy = "the other members change it when they receive next, whoever sends to the group at once"
+            self._find(NOTE, "view", text, remedy, peers=tuple(dead))
+
+    def _members_halted(self, names: list[str]) -> Iterator[Process]:
+        for slot, peer in self._peers.items():
+            if peer["name"] in names and self._processes[slot].is_halted:
+                yield self._processes[slot]
+
+    def _find_behind(self, group: str, view: View, name: str, slot: int) -> None:
+        seen = self._seen.get(group, {}).get(slot, 0)
+        where = f"it is in view {seen}" if seen else "it has entered, and received no view so far"
+        text = f"{name!r} has not come to view {view.number} of {f'@{group}'!r}: {where}"
+        process = self._processes[slot]
+        remedy = self._continue(process) if process.is_halted else "let it receive"
+        if len(view.members) > 1:
+            remedy += "; until then, who enters may wait for a state that it has to give"
+        self._find(NOTE, "view", text, remedy, peers=(name,))
+
     def _find_memory(self) -> None:
         used = self._stats["arena_used_bytes"]
         needed = any(peer["alive"] or peer["durable"] or peer["depth"] for peer in self._peers.values())
@@ -538,6 +585,9 @@ class _Patient:
             **{key: self._stats[key] for key in keys},
             "memory": memory,
             "peers": peers,
+            "groups": {
+                group: {"view": view.number, "members": list(view.members)} for group, view in self._views.items()
+            },
             "cycles": [[names[slot] for slot in cycle] for cycle in cycles],
             "buried": self._buried,
             "helped": self._helped,

@@ -11,3 +11,4 @@ from busq.spark import pace as pace
 from busq.spark import results as results
 from busq.spark import runs as runs
 from busq.spark import sweep as sweep
+from busq.spark import views as views

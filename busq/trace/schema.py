@@ -69,10 +69,9 @@ SCHEMA = pa.schema(
         pa.field("end_ns", pa.int64()),  # of a send or a wait: when the call returned
         pa.field("clock", pa.list_(pa.field("item", pa.int64(), nullable=False))),  # a vector clock, by process
         pa.field("label", pa.string()),  # for people: the text of the event
-        # Groups: of a send, to which group, and in which of its views; of a delivery, the view that it brings.
-        pa.field("group", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("view", pa.int64()),  # its number, which rises by 1 from each view of a group to the next
-        pa.field("members", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of a view; -1: unknown
+        pa.field("group", pa.dictionary(pa.int32(), pa.string())),  # that a send is to, or whose view a delivery brings
+        pa.field("view", pa.int64()),  # its number: the view that a delivery brings, or that a send is in
+        pa.field("members", pa.list_(pa.field("item", pa.int32(), nullable=False))),  # of a view that it brings
     ]
 )
 

@@ -276,16 +276,36 @@ static bool destination_remove(busq_history *history, busq_observe_message *m, u
   return true;
 }
 
-int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages)
+static int messages_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages,
+                         const uint8_t *is_delivered)
 {
-  for (size_t i = 0; i < n_messages && history->index.n_names; i++) {
+  for (size_t i = 0; i < n_messages; i++) {
     const uint32_t number = history->index.slots[busq_index_probe(&history->index, messages[i])];
-    busq_observe_message *m = number ? &history->messages[number - 1] : NULL;
+    busq_observe_message *m = number && !is_delivered[number - 1] ? &history->messages[number - 1] : NULL;
     if (m && m->sender != BUSQ_OBSERVE_NOBODY && busq_observe_message_is_for(history, m, process) &&
         !destination_remove(history, m, process))
       return out_of_memory();
   }
   return BUSQ_OK;
+}
+
+/* What its successor delivered all the same was for it. */
+int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages)
+{
+  if (process >= history->n_processes)
+    return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+  if (!history->index.n_names)
+    return BUSQ_OK;
+  const busq_observe_log *log = &history->logs[process];
+  uint8_t *is_delivered = calloc(history->index.n_names, sizeof *is_delivered);
+  if (!is_delivered)
+    return out_of_memory();
+  for (uint32_t place = 0; place < log->n_events; place++)
+    if (!busq_observe_event_is_send(log->events[place]))
+      is_delivered[log->events[place]] = 1;
+  const int result = messages_pass(history, process, messages, n_messages, is_delivered);
+  free(is_delivered);
+  return result;
 }
 
 /* ---- reading it back: a log as it was appended; of a message that was sent more than once, the send that counts ---- */

@@ -8,8 +8,8 @@
 #include "shm/name.h"
 #include "shm/node.h"
 #include "shm/pack.h"
-#include "shm/receive.h"
 #include "shm/region.h"
+#include "shm/rest.h"
 #include "shm/share.h"
 #include "shm/tracer.h"
 #include "shm/wake.h"
@@ -603,7 +603,7 @@ static void peer_leave(busq_peer *peer)
   busq_mourn_left(peer);
   if (busq_bus_is_recorded(peer->bus)) {
     if (!peer->is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
-      busq_receive_record_rest(peer);
+      busq_rest_record(peer);
     busq_tracer_leave(peer);
   }
   if (!peer->pins && !peer->drafts)

@@ -609,31 +609,6 @@ static void found_record(busq_peer *peer, busq_trace_kind kind)
   found_record_now(peer, kind);
 }
 
-/* Not a message of an application. */
-static bool is_event(const busq_found *found)
-{
-  busq_envelope envelope;
-  if (!(found->form & BUSQ_FORM_ENVELOPE) || found->size_bytes < sizeof envelope)
-    return false;
-  memcpy(&envelope, (const char *)found->payload + found->size_bytes - sizeof envelope, sizeof envelope);
-  return envelope.kind != BUSQ_KIND_DATA;
-}
-
-void busq_receive_record_rest(busq_peer *peer)
-{
-  busq_found *found = &peer->found;
-  const uint64_t tail = busq_ring_tail(&peer->ring);
-  found->was_given_back = false;
-  for (size_t i = 0; i < peer->heap.count; i++)
-    if (found_from_heap(peer, &peer->heap.entries[i]) && is_event(found))
-      found_record(peer, BUSQ_TRACE_PASS);
-  for (uint64_t position = peer->scan; position < tail; position++) {
-    const look_outcome outcome = look(peer, position, found);
-    if ((outcome == LOOK_READY || outcome == LOOK_LATE) && is_event(found))
-      found_record(peer, BUSQ_TRACE_PASS);
-  }
-}
-
 /* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {

@@ -52,9 +52,6 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message);
 /* A message that was taken, pinned or offered, and that nobody has seen, comes next: it goes to the heap, where it is the least.
  * False where it is not ours any more, or memory ran out; then nothing has changed. */
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
-/* For the recording, of a peer that closes and leaves no successor: the events of groups and nodes that it has not taken are nobody's, and
- * nobody misses them.  With the receive latch; its queue is closed. */
-void busq_receive_record_rest(busq_peer *peer);
 /* Nothing is in the queue, not even something that blocks. */
 bool busq_receive_is_drained(const busq_peer *peer);
 /* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it out of the

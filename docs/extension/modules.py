@@ -46,6 +46,7 @@ MODULES: dict[str, str] = {
     "busq.spark.islands": "what stamps do not settle",
     "busq.spark.pace": "times on Spark",
     "busq.spark.clocks": "vector clocks on Spark",
+    "busq.spark.views": "views of groups on Spark",
     "busq.spark.sweep": "grids on Spark",
 }
 # What the pages of the Spark modules are made without, where it is not installed.

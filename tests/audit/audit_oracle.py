@@ -304,8 +304,12 @@ def _settled(log: list[Row]) -> list[Row]:
 
 
 def _without_passed(rows: list[list[Row]]) -> list[list[Row]]:
-    """What a process passed was not for it."""
-    passed = {(p, row["message"]) for p, log in enumerate(rows) for row in log if row["kind"] == Kind.PASS}
+    """What a process passed was not for it, unless it delivered it as well."""
+    passed, delivered = (
+        {(p, row["message"]) for p, log in enumerate(rows) for row in log if row["kind"] == kind}
+        for kind in (Kind.PASS, Kind.DELIVER)
+    )
+    passed -= delivered
     return [
         [
             {**row, "destinations": [q for q in row["destinations"] if (q, row["message"]) not in passed]}

@@ -412,6 +412,14 @@ def test_buses_are_listed_shown_and_removed(buses: Path) -> None:
         assert peers["ann"]["pid"] == os.getpid()
         assert peers["bob"]["clock"] > 0
 
+        assert json.loads(run("info", "orders", "--json").stdout)["groups"] == {}
+        bob.enter("workers")
+        ann.enter("workers")
+        bob.leave("workers")
+        assert "\n@workers: view 3, ann\n" in run("info", "orders").stdout
+        groups = json.loads(run("info", "orders", "--interval", "0", "--json").stdout)["groups"]
+        assert groups == {"workers": {"view": 3, "members": ["ann"]}}
+
     removed = run("rm", "orders", "nothing", "mail")
     assert (removed.exit_code, removed.stdout) == (1, "")
     assert removed.stderr == 'busq: there is no bus "nothing"\n'

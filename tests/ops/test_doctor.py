@@ -84,6 +84,13 @@ def be(bus: str, name: str, *, durable: bool = False, descriptor: bool = False) 
         time.sleep(60)
 
 
+def enter(bus: str, name: str, group: str) -> None:
+    """Joins and enters a group, and receives nothing."""
+    with busq.Bus.open(bus).join(name) as peer:
+        peer.enter(group)
+        time.sleep(60)
+
+
 def send_for_ever(bus: str, name: str, to: str) -> None:
     opened = busq.Bus.open(bus)
     with opened.join(name) as peer:
@@ -500,6 +507,74 @@ def test_fifos_of_the_dead_and_of_buses_that_are_gone_are_found_and_removed(
             assert run("gc").stdout == f"removed fifo {left}: its bus is gone, and nobody has it open\n"
             assert fifos() == [mine]
             assert run("doctor").exit_code == 0
+
+
+# ---- groups ----
+
+
+def wait_for_members(bus: busq.Bus, group: str, *names: str) -> None:
+    wait_until(
+        lambda: bus.groups()[group].members == names if group in bus.groups() else False, what=f"{names} in {group}"
+    )
+
+
+def test_the_views_of_groups_are_shown_and_members_that_follow_them_are_well(orders: busq.Bus) -> None:
+    with orders.join("alice") as alice:
+        alice.enter("workers")
+        alice.recv(timeout=PATIENCE_S)
+        report = examined("orders")
+        assert report["groups"] == {"workers": {"view": 1, "members": ["alice"]}}
+        assert (report["ok"], report["findings"]) == (True, [])
+        assert "@workers: view 1, alice" in run("doctor", "orders").stdout
+
+
+def test_a_view_that_names_a_dead_member_is_pointed_out(orders: busq.Bus, peer: Callable[..., Child]) -> None:
+    bob = peer(enter, "bob", "workers")
+    wait_for_members(orders, "workers", "bob")
+    bob.kill()
+    report = examined("orders")
+    assert report["groups"] == {"workers": {"view": 1, "members": ["bob"]}}
+    (found,) = [finding for finding in report["findings"] if finding["kind"] == "view"]
+    assert (found["level"], found["peers"]) == ("note", ["bob"])
+    assert found["text"] == "view 1 of '@workers' names 'bob', which is gone, and nobody else"
+
+
+def test_a_dead_member_that_only_a_stopped_one_could_notice_is_wrong(
+    orders: busq.Bus, peer: Callable[..., Child]
+) -> None:
+    alice, bob = peer(enter, "alice", "workers"), None
+    wait_for_members(orders, "workers", "alice")
+    bob = peer(enter, "bob", "workers")
+    wait_for_members(orders, "workers", "alice", "bob")
+    stop(alice)
+    bob.kill()
+    line = line_with(run("doctor", "orders").stdout, "no other member can notice")
+    assert line == (
+        "WRONG  view 2 of '@workers' names 'bob', which is gone, and no other member can notice: "
+        f"process {alice.pid} is stopped: continue it with kill -CONT {alice.pid}"
+    )
+    with orders.join("cleo") as cleo, contextlib.suppress(busq.Full):  # whoever sends to the group makes it right
+        cleo.send("@workers", b"x", timeout=0)  # which fills the queue of the one that is stopped
+    assert orders.groups()["workers"].members == ("alice",)
+    assert "no other member" not in run("doctor", "orders").stdout
+
+
+def test_who_has_not_come_to_the_latest_view_holds_up_those_who_wait_for_a_state(
+    orders: busq.Bus, peer: Callable[..., Child]
+) -> None:
+    peer(enter, "alice", "workers")
+    wait_for_members(orders, "workers", "alice")
+    with orders.join("bob") as bob:
+        bob.enter("workers")
+        bob.recv(timeout=PATIENCE_S)
+        report = examined("orders")
+    (found,) = [finding for finding in report["findings"] if finding["kind"] == "view"]
+    assert (found["level"], found["peers"]) == ("note", ["alice"])
+    assert found["text"] == (
+        "'alice' has not come to view 2 of '@workers': it has entered, and received no view so far"
+    )
+    assert found["remedy"] == "let it receive; until then, who enters may wait for a state that it has to give"
+    assert report["ok"]
 
 
 def test_files_that_look_like_fifos_are_never_touched(buses: Path, monkeypatch: pytest.MonkeyPatch) -> None:

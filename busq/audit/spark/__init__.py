@@ -30,6 +30,7 @@ _LATER = (
     "results",
     "runs",
     "sweep",
+    "views",
     "workers",
 )
 

@@ -189,7 +189,8 @@ def settled(events: DataFrame) -> DataFrame:
 def without_passed(events: DataFrame) -> DataFrame:
     """Take from the destinations of messages those that passed them; that they did is a local event then.
 
-    Cost: a join of the sends with what was passed, which is little.
+    What a process delivered all the same, in another of its lives, was for it.  Cost: a join of the sends, and one of
+    the deliveries, with what was passed, which is little.
 
     >>> passed = events.where(is_delivery() & (F.col("message") == 1)).withColumn("kind", F.lit(int(Kind.PASS)))
     >>> found = without_passed(events.where("kind = 1").union(passed)).where(is_send()).orderBy("message")
@@ -197,7 +198,9 @@ def without_passed(events: DataFrame) -> DataFrame:
     [Row(message=1, destinations=[]), Row(message=2, destinations=[1])]
     """
     is_pass = F.col("kind") == int(Kind.PASS)
-    passed = events.where(is_pass).groupBy("run", "message").agg(F.collect_set("process").alias("passed"))
+    of = ["run", "process", "message"]
+    alone = events.where(is_pass).select(*of).join(events.where(is_delivery()).select(*of), on=of, how="left_anti")
+    passed = alone.groupBy("run", "message").agg(F.collect_set("process").alias("passed"))
     known = events.join(F.broadcast(passed), on=["run", "message"], how="left")
     columns = {
         "destinations": F.when(

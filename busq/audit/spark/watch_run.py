@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._words import amount
-from busq.audit.spark.watch_state import AGAIN, DELIVERED, REPEATED, SENT, Found, Ints, Process, Receiver
+from busq.audit.spark.watch_state import AGAIN, DELIVERED, PASSED, REPEATED, SENT, Found, Ints, Process, Receiver
 from busq.trace.schema import Kind, number_of, sender_of
 
 __all__ = ["Run", "numbers_of"]
@@ -192,6 +192,7 @@ class Run:
         code = np.full(len(kind), -1, np.int8)
         code[kind == Kind.DELIVER], code[kind == Kind.REDELIVER] = DELIVERED, AGAIN
         code[(kind == Kind.SEND) & (stamp >= 0)] = SENT
+        code[(kind == Kind.PASS) & (message >= 0)] = PASSED
         chosen = code >= 0
         more = message[chosen], stamp[chosen], np.full(int(np.sum(chosen)), now), code[chosen]
         _append(self.receiver(process), _EARLY, more)
@@ -257,11 +258,12 @@ class Run:
         good = is_first & (is_flying | is_late)
 
         yield from self._rising(process, message, stamp, code, good)
-        yield from self._in_order(process, message[good & (code != AGAIN)], stamp[good & (code != AGAIN)])
+        is_new = good & (code != AGAIN) & (code != PASSED)
+        yield from self._in_order(process, message[is_new], stamp[is_new])
         yield from self._stamps_agree(process, where, message, stamp, place, good & is_flying)
         yield from self._late(process, where, message[is_late])
-        yield from self._fifo(process, where, message[good & (code != AGAIN)])
-        rest = (code != SENT) & ~good
+        yield from self._fifo(process, where, message[is_new])
+        rest = (code != SENT) & (code != PASSED) & ~good
         yield from self._others(process, where, (message[rest], stamp[rest], code[rest], is_known[rest]), message[good])
         if len(where.open):
             where.passed |= set((message[good] >> 32).tolist())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["AGAIN", "ARRAYS", "DELIVERED", "REPEATED", "SENT", "Found", "Ints", "Process", "Receiver"]
+__all__ = ["AGAIN", "ARRAYS", "DELIVERED", "PASSED", "REPEATED", "SENT", "Found", "Ints", "Process", "Receiver"]
 
 _NONE = np.empty(0, np.int64)
 _TIMES = np.empty(0, np.float64)
@@ -23,7 +23,8 @@ _CODES = np.empty(0, np.int8)
 
 Ints = Any  # an array of 64-bit numbers
 
-DELIVERED, AGAIN, REPEATED, SENT = range(4)  # codes: AGAIN is marked as a repetition, REPEATED was told as one
+# Codes: AGAIN is marked as a repetition, REPEATED was told as one, PASSED was not for the process, where it stood.
+DELIVERED, AGAIN, REPEATED, SENT, PASSED = range(5)
 
 
 class Found(NamedTuple):

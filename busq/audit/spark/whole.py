@@ -31,14 +31,14 @@ def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
     """Return the history that files tell, each with a segment of one process, in program order."""
     history = History(processes)
-    passed: list[tuple[int, list[int]]] = []
+    passed: dict[int, list[int]] = {}
     for process, path in logs:
         for batch in _batches(path, _EVENTS):
             for rows in rows_of(pa.Table.from_batches([batch])):
                 check(lib.busq_history_append_rows(history._history, process, rows.pointer))
             if names := passed_of(pa.Table.from_batches([batch])):
-                passed.append((process, names))
-    for process, names in passed:
+                passed.setdefault(process, []).extend(names)
+    for process, names in passed.items():
         check(lib.busq_history_pass(history._history, process, ffi.new("uint64_t[]", names), len(names)))
     return history
 

@@ -15,7 +15,7 @@ from busq.spark import checks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODULES = ["checks", "clocks", "islands", "load", "pace"]
+MODULES = ["checks", "clocks", "islands", "load", "pace", "views"]
 
 
 def run(name: str, globs: dict[str, Any]) -> None:

@@ -221,6 +221,15 @@ def test_what_a_later_message_overtook_is_lost_after_the_delay_and_pending_until
     assert trace.watch.pending == 0
 
 
+def test_what_was_passed_is_neither_lost_nor_pending_nor_in_any_order(trace: Trace) -> None:
+    passed = Kind.PASS, message_of(0, 1), []
+    unknown = Kind.PASS, message_of(0, 9), []  # what its sender took back
+    assert trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(2), passed, unknown), now=0) == []
+    assert trace.watch.pending == 0
+    assert trace.watch.tick(1e6) == []
+    assert trace.watch.counts == {}
+
+
 def test_what_nothing_overtook_stays_pending_for_ever(trace: Trace) -> None:
     trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(1)), now=0)
     assert trace.watch.tick(1e6) == []
