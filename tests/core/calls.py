@@ -792,6 +792,142 @@ def leaving() -> list[Op]:
     ]
 
 
+# ---- groups, nodes, and peers that are watched ----
+
+
+class Company:
+    """A bus of its own, on which erin is in two groups, and she and dave have a node of the other's."""
+
+    def __init__(self, name: str) -> None:
+        self.bus = busq.Bus.create(name, **BUS_SIZES)
+        self.dave, self.erin = self.bus.join("dave", watch=["frank"]), self.bus.join("erin")
+        self.heard: dict[str, list[Any]] = {"dave": [], "erin": []}
+        self.states = {"dave": b"", "erin": b"the state"}
+        for group in ("g", "h"):
+            self.erin.enter(group)
+        self.dave.enter("h")
+        self.enter_with_state(self.erin)
+        self.node, self.other = self.dave.node(), self.erin.node()
+        self.dave.send("erin", b"a node", handles=[self.node.handle])
+        self.erin.send("dave", b"a node", handles=[self.other.handle])
+        self.hear()
+        self.theirs, self.handle = (
+            next(message.handles[0] for message in self.heard[name] if message.handles) for name in ("erin", "dave")
+        )
+        self.heard = {"dave": [], "erin": []}
+
+    def enter_with_state(self, peer: Any) -> None:
+        peer.enter("s", **self.given(peer))
+
+    def given(self, peer: Any) -> dict[str, Any]:
+        def take(state: bytes) -> None:
+            self.states[peer.name] = state
+
+        return {"state": lambda: self.states[peer.name], "take": take}
+
+    def hear(self) -> None:
+        """Receive what is there, and what comes of that."""
+        n_idle = 0
+        while n_idle < 2:
+            before = sum(map(len, self.heard.values()))
+            for peer in (self.erin, self.dave):
+                with contextlib.suppress(busq.Empty):
+                    while True:
+                        self.heard[peer.name].append(peer.recv(timeout=0))
+            n_idle = n_idle + 1 if sum(map(len, self.heard.values())) == before else 0
+
+    def settle(self) -> None:
+        """Do what the calls do, each once more: whatever became of them, that is then done, once."""
+        self.dave.enter("g")
+        self.dave.leave("h")
+        self.dave.watch("erin")
+        self.dave.unwatch("frank")
+        self.enter_with_state(self.dave)
+        self.node.destroy()
+        self.handle.release()
+        for _ in range(1000):
+            self.hear()
+            if self.count("erin", "node_released") and self.states["dave"]:
+                break
+            gc.collect(0)
+
+    def count(self, name: str, kind: str) -> int:
+        return sum(message.kind == kind for message in self.heard[name])
+
+    def check(self) -> None:
+        """Everything that was to happen has happened once."""
+        for name, heard in self.heard.items():
+            for group, members in (("g", ("erin", "dave")), ("h", ("erin",)), ("s", ("erin", "dave"))):
+                views = [one.view for one in heard if one.kind == "view" and one.group == group]
+                numbers = [view.number for view in views]
+                expect(len(views) == 1, f"{name} heard the views {numbers} of {group}")
+                expect(views[-1].members == members, f"{name} heard that {views[-1].members} are in {group}")
+            expect(self.count(name, "node_destroyed") == 1, f"{name} heard of an end {heard}")
+        expect(self.count("erin", "node_released") == 1, f"erin heard of a release {self.heard['erin']}")
+        expect(self.count("dave", "joined") == 1, f"dave heard who joined: {self.heard['dave']}")
+        expect(self.states["dave"] == b"the state", "dave has no state")
+
+    def close(self) -> None:
+        for peer in (self.dave, self.erin):
+            peer.close()
+        name = self.bus.name
+        self.bus.close()
+        busq.Bus.unlink(name)
+
+
+def ready_company(world: Any) -> Stage:
+    facts = {"descriptors": n_descriptors(), "mappings": n_mappings()}
+    return Stage(world, Company(f"scratch-{next(_numbers)}"), "dave", facts=facts)
+
+
+def finish_company(stage: Stage, turns: list[Turn]) -> None:
+    company, stage.obj = stage.obj, None
+    company.settle()
+    company.check()
+    came = [message.data for message in company.heard["erin"] if message.kind == "data"]
+    for turn in turns:
+        data = turn.facts.get("data")
+        if data is not None and not turn.outcome.at_end:
+            was = bool(turn.outcome.values) or says_sent(turn.outcome.struck or turn.outcome.error)
+            expect(came.count(data) == was, f"{turn.op.name} came {came.count(data)} times, and says {was}")
+    company.close()
+    for turn in turns:
+        turn.call = None
+        turn.facts.clear()
+        turn.outcome.values.clear()
+    del company
+    check_gone(stage)
+
+
+def of_company(name: str, *arguments: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(getattr(stage.obj.dave, name), *arguments)
+
+
+def send_in_company(to: Callable[[Company], Any]) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        turn.facts["data"] = stage.world.payload(SMALL)
+        return partial(stage.obj.dave.send, to(stage.obj), turn.facts["data"])
+
+    return make
+
+
+def company_ops() -> list[Op]:
+    return [
+        Op("enter", "enter()", of_company("enter", "g")),
+        Op("enter", "enter(state)", lambda s, t: partial(s.obj.dave.enter, "s", **s.obj.given(s.obj.dave))),
+        Op("leave", "leave()", of_company("leave", "h")),
+        Op("watch", "watch()", of_company("watch", "erin")),
+        Op("unwatch", "unwatch()", of_company("unwatch", "frank")),
+        Op("view", "view()", of_company("view", "g")),
+        Op("send", "send() to a group", send_in_company(lambda company: "@g")),
+        Op("send", "send() to a handle", send_in_company(lambda company: company.handle), raises=(ValueError,)),
+        Op("destroy", "destroy()", lambda stage, turn: stage.obj.node.destroy),
+        Op("release", "release()", lambda stage, turn: stage.obj.handle.release),
+        Op("handles", "handles", lambda stage, turn: partial(getattr, stage.obj.dave, "handles")),
+        Op("nodes", "nodes", lambda stage, turn: partial(getattr, stage.obj.dave, "nodes")),
+    ]
+
+
 # ---- buses ----
 
 
@@ -1150,6 +1286,7 @@ def kinds_of_bus1() -> Iterator[Kind]:
         ready = partial(ready_for_a_message, size)
         ops = waiting_for_a_message(True)
         yield Kind("Peer", f"a peer that waits for {size} bytes", ready, ops, finish_peer, waits=True)
+    yield Kind("Peer", "a peer in company", ready_company, company_ops(), finish_company, weight=60)
     yield Kind("Peer", "a peer that waits for room", ready_for_room, waiting_for_room(), finish_room, waits=True)
 
 
