@@ -803,9 +803,11 @@ class Company:
         self.dave, self.erin = self.bus.join("dave", watch=["frank"]), self.bus.join("erin")
         self.heard: dict[str, list[Any]] = {"dave": [], "erin": []}
         self.states = {"dave": b"", "erin": b"the state"}
-        for group in ("g", "h"):
+        for group in ("g", "h", "k"):
             self.erin.enter(group)
         self.dave.enter("h")
+        self.dave.enter("k")
+        self.given_away: list[Any] = []
         self.enter_with_state(self.erin)
         self.node, self.other = self.dave.node(), self.erin.node()
         self.dave.send("erin", b"a node", handles=[self.node.handle])
@@ -863,9 +865,33 @@ class Company:
                 expect(len(views) == 1, f"{name} heard the views {numbers} of {group}")
                 expect(views[-1].members == members, f"{name} heard that {views[-1].members} are in {group}")
             expect(self.count(name, "node_destroyed") == 1, f"{name} heard of an end {heard}")
-        expect(self.count("erin", "node_released") == 1, f"erin heard of a release {self.heard['erin']}")
+        released = [message.node for message in self.heard["erin"] if message.kind == "node_released"]
+        expect(released.count(self.other) == 1, f"erin heard of a release {self.heard['erin']}")
         expect(self.count("dave", "joined") == 1, f"dave heard who joined: {self.heard['dave']}")
         expect(self.states["dave"] == b"the state", "dave has no state")
+
+    def check_received(self) -> None:
+        """What dave was sent has come once, and is let go of with the message that brought it."""
+        heard = self.heard["dave"]
+        is_left = self.erin.name not in self.bus.groups()["k"].members
+        n_views = sum(message.kind == "view" and message.group == "k" for message in heard)
+        expect(n_views == is_left, f"dave heard {n_views} views of k")
+        brought = [message for message in heard if message.kind == "data" and message.data == b"another node"]
+        alive = [handle for message in brought for handle in message.handles if not handle.is_dead]
+        expect(len(brought) == len(alive) == len(self.given_away), f"dave got {brought} with {alive}")
+        brought.clear()
+        alive.clear()
+        heard.clear()
+        released: list[Any] = []
+        for _ in range(1000):
+            released += [one.node for one in self.heard["erin"] if one.kind == "node_released"]
+            self.heard["erin"].clear()
+            if len(released) > len(self.given_away):
+                break
+            gc.collect(0)
+            self.hear()
+        for node in self.given_away:
+            expect(released.count(node) == 1, f"erin was told {released.count(node)} times that a node is not held")
 
     def close(self) -> None:
         for peer in (self.dave, self.erin):
@@ -882,6 +908,14 @@ def ready_company(world: Any) -> Stage:
 
 def finish_company(stage: Stage, turns: list[Turn]) -> None:
     company, stage.obj = stage.obj, None
+    for turn in turns:
+        if turn.op.method in ("recv", "recv_many"):
+            values = turn.outcome.values
+            company.heard["dave"] += [
+                one for value in values for one in (value if isinstance(value, list) else [value])
+            ]
+            values.clear()
+            del values
     company.settle()
     company.check()
     came = [message.data for message in company.heard["erin"] if message.kind == "data"]
@@ -890,11 +924,13 @@ def finish_company(stage: Stage, turns: list[Turn]) -> None:
         if data is not None and not turn.outcome.at_end:
             was = bool(turn.outcome.values) or says_sent(turn.outcome.struck or turn.outcome.error)
             expect(came.count(data) == was, f"{turn.op.name} came {came.count(data)} times, and says {was}")
-    company.close()
     for turn in turns:
         turn.call = None
         turn.facts.clear()
         turn.outcome.values.clear()
+    if not any(turn.outcome.at_end for turn in turns):
+        company.check_received()
+    company.close()
     del company
     check_gone(stage)
 
@@ -911,8 +947,30 @@ def send_in_company(to: Callable[[Company], Any]) -> Callable[[Stage, Turn], Cal
     return make
 
 
+def receive_in_company(event: Callable[[Company], Any], *call: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        event(stage.obj)
+        return partial(getattr(stage.obj.dave, call[0]), *call[1:], timeout=0)
+
+    return make
+
+
+def leave_it(company: Company) -> None:
+    company.erin.leave("k")
+
+
+def give_a_node(company: Company) -> None:
+    company.given_away.append(company.erin.node())
+    company.erin.send("dave", b"another node", handles=[company.given_away[-1].handle])
+
+
 def company_ops() -> list[Op]:
+    empty = (busq.Empty,)  # the other call of a pair has it
     return [
+        Op("recv", "recv() of a view", receive_in_company(leave_it, "recv"), raises=empty),
+        Op("recv_many", "recv_many() of a view", receive_in_company(leave_it, "recv_many", 5), raises=empty),
+        Op("recv", "recv() of a handle", receive_in_company(give_a_node, "recv"), raises=empty),
+        Op("recv_many", "recv_many() of a handle", receive_in_company(give_a_node, "recv_many", 5), raises=empty),
         Op("enter", "enter()", of_company("enter", "g")),
         Op("enter", "enter(state)", lambda s, t: partial(s.obj.dave.enter, "s", **s.obj.given(s.obj.dave))),
         Op("leave", "leave()", of_company("leave", "h")),
