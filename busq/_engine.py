@@ -192,17 +192,17 @@ class Engine:
 
     def _post(self, kind: bytes, to: str, body: Any, call: Call, timeout: float | None) -> int:
         number = next(self._numbers)
-        self._pending[number] = call
         try:
+            self._pending[number] = call
             self.check()  # after that: one that fails finishes what it finds here
             head = self._header(kind, number)
             self.peer.send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
+            return number
         except BaseException as error:
             self._pending.pop(number, None)
             if isinstance(error, errors.ShutDown):
                 self.check()  # the thread may have ended for another reason, and closed the peer
             raise
-        return number
 
     def end(self, number: int) -> None:
         """Wait no more."""
@@ -263,9 +263,15 @@ class Engine:
         """Return what the predicate returns as soon as that is true."""
         deadline = _core.Deadline(timeout)
         call = Call()
-        self.begin_wait(predicate, call)
-        self._await(call, deadline, lambda: self.end_wait(call), "what was waited for did not come")
-        return call.results
+        try:
+            try:
+                self.begin_wait(predicate, call)
+                self._await(call, deadline, lambda: self.end_wait(call), "what was waited for did not come")
+                return call.results
+            finally:
+                self.end_wait(call)
+        finally:  # perhaps a handler of a signal has struck in the other one
+            self.end_wait(call)
 
     def _await(self, call: Call, deadline: _core.Deadline, end: Callable[[], None], what: str) -> None:
         try:
@@ -298,10 +304,13 @@ class Engine:
             yield
             return
         with self._row, self._still:
-            self._reader = me
             try:
-                yield
-            finally:
+                try:
+                    self._reader = me
+                    yield
+                finally:
+                    self._reader = 0
+            finally:  # perhaps a handler of a signal has struck in the other one
                 self._reader = 0
 
     # ---- the thread ----

@@ -133,9 +133,7 @@ class Stateful:
         except (errors.Empty, errors.ShutDown):
             pass
 
-    def _take_sorted(
-        self, taken: list[Any], deadline: _core.Deadline, ack: bool, *, may_sort: bool = True
-    ) -> None:
+    def _take_sorted(self, taken: list[Any], deadline: _core.Deadline, ack: bool, *, may_sort: bool = True) -> None:
         """Take the next message for the owner, to the end of a list; Empty where it would have to be sorted."""
         left_ns = deadline.left_ns()
         if not self._turn.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):

@@ -428,12 +428,17 @@ class Peer:
 
         Bob gets what Alice has:
 
+        >>> async def keep(peer):
+        ...     async for message in peer:
+        ...         pass
         >>> async def main(bus):
         ...     async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob") as bob:
         ...         await alice.enter("g", state=lambda: b"what I have", take=print)
+        ...         keeping = asyncio.create_task(keep(alice))
         ...         await bob.enter("g", state=bytes, take=print)
-        ...         giving = asyncio.create_task(alice.recv_many(2))
-        ...         return (await bob.recv()).view.members
+        ...         view = (await bob.recv()).view
+        ...         keeping.cancel()
+        ...         return view.members
         >>> with busq.Bus.create("doc-aio-state") as bus:
         ...     asyncio.run(main(bus))
         b'what I have'

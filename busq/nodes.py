@@ -18,7 +18,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -47,12 +50,12 @@ class Handle(_core.HandleBase):  # type: ignore[misc]
     >>> busq.Bus.unlink("doc-handle")
     """
 
-    __slots__ = ("__weakref__", "_is_counted", "_is_dead", "_is_released", "_node", "_owner", "_raw")
+    __slots__ = ("__weakref__", "_counted", "_is_dead", "_is_released", "_node", "_owner", "_raw")
 
     _raw: Any
     _node: int
     _owner: str
-    _is_counted: bool
+    _counted: list[int | None]  # nothing, or None and the node, which the core counts for this object
     _is_dead: bool
     _is_released: bool
 
@@ -65,7 +68,7 @@ class Handle(_core.HandleBase):  # type: ignore[misc]
         handle = cls.__new__(cls)
         handle._raw, handle._node, handle._owner = raw, node, owner
         handle._is_dead, handle._is_released = is_dead, False
-        handle._is_counted = is_counted
+        handle._counted = [None, node] if is_counted else []
         handle._attach(int(ffi.cast("uintptr_t", raw)), node)
         return handle
 
@@ -113,13 +116,14 @@ class Handle(_core.HandleBase):  # type: ignore[misc]
         return self._node & 0xFFFF == (int(lib.busq_peer_target(self._raw)) & 0xFFFF)
 
     def _let_go(self) -> None:
-        if self._is_counted:
-            self._is_counted = False
-            lib.busq_peer_handle_release(self._raw, self._node)
+        # In one step of C, so that no handler of a signal comes between counting it no more and releasing it.
+        with contextlib.suppress(IndexError):  # another thread has done so
+            release = functools.partial(lib.busq_peer_handle_release, self._raw)
+            deque(map(release, iter(self._counted.pop, None)), maxlen=0)
 
     def __del__(self) -> None:
         # In a forked child the core does nothing.
-        if getattr(self, "_is_counted", False) and lib is not None:
+        if getattr(self, "_counted", None) and lib is not None:
             self._let_go()
 
     def __repr__(self) -> str:
@@ -265,7 +269,7 @@ class Nodes:
         if not is_alive:
             return self._dead(node)
         known = self.held.get(node)
-        if known is not None and known._is_counted:
+        if known is not None and known._counted:
             message.handles_alive &= ~bit
             lib.busq_peer_handle_release(self._raw, node)
             return known
@@ -289,7 +293,7 @@ class Nodes:
         handle = self.held.get(node)
         if handle is None:
             handle = Handle._made(self._raw, node, self._owner_of(node), is_counted=False, is_dead=True)
-        handle._is_dead, handle._is_counted = True, False
+        handle._is_dead, handle._counted = True, []
         return handle
 
     def fill(self, made: Any, message: Any) -> None:

@@ -175,8 +175,9 @@ def _recorder(name: str, number: int, function: Callable[..., Any]) -> Callable[
 class Replica:
     """An object that several processes keep alike.  Derive from it, and mark what changes the object as `command`.
 
-    The attributes of the object are its state.  They are changed by commands, and by `on_view`, alone; reading them
-    needs no call.  A replica is a context manager that closes itself.
+    The attributes of the object are its state: those that `__init__` makes, and not those of the class.  They, and what
+    they hold, are changed by commands, and by `on_view`, alone; reading them needs no call.  A replica is a context
+    manager that closes itself.
 
     >>> import busq
     >>> with busq.Bus.create("doc-replica-class") as bus:
@@ -588,7 +589,11 @@ _tickets = itertools.count(1)
 class Dict(Replica):
     """A dict that several processes keep alike.
 
-    Reading is local, and as quick as reading a dict; each change is a command, which all apply in one order.
+    Reading is local, and as quick as reading a dict; each change is a command, which all apply in one order.  What is
+    read is the replica's own: put a new value under a key, and do not change the one that is there.  `d[key].append(1)`
+    would change it here, and nowhere else; for such a step derive a class with a command of its own.
+
+    Parameters: `initial`, what is there at first, as `dict` takes it; of a late joiner it is not used.
 
     >>> import busq
     >>> with busq.Bus.create("doc-replica-dict") as bus:
@@ -611,7 +616,20 @@ class Dict(Replica):
         return self.data[key]
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """Return what stands under a key, or the default."""
+        """Return what stands under a key, or the default.
+
+        Parameters: `key` and `default`, as in `dict.get`.
+
+        Errors: TypeError for a key that can't be hashed.
+
+        Cost: that of the same on a dict; it asks nobody.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-get") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d.get("a"), d.get("b"), d.get("b", 0)
+        (1, None, 0)
+        >>> busq.Bus.unlink("doc-dict-get")
+        """
         return self.data.get(key, default)
 
     def __contains__(self, key: object) -> bool:
@@ -624,20 +642,70 @@ class Dict(Replica):
         return iter(self.keys())
 
     def copy(self) -> dict[Any, Any]:
-        """Return a dict of what is there, which changes no more."""
+        """Return a dict of what is there, which changes no more: one moment of the order.
+
+        The values are the replica's own: changed in place, they would differ from those of the others.
+
+        Errors: none.
+
+        Cost: a copy of the dict, not of its values; nothing is applied here meanwhile.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-copy") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     before = d.copy()
+        ...     d["b"] = 2
+        ...     before, d.copy()
+        ({'a': 1}, {'a': 1, 'b': 2})
+        >>> busq.Bus.unlink("doc-dict-copy")
+        """
         with self._reading():
             return dict(self.data)
 
     def keys(self) -> list[Any]:
-        """Return the keys of a moment, in the order in which they came."""
+        """Return the keys of a moment, in the order in which they came.
+
+        Errors: none.
+
+        Cost: that of `copy`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-keys") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d["b"] = 2
+        ...     d.keys()
+        ['a', 'b']
+        >>> busq.Bus.unlink("doc-dict-keys")
+        """
         return list(self.copy())
 
     def values(self) -> list[Any]:
-        """Return the values of a moment."""
+        """Return the values of a moment, in the order of the keys.
+
+        Errors: none.
+
+        Cost: that of `copy`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-values") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d["b"] = 2
+        ...     d.values()
+        [1, 2]
+        >>> busq.Bus.unlink("doc-dict-values")
+        """
         return list(self.copy().values())
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Return the pairs of a moment."""
+        """Return the pairs of a moment, in the order of the keys.
+
+        Errors: none.
+
+        Cost: that of `copy`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-items") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d.items()
+        [('a', 1)]
+        >>> busq.Bus.unlink("doc-dict-items")
+        """
         return list(self.copy().items())
 
     def _reading(self) -> contextlib.AbstractContextManager[None]:
@@ -647,7 +715,22 @@ class Dict(Replica):
 
     @command
     def set(self, key: Any, value: Any) -> None:
-        """Put a value under a key."""
+        """Put a value under a key; `d[key] = value` does the same.
+
+        Parameters: `key` and `value`, what the codec takes.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-set") as bus, busq.replica.Dict.join(bus, "d") as d:
+        ...     d.set("a", 1)
+        ...     d["b"] = 2
+        ...     d.copy()
+        {'a': 1, 'b': 2}
+        >>> busq.Bus.unlink("doc-dict-set")
+        """
         self.data[key] = value
 
     def _set_all(self, pairs: list[Any]) -> list[None]:
@@ -661,7 +744,21 @@ class Dict(Replica):
 
     @command
     def delete(self, key: Any) -> None:
-        """Remove a key; KeyError if it is not there."""
+        """Remove a key; `del d[key]` does the same.
+
+        Parameters: `key`, what the codec takes.
+
+        Errors: KeyError if it is not there, and those of any command.
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-delete") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d.delete("a")
+        ...     len(d)
+        0
+        >>> busq.Bus.unlink("doc-dict-delete")
+        """
         del self.data[key]
 
     def __delitem__(self, key: Any) -> None:
@@ -669,17 +766,60 @@ class Dict(Replica):
 
     @command
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its value, or the default; KeyError without one."""
+        """Remove a key and return its value, or the default.
+
+        Of several who pop one key at once, one gets its value.
+
+        Parameters: `key` and `default`, as in `dict.pop`.
+
+        Errors: KeyError if the key is not there and there is no default; those of any command.
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-pop") as bus, busq.replica.Dict.join(bus, "d", {"job": 1}) as d:
+        ...     d.pop("job"), d.pop("job", None)
+        (1, None)
+        >>> busq.Bus.unlink("doc-dict-pop")
+        """
         return self.data.pop(key, *default)
 
     @command
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """Return what stands under a key; if nothing does, the default, which stands there then."""
+        """Return what stands under a key; if nothing does, the default, which stands there then.
+
+        Of several who call it at once, the first one wins, and all get what it has put there.
+
+        Parameters: `key` and `default`, what the codec takes.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-setdefault") as bus, busq.replica.Dict.join(bus, "d") as d:
+        ...     d.setdefault("leader", "ann"), d.setdefault("leader", "bob")
+        ('ann', 'ann')
+        >>> busq.Bus.unlink("doc-dict-setdefault")
+        """
         return self.data.setdefault(key, default)
 
     @command
     def swap(self, key: Any, old: Any, new: Any) -> bool:
-        """Put a new value under a key if the old one stands there, None for none; has it been put there?"""
+        """Put a new value under a key if the old one stands there; has it been put there?
+
+        Parameters: `key`; `old`, compared by `==`, None also where there is no such key; `new`.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-swap") as bus, busq.replica.Dict.join(bus, "d") as d:
+        ...     d.swap("a", None, 1), d.swap("a", 2, 3), d.swap("a", 1, 2), d["a"]
+        (True, False, True, 2)
+        >>> busq.Bus.unlink("doc-dict-swap")
+        """
         if self.data.get(key) != old:
             return False
         self.data[key] = new
@@ -687,17 +827,45 @@ class Dict(Replica):
 
     @command
     def update(self, other: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (), **more: Any) -> None:
-        """Put many values in one step."""
+        """Put many values in one step: nobody sees some of them without the others.
+
+        Parameters: `other` and `more`, as in `dict.update`; an iterable of pairs as a list or a tuple.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-update") as bus, busq.replica.Dict.join(bus, "d") as d:
+        ...     d.update({"a": 1}, b=2)
+        ...     d.copy()
+        {'a': 1, 'b': 2}
+        >>> busq.Bus.unlink("doc-dict-update")
+        """
         self.data.update(other, **more)
 
     @command
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-dict-clear") as bus, busq.replica.Dict.join(bus, "d", {"a": 1}) as d:
+        ...     d.clear()
+        ...     len(d)
+        0
+        >>> busq.Bus.unlink("doc-dict-clear")
+        """
         self.data.clear()
 
 
 class Counter(Replica):
-    """A number that several processes keep alike.
+    """A number that several processes keep alike: `value`.
+
+    Parameters: `value`, at first; of a late joiner it is not used.
 
     >>> import busq
     >>> with busq.Bus.create("doc-replica-counter") as bus, busq.replica.Counter.join(bus, "visits") as visits:
@@ -711,13 +879,42 @@ class Counter(Replica):
 
     @command
     def add(self, number: float = 1) -> float:
-        """Add a number; returns the sum, which no other call returns at this place."""
+        """Add a number; returns the sum at this place of the order.
+
+        With steps of one sign, no two calls return the same: a source of numbers for all.
+
+        Parameters: `number`, an int or a float; the order in which floats are added is the same for all.
+
+        Errors: TypeError for what can't be added; those of any command.
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-counter-add") as bus, busq.replica.Counter.join(bus, "c") as counter:
+        ...     counter.add(), counter.add(10), counter.add(-0.5)
+        (1, 11, 10.5)
+        >>> busq.Bus.unlink("doc-counter-add")
+        """
         self.value += number
         return self.value
 
     @command
     def set(self, value: float) -> None:
-        """Set the number."""
+        """Set the number.
+
+        Parameters: `value`, an int or a float.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-counter-set") as bus, busq.replica.Counter.join(bus, "c") as counter:
+        ...     counter.set(5)
+        ...     counter.value
+        5
+        >>> busq.Bus.unlink("doc-counter-set")
+        """
         self.value = value
 
 
@@ -753,17 +950,57 @@ class Lock(Replica):
         Who guards something outside of the bus hands that number along, so that what comes late from a former holder
         can be told.
 
-        Errors: Empty after the timeout; ShutDown.
+        Parameters: `timeout`, how many seconds to wait: None waits for ever, 0 takes it if it is free.
+
+        Errors: Empty after the timeout: it waits no more; ShutDown, ForkedHandle, Diverged; ValueError, TypeError.
+
+        Cost: that of a command, and of the wait for those who have asked before.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-lock-acquire") as bus, busq.replica.Lock.join(bus, "l", member="ann") as lock:
+        ...     number = lock.acquire(timeout=5)
+        ...     lock.holder, number
+        ...     lock.release()
+        ('ann', 1)
+        >>> busq.Bus.unlink("doc-lock-acquire")
         """
         return int(_now(self._acquire(Blocking(self._busq), timeout)))
 
     def release(self) -> None:
-        """Let the next one have it; RuntimeError if this process does not hold it."""
+        """Let the next one have it.
+
+        Errors: RuntimeError if this process does not hold it; those of any command.
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-lock-release") as bus, busq.replica.Lock.join(bus, "l") as lock:
+        ...     lock.acquire()
+        ...     lock.release()
+        ...     lock.holder is None
+        1
+        True
+        >>> busq.Bus.unlink("doc-lock-release")
+        """
         _now(self._release(Blocking(self._busq)))
 
     @contextlib.contextmanager
     def held(self, timeout: float | None = None) -> Iterator[int]:
-        """Hold it during a block."""
+        """Hold it during a block: `with lock.held()`; the block gets the number of the holding.
+
+        Parameters: `timeout`, as in `acquire`.
+
+        Errors: at its beginning those of `acquire`, at its end those of `release`.
+
+        Cost: that of `acquire` and `release`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-lock-held") as bus, busq.replica.Lock.join(bus, "l", member="ann") as lock:
+        ...     with lock.held() as number:
+        ...         number, lock.holder
+        (1, 'ann')
+        >>> busq.Bus.unlink("doc-lock-held")
+        """
         number = self.acquire(timeout)
         try:
             yield number
@@ -838,17 +1075,53 @@ class Election(Replica):
         return self.leader == self.member
 
     def stand(self) -> None:
-        """Become a candidate, behind those who are."""
+        """Become a candidate, behind those who are; who is one stays where it is.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-election-stand") as bus, busq.replica.Election.join(bus, "e") as election:
+        ...     election.stand()
+        ...     election.leader == election.member, election.is_leader
+        (True, True)
+        >>> busq.Bus.unlink("doc-election-stand")
+        """
         self._stand(self.member)
 
     def resign(self) -> None:
-        """Be no candidate any more; the next one leads."""
+        """Be no candidate any more; the next one leads.
+
+        Errors: those of any command (`command`).
+
+        Cost: that of a command, a message to all replicas.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-election-resign") as bus, busq.replica.Election.join(bus, "e") as election:
+        ...     election.stand()
+        ...     election.resign()
+        ...     election.leader is None
+        True
+        >>> busq.Bus.unlink("doc-election-resign")
+        """
         self._resign(self.member)
 
     def lead(self, timeout: float | None = None) -> int:
-        """Stand, and wait until this process leads; returns the term.
+        """Stand, and wait until this process leads; returns the term, higher than that of any leader before.
 
-        Errors: Empty after the timeout: it still stands; ShutDown.
+        Parameters: `timeout`, how many seconds to wait: None waits for ever.
+
+        Errors: Empty after the timeout: it still stands, unless there was no room for that; ShutDown, ForkedHandle,
+        Diverged; ValueError, TypeError.
+
+        Cost: that of a command, and of the wait for those who have stood longer.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-election-lead") as bus, busq.replica.Election.join(bus, "e") as election:
+        ...     election.lead(timeout=5), election.is_leader
+        (1, True)
+        >>> busq.Bus.unlink("doc-election-lead")
         """
         return int(_now(self._lead(Blocking(self._busq), timeout)))
 
@@ -880,6 +1153,8 @@ class Election(Replica):
 class Barrier(Replica):
     """A place where so many wait for each other, again and again; who dies waiting does not count.
 
+    Parameters: `parties`, how many, 1 or more, the same at all; otherwise joining raises ValueError.
+
     >>> import busq, threading
     >>> with busq.Bus.create("doc-replica-barrier") as bus:
     ...     here, there = (busq.replica.Barrier.join(bus, "start", 2) for _ in range(2))
@@ -906,7 +1181,17 @@ class Barrier(Replica):
     def wait(self, timeout: float | None = None) -> int:
         """Wait until as many wait as there are parties; returns how often they have gone on, this time included.
 
-        Errors: Empty after the timeout: it waits no more; ShutDown.
+        Parameters: `timeout`, how many seconds to wait: None waits for ever.
+
+        Errors: Empty after the timeout: it waits no more; ShutDown, ForkedHandle, Diverged; ValueError, TypeError.
+
+        Cost: that of a command, and of the wait for the others.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-barrier-wait") as bus, busq.replica.Barrier.join(bus, "b", 1) as barrier:
+        ...     barrier.wait(), barrier.wait()
+        (1, 2)
+        >>> busq.Bus.unlink("doc-barrier-wait")
         """
         return int(_now(self._wait(Blocking(self._busq), timeout)))
 

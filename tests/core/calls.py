@@ -792,6 +792,200 @@ def leaving() -> list[Op]:
     ]
 
 
+# ---- groups, nodes, and peers that are watched ----
+
+
+class Company:
+    """A bus of its own, on which erin is in two groups, and she and dave have a node of the other's."""
+
+    def __init__(self, name: str) -> None:
+        self.bus = busq.Bus.create(name, **BUS_SIZES)
+        self.dave, self.erin = self.bus.join("dave", watch=["frank"]), self.bus.join("erin")
+        self.heard: dict[str, list[Any]] = {"dave": [], "erin": []}
+        self.states = {"dave": b"", "erin": b"the state"}
+        for group in ("g", "h", "k"):
+            self.erin.enter(group)
+        self.dave.enter("h")
+        self.dave.enter("k")
+        self.given_away: list[Any] = []
+        self.enter_with_state(self.erin)
+        self.node, self.other = self.dave.node(), self.erin.node()
+        self.dave.send("erin", b"a node", handles=[self.node.handle])
+        self.erin.send("dave", b"a node", handles=[self.other.handle])
+        self.hear()
+        self.theirs, self.handle = (
+            next(message.handles[0] for message in self.heard[name] if message.handles) for name in ("erin", "dave")
+        )
+        self.heard = {"dave": [], "erin": []}
+
+    def enter_with_state(self, peer: Any) -> None:
+        peer.enter("s", **self.given(peer))
+
+    def given(self, peer: Any) -> dict[str, Any]:
+        def take(state: bytes) -> None:
+            self.states[peer.name] = state
+
+        return {"state": lambda: self.states[peer.name], "take": take}
+
+    def hear(self) -> None:
+        """Receive what is there, and what comes of that."""
+        n_idle = 0
+        while n_idle < 2:
+            before = sum(map(len, self.heard.values()))
+            for peer in (self.erin, self.dave):
+                with contextlib.suppress(busq.Empty):
+                    while True:
+                        self.heard[peer.name].append(peer.recv(timeout=0))
+            n_idle = n_idle + 1 if sum(map(len, self.heard.values())) == before else 0
+
+    def settle(self) -> None:
+        """Do what the calls do, each once more: whatever became of them, that is then done, once."""
+        self.dave.enter("g")
+        self.dave.leave("h")
+        self.dave.watch("erin")
+        self.dave.unwatch("frank")
+        self.enter_with_state(self.dave)
+        self.node.destroy()
+        self.handle.release()
+        for _ in range(1000):
+            self.hear()
+            if self.count("erin", "node_released") and self.states["dave"]:
+                break
+            gc.collect(0)
+
+    def count(self, name: str, kind: str) -> int:
+        return sum(message.kind == kind for message in self.heard[name])
+
+    def check(self) -> None:
+        """Everything that was to happen has happened once."""
+        for name, heard in self.heard.items():
+            for group, members in (("g", ("erin", "dave")), ("h", ("erin",)), ("s", ("erin", "dave"))):
+                views = [one.view for one in heard if one.kind == "view" and one.group == group]
+                numbers = [view.number for view in views]
+                expect(len(views) == 1, f"{name} heard the views {numbers} of {group}")
+                expect(views[-1].members == members, f"{name} heard that {views[-1].members} are in {group}")
+            expect(self.count(name, "node_destroyed") == 1, f"{name} heard of an end {heard}")
+        released = [message.node for message in self.heard["erin"] if message.kind == "node_released"]
+        expect(released.count(self.other) == 1, f"erin heard of a release {self.heard['erin']}")
+        expect(self.count("dave", "joined") == 1, f"dave heard who joined: {self.heard['dave']}")
+        expect(self.states["dave"] == b"the state", "dave has no state")
+
+    def check_received(self) -> None:
+        """What dave was sent has come once, and is let go of with the message that brought it."""
+        heard = self.heard["dave"]
+        is_left = self.erin.name not in self.bus.groups()["k"].members
+        n_views = sum(message.kind == "view" and message.group == "k" for message in heard)
+        expect(n_views == is_left, f"dave heard {n_views} views of k")
+        brought = [message for message in heard if message.kind == "data" and message.data == b"another node"]
+        alive = [handle for message in brought for handle in message.handles if not handle.is_dead]
+        expect(len(brought) == len(alive) == len(self.given_away), f"dave got {brought} with {alive}")
+        brought.clear()
+        alive.clear()
+        heard.clear()
+        released: list[Any] = []
+        for _ in range(1000):
+            released += [one.node for one in self.heard["erin"] if one.kind == "node_released"]
+            self.heard["erin"].clear()
+            if len(released) > len(self.given_away):
+                break
+            gc.collect(0)
+            self.hear()
+        for node in self.given_away:
+            expect(released.count(node) == 1, f"erin was told {released.count(node)} times that a node is not held")
+
+    def close(self) -> None:
+        for peer in (self.dave, self.erin):
+            peer.close()
+        name = self.bus.name
+        self.bus.close()
+        busq.Bus.unlink(name)
+
+
+def ready_company(world: Any) -> Stage:
+    facts = {"descriptors": n_descriptors(), "mappings": n_mappings()}
+    return Stage(world, Company(f"scratch-{next(_numbers)}"), "dave", facts=facts)
+
+
+def finish_company(stage: Stage, turns: list[Turn]) -> None:
+    company, stage.obj = stage.obj, None
+    for turn in turns:
+        if turn.op.method in ("recv", "recv_many"):
+            values = turn.outcome.values
+            company.heard["dave"] += [
+                one for value in values for one in (value if isinstance(value, list) else [value])
+            ]
+            values.clear()
+            del values
+    company.settle()
+    company.check()
+    came = [message.data for message in company.heard["erin"] if message.kind == "data"]
+    for turn in turns:
+        data = turn.facts.get("data")
+        if data is not None and not turn.outcome.at_end:
+            was = bool(turn.outcome.values) or says_sent(turn.outcome.struck or turn.outcome.error)
+            expect(came.count(data) == was, f"{turn.op.name} came {came.count(data)} times, and says {was}")
+    for turn in turns:
+        turn.call = None
+        turn.facts.clear()
+        turn.outcome.values.clear()
+    if not any(turn.outcome.at_end for turn in turns):
+        company.check_received()
+    company.close()
+    del company
+    check_gone(stage)
+
+
+def of_company(name: str, *arguments: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    return lambda stage, turn: partial(getattr(stage.obj.dave, name), *arguments)
+
+
+def send_in_company(to: Callable[[Company], Any]) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        turn.facts["data"] = stage.world.payload(SMALL)
+        return partial(stage.obj.dave.send, to(stage.obj), turn.facts["data"])
+
+    return make
+
+
+def receive_in_company(event: Callable[[Company], Any], *call: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        event(stage.obj)
+        return partial(getattr(stage.obj.dave, call[0]), *call[1:], timeout=0)
+
+    return make
+
+
+def leave_it(company: Company) -> None:
+    company.erin.leave("k")
+
+
+def give_a_node(company: Company) -> None:
+    company.given_away.append(company.erin.node())
+    company.erin.send("dave", b"another node", handles=[company.given_away[-1].handle])
+
+
+def company_ops() -> list[Op]:
+    empty = (busq.Empty,)  # the other call of a pair has it
+    return [
+        Op("recv", "recv() of a view", receive_in_company(leave_it, "recv"), raises=empty),
+        Op("recv_many", "recv_many() of a view", receive_in_company(leave_it, "recv_many", 5), raises=empty),
+        Op("recv", "recv() of a handle", receive_in_company(give_a_node, "recv"), raises=empty),
+        Op("recv_many", "recv_many() of a handle", receive_in_company(give_a_node, "recv_many", 5), raises=empty),
+        Op("enter", "enter()", of_company("enter", "g")),
+        Op("enter", "enter(state)", lambda s, t: partial(s.obj.dave.enter, "s", **s.obj.given(s.obj.dave))),
+        Op("leave", "leave()", of_company("leave", "h")),
+        Op("watch", "watch()", of_company("watch", "erin")),
+        Op("unwatch", "unwatch()", of_company("unwatch", "frank")),
+        Op("view", "view()", of_company("view", "g")),
+        Op("send", "send() to a group", send_in_company(lambda company: "@g")),
+        Op("send", "send() to a handle", send_in_company(lambda company: company.handle), raises=(ValueError,)),
+        Op("destroy", "destroy()", lambda stage, turn: stage.obj.node.destroy),
+        Op("release", "release()", lambda stage, turn: stage.obj.handle.release),
+        Op("handles", "handles", lambda stage, turn: partial(getattr, stage.obj.dave, "handles")),
+        Op("nodes", "nodes", lambda stage, turn: partial(getattr, stage.obj.dave, "nodes")),
+    ]
+
+
 # ---- buses ----
 
 
@@ -1150,6 +1344,7 @@ def kinds_of_bus1() -> Iterator[Kind]:
         ready = partial(ready_for_a_message, size)
         ops = waiting_for_a_message(True)
         yield Kind("Peer", f"a peer that waits for {size} bytes", ready, ops, finish_peer, waits=True)
+    yield Kind("Peer", "a peer in company", ready_company, company_ops(), finish_company, weight=60)
     yield Kind("Peer", "a peer that waits for room", ready_for_room, waiting_for_room(), finish_room, waits=True)
 
 

@@ -62,12 +62,11 @@ def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases
 
 
 def test_the_examples_in_the_docstrings_run() -> None:
-    from busq import _objects, _words, aio, bus, codec, errors, ordered, orders, peer, queues
-
-    for module in (_objects, _words, aio, bus, codec, errors, ordered, orders, peer, queues):
-        result = doctest.testmod(module)
-        assert result.failed == 0, module.__name__
-        assert result.attempted > 0, f"{module.__name__} has no example"
+    names = "_objects _plain _transfer _words aio bus codec errors groups nodes ordered orders peer queues replica"
+    for name in names.split():
+        result = doctest.testmod(importlib.import_module(f"busq.{name}"))
+        assert result.failed == 0, name
+        assert result.attempted > 0, f"{name} has no example"
 
 
 def test_importing_busq_brings_no_large_library_along() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import datetime
 import gc
+import itertools
 import os
 import pickle
 import random
@@ -20,6 +21,7 @@ import pytest
 from conftest import Child, fresh_python, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
+from test_ownership import StruckError, struck
 
 import busq
 import busq.codec
@@ -787,6 +789,8 @@ def test_a_handler_that_raises_breaks_nothing(bus: busq.Bus) -> None:
                 try:
                     for _ in range(20):
                         one.add("A")
+                        one.snapshot()
+                        one.wait_for(lambda: one.prices)
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 except Alarm:
                     struck += 1
@@ -795,11 +799,59 @@ def test_a_handler_that_raises_breaks_nothing(bus: busq.Bus) -> None:
             one.sync()
             other.sync()
             assert one.snapshot() == other.snapshot()
-            assert one._busq._pending == {}
+            assert one._busq._pending == one._busq._waiters == {}
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert struck
+
+
+CALLS: dict[str, Callable[[Counter, Lock], object]] = {
+    "command": lambda counter, lock: counter.add(),
+    "batch": lambda counter, lock: add_in_a_batch(counter),
+    "sync": lambda counter, lock: counter.sync(),
+    "acquire": lambda counter, lock: lock.acquire(),
+    "held": lambda counter, lock: add_while_held(counter, lock),
+}
+
+
+def add_in_a_batch(counter: Counter) -> None:
+    with counter.batch() as batch:
+        batch.add()
+
+
+def add_while_held(counter: Counter, lock: Lock) -> None:
+    with lock.held():
+        counter.add()
+
+
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_whatever_strikes_a_call_everything_goes_on(bus: busq.Bus, name: str, step: int, seed: int) -> None:
+    """An exception between any two steps: what was called is applied once or never, everywhere alike."""
+    with (
+        Counter.join(bus, "c", member="ann") as ann,
+        Counter.join(bus, "c", member="bob") as bob,
+        Lock.join(bus, "l") as lock,
+    ):
+        for at in itertools.count(seed % step, step):
+            before = ann.value
+            with struck(at) as was_reached, contextlib.suppress(StruckError, busq.Empty):
+                CALLS[name](ann, lock)
+            ann.sync()
+            bob.sync()
+            assert (ann.value, ann.position) == (bob.value, bob.position)
+            assert ann.value - before in (0, 1)
+            assert (ann._busq._pending, ann._busq._waiters) == ({}, {})
+            lock.sync()
+            if lock.row:
+                lock.release()
+            assert (lock.row, lock._busq._pending) == ([], {})
+            if not was_reached():
+                assert at > 20
+                break
+        assert len(bus.peers()) == 3
 
 
 def test_nobody_needs_it_who_does_not_ask_for_it() -> None:
