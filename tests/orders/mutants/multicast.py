@@ -276,7 +276,8 @@ MUTANTS = [
         "brings its handle to the owner, too",
         NODE_SEND,
         (
-            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end) == BUSQ_NODE_ENDED)\n",
+            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end)"
+            " == BUSQ_NODE_ENDED)\n",
             "  busq_claim_look look;\n  if (busq_node_look(peer->bus, name, &end, &look) == BUSQ_NODE_ENDED)\n",
         ),
     ),
