@@ -10,14 +10,23 @@ import pytest
 from boundaries import Harness, all_kinds
 from test_boundaries import WAYS, disturb
 
+COMPANY = "a peer in company"
+
 pytestmark = pytest.mark.timeout(900)  # seconds on a quiet machine
 
 
 def test_every_pair_of_methods_of_one_object_is_made() -> None:
-    pairs = set(Harness(all_kinds("bus1,recording,fifo"), seed=0, seconds=1).ways())
+    """Those of a peer in company, with groups and nodes, among each other."""
+    ways = Harness(all_kinds("bus1,recording,fifo"), seed=0, seconds=1).ways()
+    pairs = {
+        (COMPANY if kind.name == COMPANY else owner, one, two)
+        for (owner, one, two), calls in ways.items()
+        for kind, _, _ in calls
+    }
     methods = {(owner, method) for owner, method, _ in pairs}
     every = {(owner, one, two) for owner, one in methods for other, two in methods if owner == other}
     assert every - pairs == set()
+    assert any(owner == COMPANY for owner, _, _ in pairs)
 
 
 @pytest.mark.parametrize("without_accelerator", WAYS)

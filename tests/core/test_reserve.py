@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -507,7 +508,9 @@ def test_threads_write_and_send_drafts_of_one_peer(make_bus: Callable[..., busq.
 
 
 def test_one_of_two_threads_sends_a_draft(bus: busq.Bus) -> None:
+    """Without an interpreter lock both may be refused, and then it can be sent again."""
     alice = bus.join("alice")
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
     for number in range(300):
         draft = alice.reserve(600)
         write(draft, b"%0600d" % number)
@@ -528,7 +531,10 @@ def test_one_of_two_threads_sends_a_draft(bus: busq.Bus) -> None:
         start.wait()
         for thread in threads:
             thread.join(PATIENCE_S)
-        assert sorted(ended) == ["error", "sent"]
+        if ended == ["error", "error"] and not has_lock:  # each met the other's view of it; it is still there
+            draft.send("alice", timeout=PATIENCE_S)
+        else:
+            assert sorted(ended) == ["error", "sent"]
         assert [message.data for message in alice.recv_many(9)] == [b"%0600d" % number]
 
 
