@@ -359,8 +359,11 @@ def transcribe(run: Run) -> str:
 # ---- runs at random ----
 
 
-def random_run(rng: random.Random, name: str = "run") -> Run:
-    """A run of a few processes and some tens of events, in order or not, honest or not, with what people record."""
+def random_run(rng: random.Random, name: str = "run", has_groups: bool = True) -> Run:
+    """A run of a few processes and some tens of events, in order or not, honest or not, with what people record.
+
+    `has_groups`: some are of processes that enter and leave groups, which only recordings of a bus can tell.
+    """
     style = rng.choice(["ordered", "ordered", "played", "thrown"])
     logs = _ordered_logs(rng) if style == "ordered" else random_logs(rng, is_honest=style == "played")
     rows, timeline = _schedule(rng, _rename(logs))
@@ -378,7 +381,7 @@ def random_run(rng: random.Random, name: str = "run") -> Run:
     elif rng.random() < 0.3:
         _leave_gaps(rng, rows)
     its = random.Random(repr(rng.getstate()[1][:9]))  # so that all else stays as it was before there were groups
-    if its.random() < 0.4:
+    if has_groups and its.random() < 0.4:
         _group(its, rows)
     return to_run(rows, name)
 

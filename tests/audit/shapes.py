@@ -161,7 +161,7 @@ def draw(seed: int, folder: Path) -> Drawn:
     drawn = Drawn(shape, folder)
     names = ["monday"] if shape.runs == "one" else ["monday", "run/2", "7"][: rng.choice([1, 2, 3])]
     for name in names:
-        drawn.truth[name] = _without(shape, rows_of(random_run(rng, name)))
+        drawn.truth[name] = _without(shape, rows_of(random_run(rng, name, has_groups=False)))
     drawn.has_order = "position" not in shape.without or shape.files in ("one", "by process")
     drawn.is_unique = all(map(_is_unique, drawn.truth.values()))
     events = [event for name, rows in drawn.truth.items() for event in _events(shape, name, rows, rng)]

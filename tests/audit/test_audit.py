@@ -89,6 +89,7 @@ def test_of_a_run_in_order_everything_holds_that_can_be_told() -> None:
         **dict.fromkeys(room.CHECKS, VALID),
         "side": UNKNOWN,
         "clock": UNKNOWN,
+        "views": UNKNOWN,
     }
     assert found.ok
     assert (found.messages, found.deliveries, found.events) == (2, 4, 6)
