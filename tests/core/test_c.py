@@ -22,7 +22,15 @@ HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
 SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/run searches the others too
-LONG = {"test_check", "test_explore_steps", "test_orders_every_execution", "test_orders_total", "test_rename"}
+LONG = {
+    "test_check",
+    "test_explore_steps",
+    "test_node_steps",
+    "test_orders_every_execution",
+    "test_orders_total",
+    "test_rename",
+    "test_share_steps",
+}
 
 Build = Callable[..., Path]
 

@@ -20,11 +20,10 @@ RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider',
         "objects",
         "reserve",
         "threads",
-        "fileno",
-        "requests",
-        "groups",
-        "states",
-        *(pytest.param(topic, marks=pytest.mark.long) for topic in ("bad_input", "processes", "ownership", "aio")),
+        *(
+            pytest.param(topic, marks=pytest.mark.long)
+            for topic in ("bad_input", "processes", "ownership", "aio", "fileno", "requests", "groups", "states")
+        ),
     ],
 )
 def test_without_the_accelerator(topic: str) -> None:
