@@ -574,7 +574,7 @@ __attribute__((noinline)) static void take_record(busq_peer *peer, const busq_fo
       .stamp = found->key.timestamp,
       .incarnation = found->sender_incarnation,
       .slot = (uint16_t)found->key.sender,
-      .kind = kind,
+      .kind = (uint16_t)kind,
   };
   if (BUSQ_LIKELY(kind == BUSQ_TRACE_PASS || !is_view(found))) {
     busq_tracer_take(peer, &taken);
