@@ -552,8 +552,15 @@ static void test_the_descriptor_is_readable_while_there_is_something_to_receive(
   const pid_t pid = in_a_child(late_body, m);
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   tell(&m->go_on);
-  CHECK_EQUAL(poll(&entry, 1, 20000), 1);
-  hears(b, "from afar");
+  /* It may say so once too often: whoever finds nothing waits again. */
+  int result = BUSQ_EMPTY;
+  while (result != BUSQ_OK) {
+    CHECK_EQUAL(poll(&entry, 1, 20000), 1);
+    result = take_now(b, &message);
+    CHECK(result == BUSQ_OK || result == BUSQ_EMPTY);
+  }
+  CHECK(message.size_bytes == strlen("from afar") && !memcmp(message.data, "from afar", message.size_bytes));
+  busq_peer_release(b, &message);
   ends_well(pid);
   part();
   munmap(m, sizeof *m);
