@@ -14,6 +14,7 @@ One file per question:
     floor.c core.c        what the machine costs without a bus; busq from C to C
     ring.c                what Python costs without a bus
     steps.py steps.h      where the time of a message goes, step by step
+    instructions.py       how many instructions a message takes, in two checkouts
     bench_calls.py        calls inside one process (pytest-benchmark)
     bench_queue_depth.py  what an operation costs with many messages waiting
     bench_large.py        what a large message costs, by copy and without one
