@@ -663,9 +663,12 @@ def test_what_was_written_before_a_kill_is_there(tmp_path: Path, fork: Callable[
 
 
 @pytest.fixture
-def nothing_left(bus_directory: Path) -> Iterator[None]:
+def nothing_left(bus_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Neither processes nor files nor descriptors remain."""
-    temporary = Path(tempfile.gettempdir())
+    temporary = tmp_path / "ledgers"  # our own: other tests run beside these
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before = set(os.listdir(bus_directory)) | set(os.listdir("/proc/self/fd"))
     ledgers_before = set(temporary.glob("busq-soak-*"))
     children_before = {child.pid for child in psutil.Process().children(recursive=True)}
