@@ -18,7 +18,7 @@ from rich.text import Text
 from busq._words import duration
 from busq.cli import show
 from busq.lab import picture
-from busq.trial.soak.census import COUNTED
+from busq.trial.soak import census
 from busq.trial.soak.conductor import PERCENTILES, Outcome
 from busq.trial.soak.judge import upper_ns
 
@@ -46,14 +46,14 @@ def outcome(outcome: Outcome) -> None:
 def _figures(outcome: Outcome) -> Table:
     found = outcome.found
     table = show.new_table("What happened", "", "count", left=[""])
-    rows = _member_counts(found) if outcome.about == "members" else _message_counts(found)
+    rows = _member_counts(found) if isinstance(found, census.Findings) else _message_counts(found)
     for label, count in rows:
         table.add_row(label, f"{count:,}")
     for name, share in PERCENTILES.items():
         table.add_row(f"wait for a message that was there, {name}", _time(found.waits.percentile(share)))
     table.add_row("longest send", _time(found.sends_ns_max))
     table.add_row("longest join", _time(found.joins_ns_max))
-    if outcome.about == "members":
+    if isinstance(found, census.Findings):
         table.add_row("longest change of a group or a node, longest command", _time(found.changes_ns_max))
         table.add_row("longest of all these beside a stopped member", _time(found.beside_stopped_ns_max))
     table.add_row("longest that the system gave somebody no processor", _time(found.starved_ns_max))
@@ -62,8 +62,8 @@ def _figures(outcome: Outcome) -> Table:
     return table
 
 
-def _member_counts(found: Any) -> Iterable[tuple[str, int]]:
-    return [(label, found.counts[name]) for name, label in COUNTED.items()]
+def _member_counts(found: census.Findings) -> Iterable[tuple[str, int]]:
+    return [(label, found.counts[name]) for name, label in census.COUNTED.items()]
 
 
 def _message_counts(ledgers: Any) -> Iterable[tuple[str, int]]:

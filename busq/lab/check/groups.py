@@ -130,8 +130,9 @@ class GroupsCounterexample:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsResult(Figures):
-    """The result of a search; the figures as in `Figures`."""
+    """The result of a search; `holds`: no violation was found; the figures as in `Figures`."""
 
+    holds: bool
     processes: int
     members: int
     changes: int

@@ -69,43 +69,18 @@ class Progress:
     rate: float
 
 
-@dataclass(frozen=True)
-class Search:
-    """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
-
-    `counts_moves`: the number of steps so far belongs to a state, so that going in circles would show.  `contradicted`:
-    how often something that a reduction takes for granted was tried and found wrong.
-    """
-
-    search: str
-    counts_moves: bool
-    reductions: tuple[str, ...]
-    unique_states: int
-    total_states: int
-    ends: int
-    max_depth: int
-    seconds: float
-    rate: float
-    complete: bool
-    unexplored: str
-    memory_bytes: int
-    missed_expected: float
-    contradicted: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """How far a search came, and what it found; of an order (`Result`) or of the protocol of groups (`GroupsResult`).
+    """How far a search came, and what it found; one search, or all of a check.
 
-    `holds`: no violation of what was judged was found; that all was seen says `complete`, and if not, `unexplored` says
-    why.  `unique_states` are different states, `total_states` moves that were made (and the start), `ends` states in
-    which nothing can happen any more, `max_depth` the longest way that was searched, in moves: a state that was met
-    before is not gone through again on a longer one.  `rate` are unique states per second.
+    That all was seen says `complete`, and if not, `unexplored` says why.  `unique_states` are different states,
+    `total_states` moves that were made (and the start), `ends` states in which nothing can happen any more, `max_depth`
+    the longest way that was searched, in moves: a state that was met before is not gone through again on a longer one.
+    `rate` are unique states per second.
 
     `missed_expected` is how many states were taken for others because both have the same fingerprint, on average.
     """
 
-    holds: bool
     complete: bool
     unexplored: str
     unique_states: int
@@ -129,8 +104,24 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Search(Figures):
+    """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
+
+    `counts_moves`: the number of steps so far belongs to a state, so that going in circles would show.  `contradicted`:
+    how often something that a reduction takes for granted was tried and found wrong.
+    """
+
+    search: str
+    counts_moves: bool
+    reductions: tuple[str, ...]
+    contradicted: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result(Figures):
     """The result of a check; the figures as in `Figures`.
+
+    `holds`: no violation of what was judged was found.
 
     `destinations` are "every choice", or "given".
 
@@ -149,6 +140,7 @@ class Result(Figures):
     circulate for ever, a second one counts steps.
     """
 
+    holds: bool
     order: str
     processes: int
     messages: int

@@ -40,15 +40,14 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from busq.lab.execution import Log
-from busq.lab.observers import History, Verdict, tell
-from busq.trial.soak.judge import BLOCKED_NS_MAX, NOTICE_NS, Fate, Waits
+from busq.lab.observers import History, Verdict
+from busq.trial.soak.judge import BLOCKED_NS_MAX, NOTICE_NS, Fate, Found, end_of, pretty, took
 from busq.trial.soak.ledger import Kind, Phase, group_of, joined_left_died, members_of
 from busq.trial.soak.member import GROUPS, REPLICAS
 from busq.trial.soak.notices import Holder, Watch
@@ -88,26 +87,17 @@ COUNTED = {
 
 
 @dataclass
-class Findings:
+class Findings(Found):
     """The sum of the ledgers of a round, or of several."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    waits: Waits = field(default_factory=Waits)  # how long receivers waited for what was there
-    sends_ns_max: int = 0
-    joins_ns_max: int = 0
-    changes_ns_max: int = 0  # entering, watching, destroying, commands
-    beside_stopped_ns_max: int = 0  # any of these, or a wait, while another member was stopped
-    starved_ns_max: int = 0
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    beside_stopped_ns_max: int = 0  # any call, or a wait, while another member was stopped
 
-    def add(self, other: Findings) -> None:
-        """Add those of another round; its verdicts are the ones that count."""
+    def add(self, other: Found) -> None:
+        """Add those of another round."""
+        super().add(other)
+        assert isinstance(other, Findings)
         self.counts.update(other.counts)
-        for name in ("sends", "joins", "changes", "beside_stopped", "starved"):
-            attribute = f"{name}_ns_max"
-            setattr(self, attribute, max(getattr(self, attribute), getattr(other, attribute)))
-        self.waits.add(other.waits)
-        self.verdicts.update(other.verdicts)
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts by name, and times of its own."""
@@ -453,7 +443,7 @@ class Census:
         """Nobody was blocked."""
         findings = self.findings
         for member in self.members:
-            member.idle_ns.sort(key=lambda idle: idle[1])
+            member.idle_ns.sort(key=end_of)
             stopped = sorted(stop for other in self.members if other is not member for stop in other.stopped_ns)
             findings.starved_ns_max = max(findings.starved_ns_max, member.starved_ns_max)
             for item in member.items:
@@ -490,12 +480,9 @@ class Census:
 
     def judge_order(self) -> dict[str, Verdict]:
         """Hold the order against the observers."""
-        verdicts = {
-            **self._causal_history().judge(("fifo", "causal")),
-            **self._order_history().judge(("consistent", "total")),
-        }
         return {
-            name: replace(verdict, text=tell(name, verdict.witness, tell_message)) for name, verdict in verdicts.items()
+            **pretty(self._causal_history().judge(("fifo", "causal")), tell_message),
+            **pretty(self._order_history().judge(("consistent", "total")), tell_message),
         }
 
     def _causal_history(self) -> History:
@@ -550,16 +537,6 @@ class Census:
         return history
 
 
-def took(idle_ns: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> int:
-    """Return how long that took, without the time when the member was stopped or given no processor."""
-    took_ns = end_ns - begin_ns
-    for at in range(bisect_left(idle_ns, begin_ns, key=lambda idle: idle[1]), len(idle_ns)):
-        idle_begin_ns, idle_end_ns = idle_ns[at]
-        if idle_begin_ns < end_ns:
-            took_ns -= max(0, min(idle_end_ns, end_ns) - max(idle_begin_ns, begin_ns))
-    return max(0, took_ns)
-
-
 _HOLDS = {
     "views": "all who saw a view saw the same one, one after the other, and every death led to one",
     "outside": "everything sent to a group came in the same view to all",
@@ -592,10 +569,7 @@ def judge(members: Sequence[Member]) -> Findings:
     census.judge_replicas()
     census.judge_time()
     _count(census)
-    for name, holds in _HOLDS.items():
-        faults = census.faults.get(name, [])
-        text = "; ".join(faults[:3]) if faults else holds
-        census.findings.verdicts[name] = Verdict(not faults, len(faults), None, text)
+    census.findings.decide(census.faults, _HOLDS, n_told=3)
     census.findings.verdicts.update(census.judge_order())
     return census.findings
 

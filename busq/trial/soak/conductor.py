@@ -34,7 +34,7 @@ from busq._processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.replay import ENDINGS
 from busq.trial.soak import census
-from busq.trial.soak.judge import Findings, judge, read_worker
+from busq.trial.soak.judge import Findings, Found, judge, read_worker
 from busq.trial.soak.ledger import read
 from busq.trial.soak.member import MEMBER_MODES
 from busq.trial.soak.worker import (
@@ -97,7 +97,7 @@ class Outcome:
     rounds: int = 0
     kills: int = 0
     stops: int = 0
-    found: Any = field(default_factory=Findings)  # in the ledgers
+    found: Found = field(default_factory=Findings)  # in the ledgers
     arena_baseline_bytes: int = 0
     arena_after_bytes: int = 0
     descriptors_baseline: int = 0
@@ -108,8 +108,7 @@ class Outcome:
     @property
     def verdicts(self) -> dict[str, Verdict]:
         """The findings by property; the first round that finds a fault is the last."""
-        verdicts: dict[str, Verdict] = self.found.verdicts
-        return verdicts
+        return self.found.verdicts
 
     @property
     def ok(self) -> bool:
@@ -120,8 +119,7 @@ class Outcome:
     def longest_block_ns(self) -> int:
         """The longest that anybody waited for a message that was there, or in a send or a join."""
         found = self.found
-        changes_ns_max = getattr(found, "changes_ns_max", 0)
-        return int(max(found.waits.longest_ns, found.sends_ns_max, found.joins_ns_max, changes_ns_max))
+        return max(found.waits.longest_ns, found.sends_ns_max, found.joins_ns_max, found.changes_ns_max)
 
     def as_json(self) -> dict[str, Any]:
         """Return the outcome as one object, units in the keys."""

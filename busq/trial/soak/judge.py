@@ -40,12 +40,13 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from busq.lab.execution import Log
 from busq.lab.observers import History, Verdict, tell
-from busq.trial.soak.ledger import Kind, Phase, Row, number_of, sender_of
+from busq.trial.soak.ledger import Kind, Phase, Row, bits_of, number_of, sender_of
 from busq.trial.soak.worker import ACKNOWLEDGING, Mode
 
 __all__ = ["COUNTS", "Findings", "Waits", "Worker", "judge", "read_worker", "upper_ns"]
@@ -162,7 +163,36 @@ def upper_ns(key: int) -> int:
 
 
 @dataclass
-class Findings:
+class Found:
+    """What every judge finds in the ledgers of a round, or of several: how long things took, and the verdicts."""
+
+    waits: Waits = field(default_factory=Waits)  # how long receivers waited for what was there
+    sends_ns_max: int = 0
+    joins_ns_max: int = 0
+    changes_ns_max: int = 0  # entering, watching, destroying, commands
+    starved_ns_max: int = 0  # the longest that the system gave somebody no processor, who wanted one
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    def add(self, other: Found) -> None:
+        """Add those of another round; its verdicts are the ones that count."""
+        for name in (name for name in vars(self) if name.endswith("_ns_max")):
+            setattr(self, name, max(getattr(self, name), getattr(other, name)))
+        self.waits.add(other.waits)
+        self.verdicts.update(other.verdicts)
+
+    def decide(self, faults: Mapping[str, Sequence[str]], holds: Mapping[str, str], n_told: int) -> None:
+        """Make a verdict of each property's faults, and tell the first of them, or what holds."""
+        for name, text in holds.items():
+            found = faults.get(name, [])
+            self.verdicts[name] = Verdict(not found, len(found), None, "; ".join(found[:n_told]) or text)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what only this judge counts, by name."""
+        raise NotImplementedError
+
+
+@dataclass
+class Findings(Found):
     """The sum of the ledgers of a round, or of several."""
 
     messages: int = 0
@@ -176,22 +206,14 @@ class Findings:
     replies: int = 0  # requests whose replies came
     taken_at_kill: int = 0
     dropped_with_receiver: int = 0
-    waits: Waits = field(default_factory=Waits)  # how long receivers waited for what was there
-    sends_ns_max: int = 0
-    joins_ns_max: int = 0
-    starved_ns_max: int = 0  # the longest that the system gave somebody no processor, who wanted one
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
 
-    def add(self, other: Findings) -> None:
-        """Add those of another round; its verdicts are the ones that count."""
+    def add(self, other: Found) -> None:
+        """Add those of another round."""
+        super().add(other)
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("sends_ns_max", "joins_ns_max", "starved_ns_max"):
-            setattr(self, name, max(getattr(self, name), getattr(other, name)))
-        self.waits.add(other.waits)
-        self.verdicts.update(other.verdicts)
 
-    def as_json(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, Any]:
         """Return the counts by name."""
         return {name: getattr(self, name) for name in COUNTS}
 
@@ -268,18 +290,25 @@ def _read_life(worker: Worker, kind: int, *row: int) -> None:
         last.phase, last.limit, last.subject = flags, number, message
 
 
-def _took_ns(worker: Worker, begin_ns: int, end_ns: int) -> int:
-    """How long that took, without the time when the worker was stopped or given no processor."""
+def took(idle_ns: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> int:
+    """Return how long that took, without the time when whoever did it was stopped or given no processor.
+
+    `idle_ns` are sorted by their ends.
+    """
     took_ns = end_ns - begin_ns
-    for at in range(bisect_left(worker.idle_ns, begin_ns, key=_end_of), len(worker.idle_ns)):
-        stopped_ns, continued_ns = worker.idle_ns[at]
-        if stopped_ns >= end_ns:
-            break
-        took_ns -= min(continued_ns, end_ns) - max(stopped_ns, begin_ns)
+    for at in range(bisect_left(idle_ns, begin_ns, key=end_of), len(idle_ns)):
+        idle_begin_ns, idle_end_ns = idle_ns[at]
+        if idle_begin_ns < end_ns:
+            took_ns -= max(0, min(idle_end_ns, end_ns) - max(idle_begin_ns, begin_ns))
     return max(0, took_ns)
 
 
-def _end_of(idle_ns: tuple[int, int]) -> int:
+def pretty(verdicts: Mapping[str, Verdict], tell_one: Callable[[int], str]) -> dict[str, Verdict]:
+    """Return verdicts of the observers that tell their witnesses."""
+    return {name: replace(verdict, text=tell(name, verdict.witness, tell_one)) for name, verdict in verdicts.items()}
+
+
+def end_of(idle_ns: tuple[int, int]) -> int:
     return idle_ns[1]
 
 
@@ -517,13 +546,13 @@ class _Case:
             findings.lives += len(worker.lives)
             findings.resumes += worker.resumes
             findings.starved_ns_max = max(findings.starved_ns_max, worker.starved_ns_max)
-            worker.idle_ns.sort(key=_end_of)
+            worker.idle_ns.sort(key=end_of)
             for message, _, time_ns, since_ns, is_marked in worker.deliveries:
                 send = self.by_message.get(message)
                 if send is None or is_marked or send.is_interrupted:
                     continue
                 begin_ns = max(since_ns, send.known_ns)
-                blocked_ns = _took_ns(worker, begin_ns, time_ns) if begin_ns < time_ns else 0
+                blocked_ns = took(worker.idle_ns, begin_ns, time_ns) if begin_ns < time_ns else 0
                 findings.waits.note(blocked_ns)
                 if blocked_ns > BLOCKED_NS_MAX:
                     self.fault("blocked", f"{worker.name} got {self.tell(message)} {blocked_ns / 1e9:.2f} s late")
@@ -533,7 +562,7 @@ class _Case:
     def _longest(self, worker: Worker, what: str, calls_ns: Sequence[tuple[int, int]]) -> int:
         longest_ns = 0
         for begin_ns, end_ns in calls_ns:
-            took_ns = _took_ns(worker, begin_ns, end_ns)
+            took_ns = took(worker.idle_ns, begin_ns, end_ns)
             longest_ns = max(longest_ns, took_ns)
             if took_ns > BLOCKED_NS_MAX:
                 self.fault("blocked", f"{what} of {worker.name} took {took_ns / 1e9:.2f} s")
@@ -543,13 +572,8 @@ class _Case:
 
     def judge_order(self) -> dict[str, Verdict]:
         return {
-            **self._pretty(self._causal_history().judge(("fifo", "causal"))),
-            **self._pretty(self._order_history().judge(("consistent", "total"))),
-        }
-
-    def _pretty(self, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
-        return {
-            name: replace(verdict, text=tell(name, verdict.witness, self.tell)) for name, verdict in verdicts.items()
+            **pretty(self._causal_history().judge(("fifo", "causal")), self.tell),
+            **pretty(self._order_history().judge(("consistent", "total")), self.tell),
         }
 
     def _happened(self, send: Send) -> bool:
@@ -557,8 +581,8 @@ class _Case:
 
     def _receivers(self, send: Send) -> list[int]:
         """Those to whose order it belongs: of who share a queue, the one that got it."""
-        own = [index for index in _bits(send.to) if self.workers[index].mode != Mode.SHARED]
-        return own + [index for index in _bits(send.by) if self.workers[index].mode == Mode.SHARED]
+        own = [index for index in bits_of(send.to) if self.workers[index].mode != Mode.SHARED]
+        return own + [index for index in bits_of(send.by) if self.workers[index].mode == Mode.SHARED]
 
     def _causal_history(self) -> History:
         sends = (send for worker in self.workers for send in worker.sends if self._is_apart(send))
@@ -633,10 +657,6 @@ def _repetition_fault(worker: Worker, number: int, message: int, is_marked: bool
     return "twice" if is_same_life else None
 
 
-def _bits(bits: int) -> list[int]:
-    return [index for index in range(bits.bit_length()) if bits >> index & 1]
-
-
 def _neighbours(receiver: Worker, order: Sequence[int], place: int) -> tuple[int, int]:
     """Where the receiver delivered the nearest messages of its own before and after a place in another order.
 
@@ -685,8 +705,6 @@ def judge(workers: Sequence[Worker]) -> Findings:
     case.judge_acknowledgements()
     case.judge_time()
     findings = case.findings
-    for name, holds in _HOLDS.items():
-        faults = case.faults.get(name, [])
-        findings.verdicts[name] = Verdict(not faults, len(faults), None, faults[0] if faults else holds)
+    findings.decide(case.faults, _HOLDS, n_told=1)
     findings.verdicts.update(case.judge_order())
     return findings

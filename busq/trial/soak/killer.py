@@ -96,7 +96,9 @@ class _Killer:
         """Wait until they have begun: what they keep alive, as the state of replicas, is there before any kill."""
         end_s = time.monotonic() + BEGIN_S_MAX
         words = [self._words[(1 + index) * WORDS : (2 + index) * WORDS] for index in range(self._plan.survivors)]
-        while any(own[Word.SEEN] != Command.RUN for own in words) and time.monotonic() < end_s and not self.faults:
+        while any(own[Word.SEEN] != Command.RUN for own in words) and not self.faults and not self._control.poll():
+            if time.monotonic() >= end_s:
+                self._fault(f"the survivors have not begun within {BEGIN_S_MAX:g} s")
             self._wait(0.001)
             self._reap(is_restarting=False)
 

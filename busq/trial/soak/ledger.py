@@ -44,7 +44,7 @@ class Kind:
     FAILED = 5  # send raised, nothing was sent; [flags: Reason; extra: when it was called]
     DELIVERED = 6  # recv returned it; [flags: 1 if redelivered; extra: since when it had been free to receive]
     ACKED = 7  # ack returned
-    LEFT = 8  # closed everything in good order; [number, extra: descriptors then, and when the life began]
+    LEFT = 8  # closed everything; [number, extra: descriptors then, and when the life began; message: since when]
     DIED = 9  # was killed; [flags: Phase, number: limit of the call, message: being acked, extra: when signalled]
     STOPPED = 10  # was sent SIGSTOP
     CONTINUED = 11  # was sent SIGCONT
@@ -117,6 +117,11 @@ def name_of(sender: int, life: int, count: int) -> int:
     (3, (7, 12))
     """
     return sender << 56 | (life & 0xFFFFFF) << 32 | count
+
+
+def bits_of(bits: int) -> list[int]:
+    """Return which bits are set, the lowest first."""
+    return [index for index in range(bits.bit_length()) if bits >> index & 1]
 
 
 def sender_of(message: int) -> int:

@@ -186,7 +186,9 @@ class Member(_Worker):
 
     # ---- groups and watches ----
 
-    def _call(self, done: int, group: int, whom: int, timeout_s: float | None, call: Callable[..., Any]) -> bool:
+    def _call(
+        self, done: int, group: int, whom: int, timeout_s: float | None, call: Callable[..., Any], about: int = 0
+    ) -> bool:
         """Make a call that changes something; write down that it is done, or that there was no room."""
         began_ns = self._mark(Phase.CHANGING, timeout_s or 0)
         try:
@@ -197,7 +199,7 @@ class Member(_Worker):
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
         self._ledger.write(
-            done if is_done else Kind.CHANGED, self._life, 0, ended_ns, began_ns, flags=group, number=whom
+            done if is_done else Kind.CHANGED, self._life, about, ended_ns, began_ns, flags=group, number=whom
         )
         return is_done
 
@@ -260,16 +262,7 @@ class Member(_Worker):
     def _destroy(self, node: int) -> None:
         timeout_s = self._dice.choice(CHANGE_TIMEOUTS_S)
         self._ledger.write(Kind.DESTROYING, self._life, node, time.monotonic_ns())
-        began_ns = self._mark(Phase.CHANGING, timeout_s)
-        kind = Kind.DESTROYED
-        try:
-            self._nodes[node].destroy(timeout=timeout_s)
-        except busq.Full:
-            kind = Kind.CHANGED
-        ended_ns = self._mark(Phase.WORKING)
-        self._note_starvation()
-        self._ledger.write(kind, self._life, node, ended_ns, began_ns)
-        if kind == Kind.DESTROYED:
+        if self._call(Kind.DESTROYED, 0, 0, timeout_s, self._nodes[node].destroy, about=node):
             del self._nodes[node]
 
     # ---- sending ----

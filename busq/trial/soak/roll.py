@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from busq.trial.soak.judge import NEVER_NS, Fate
-from busq.trial.soak.ledger import Kind, Phase, Row, group_of, number_of, sender_of
+from busq.trial.soak.ledger import Kind, Phase, Row, bits_of, group_of, number_of, sender_of
 from busq.trial.soak.member import GROUPS
 from busq.trial.soak.worker import ACKNOWLEDGING, Mode
 
@@ -137,6 +137,7 @@ _CALLS = {
     Kind.ENTERED: "entering a group",
     Kind.WATCHED: "watching",
     Kind.DESTROYED: "destroying a node",
+    Kind.CHANGED: "leaving a group, no longer watching, or a change without room",
     Kind.ADDED: "a command",
     Kind.PUT: "a command",
 }
@@ -204,7 +205,7 @@ class _Reader:
 
     def _intend(self, note: Note) -> None:
         aside = self._aside.pop(note.message, {})
-        names, groups = (_bits(note.extra & 0xFFFF), _bits(note.extra >> 16))
+        names, groups = (tuple(bits_of(note.extra & 0xFFFF)), tuple(bits_of(note.extra >> 16)))
         aimed, carries = (tuple(aside.get(kind, ())) for kind in (Kind.AIMED, Kind.CARRIES))
         send = Send(note.message, self._member.index, note.life, names, groups, aimed, carries, note.time_ns)
         self._under_way[note.message] = send
@@ -231,7 +232,7 @@ class _Reader:
             life.joined_ns = note.time_ns
             self._member.calls_ns.append(("a join", note.extra, note.time_ns))
         elif note.kind == Kind.LEFT:
-            life.left_ns = note.time_ns
+            life.left_ns = note.message or note.time_ns  # others may be told of it before it is all done
             self._member.descriptors.append((note.extra, note.number))
         else:
             life.killed_ns, life.died_ns = note.extra, note.time_ns
@@ -249,10 +250,6 @@ def read_member(index: int, name: str, mode: str, rows: Iterable[Row]) -> Member
     for row in rows:
         reader.take(row)
     return member
-
-
-def _bits(bits: int) -> tuple[int, ...]:
-    return tuple(at for at in range(bits.bit_length()) if bits >> at & 1)
 
 
 # ---- streams ----

@@ -182,14 +182,14 @@ class _Worker:
         self._begin(bus)
         while self._obey():
             pass
-        self._mark(Phase.LEAVING)
+        leaving_ns = self._mark(Phase.LEAVING)
         self._end()
         self._peer.close()
         bus.close()
         del self._peer, bus
         gc.collect()
         self._ledger.write(
-            Kind.LEFT, self._life, 0, time.monotonic_ns(), descriptors, number=min(_descriptors(), 0xFFFF)
+            Kind.LEFT, self._life, leaving_ns, time.monotonic_ns(), descriptors, number=min(_descriptors(), 0xFFFF)
         )
 
     def _begin(self, bus: busq.Bus) -> None:
