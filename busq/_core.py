@@ -908,6 +908,8 @@ class PythonPort:
         pins: list[Any] = []
         try:
             messages = self._recv_many_pinned(pins, limit, ack, deadline)
+            if not messages:  # it has entered with a state since it waits
+                return self.recv_many(limit, timeout, ack=ack)
             for pin in pins:
                 pin.state = lib.BUSQ_PIN_KEPT
             return messages
@@ -918,9 +920,13 @@ class PythonPort:
 
     def _recv_many_pinned(self, pins: list[Any], limit: int, ack: bool, deadline: Deadline) -> list[Message]:
         messages: list[Message] = []
+        was_covered = self._wants_control
         while len(messages) < min(limit, _RECEIVE_BATCH):
             pins.append(_new_pin())
             result = self._take(pins[-1], ack, AT_ONCE if messages else deadline)
+            if result == lib.BUSQ_OK and self._wants_control and not was_covered:
+                lib.busq_pin_give_back(pins.pop())
+                break
             if result and messages:
                 pins.pop()
                 break

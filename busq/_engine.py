@@ -37,7 +37,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from busq import _core, errors
-from busq._native import ffi
 from busq._pieces import Gift, Pieces, answer, piece_bytes
 from busq._plain import PLAIN, name_of
 from busq._transfer import Begin, Deliver, Effect, Give, Say, Take, Transfer
@@ -53,6 +52,7 @@ _C, _W, _N, _D, _T, _S, _A, _R, _M = b"CWNDTSARM"
 
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 _appliers: set[int] = set()  # threads that apply
+os.register_at_fork(after_in_child=_appliers.clear)  # a thread of the child may get the number of one of them
 
 
 class Call:
@@ -125,7 +125,7 @@ class Engine:
     def encode(self, obj: Any) -> bytes:
         """Return the bytes that the codec makes of it."""
         made = self.codec.encode(obj)
-        return made if isinstance(made, bytes) else bytes(ffi.buffer(ffi.from_buffer(_core.joined(made))))
+        return made if isinstance(made, bytes) else b"".join(made if isinstance(made, list | tuple) else (made,))
 
     # ---- its life ----
 

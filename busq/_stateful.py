@@ -69,10 +69,10 @@ class Stateful:
     """
 
     _name: str
-    _bus: Any
     _handle: Any
     _group_names: dict[int, str]
     _raw_bus: Callable[[], Any]
+    _turn: Any  # a lock: it is there before all else
     _wants_control = True
 
     def _begin(self) -> None:
@@ -82,7 +82,6 @@ class Stateful:
         self._addressed: dict[int, str] = {}  # to which group a message was sent, while a state is awaited
         self._words: deque[tuple[str, bytes]] = deque()
         self._has_more = False  # to be said, as soon as there is room
-        self._turn = threading.RLock()
         self._undo: Callable[[], None] | None = None  # of the message that is sorted
         self._is_sorting = False
 
@@ -135,6 +134,7 @@ class Stateful:
 
     def _take_sorted(self, taken: list[Any], deadline: _core.Deadline, ack: bool, *, may_sort: bool = True) -> None:
         """Take the next message for the owner, to the end of a list; Empty where it would have to be sorted."""
+        _check_process(self._handle)
         left_ns = deadline.left_ns()
         if not self._turn.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
             raise errors.Empty("nothing came before the timeout")
@@ -160,6 +160,8 @@ class Stateful:
 
     def _give_back(self, taken: list[Any]) -> None:
         """Let messages that were taken come next."""
+        if not taken and (self._undo is None or self._is_sorting):
+            return  # another thread may receive, for as long as it likes
         with self._turn:
             self._restore()
             while taken:
@@ -219,6 +221,8 @@ class Stateful:
                 self._undo = undo
                 self._inbox.popleft()
                 self._sort(message)
+                if message.kind == "control":
+                    message.ack()  # its owner never sees it
                 self._undo = None
             finally:
                 self._is_sorting = False
@@ -237,6 +241,7 @@ class Stateful:
         if kind == "control":
             self._pass((message.sender, message.data), 0, self._group_of_word(message.data))
         else:
+            message.data  # noqa: B018  (copied: what is held back may not keep its place in the queue before a state)
             sent_to = message.group if kind == "view" else self._addressed.pop(id(message), None)
             self._pass(message, 0, sent_to)
 
@@ -253,7 +258,9 @@ class Stateful:
                     self._follow(number, self._shown(group, message))
                 else:
                     self._follow(number, [*group.transfer.leave(), Deliver((message, None))])
-                    self._states[number : number + 1] = [] if group.successor is None else [group.successor]
+                    del self._states[number]
+                    if group.successor is not None:  # behind all others, as the last one that it has entered
+                        self._states.append(group.successor)
                 return
             if not group.transfer.has_state:
                 self._follow(number, group.transfer.aside((message, sent_to)))
@@ -333,26 +340,35 @@ class Stateful:
         return self._has_more
 
     def _has_flushed(self) -> bool:
-        while self._words:
-            if not self._try(*self._words[0]):
-                return False
-            self._words.popleft()
+        full: set[str] = set()  # who has no room holds up nobody else
+        for word in list(self._words):
+            if word[0] in full or not self._try(*word):
+                full.add(word[0])
+            else:
+                self._words.remove(word)
         for group in self._states:
             for to, gift in list(group.gifts.items()):
                 while (piece := gift.next_piece()) is not None:
-                    if not self._try(to, group.word(b"S", piece)):
-                        return False
+                    if to in full or not self._try(to, group.word(b"S", piece)):
+                        full.add(to)
+                        break
                     gift.sent += 1
-        return True
+        return not full
 
     def _try(self, to: str, word: bytes) -> bool:
         try:
             self._send_encoded(to, ([word], lib.BUSQ_FORM_CONTROL), _core.AT_ONCE, _core._new_note())  # type: ignore[attr-defined]
         except errors.Full:
             return False
-        except (errors.PeerDead, errors.UnknownPeer):
+        except (errors.PeerDead, errors.UnknownPeer, errors.ShutDown):  # of the last, whoever receives finds out
             return True
         return True
+
+
+def _check_process(handle: Any) -> None:
+    """Raise in a forked child: another thread of the parent may have held the lock."""
+    if lib.busq_peer_is_forked(handle):
+        _core.fail(lib.BUSQ_FORKED)
 
 
 def _cut(queue: deque[Any], size: int) -> None:
@@ -379,12 +395,13 @@ def become(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Cal
     for name, given in (("state", state), ("take", take)):
         if not callable(given):
             raise _core.wrong_type(name, given, "a function; state and take are given together")
-    if not isinstance(port, Stateful):
-        Stateful._begin(port)
-        port._cover()
-        port.__class__ = _class_of(type(port))
+    _check_process(port._handle)
     made = _Group(group, port._name, state, take)
-    with port._turn:
+    with port.__dict__.setdefault("_turn", threading.RLock()):
+        if not isinstance(port, Stateful):
+            Stateful._begin(port)
+            port._cover()
+            port.__class__ = _class_of(type(port))
         last = next((one for one in port._states if one.name == group), None)
         if last is None and is_member:
             last = _Group(group, port._name, state, take)
@@ -403,7 +420,7 @@ def become(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Cal
         with port._turn:
             if last is not None:
                 last.successor = None
-            elif made in port._states:
+            if made in port._states:
                 port._states.remove(made)
 
     return undo

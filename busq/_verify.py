@@ -198,7 +198,7 @@ def _shown(thing: Any) -> Any:
     if kind is dict:
         return {_shown(key): _shown(value) for key, value in thing.items()}
     if kind in (list, tuple):
-        return [_shown(item) for item in thing]
+        return tuple(map(_shown, thing))  # which may be a key, or in a set
     if kind in (set, frozenset):
         return frozenset(map(_shown, thing))
     return kind.__qualname__

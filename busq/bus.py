@@ -138,12 +138,14 @@ class Bus1Peer(_core.Port, Peer):
         undo = become(self, group, state, take, is_member)
         if undo is None:
             return None
+        has_left = not is_member
         try:
             if is_member:
                 groups.change(self, lib.busq_peer_leave, encoded, deadline.left_s())
+                has_left = True
             return groups.change(self, lib.busq_peer_enter, encoded, deadline.left_s())
         except BaseException:
-            if not groups.is_in(self, encoded):  # a handler of a signal may strike when it is done
+            if not (has_left and groups.is_in(self, encoded)):  # a handler of a signal may strike when it is done
                 undo()
             raise
 

@@ -157,6 +157,8 @@ def event_of(port: Any, pin: Any, envelope: Any) -> EventMessage:
     port._names_in_view[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
     port._views[name] = view._shown
     port._group_names[envelope.group] = name
+    if port._name not in names[:n_members]:  # it has left: the bus knows
+        del port._views[name], port._names_in_view[name]
     return view
 
 
@@ -165,13 +167,6 @@ def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int)
     if len(names) > n_members:
         return names[-1]
     return next((name for entry, name in zip(entries, names, strict=True) if entry.slot == slot), UNKNOWN)
-
-
-def group_name(raw_bus: Any, index: int) -> str:
-    """Return the name of a group, without "@"."""
-    name, size = ffi.new("char[257]"), ffi.new("size_t *")
-    _core.check(lib.busq_bus_group_name(raw_bus, index, name, size))
-    return str(ffi.unpack(name, size[0]).decode("utf-8", "replace")[1:])
 
 
 def encode_group(name: Any) -> bytes:

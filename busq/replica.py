@@ -365,6 +365,10 @@ class Replica:
         >>> busq.Bus.unlink("doc-replica-view")
         """
 
+    def _busq_withdraw(self, mine: list[Any]) -> Any:
+        """Have an entry of a row taken out everywhere, by the `_withdraw` of a class that has rows."""
+        return self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
+
     def _busq_check(self, *args: Any, **kwargs: Any) -> None:
         """Compare what `__init__` was given with the state that has been taken, where that matters."""
 
@@ -573,12 +577,16 @@ def _now(steps: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("a blocking wait was suspended")
 
 
+class _NoRoom(errors.Empty):
+    """The command was not sent: there is nothing to withdraw."""
+
+
 async def _in_time(call: Coroutine[Any, Any, Any]) -> Any:
     """Await a command; without room for it, what it begins has not come before the timeout."""
     try:
         return await call
     except errors.Full:
-        raise errors.Empty(
+        raise _NoRoom(
             "the command found no room before the timeout: a member takes no messages; is it stopped?"
         ) from None
 
@@ -1010,17 +1018,20 @@ class Lock(Replica):
     async def _acquire(self, port: Any, timeout: float | None) -> int:
         deadline = _core.Deadline(timeout)
         mine: list[Any] = [self.member, next(_tickets)]
-        is_held = False
+        is_settled = False  # it holds the lock, or has not asked
         try:
             await _in_time(port.call(self._busq_commands.numbers["_ask"], *mine, deadline=deadline))
             if self.row[:1] != [mine]:
                 await port.wait_for(lambda: self.row[:1] == [mine], deadline.left_s())
-            is_held = True
+            is_settled = True
             return self.number
+        except _NoRoom:
+            is_settled = True
+            raise
         finally:
-            if not is_held:
+            if not is_settled:
                 with contextlib.suppress(errors.ShutDown):
-                    self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
+                    self._busq_withdraw(mine)
 
     async def _release(self, port: Any) -> None:
         row = self.row[:1]
@@ -1199,23 +1210,24 @@ class Barrier(Replica):
         deadline = _core.Deadline(timeout)
         mine: list[Any] = [self.member, next(_tickets)]
         passing = 0
-        has_passed = False
+        is_settled = False  # it has passed, or given up, or has not arrived
         try:
             passing = await _in_time(port.call(self._busq_commands.numbers["_arrive"], *mine, deadline=deadline))
             await port.wait_for(lambda: self.passings >= passing, deadline.left_s())
-            has_passed = True
+            is_settled = True
+        except _NoRoom:
+            is_settled = True
+            raise
         except errors.Empty:
-            has_passed = self._give_up(mine) == [False] and passing > 0  # all went on just then
-            if not has_passed:
+            was_last = self._busq_withdraw(mine) == [False] and passing > 0  # all went on just then
+            is_settled = True
+            if not was_last:
                 raise
         finally:
-            if not has_passed:
+            if not is_settled:
                 with contextlib.suppress(errors.ShutDown):
-                    self._give_up(mine)
+                    self._busq_withdraw(mine)
         return passing
-
-    def _give_up(self, mine: list[Any]) -> Any:
-        return self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
 
     @command
     def _arrive(self, member: str, ticket: int) -> int:
