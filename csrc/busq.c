@@ -275,6 +275,11 @@ struct send_job {
 };
 
 /* A message to targets; a group may be among them. */
+static int group_attempt(busq_peer *peer, const send_job *job)
+{
+  return busq_group_try(peer, job->targets, job->n_targets, job->payload);
+}
+
 static int targets_attempt(busq_peer *peer, const send_job *job)
 {
   const int result = busq_multicast_try(peer, job->targets, job->n_targets, job->payload);
@@ -422,7 +427,10 @@ static int send_job_do(busq_peer *peer, const send_job *job, int64_t timeout_ns)
 __attribute__((noinline)) static int payload_go_on(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                                                    const busq_payload *payload, int64_t timeout_ns, send_times *times, int result)
 {
-  const send_job job = {.attempt = targets_attempt, .targets = targets, .n_targets = n_targets, .payload = payload};
+  const send_job job = {.attempt = result == BUSQ_TO_GROUP ? group_attempt : targets_attempt,
+                        .targets = targets,
+                        .n_targets = n_targets,
+                        .payload = payload};
   uint64_t failed_target;
   if (result != BUSQ_TO_GROUP && (result != BUSQ_FULL || timeout_ns == 0))
     return result;
@@ -1185,6 +1193,8 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
+  if (BUSQ_UNLIKELY(peer->tracer.n_taken)) /* what was passed over */
+    busq_tracer_flush(peer);
   busq_biased_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
     share_memory(peer);

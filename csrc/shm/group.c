@@ -153,18 +153,41 @@ bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32
 bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t incarnation)
 {
   busq_group *group = busq_bus_group(bus, index);
-  const uint64_t member = busq_numbered_load(&group->member[slot]).hi & ~BUSQ_MEMBER_MISSED;
-  return member == ((uint64_t)incarnation << 1 | BUSQ_MEMBER_IS_IN);
+  const uint64_t member = busq_numbered_load(&group->member[slot]).hi;
+  return (member & BUSQ_MEMBER_IS_IN) && busq_member_incarnation(member) == incarnation;
 }
 
-/* Set before the change that it does not get can be decided; never taken back, for a death that was noticed is one. */
-void busq_group_note_missed(const busq_bus *bus, uint32_t index, uint64_t target)
+/* Set before the change that it does not get can be decided; never taken back, for a death that was noticed is one.
+ * SYNC POINT member resumed: a successor that has come before the swap makes it fail. */
+bool busq_group_note_missed(busq_bus *bus, uint32_t index, uint64_t target)
 {
-  busq_pair *member = &busq_bus_group(bus, index)->member[busq_target_slot(target)];
+  const uint32_t slot = busq_target_slot(target);
+  busq_pair *member = &busq_bus_group(bus, index)->member[slot];
   busq_pair seen = busq_numbered_load(member);
-  BUSQ_STEP("missed");
-  if ((seen.hi & BUSQ_MEMBER_IS_IN) && busq_member_target(seen.hi, busq_target_slot(target)) == target)
-    (void)busq_pair_cas(member, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_MEMBER_MISSED});
+  for (;;) {
+    const bool is_member = (seen.hi & BUSQ_MEMBER_IS_IN) && busq_member_target(seen.hi, slot) == target;
+    if (!is_member || (seen.hi & BUSQ_MEMBER_MISSED))
+      return true;
+    BUSQ_STEP("missed");
+    if (!busq_group_is_gone(bus, slot, busq_target_incarnation(target)))
+      return false;
+    BUSQ_STEP("mark");
+    if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_MEMBER_MISSED}))
+      return true;
+  }
+}
+
+/* SYNC POINT member resumed. */
+void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  busq_pair *member = &busq_bus_group(bus, index)->member[slot];
+  busq_pair seen = busq_numbered_load(member);
+  while ((seen.hi & BUSQ_MEMBER_IS_IN) && !(seen.hi & BUSQ_MEMBER_MISSED) && busq_member_target(seen.hi, slot) == target) {
+    BUSQ_STEP("resumed");
+    if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, busq_member_resumed(seen.hi)}))
+      return;
+  }
 }
 
 bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
@@ -172,6 +195,11 @@ bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
   const uint32_t slot = busq_target_slot(target);
   const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
   return (member & BUSQ_MEMBER_IS_IN) && (member & BUSQ_MEMBER_MISSED) && busq_member_target(member, slot) == target;
+}
+
+bool busq_group_is_to_go(busq_bus *bus, uint32_t index, uint64_t target)
+{
+  return busq_group_has_missed(bus, index, target) || busq_group_is_gone(bus, busq_target_slot(target), busq_target_incarnation(target));
 }
 
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)

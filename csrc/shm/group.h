@@ -34,9 +34,13 @@
  *                               lower key, since it goes to itself alone: X passes what the sender believes to count
  *
  *   Who is dead, not out yet, and not durable, receives no change.  It may be resumed, and would be a member that has missed a view; so
- *   whoever makes a change marks it in the table before that can be decided, and looks once more whether it is dead.  A successor settles
- *   the claims of the groups that it finds itself in, once it lives, and then looks whether it is marked: then its death was noticed, and
- *   it ends its membership before its join returns.  One of the two sees the other, since each writes before it looks.
+ *   whoever makes a change marks it in the table before that can be decided.  A successor, once it lives, counts in the same word
+ *   that it has resumed, settles the claim, and looks whether it is marked: then its death was noticed, and it ends its membership
+ *   before its join returns.  The mark is a swap of the word as it was before the kernel said that nobody is there; so it fails where
+ *   the successor was faster, and the change begins anew, with it.  Marked without that question, a member that lives drops out:
+ *     maker      finds X dead, and makes a list without it
+ *     successor  lives, settles (there is no claim), is not marked: X is a member
+ *     maker      claims, marks X, finds that it lives, and takes the claim back; the mark stays, and the next change is X's end
  *
  *   A view whose members are all gone, and can receive nothing, is emptied without a message: the claim's word says so, the key is settled
  *   by a swap, above their clocks.
@@ -152,9 +156,14 @@ bool busq_group_empty(busq_bus *bus, uint32_t index, uint64_t number);
 int busq_group_damaged(const busq_bus *bus, uint32_t index);
 /* Is that peer a member? */
 bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t incarnation);
-/* A change is made that this member is not told of, since it is dead: should it be resumed, it is no member any more. */
-void busq_group_note_missed(const busq_bus *bus, uint32_t index, uint64_t target);
+/* A change is made that this member is not told of, since it is dead: should it be resumed, it is no member any more.  False where it
+ * is not gone: the change has to be made with it. */
+bool busq_group_note_missed(busq_bus *bus, uint32_t index, uint64_t target);
 bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target);
+/* By a successor that lives: changes from here on are made with it, unless it has missed one. */
+void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target);
+/* It has missed a change, or is gone: a view without it is due. */
+bool busq_group_is_to_go(busq_bus *bus, uint32_t index, uint64_t target);
 /* Nobody stands behind this incarnation any more, so the kernel says; what it had sealed is completed. */
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 void busq_group_deinit(busq_peer *peer);

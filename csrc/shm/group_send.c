@@ -103,28 +103,18 @@ static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *p
   return &busq_bus_group(peer->bus, maker->index)->claim;
 }
 
-static bool is_receiver(const change_maker *maker, uint64_t target)
-{
-  for (uint32_t i = 0; i < maker->n_receivers; i++)
-    if (maker->receivers[i] == target)
-      return true;
-  return false;
-}
-
-/* A successor that has come meanwhile looks for our claim, once it lives; we look for it after we have claimed, and marked it. */
+/* Whoever is not told is dead, and is marked; so is the one whose death it is.  Receivers are in the order of members.  False: one of
+ * them is there. */
 static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
+  uint32_t at = 0;
   for (uint32_t i = 0; i < maker->company->n_members; i++) {
     const uint64_t member = maker->company->members[i];
     const bool is_changed = member == change->who && change->what == BUSQ_CHANGE_DIES;
-    const bool is_told = !maker->is_for_all || is_receiver(maker, member);
-    if ((is_told && !is_changed) || busq_group_has_missed(peer->bus, maker->index, member))
-      continue;
-    if (!is_changed)
-      busq_group_note_missed(peer->bus, maker->index, member);
-    busq_fence_full();
-    if (!busq_group_is_gone(peer->bus, busq_target_slot(member), busq_target_incarnation(member)))
+    const bool is_receiver = at < maker->n_receivers && maker->receivers[at] == member;
+    at += is_receiver;
+    if ((is_changed || (maker->is_for_all && !is_receiver)) && !busq_group_note_missed(peer->bus, maker->index, member))
       return false;
   }
   return true;
@@ -135,13 +125,7 @@ static int change_begin(busq_companion *companion, busq_peer *peer, busq_record 
 {
   const change_maker *maker = maker_of(companion);
   busq_claim_word *word = maker_word(maker, peer);
-  if (!busq_claim_take(peer, word, maker->company->number, record, tag))
-    return BUSQ_AGAIN;
-  if (change_is_for_the_dead(peer, maker))
-    return BUSQ_OK;
-  busq_commit_finish(peer->bus, record);
-  busq_claim_drop(peer, word, maker->company->number, record, tag);
-  return BUSQ_AGAIN;
+  return busq_claim_take(peer, word, maker->company->number, record, tag) && change_is_for_the_dead(peer, maker) ? BUSQ_OK : BUSQ_AGAIN;
 }
 
 /* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of this. */
@@ -274,7 +258,7 @@ static bool change_is_due(busq_bus *bus, const busq_change *change)
     return subject == (change->who << 1 | 1);
   case BUSQ_CHANGE_DIES:
     return busq_group_has(bus, busq_group_index(change->group), slot, incarnation) &&
-           (busq_group_has_missed(bus, busq_group_index(change->group), change->who) || busq_group_is_gone(bus, slot, incarnation));
+           busq_group_is_to_go(bus, busq_group_index(change->group), change->who);
   default:
     return busq_group_has(bus, busq_group_index(change->group), slot, incarnation);
   }
@@ -355,7 +339,7 @@ static int change_send(busq_peer *peer, change_maker *maker)
   if (n_receivers)
     result = busq_multicast_try(peer, receivers, n_receivers, &sent);
   else if (!busq_group_is_of_watchers(bus, maker->index))
-    result = busq_group_empty(bus, maker->index, maker->company->number) ? BUSQ_OK : BUSQ_AGAIN;
+    result = change_is_for_the_dead(peer, maker) && busq_group_empty(bus, maker->index, maker->company->number) ? BUSQ_OK : BUSQ_AGAIN;
   free(payload);
   return result;
 }
@@ -407,8 +391,7 @@ static int dead_go_first(busq_peer *peer, const change_maker *maker)
     return BUSQ_OK;
   for (uint32_t i = 0; i < company->n_members; i++) {
     const uint64_t who = company->members[i];
-    if (!busq_group_has_missed(peer->bus, maker->index, who) &&
-        !busq_group_is_gone(peer->bus, busq_target_slot(who), busq_target_incarnation(who)))
+    if (!busq_group_is_to_go(peer->bus, maker->index, who))
       continue;
     const int result = busq_group_change_try(peer, &(busq_change){maker->change->group, who, BUSQ_CHANGE_DIES});
     return result == BUSQ_OK ? BUSQ_AGAIN : result;

@@ -121,8 +121,6 @@ typedef struct {
   uint64_t position;   /* of its record */
   uint64_t commit;
   busq_trace_ring *ring; /* of its record; NULL where it was dropped */
-  uint64_t sent_view;  /* of the message at hand: the view of the group that it is sent to, */
-  uint32_t sent_group; /* and 1 + the index of that; 0: to none */
   busq_trace_ring *app_ring; /* of the send that busq_tracer_app_sent will end: there may be another recording by then */
 
   /* Under the receive latch. */

@@ -275,11 +275,23 @@ typedef struct {
 /* How many changes of a group's view are remembered. */
 #define BUSQ_GROUP_CHANGES 256u
 #define BUSQ_MEMBER_IS_IN UINT64_C(1)
-#define BUSQ_MEMBER_MISSED (UINT64_C(1) << 63) /* dead, and still in: a change may have gone to the others alone */
+#define BUSQ_MEMBER_RESUMED (UINT64_C(1) << 33)      /* one of them: 30 bits count how often, round and round */
+#define BUSQ_MEMBER_MISSED (UINT64_C(1) << 63)       /* dead, and still in: a change may have gone to the others alone */
+
+static inline uint32_t busq_member_incarnation(uint64_t member)
+{
+  return (uint32_t)(member >> 1);
+}
 
 static inline uint64_t busq_member_target(uint64_t member, uint32_t slot)
 {
-  return (member & ~BUSQ_MEMBER_MISSED) >> 1 << 16 | slot;
+  return (uint64_t)busq_member_incarnation(member) << 16 | slot;
+}
+
+/* The same member, once more. */
+static inline uint64_t busq_member_resumed(uint64_t member)
+{
+  return ((member + BUSQ_MEMBER_RESUMED) & ~BUSQ_MEMBER_MISSED) | (member & BUSQ_MEMBER_MISSED);
 }
 
 /* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
@@ -291,7 +303,7 @@ typedef struct {
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
-  busq_pair member[]; /* number of the view that changed it, incarnation (32) << 1 | BUSQ_MEMBER_IS_IN, and BUSQ_MEMBER_MISSED */
+  busq_pair member[]; /* number of the view that changed it; MISSED (1), how often it was resumed (30), incarnation (32), IS_IN (1) */
   /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 

@@ -24,9 +24,8 @@ static uint64_t gone_find(busq_peer *peer, uint32_t index)
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
     const uint64_t target = busq_member_target(member, slot);
-    if (!(member & BUSQ_MEMBER_IS_IN))
-      continue;
-    if (member & BUSQ_MEMBER_MISSED || (target != busq_peer_target(peer) && busq_group_is_gone(bus, slot, busq_target_incarnation(target))))
+    const bool is_due = target == busq_peer_target(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target);
+    if ((member & BUSQ_MEMBER_IS_IN) && is_due)
       return target;
   }
   return 0;
@@ -95,6 +94,7 @@ static void membership_adopt(busq_peer *peer, uint32_t index)
 {
   const uint64_t us = busq_peer_target(peer);
   uint64_t number;
+  busq_group_note_resumed(peer->bus, index, us);
   (void)busq_group_settle(peer->bus, index, &number);
   if (busq_group_has_missed(peer->bus, index, us))
     (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us, BUSQ_CHANGE_DIES});

@@ -9,7 +9,7 @@
  *
  * Mechanism.  A peer cares for the members of its groups, for those whom it watches, and, once it has a node or a handle, for whoever
  * holds or owns those.  While it waits, once in a slice, and when it receives, it asks the kernel about them.  For one that is gone
- *   1. the message in its hand is completed, if it is sealed; what is not sealed never will be (group.c)
+ *   1. the message in its hand is completed, if it is sealed; what is not sealed never will be (grave.c)
  *   2. a view without it is claimed in every group of ours that it was a member of
  *   3. those who watch it are told
  *   4. its nodes are ended, and its handles let go (node.h); the same where a holder that lives has let go, and at once

@@ -550,6 +550,14 @@ static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, co
   return busq_tag_attempt(multicast->tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
 }
 
+static int multicast_take_back(busq_peer *peer, const busq_multicast *multicast, busq_companion *companion, int result)
+{
+  multicast_undo(peer, multicast);
+  if (companion && companion->undone)
+    companion->undone(companion, peer, multicast->record, multicast->tag);
+  return result;
+}
+
 /* Compiled twice: of one without a companion, no question about it is left. */
 BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets, busq_companion *companion)
 {
@@ -558,10 +566,8 @@ BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
   if (companion && companion->begin) {
     const int result = companion->begin(companion, peer, record, tag);
-    if (result != BUSQ_OK) {
-      multicast_undo(peer, &multicast);
-      return result;
-    }
+    if (result != BUSQ_OK)
+      return multicast_take_back(peer, &multicast, companion, result);
   }
   for (;;) {
     /* A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
@@ -579,11 +585,7 @@ BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint
     }
     if (result == BUSQ_OK && multicast_next_attempt(&multicast))
       continue;
-    result = multicast_failed(peer, &multicast, companion, result);
-    multicast_undo(peer, &multicast);
-    if (companion && companion->undone)
-      companion->undone(companion, peer, record, tag);
-    return result;
+    return multicast_take_back(peer, &multicast, companion, multicast_failed(peer, &multicast, companion, result));
   }
 }
 
@@ -614,11 +616,8 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_reco
                                    busq_companion *companion)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
-  if (BUSQ_UNLIKELY(peer->tracer.begun)) {
-    peer->tracer.sent_group = companion ? companion->group : 0;
-    peer->tracer.sent_view = companion ? companion->view : 0;
-    busq_tracer_send_begin(peer, peer->sequence, n_targets);
-  }
+  if (BUSQ_UNLIKELY(peer->tracer.begun))
+    busq_tracer_send_begin(peer, peer->sequence, n_targets, companion ? companion->group : 0, companion ? companion->view : 0);
   const bool is_unicast = n_targets == 1 && (!companion || !companion->begin);
   int result = is_unicast ? unicast(peer, only, record, tag)
                : companion ? multicast_accompanied(peer, record, tag, n_targets, companion)

@@ -20,7 +20,7 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
  * resumed, and would be taken for what came too late, were the entry another node's by then. */
 static bool entry_is_awaited(const busq_peer *peer)
 {
-  return busq_load_relaxed(&peer->head) < peer->inherited;
+  return busq_load_acquire(&peer->self->queue.head) < peer->inherited;
 }
 
 /* Nobody knows of the next node, and swaps that are meant for the last one fail once its words are gone. */
@@ -120,11 +120,7 @@ static int ending_begin(busq_companion *companion, busq_peer *peer, busq_record 
   if (!busq_claim_take(peer, &ending->node->claim, ending->number, record, tag))
     return BUSQ_AGAIN;
   busq_fence_full(); /* a sender that finds no claim has granted before this */
-  if (list_is_whole(peer, ending))
-    return BUSQ_OK;
-  busq_commit_finish(peer->bus, record);
-  busq_claim_drop(peer, &ending->node->claim, ending->number, record, tag);
-  return BUSQ_AGAIN;
+  return list_is_whole(peer, ending) ? BUSQ_OK : BUSQ_AGAIN;
 }
 
 static void ending_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)

@@ -118,14 +118,14 @@ static int handles_check(busq_peer *peer, const busq_letter *letter)
 
 /* ---- the list of receivers ---- */
 
-static bool target_add(busq_peer *peer, uint64_t target, uint32_t *n_targetsp)
+/* Unless it is among the first so many of them. */
+static void target_add(busq_peer *peer, uint64_t target, uint32_t n_first, uint32_t *n_targetsp)
 {
   busq_node_memory *memory = peer->nodes;
-  for (uint32_t i = 0; i < *n_targetsp; i++)
+  for (uint32_t i = 0; i < n_first; i++)
     if (memory->targets[i] == target)
-      return false;
+      return;
   memory->targets[(*n_targetsp)++] = target;
-  return true;
 }
 
 static bool is_group(uint64_t target)
@@ -158,8 +158,9 @@ static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_tar
   sending->company = company;
   sending->companion.group = busq_group_index(sending->group) + 1;
   sending->companion.view = company->number;
+  const uint32_t n_named = *n_targetsp;
   for (uint32_t i = 0; i < company->n_members && *n_targetsp <= peers; i++)
-    (void)target_add(peer, company->members[i], n_targetsp);
+    target_add(peer, company->members[i], n_named, n_targetsp);
   return *n_targetsp > peers ? targets_too_many(peer) : BUSQ_OK;
 }
 
@@ -186,7 +187,7 @@ static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targ
       sending->n_missed++;
     }
     if (!sending->missed[i])
-      (void)target_add(peer, (uint64_t)owner << 16 | name.slot, n_targetsp);
+      target_add(peer, (uint64_t)owner << 16 | name.slot, *n_targetsp, n_targetsp);
     if (*n_targetsp > peers)
       return targets_too_many(peer);
   }

@@ -134,15 +134,20 @@ int busq_node_tend(busq_peer *peer)
 static bool entry_adopt(busq_peer *peer, busq_node_name name)
 {
   busq_node *node = busq_node_at(peer->bus, name);
+  const uint16_t self = (uint16_t)peer->slot;
   busq_claim_look look;
   busq_key end;
   name.generation = (uint32_t)busq_claim_number(busq_claim_load(&node->claim));
-  const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
+  /* Somebody who has found our predecessor dead may be about to end our own without us: a later one has us among its receivers. */
+  const busq_node_state state = busq_node_is_own(peer, name) ? busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end)
+                                                             : busq_node_look(peer->bus, name, &end, &look);
   const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
   if (state == BUSQ_NODE_OTHER)
     return true;
-  if (busq_node_is_own(peer, name) && state == BUSQ_NODE_ENDED)
+  if (busq_node_is_own(peer, name) && state == BUSQ_NODE_ENDED) {
     busq_ring_raise(&peer->ring, end.timestamp); /* what is sent to it from now on comes behind its end */
+    peer->inherited = busq_ring_tail(&peer->ring); /* and what came before that may have to be judged by it */
+  }
   if (busq_node_is_own(peer, name))
     return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
   if (!(bits & BUSQ_NODE_HELD) || (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD)))
@@ -157,6 +162,7 @@ int busq_node_adopt(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;
   busq_store_relaxed(&peer->self->granting, 0);
+  busq_fence_full(); /* whoever ends a node of ours looks, after it has claimed, whether we live */
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     for (uint32_t index = 0; index < bus->geometry.nodes; index++)
       if (!entry_adopt(peer, (busq_node_name){(uint16_t)slot, (uint16_t)index, 0}))

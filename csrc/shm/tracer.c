@@ -257,7 +257,7 @@ static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_tra
   return position;
 }
 
-void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets)
+void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets, uint32_t group, uint64_t view)
 {
   enum { FEW = 16 };
   busq_tracer *tracer = &peer->tracer;
@@ -274,7 +274,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
     to[i] = destination_of(peer, peer->destinations[i]);
-  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, tracer->sent_group, tracer->sent_view) : UINT64_MAX;
+  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, group, view) : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
   if (to != few)

@@ -12,10 +12,14 @@
  *   - have been told of the end of a node that they held, once; where the notice was to be acknowledged, until it was;
  *   - have received what was sent to their own node before its end, once, and its sender was told so;
  *   - hear what is said to the group, at the place where others hear it.
+ *
+ * In the last scripts it is the child that changes the group, beside members that are dead; one of those, which is not durable, is resumed
+ * meanwhile.  If its join has returned with it as a member, it stays one.
  */
 #include "harness/groups.h"
 #include "harness/nodes.h"
 #include "harness/strike.h"
+#include "shm/group.h"
 #include "shm/handle.h"
 
 #define PEERS 5
@@ -36,7 +40,8 @@ typedef struct {
 typedef struct {
   const char *name;
   void (*prepare)(void);   /* in the parent: there was a predecessor */
-  void (*before)(void);    /* in the child, with steps that do not count */
+  void (*before)(void);    /* in the child, with steps that do not count; and */
+  void (*between)(void);   /* in the parent, behind that */
   void (*act)(void);
   void (*meanwhile)(void); /* in the parent, while the child is stopped, or once it is dead */
   void (*judge)(void);
@@ -277,11 +282,16 @@ static void prepare_sender(void)
   words->node = make_node(alice);
 }
 
+static void child_is_ready(void)
+{
+  tell(&words->is_ready);
+  wait_for(&words->may_go_on, 1);
+}
+
 static void before_holding(void)
 {
   victim = resume("bob");
-  tell(&words->is_ready);
-  wait_for(&words->may_go_on, 1);
+  child_is_ready();
 }
 
 static void takes_and_acknowledges(const char *expected, uint32_t *begun, uint32_t *ended)
@@ -390,6 +400,99 @@ static void judge_member(void)
   (void)heard(bob);
 }
 
+/* ---- a change beside one who is resumed ---- */
+
+static const char *who_resumes;
+static busq_peer *resumed;
+static transcript views_of_resumed;
+static bool was_in;
+
+static void two_members_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  enters(join("carol"));
+  enters(join("erin"));
+}
+
+static void prepare_dead(void)
+{
+  alice = join("alice");
+  enters(alice);
+  views_of_alice = views_of_resumed = (transcript){.text = " ", .used = 1};
+}
+
+static void prepare_first(void)
+{
+  prepare_dead();
+  who_resumes = "carol";
+}
+
+static void prepare_second(void)
+{
+  prepare_dead();
+  who_resumes = "erin";
+}
+
+/* It has its slot before the two die, in one process, so that both are dead before anybody can look. */
+static void before_entering(void)
+{
+  victim = join("dave");
+  child_is_ready();
+}
+
+static void two_die(void)
+{
+  ends_well(in_a_child(two_members_body, NULL));
+}
+
+static void act_enter(void)
+{
+  enters(victim);
+  (void)heard(victim);
+  said(victim, "@g", "v");
+}
+
+/* Not while the child is stopped that puts in order what it has left. */
+static void one_is_resumed(void)
+{
+  if (busq_peer_join_as(company_bus, who_resumes, strlen(who_resumes), BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK) {
+    resumed = NULL;
+    return;
+  }
+  was_in = busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation) && !busq_group_has_missed(company_bus, 0, busq_peer_target(resumed));
+}
+
+static void judge_resumed(void)
+{
+  if (!resumed)
+    one_is_resumed();
+  CHECK(resumed);
+  do {
+    said(alice, "@g", "hm");
+    listen(alice, &views_of_alice);
+    listen(resumed, &views_of_resumed);
+    pause_shortly();
+  } while (!times(&views_of_alice, "hm"));
+  if (was_in != busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation))
+    check_fail(__FILE__, __LINE__, "%s %s when its join returned; alice hears \"%s\", it hears \"%s\"", who_resumes,
+               was_in ? "was a member" : "was none", views_of_alice.text, views_of_resumed.text);
+  CHECK_EQUAL(times(&views_of_resumed, "hm") != 0, was_in);
+  enters(resumed);
+  said(alice, "@g", "last");
+  while (!times(&views_of_resumed, "last")) {
+    (void)busq_peer_wait(resumed, 1000000);
+    listen(resumed, &views_of_resumed);
+  }
+  listen(alice, &views_of_alice);
+  CHECK_EQUAL(times(&views_of_alice, "last"), 1);
+  CHECK_EQUAL(times(&views_of_resumed, "last"), 1);
+  if (words->has_survived)
+    CHECK_EQUAL(times(&views_of_alice, "v"), 1);
+  leave(resumed);
+  (void)heard(alice);
+}
+
 /* ---- one run ---- */
 
 typedef struct {
@@ -432,14 +535,14 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
   is_struck_to_stop = stops;
   result_of_n = BUSQ_FULL;
   meet(PEERS, CAPACITY, ARENA_BYTES);
-  carol = s->judge == judge_member ? NULL : join("carol");
+  carol = s->judge == judge_member || s->judge == judge_resumed ? NULL : join("carol");
   check_test = s->name;
   s->prepare();
   words->is_ready = 0;
   const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
   if (s->before) {
     wait_for(&words->is_ready, 1);
-    hand_and_destroy();
+    s->between();
     tell(&words->may_go_on);
   }
   CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
@@ -463,12 +566,14 @@ int main(int n_arguments, char **arguments)
   company_groups = 2;
   company_nodes = 2;
   const script scripts[] = {
-      {"resuming what holds a handle, before the node's end", prepare_holder, NULL, act_resume, alice_destroys, judge_holder},
-      {"resuming what holds a handle, behind the node's end", prepare_ended, NULL, act_resume, others_talk, judge_holder},
-      {"resuming what owns a node", prepare_owner, NULL, act_own, bob_sends, judge_owner},
-      {"getting the slot of one who owned a node", prepare_slot, NULL, act_join, bob_is_told, judge_slot},
-      {"acknowledging the notice of an end", prepare_sender, before_holding, act_acknowledge, others_talk, judge_acknowledged},
-      {"resuming a member", prepare_member, NULL, act_return, members_talk, judge_member},
+      {"resuming what holds a handle, before the node's end", prepare_holder, NULL, NULL, act_resume, alice_destroys, judge_holder},
+      {"resuming what holds a handle, behind the node's end", prepare_ended, NULL, NULL, act_resume, others_talk, judge_holder},
+      {"resuming what owns a node", prepare_owner, NULL, NULL, act_own, bob_sends, judge_owner},
+      {"getting the slot of one who owned a node", prepare_slot, NULL, NULL, act_join, bob_is_told, judge_slot},
+      {"acknowledging the notice of an end", prepare_sender, before_holding, hand_and_destroy, act_acknowledge, others_talk, judge_acknowledged},
+      {"resuming a member", prepare_member, NULL, NULL, act_return, members_talk, judge_member},
+      {"a change beside the first of two dead, who is resumed", prepare_first, before_entering, two_die, act_enter, one_is_resumed, judge_resumed},
+      {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed},
   };
   words = shared_memory(sizeof *words);
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
