@@ -413,7 +413,7 @@ class Peer:
         Errors: those of `busq.Peer.enter`; RuntimeError in another event loop than the peer's.  A task that is
         cancelled has changed nothing, or everything: entering again does nothing where it has.
 
-        Cost: that of `busq.Peer.enter`; where there is no room, a look every 1 to 20 milliseconds.
+        Cost: that of `busq.Peer.enter`; a wait for room costs no thread.
 
         >>> import asyncio, busq
         >>> async def main(bus):
@@ -542,16 +542,29 @@ class Peer:
     async def _change(self, change: Callable[..., None], name: str, timeout: float | None) -> None:
         self._station.check()
         deadline = _core.Deadline(timeout)
-        pause_s = 0.001
+        if deadline.left_ns() == 0:
+            return change(name, timeout=0)
+        row = object()  # of its own: it waits behind nobody
+        while not self._has_changed(change, name):
+            await self._station.send_turn(row, deadline, True)
+        return None
+
+    def _has_changed(self, change: Callable[..., None], name: str) -> bool:
+        """Try once, and where there is no room, ask for it and try again.
+
+        While it tries, one of the receivers may get room and another one none: it asks there as well.
+        """
+        asked: set[int] = set()
         while True:
             try:
-                return change(name, timeout=0)
+                change(name, timeout=0)
+                return True
             except Full:
-                left_s = deadline.left_ns() / 1e9
-                if left_s == 0:
-                    raise
-            await sleep(pause_s if left_s < 0 else min(pause_s, left_s))
-            pause_s = min(2 * pause_s, 0.02)
+                target = lib.busq_peer_failed_target(self._peer._handle)
+                if target in asked:
+                    return False
+            asked.add(target)
+            _core.check(lib.busq_peer_ask_for_room(self._peer._handle))
 
     # ---- receiving ----
 

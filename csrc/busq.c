@@ -524,6 +524,11 @@ static int send_job_asking(busq_peer *peer, const send_job *job)
   return result;
 }
 
+int busq_peer_ask_for_room(busq_peer *peer)
+{
+  return room_ask(peer, busq_peer_failed_target(peer));
+}
+
 int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
                           uint32_t form, uint32_t *sentp)
 {

@@ -288,6 +288,9 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
                           uint32_t form, uint32_t *sentp);
 
 uint64_t busq_peer_failed_target(busq_peer *peer);
+/* For what was tried with no time, and got BUSQ_FULL: asks for the room that was missing, as busq_peer_send_asking does.  Try once more
+ * before you sleep; where another target is full then, ask for its room, too. */
+int busq_peer_ask_for_room(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
 /* The same without spinning, for who has done that already. */
 int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns);

@@ -1235,6 +1235,37 @@ def test_cancelling_loses_nothing_of_a_state(bus: busq.Bus, run_tasks: Run, seed
     run_tasks(main)
 
 
+@pytest.mark.parametrize("change", ["enter", "leave"])
+def test_a_task_that_waits_for_room_in_a_group_sleeps_behind_the_descriptor(
+    make_bus: Callable[..., busq.Bus], run: Run, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(aio, "sleep")  # with which it would look now and then
+    bus = make_bus(capacity=3)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            await ann.enter("log")
+            if change == "leave":
+                await bob.enter("log")
+            with contextlib.suppress(busq.Full):
+                while True:
+                    await ann.send("ann", b"more", timeout=0)
+            done: list[bool] = []
+
+            async def changes() -> None:
+                await getattr(bob, change)("log", timeout=60)
+                done.append(True)
+
+            start(changes)
+            await a_moment(0.1)
+            assert not done
+            await ann.recv()
+            while not done:
+                await a_moment(0.001)
+
+    run(main)
+
+
 def test_entering_without_room_changes_nothing(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
     bus = make_bus(capacity=2)
 
