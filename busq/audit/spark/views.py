@@ -44,6 +44,10 @@ def placed(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     Columns, besides what is known of either: is_sight; seen_at, where the process saw a view of the group before, null
     if it did not in this life; life, where that began.
     Cost: a join of deliveries with what was sent to groups, and that of `busq.spark.checks.before`.
+
+    >>> places = placed(seen).where("process = 1").orderBy("position")
+    >>> [tuple(row) for row in places.select("position", "is_sight", "number", "sent_view", "seen_at").collect()]
+    [(0, True, 1, None, None), (1, True, 2, None, 0), (2, False, None, 1, 1)]
     """
     sights, lives = _sights(events), _lives(events)
     got = _got(events, _letters(events))
@@ -76,6 +80,9 @@ def faults(given: DataFrame, *, torn: Sequence[int] = ()) -> DataFrame:
     other_view, is_before, members and others (of the view, as the one and the other saw it), is_open: it may be none,
     because the log of the process, one of the `torn`, lacks events.
     Cost: joins of views with each other, and of what was delivered with the views that it was delivered in.
+
+    >>> faults(placed(seen)).select("fault", "view", "process", "message", "other", "is_open").collect()
+    [Row(fault=2, view=1, process=1, message=1, other=0, is_open=False)]
     """
     seen = given.where("is_sight").select("process", "group", "position", "number", "members", "is_whole", "is_in",
                                           "seen_at", "life")  # fmt: skip
