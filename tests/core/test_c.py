@@ -21,7 +21,7 @@ import busq
 HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
-SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/run searches the others too
+SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/deep searches the others too
 LONG = {
     "test_check",
     "test_explore_steps",
