@@ -494,7 +494,8 @@ int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
 
 static int room_ask(busq_peer *peer, uint64_t failed_target)
 {
-  const uint32_t slot = failed_target == BUSQ_NO_TARGET ? BUSQ_RING_NOBODY : busq_target_slot(failed_target);
+  const bool is_memory = failed_target == BUSQ_NO_TARGET || busq_target_slot(failed_target) >= peer->bus->geometry.peers;
+  const uint32_t slot = is_memory ? BUSQ_RING_NOBODY : busq_target_slot(failed_target);
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;

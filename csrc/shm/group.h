@@ -49,7 +49,8 @@
  *   another name: its number goes on, so that nobody takes one group for the other.
  *
  * Not given: a verdict on a message whose sender was stopped between its commit and its look while the group's view changed more than
- * BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.
+ * BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.  And: a message beside the group to one that was
+ * resumed, has missed a change, and can't be taken off the group because a member has no room.
  */
 #include "shm/claim.h"
 
@@ -87,7 +88,8 @@ struct busq_company {
 struct busq_viewed {
   uint64_t number;  /* of the last view that was delivered here, or to a predecessor; 0: none */
   bool was_in;      /* as a member of it */
-  bool is_ours;     /* delivered here: what follows is in our own queue */
+  bool is_ours;     /* delivered here, as a member that is told of the next one: that is in our own queue */
+  bool has_missed;  /* a successor, of one that is still a member for the others; up to the view without it */
   bool is_read;     /* the number that a predecessor may have left was looked at */
 };
 
@@ -135,6 +137,8 @@ int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company 
 /* With the receive latch. */
 busq_admission busq_group_admit(busq_peer *peer, const busq_found *found);
 void busq_group_take(busq_peer *peer, const busq_found *found);
+/* Of one that joins as a successor, before it receives: it has missed a change, and there was no room to end its membership. */
+void busq_group_miss(busq_peer *peer, uint32_t index);
 
 /* Does a message with this key, sent in the view of that number, count? */
 typedef enum { BUSQ_GROUP_COUNTS, BUSQ_GROUP_MISSED, BUSQ_GROUP_FORGOTTEN, BUSQ_GROUP_DAMAGED } busq_group_verdict;

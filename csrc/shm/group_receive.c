@@ -46,12 +46,30 @@ static busq_group_verdict verdict_from_outside(busq_peer *peer, const busq_found
   return viewed->number == found->envelope.view && viewed->was_in ? BUSQ_GROUP_COUNTS : BUSQ_GROUP_MISSED;
 }
 
+/* One that has missed a change is no member for itself, though for the others it is one until there is room for the view without it. */
+static bool is_missing(const busq_peer *peer, const busq_found *found, busq_viewed *viewed)
+{
+  const uint32_t index = found->envelope.group - 1u;
+  const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);
+  viewed->has_missed = busq_group_has_missed(peer->bus, index, busq_peer_target(peer)) || found->envelope.view < member.lo;
+  return viewed->has_missed;
+}
+
+void busq_group_miss(busq_peer *peer, uint32_t index)
+{
+  busq_viewed *viewed = viewed_of(peer, index);
+  if (viewed)
+    viewed->has_missed = true;
+}
+
 /* A member has the change that ends its view in its own queue: as long as it has not come, the message counts. */
 static busq_admission message_admit(busq_peer *peer, const busq_found *found)
 {
-  const busq_viewed *viewed = viewed_of(peer, found->envelope.group - 1u);
+  busq_viewed *viewed = viewed_of(peer, found->envelope.group - 1u);
   if (!viewed)
     return BUSQ_ADMIT_DAMAGED;
+  if (BUSQ_UNLIKELY(viewed->has_missed) && is_missing(peer, found, viewed))
+    return BUSQ_ADMIT_PASS;
   busq_group_verdict verdict = BUSQ_GROUP_COUNTS;
   if (viewed->number > found->envelope.view)
     verdict = BUSQ_GROUP_MISSED;
@@ -86,6 +104,14 @@ static bool is_in_after(const busq_peer *peer, const busq_found *found)
   return !is_about_us || change.what == BUSQ_CHANGE_ENTERS;
 }
 
+/* Will the change that ends this view come to our own queue?  Not where it was made while a predecessor was dead, and without it. */
+static bool is_told_of_next(const busq_peer *peer, uint32_t index, uint64_t view)
+{
+  const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);
+  return (member.hi & BUSQ_MEMBER_IS_IN) && !(member.hi & BUSQ_MEMBER_MISSED) && busq_member_incarnation(member.hi) == peer->incarnation &&
+         member.lo <= view;
+}
+
 /* A view that comes again to a successor is older than what its predecessor has delivered. */
 void busq_group_take(busq_peer *peer, const busq_found *found)
 {
@@ -95,7 +121,7 @@ void busq_group_take(busq_peer *peer, const busq_found *found)
     return;
   viewed->number = found->envelope.view;
   viewed->was_in = is_in_after(peer, found);
-  viewed->is_ours = true;
+  viewed->is_ours = is_told_of_next(peer, index, viewed->number);
   BUSQ_STEP("viewed");
   busq_store_release(&busq_group_viewed(busq_bus_group(peer->bus, index), peer->bus->geometry.peers)[peer->slot],
                      viewed->number << 1 | viewed->was_in);

@@ -103,8 +103,15 @@ static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *p
   return &busq_bus_group(peer->bus, maker->index)->claim;
 }
 
-/* Whoever is not told is dead, and is marked; so is the one whose death it is.  Receivers are in the order of members.  False: one of
- * them is there. */
+/* Of a member that is told, though the change may be its own death: it is durable.  A successor that lives from now on settles our claim.
+ * Marked, it would be told by nobody, should we not come to an end. */
+static bool told_is_gone(busq_peer *peer, const change_maker *maker, uint64_t member)
+{
+  busq_fence_full();
+  return busq_group_is_to_go(peer->bus, maker->index, member);
+}
+
+/* Whoever is not told is dead, and is marked.  Receivers are in the order of members.  False: one of them is there. */
 static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
@@ -114,7 +121,9 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
     const bool is_changed = member == change->who && change->what == BUSQ_CHANGE_DIES;
     const bool is_receiver = at < maker->n_receivers && maker->receivers[at] == member;
     at += is_receiver;
-    if ((is_changed || (maker->is_for_all && !is_receiver)) && !busq_group_note_missed(peer->bus, maker->index, member))
+    if (is_changed && is_receiver && !told_is_gone(peer, maker, member))
+      return false;
+    if (!is_receiver && (is_changed || maker->is_for_all) && !busq_group_note_missed(peer->bus, maker->index, member))
       return false;
   }
   return true;

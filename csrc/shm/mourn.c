@@ -98,7 +98,9 @@ static void membership_adopt(busq_peer *peer, uint32_t index)
   (void)busq_group_settle(peer->bus, index, &number);
   if (busq_group_has_missed(peer->bus, index, us))
     (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us, BUSQ_CHANGE_DIES});
-  if (is_in(peer, index)) /* also where there was no room for that: then it is made later */
+  if (busq_group_has_missed(peer->bus, index, us)) /* there was no room for that: it is made later */
+    busq_group_miss(peer, index);
+  if (is_in(peer, index))
     busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
 }
 

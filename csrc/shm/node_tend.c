@@ -130,27 +130,50 @@ int busq_node_tend(busq_peer *peer)
 
 /* ---- coming and going ---- */
 
-/* What a predecessor held, and has not been told the end of, is ours; our nodes are what stands in the table. */
-static bool entry_adopt(busq_peer *peer, busq_node_name name)
+/* Ours to end, or of one who had the slot before us. */
+static bool own_adopt(busq_peer *peer, busq_node_name name, busq_node *node, busq_node_state state, busq_key end)
 {
-  busq_node *node = busq_node_at(peer->bus, name);
-  const uint16_t self = (uint16_t)peer->slot;
-  busq_claim_look look;
-  busq_key end;
-  name.generation = (uint32_t)busq_claim_number(busq_claim_load(&node->claim));
-  /* Somebody who has found our predecessor dead may be about to end our own without us: a later one has us among its receivers. */
-  const busq_node_state state = busq_node_is_own(peer, name) ? busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end)
-                                                             : busq_node_look(peer->bus, name, &end, &look);
-  const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
-  if (state == BUSQ_NODE_OTHER)
-    return true;
-  if (busq_node_is_own(peer, name) && state == BUSQ_NODE_ENDED) {
+  if (state == BUSQ_NODE_ENDED && busq_node_owner_of(node, name.generation) == peer->incarnation) {
     busq_ring_raise(&peer->ring, end.timestamp); /* what is sent to it from now on comes behind its end */
     peer->inherited = busq_ring_tail(&peer->ring); /* and what came before that may have to be judged by it */
   }
-  if (busq_node_is_own(peer, name))
-    return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
-  if (!(bits & BUSQ_NODE_HELD) || (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD)))
+  return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
+}
+
+/* Swaps our word for itself, with one change more; false where the handle is not held.  An owner that has found our predecessor dead, and
+ * was stopped before its swap, would clear it under our hands. */
+static bool held_confirm(busq_peer *peer, busq_node *node, uint32_t generation)
+{
+  uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
+  while (busq_node_word_bits(word, generation, peer->incarnation) & BUSQ_NODE_HELD) {
+    const uint64_t about = word & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE);
+    BUSQ_STEP("confirm");
+    if (busq_cas64(&node->holder[peer->slot], word, busq_node_word_next(word, about, word & BUSQ_NODE_WORD_STATE)))
+      return true;
+    word = busq_load_acquire(&node->holder[peer->slot]);
+  }
+  return false;
+}
+
+/* What a predecessor held, and has not been told the end of, is ours; our nodes are what stands in the table.  Somebody who has found our
+ * predecessor dead may be about to end a node without us: broken, it begins anew, and has us among its receivers. */
+static bool entry_adopt(busq_peer *peer, busq_node_name name)
+{
+  const uint16_t self = (uint16_t)peer->slot;
+  busq_node *node = busq_node_at(peer->bus, name);
+  busq_key end;
+  name.generation = (uint32_t)busq_claim_number(busq_claim_load(&node->claim));
+  const bool is_own = busq_node_is_own(peer, name);
+  if (!is_own && !held_confirm(peer, node, name.generation))
+    return true;
+  busq_fence_full();
+  const busq_node_state state = busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end);
+  if (state == BUSQ_NODE_OTHER)
+    return true;
+  if (is_own)
+    return own_adopt(peer, name, node, state, end);
+  const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
+  if (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD))
     return true;
   if (busq_node_remember(peer) != BUSQ_OK)
     return false;

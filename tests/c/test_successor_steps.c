@@ -14,13 +14,14 @@
  *   - hear what is said to the group, at the place where others hear it.
  *
  * In the last scripts it is the child that changes the group, beside members that are dead; one of those, which is not durable, is resumed
- * meanwhile.  If its join has returned with it as a member, it stays one.
+ * meanwhile.  If its join has returned with it as a member, it stays one.  So it is with one that is durable, and with one that holds a handle.
  */
 #include "harness/groups.h"
 #include "harness/nodes.h"
 #include "harness/strike.h"
 #include "shm/group.h"
 #include "shm/handle.h"
+#include "shm/node.h"
 
 #define PEERS 5
 #define CAPACITY 32
@@ -45,6 +46,7 @@ typedef struct {
   void (*act)(void);
   void (*meanwhile)(void); /* in the parent, while the child is stopped, or once it is dead */
   void (*judge)(void);
+  bool has_no_carol;
 } script;
 
 static last_words *words;
@@ -493,6 +495,209 @@ static void judge_resumed(void)
   (void)heard(alice);
 }
 
+/* ---- the death of a durable member, told by one who is struck ---- */
+
+static void durable_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  enters(resume("bob"));
+}
+
+static void durable_dies(void)
+{
+  ends_well(in_a_child(durable_body, NULL));
+}
+
+static void alice_mourns(void)
+{
+  for (unsigned turn = 0; turn < 3; turn++) {
+    listen(alice, &views_of_alice);
+    (void)busq_peer_wait(alice, 1000000);
+  }
+  listen(alice, &views_of_alice);
+}
+
+static void durable_is_resumed(void)
+{
+  if (busq_peer_join_as(company_bus, "bob", 3, BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE, &resumed) != BUSQ_OK)
+    resumed = NULL;
+}
+
+/* Its last view is one without it, as the others see it, or it is a member. */
+static void judge_durable(void)
+{
+  if (!resumed)
+    durable_is_resumed();
+  CHECK(resumed);
+  for (unsigned turn = 0; turn < 3; turn++) {
+    listen(resumed, &views_of_resumed);
+    alice_mourns();
+    (void)busq_peer_wait(resumed, 1000000);
+  }
+  listen(resumed, &views_of_resumed);
+  const bool is_in = busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation);
+  if (is_in != (strstr(views_of_resumed.members, "bob") != NULL))
+    check_fail(__FILE__, __LINE__, "bob %s a member; alice hears \"%s\", bob \"%s\"", is_in ? "is" : "is not", views_of_alice.text,
+               views_of_resumed.text);
+  leave(resumed);
+}
+
+/* ---- a message that does not count, to one who is resumed ---- */
+
+static pid_t carols;
+
+/* Its slot is the lowest, so that what is sent to the group is staged there first. */
+static void carol_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("carol");
+  tell(&words->begun);
+  wait_for(&words->may_go_on, 1);
+  enters(peer);
+  tell(&words->ended);
+  for (;;)
+    pause();
+}
+
+static void prepare_late(void)
+{
+  carols = in_a_child(carol_body, NULL);
+  wait_for(&words->begun, 1);
+  prepare_dead();
+  tell(&words->may_go_on);
+  wait_for(&words->ended, 1);
+  words->may_go_on = 0;
+}
+
+static void nothing(void)
+{
+}
+
+static void act_say(void)
+{
+  said(victim, "@g", "m");
+}
+
+static void carol_dies(void)
+{
+  murder(carols);
+  alice_mourns();
+}
+
+/* What alice hears behind a view without carol, carol does not hear. */
+static void judge_late(void)
+{
+  alice_mourns();
+  who_resumes = "carol";
+  one_is_resumed();
+  CHECK(resumed);
+  listen(resumed, &views_of_resumed);
+  if (times(&views_of_resumed, "m") && strstr(views_of_alice.text, ":alice m "))
+    check_fail(__FILE__, __LINE__, "alice hears \"%s\", carol \"%s\"", views_of_alice.text, views_of_resumed.text);
+  leave(resumed);
+}
+
+/* ---- an owner who is struck, beside a holder that is resumed, and is not durable ---- */
+
+static uint32_t was_held;
+static char of_holder[512];
+
+static void fleeting_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("bob");
+  tell(&words->begun);
+  while (!strstr(all_heard(peer), "x+1"))
+    ;
+}
+
+static void before_ending(void)
+{
+  victim = join("alice");
+  words->node = make_node(victim);
+  tell(&words->is_ready);
+  wait_for(&words->begun, 1);
+  hands(victim, "bob", words->node, "x");
+  wait_for(&words->may_go_on, 1);
+}
+
+static void holder_dies(void)
+{
+  ends_well(in_a_child(fleeting_body, NULL));
+}
+
+static void act_destroy(void)
+{
+  destroyed(victim, words->node);
+}
+
+static void act_look_after(void)
+{
+  victim_hears();
+  strike_end();
+  destroyed(victim, words->node);
+  hear(victim, words->heard, sizeof words->heard);
+}
+
+static void holder_is_resumed(void)
+{
+  if (busq_peer_join_as(company_bus, "bob", 3, BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK) {
+    resumed = NULL;
+    return;
+  }
+  was_held = busq_node_is_held(resumed, busq_node_unpack(words->node)) && busq_peer_node_is_alive(resumed, words->node);
+}
+
+static void judge_fleeting(void)
+{
+  if (!resumed)
+    holder_is_resumed();
+  CHECK(resumed);
+  of_holder[0] = '\0';
+  for (unsigned turn = 0; turn < 2; turn++)
+    hear(resumed, of_holder, sizeof of_holder);
+  const bool is_alive = busq_peer_node_is_alive(resumed, words->node);
+  if (was_held && !is_alive && count_of(of_holder, "destroyed@0") != 1)
+    check_fail(__FILE__, __LINE__, "bob held a handle when its join returned, and hears \"%s\"; alice \"%s\"", of_holder, words->heard);
+  CHECK(is_alive || !busq_node_is_held(resumed, busq_node_unpack(words->node)));
+  leave(resumed);
+}
+
+/* ---- a node of one who has a slot whose nodes were all used ---- */
+
+static void two_nodes_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("dead");
+  words->node = make_node(peer);
+  hands(peer, "bob", words->node, "x");
+  hands(peer, "bob", make_node(peer), "y");
+}
+
+static void prepare_used(void)
+{
+  alice = join("alice"), bob = join("bob");
+  (void)join("more");
+  ends_well(in_a_child(two_nodes_body, NULL));
+  while (!strstr(of_bob, "destroyed@0") || !strstr(of_bob, "destroyed@1"))
+    hear(bob, of_bob, sizeof of_bob);
+}
+
+static void act_make(void)
+{
+  victim = join("dave");
+  (void)make_node(victim);
+}
+
+static void bob_greets(void)
+{
+  (void)say(bob, "dave", "z");
+}
+
 /* ---- one run ---- */
 
 typedef struct {
@@ -535,7 +740,8 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
   is_struck_to_stop = stops;
   result_of_n = BUSQ_FULL;
   meet(PEERS, CAPACITY, ARENA_BYTES);
-  carol = s->judge == judge_member || s->judge == judge_resumed ? NULL : join("carol");
+  resumed = NULL;
+  carol = s->has_no_carol ? NULL : join("carol");
   check_test = s->name;
   s->prepare();
   words->is_ready = 0;
@@ -559,6 +765,49 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
   return words->has_survived && !words->struck_at[0];
 }
 
+/* ---- one that has missed a view, and can't be taken off the group ---- */
+
+static void erin_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  enters(join("erin"));
+}
+
+static void one_that_has_missed_a_view_hears_nothing(void)
+{
+  check_test = "one that has missed a view";
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  prepare_dead();
+  bob = join("bob");
+  enters(bob);
+  ends_well(in_a_child(erin_body, NULL));
+  CHECK_EQUAL(busq_peer_leave(bob, "@g", 2, COMPANY_PATIENCE_NS), BUSQ_OK); /* of which erin is not told */
+  while (say(bob, "alice", "z") == BUSQ_OK)
+    ;
+  who_resumes = "erin";
+  one_is_resumed();
+  CHECK(resumed && !was_in);
+  busq_message message;
+  CHECK_EQUAL(take_now(alice, &message), BUSQ_OK);
+  busq_peer_release(alice, &message);
+  said(bob, "@g", "hm");
+  listen(resumed, &views_of_resumed);
+  CHECK_EQUAL(times(&views_of_resumed, "hm"), 0);
+  alice_mourns();
+  CHECK_EQUAL(times(&views_of_alice, "hm"), 1);
+  CHECK(!busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation));
+  listen(resumed, &views_of_resumed);
+  CHECK_EQUAL(times(&views_of_resumed, "hm"), 0);
+  enters(resumed);
+  said(alice, "@g", "last");
+  listen(resumed, &views_of_resumed);
+  CHECK_EQUAL(times(&views_of_resumed, "last"), 1);
+  leave(resumed);
+  leave_and_forget();
+  printf("ok  %s\n", "one that has missed a view hears nothing of the group");
+}
+
 int main(int n_arguments, char **arguments)
 {
   strike_options(n_arguments, arguments);
@@ -566,16 +815,24 @@ int main(int n_arguments, char **arguments)
   company_groups = 2;
   company_nodes = 2;
   const script scripts[] = {
-      {"resuming what holds a handle, before the node's end", prepare_holder, NULL, NULL, act_resume, alice_destroys, judge_holder},
-      {"resuming what holds a handle, behind the node's end", prepare_ended, NULL, NULL, act_resume, others_talk, judge_holder},
-      {"resuming what owns a node", prepare_owner, NULL, NULL, act_own, bob_sends, judge_owner},
-      {"getting the slot of one who owned a node", prepare_slot, NULL, NULL, act_join, bob_is_told, judge_slot},
-      {"acknowledging the notice of an end", prepare_sender, before_holding, hand_and_destroy, act_acknowledge, others_talk, judge_acknowledged},
-      {"resuming a member", prepare_member, NULL, NULL, act_return, members_talk, judge_member},
-      {"a change beside the first of two dead, who is resumed", prepare_first, before_entering, two_die, act_enter, one_is_resumed, judge_resumed},
-      {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed},
+      {"resuming what holds a handle, before the node's end", prepare_holder, NULL, NULL, act_resume, alice_destroys, judge_holder, false},
+      {"resuming what holds a handle, behind the node's end", prepare_ended, NULL, NULL, act_resume, others_talk, judge_holder, false},
+      {"resuming what owns a node", prepare_owner, NULL, NULL, act_own, bob_sends, judge_owner, false},
+      {"getting the slot of one who owned a node", prepare_slot, NULL, NULL, act_join, bob_is_told, judge_slot, false},
+      {"acknowledging the notice of an end", prepare_sender, before_holding, hand_and_destroy, act_acknowledge, others_talk, judge_acknowledged, false},
+      {"resuming a member", prepare_member, NULL, NULL, act_return, members_talk, judge_member, true},
+      {"a change beside the first of two dead, who is resumed", prepare_first, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
+      {"the end of a member that is durable and dead", prepare_dead, before_entering, durable_dies, act_enter, alice_mourns, judge_durable, true},
+      {"the end of a member that is durable and resumed", prepare_dead, before_entering, durable_dies, act_enter, durable_is_resumed, judge_durable, true},
+      {"a message to one who is resumed", prepare_late, before_entering, nothing, act_say, carol_dies, judge_late, true},
+      {"destroying beside a holder who is resumed", nothing, before_ending, holder_dies, act_destroy, holder_is_resumed, judge_fleeting, true},
+      {"tending beside a holder who is resumed", nothing, before_ending, holder_dies, act_look_after, holder_is_resumed, judge_fleeting, true},
+      {"getting a slot whose nodes are used", prepare_used, NULL, NULL, act_make, bob_greets, nothing, true},
+      {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
   };
   words = shared_memory(sizeof *words);
+  if (n_arguments < 2)
+    one_that_has_missed_a_view_hears_nothing();
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
     if (n_arguments < 2 || arguments[1][0] == '-' || strstr(scripts[i].name, arguments[1]))
       strike_tell(scripts[i].name, strike_once, &scripts[i]);
