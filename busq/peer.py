@@ -790,11 +790,11 @@ class Peer:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
 
         It belongs to the peer: do not read from it and do not close it.  When it is readable, call `recv(timeout=0)`
-        and be ready for `Empty`, as with any descriptor; a peer that has entered a group with `state` calls it until
-        `Empty`, since what was held back comes all at once, and is in no queue any more: a slow sender may announce a message that was already
+        and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
         received, and every 50 ms of waiting it is readable for a moment, so that no wake-up is lost to a sender that is
         killed just before it announces its message.  After a second without messages it sleeps: then senders announce
-        what they are going to commit as well.
+        what they are going to commit as well.  A peer that has entered a group with `state` calls `recv(timeout=0)`
+        until `Empty`: what was held back comes all at once, and is in no queue any more.
 
         Errors: OSError if the system has no descriptor left; ShutDown if this peer was closed; ForkedHandle.
 
