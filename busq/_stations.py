@@ -246,6 +246,7 @@ class Station:
                 raise error
         finally:
             self.resumed = time.monotonic()
+            del error  # or it and this frame, and all frames above, would keep each other until they are collected
 
     async def _spin(self, patience: _Patience, is_done: Callable[[], bool]) -> bool:
         """Look for a moment, while others run; True when it is done."""
