@@ -20,7 +20,8 @@ To one replica:
     R text                                       the state can't be given
     M number(8)                                  to itself: what was finished anywhere before has come before this
 
-What is none of these is passed over.
+What is none of these is passed over, and so is C of who is no member, where it can't be read.  C of a member that can't
+be read here ends this replica, since others may have applied it.
 """
 
 from __future__ import annotations

@@ -160,7 +160,8 @@ class Requests:
             # While anybody waits, replies are taken out of the queue.  When nobody does, they need not be sent.
             if self._waiting.pop(request.number, None) is not None and not self._waiting:
                 lib.busq_peer_await(self._replies._handle, self._last + 1)
-        pin = request.pin
+        # Not kept: a frame that a traceback keeps would keep the reply in its place, and what comes behind it.
+        pin, request.pin = request.pin, None
         if pin is not None and pin.state != lib.BUSQ_PIN_TAKEN:
             return  # its reply was handed over
         if pin is not None:

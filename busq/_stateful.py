@@ -72,7 +72,7 @@ class Stateful:
     _handle: Any
     _group_names: dict[int, str]
     _raw_bus: Callable[[], Any]
-    _turn: Any  # a lock: it is there before all else
+    _turn: Any  # a lock, of all that is here, never held by who waits: it is there before all else
     _wants_control = True
 
     def _begin(self) -> None:
@@ -84,6 +84,8 @@ class Stateful:
         self._has_more = False  # to be said, as soon as there is room
         self._undo: Callable[[], None] | None = None  # of the message that is sorted
         self._is_sorting = False
+        self._row: Any = threading.RLock()  # of those that receive: one of them waits, the others for that one
+        self._is_waiting = False
 
     # ---- receiving ----
 
@@ -136,32 +138,67 @@ class Stateful:
         """Take the next message for the owner, to the end of a list; Empty where it would have to be sorted."""
         _check_process(self._handle)
         left_ns = deadline.left_ns()
-        if not self._turn.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
-            raise errors.Empty("nothing came before the timeout")
         try:
+            try:
+                if not self._row.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
+                    raise errors.Empty("nothing came before the timeout")
+                while not self._take_what_is_there(taken, ack, may_sort):
+                    self._wait(deadline)
+            finally:
+                self._leave_row()
+        finally:  # perhaps a handler of a signal has struck in the other one
+            self._leave_row()
+
+    def _leave_row(self) -> None:
+        # Whether this thread stands in it, only the lock knows; more than once, where `state` or `take` receives.
+        while self._row._is_owned() and not self._is_sorting:
+            self._is_waiting = False
+            self._row.release()
+
+    def _take_what_is_there(self, taken: list[Any], ack: bool, may_sort: bool) -> bool:
+        with self._turn:
             if self._is_sorting:
                 raise RuntimeError("`state` and `take` may not receive: they are called by a call that receives")
             self._restore()
             while not self._sorted:
-                if not self._inbox:
-                    self._wait(deadline, ack)
-                elif self._is_to_be_sorted(self._inbox[0]):
-                    if not may_sort:
-                        raise errors.Empty("what comes next has to be sorted")
-                    self._sort_next()
-                    self._flush()  # now, since nobody knows when its owner receives again
-                else:
+                self._is_waiting = not self._inbox and not self._receive(ack)
+                if self._is_waiting:
+                    return False
+                if not self._is_to_be_sorted(self._inbox[0]):
                     break
+                if not may_sort:
+                    raise errors.Empty("what comes next has to be sorted")
+                self._sort_next()
+                self._flush()  # now, since nobody knows when its owner receives again
             queue = self._sorted or self._inbox
             taken.append(queue[0])
             queue.popleft()
-        finally:
-            self._turn.release()
+            return True
+
+    def _receive(self, ack: bool) -> bool:
+        """Take what comes next out of the core, if it is there."""
+        self._flush()
+        is_awaited = any(not one.transfer.has_state for one in self._states)
+        receive: Any = self._recv_slow_beneath if is_awaited else self._recv_beneath  # type: ignore[attr-defined]
+        try:
+            # In one step of C from the queue into ours, so that no handler of a signal comes between.
+            self._inbox.extend(map(functools.partial(receive, ack=ack), (0,)))
+        except errors.Empty:
+            return False
+        return True
+
+    def _wait(self, deadline: _core.Deadline) -> None:
+        """Return when something may have come, or it is time to try again to send what had no room."""
+        left_ns = deadline.left_ns()
+        is_slice = self._has_more and (left_ns < 0 or left_ns > _RETRY_NS)
+        # What else it returns, the next look finds out.
+        if lib.busq_peer_wait(self._handle, _RETRY_NS if is_slice else left_ns) == lib.BUSQ_EMPTY and not is_slice:
+            raise errors.Empty("nothing came before the timeout")
 
     def _give_back(self, taken: list[Any]) -> None:
         """Let messages that were taken come next."""
         if not taken and (self._undo is None or self._is_sorting):
-            return  # another thread may receive, for as long as it likes
+            return  # there is nothing to do, or another thread is at it
         with self._turn:
             self._restore()
             while taken:
@@ -169,20 +206,8 @@ class Stateful:
                 if not any(queue and queue[0] is message for queue in (self._sorted, self._inbox)):
                     self._sorted.appendleft(message)
                 taken.pop()
-
-    def _wait(self, deadline: _core.Deadline, ack: bool) -> None:
-        has_more = self._flush()
-        left_ns = deadline.left_ns()
-        is_slice = has_more and (left_ns < 0 or left_ns > _RETRY_NS)
-        seconds = _RETRY_NS / 1e9 if is_slice else None if left_ns < 0 else left_ns / 1e9
-        is_awaited = any(not one.transfer.has_state for one in self._states)
-        receive: Any = self._recv_slow_beneath if is_awaited else self._recv_beneath  # type: ignore[attr-defined]
-        try:
-            # In one step of C from the queue into ours, so that no handler of a signal comes between.
-            self._inbox.extend(map(functools.partial(receive, ack=ack), (seconds,)))
-        except errors.Empty:
-            if not is_slice:
-                raise
+        if self._is_waiting:  # another thread waits, and knows only of what comes out of the core
+            self._try(self._name, b"")
 
     def _message(self, pin: Any) -> Any:
         message = super()._message(pin)  # type: ignore[misc]

@@ -235,7 +235,8 @@ class Station:
         if self._fd < 0:
             self._fd = self._ears.fileno()
         left_s = deadline.left_s()
-        is_slice = request is None and self._ears.has_more and (left_s is None or left_s > _RETRY_S)
+        waiter.knows_of_more = self._ears.has_more
+        is_slice = request is None and waiter.knows_of_more and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
         if request is not None and request.pin:
             waiter.wake()  # the reply came before it could be woken
@@ -245,6 +246,7 @@ class Station:
                 raise error
         finally:
             self.resumed = time.monotonic()
+            del error  # or it and this frame, and all frames above, would keep each other until they are collected
 
     async def _spin(self, patience: _Patience, is_done: Callable[[], bool]) -> bool:
         """Look for a moment, while others run; True when it is done."""
@@ -274,9 +276,9 @@ class Station:
         first = self.receivers[0] if self.receivers else None
         if first is None or not first.is_asleep:
             return False
-        if self._ears.is_idle():
+        if self._ears.is_idle() and first.knows_of_more >= self._ears.has_more:
             return True
-        first.wake()
+        first.wake()  # also who was not first when there was nothing more to send, and is to try again soon
         return False
 
     def _listen(self, what: int) -> None:
@@ -326,11 +328,12 @@ def _one_turn() -> Generator[None, None, None]:
 class _Sleeper:
     """A task of asyncio that waits."""
 
-    __slots__ = ("future", "is_asleep")
+    __slots__ = ("future", "is_asleep", "knows_of_more")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[bool] = loop.create_future()
         self.is_asleep = False  # otherwise it looks by itself, or has been woken
+        self.knows_of_more = False  # that is to be sent: it wakes soon, and tries
 
     def wake(self, is_something: bool = True) -> None:
         if self.is_asleep and not self.future.done():
@@ -423,12 +426,12 @@ class AsyncioStation(Station):
 class _Listener:
     """A task that waits in an event loop without callbacks: one of them waits for the descriptor, for all."""
 
-    __slots__ = ("event", "is_asleep", "is_woken", "new_event", "scope")
+    __slots__ = ("event", "is_asleep", "is_woken", "knows_of_more", "new_event", "scope")
 
     def __init__(self, new_event: Callable[[], Any]) -> None:
         self.new_event = new_event
         self.event = new_event()
-        self.is_asleep = self.is_woken = False
+        self.is_asleep = self.is_woken = self.knows_of_more = False
         self.scope: Any = None  # in which it waits for the descriptor
 
     def wake(self) -> None:

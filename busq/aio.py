@@ -411,7 +411,8 @@ class Peer:
         many seconds to wait for room in the members' queues.
 
         Errors: those of `busq.Peer.enter`; RuntimeError in another event loop than the peer's.  A task that is
-        cancelled has changed nothing, or everything: entering again does nothing where it has.
+        cancelled has changed nothing, or everything, or, where a member without a state enters with one, has left:
+        entering again does what is left to do.
 
         Cost: that of `busq.Peer.enter`; a wait for room costs no thread.
 
@@ -772,8 +773,8 @@ class _Hold:
         """The caller does not get it."""
         for pin in self._pins:
             lib.busq_pin_give_back(pin)
-        if self._taken:
-            self._peer._give_back(self._taken)
+        if self._peer._wants_control:
+            self._peer._give_back(self._taken)  # also where nothing was: what `state` or `take` has raised is undone
 
 
 class _OrderedHold(_Hold):

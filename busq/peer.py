@@ -549,7 +549,11 @@ class Peer:
         that view and what follows it.  If the one that gives dies first, the next one gives, at the view that says so.
         All members enter with both; the first one takes nothing.  A member without a state that enters with both, such
         as a successor (`Bus.join(..., resume=True)`), leaves first.  What either raises, the call that receives raises,
-        and the next such call tries again.  For an object that is kept alike see `busq.Replica`.
+        and the next such call tries again.  The state comes through the queue, in pieces of a 64th of the
+        memory for messages, 256 KiB at most.  With
+        `recv(ack=True)` whatever is not acknowledged keeps its place there, and so does all behind it: also what the
+        joiner is held back from.  So a state of as many pieces as the queue holds messages can't arrive behind it.  For
+        an object that is kept alike see `busq.Replica`.
 
         Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it; `state`,
         a function that returns the state, bytes-like, as it is after all that was received; `take`, a function that
@@ -557,7 +561,8 @@ class Peer:
         waits for ever, 0 tries once.
 
         Errors: Full if the queue of a member, or of this peer, or the memory for messages stayed full until the
-        timeout: then nothing has changed; NoSpace if the bus has no room for another name (`Bus.create(groups=)`);
+        timeout: then nothing has changed, but that a member without a state, which enters with one, may have left:
+        entering again goes on from there; NoSpace if the bus has no room for another name (`Bus.create(groups=)`);
         ShutDown, ForkedHandle; ValueError, also for one of several readers of a queue, and on a bus of another order
         than bus1; TypeError.
 
@@ -615,9 +620,25 @@ class Peer:
         raise NotImplementedError
 
     def view(self, group: str) -> View:
-        """Return the members of a group: of a member, as of the last view that it has received, otherwise the latest.
+        """Return the members of a group, as of the last view that this peer has taken from its queue, if it is in that.
+
+        Otherwise, as where it is no member or has just entered, as of the latest view of the bus.  While it waits for
+        the state of a group, what is held back was taken, too.
 
         Parameters: `group`, its name, without "@".
+
+        Errors: UnknownPeer if there is no such group; ValueError, TypeError, ShutDown.
+
+        Cost: a microsecond; of the latest view of the bus, some.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        ...     alice.enter("workers")
+        ...     first = alice.recv()
+        ...     bob.enter("workers")
+        ...     alice.view("workers").members, bob.view("workers").members
+        (('alice',), ('alice', 'bob'))
+        >>> busq.Bus.unlink("doc-view")
 
         Errors: UnknownPeer if nobody has entered a group of that name; ValueError, also on a bus of another order than
         bus1; TypeError.
@@ -772,7 +793,8 @@ class Peer:
         and be ready for `Empty`, as with any descriptor: a slow sender may announce a message that was already
         received, and every 50 ms of waiting it is readable for a moment, so that no wake-up is lost to a sender that is
         killed just before it announces its message.  After a second without messages it sleeps: then senders announce
-        what they are going to commit as well.
+        what they are going to commit as well.  A peer that has entered a group with `state` calls `recv(timeout=0)`
+        until `Empty`: what was held back comes all at once, and is in no queue any more.
 
         Errors: OSError if the system has no descriptor left; ShutDown if this peer was closed; ForkedHandle.
 

@@ -14,6 +14,7 @@ thread puts it as room comes.
 
 from __future__ import annotations
 
+import _thread
 import collections
 import contextlib
 import copyreg
@@ -191,8 +192,8 @@ def _await_end() -> None:
     """Have what is left put in order when this process ends in good order: its children, too, end that way."""
     global _is_awaited
     if not _is_awaited:
-        _is_awaited = True
         util.Finalize(None, _end, exitpriority=-5)
+        _is_awaited = True  # behind it: where a handler of a signal strikes in between, it is done twice
 
 
 def _begin_process(_: Any) -> None:
@@ -222,71 +223,101 @@ def _end() -> None:
 # ---- what waits in the process ----
 
 
-class _Overflow:
-    """What found no room in a queue, in order, and the thread that puts it."""
+def _await(is_so: Callable[[], bool], deadline: _core.Deadline = _core.NEVER) -> bool:
+    """Look again and again; False where it is too late."""
+    pause_s = _PAUSE_S_MIN
+    while not is_so():
+        left_ns = deadline.left_ns()
+        if left_ns == 0:
+            return False
+        time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+    return True
 
-    def __init__(self, put: Callable[[list[Any]], int], marker: Peer | None) -> None:
+
+class _Overflow:
+    """What found no room in a queue, in order, and the thread that puts it.
+
+    A handler of a signal may raise anywhere in a call of the main thread.  So locks are taken and left in one step of
+    C, and there is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
+    Whatever is struck here, nothing was appended, and a thread that finds nothing ends.
+    """
+
+    def __init__(self, put: Callable[[list[Any]], int], mark: Callable[[], Peer | None]) -> None:
         self._items: collections.deque[Any] = collections.deque()
-        self._changed = threading.Condition()
+        self._lock = _thread.allocate_lock()
+        self._fed = _thread.allocate_lock()  # by the thread that holds it
         self._put = put
-        self._marker = marker  # says on the bus that there is something here
+        self._mark = mark  # says on the bus that there is something here
         self.is_over = False
+        self._has_ended = False
         self.is_cancelled = False
-        self._thread = threading.Thread(target=self._feed, name="busq-queue-overflow", daemon=True)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def append(self, data: Any) -> bool:
         """Leave it to the thread; False where that has ended, and there may be room again."""
-        with self._changed:
+        with self._lock:
             if self.is_over:
                 return False
+            if not self._fed.locked():
+                self._begin()
             self._items.append(data)
-            if self._thread.ident is None:
-                _overflows.add(self)
-                _await_end()
-                self._thread.start()
             return True
 
-    def _feed(self) -> None:
+    def _begin(self) -> None:
+        """Return once a thread is at work."""
+        _await_end()
+        begun = _thread.allocate_lock()
+        begun.acquire()
+        _thread.start_new_thread(self._feed, (self._mark(), begun))
+        begun.acquire()
+
+    def _feed(self, marker: Peer | None, begun: Any) -> None:
+        is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun, by a call that was struck
+        if is_mine:
+            _overflows.add(self)
+        begun.release()
         try:
-            while True:
-                with self._changed:  # who else would append to it meanwhile
-                    batch = list(itertools.islice(self._items, _BATCH))
-                n_put = self._put(batch)
-                with self._changed:
-                    for _ in range(n_put):
-                        self._items.popleft()
-                    if not self._items:
-                        self.is_over = True
-                        return
+            if is_mine:
+                self._feed_all()
         except Exception:
             if not self.is_cancelled:
                 raise
         finally:
-            with self._changed:
+            if marker is not None:
+                marker.close()
+            if is_mine:
+                _overflows.discard(self)
+                self._has_ended = True
+
+    def _feed_all(self) -> None:
+        try:
+            while batch := self._next_batch():
+                n_put = self._put(batch)
+                with self._lock:
+                    for _ in range(n_put):
+                        self._items.popleft()
+        finally:
+            with self._lock:
                 self.is_over = True
                 self._items.clear()
-                self._changed.notify_all()
-            if self._marker is not None:
-                self._marker.close()
-            _overflows.discard(self)
+
+    def _next_batch(self) -> list[Any]:
+        with self._lock:  # who else would append to it meanwhile
+            batch = list(itertools.islice(self._items, _BATCH))
+            self.is_over = not batch
+            return batch
 
     def wait(self, deadline: _core.Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
-        with self._changed:
-            while not self.is_over:
-                left_ns = deadline.left_ns()
-                if left_ns == 0:
-                    return False
-                self._changed.wait(None if left_ns < 0 else left_ns / 1e9)
-        return True
+        return _await(lambda: not self._items, deadline)
 
     def join(self) -> None:
         """Wait until the thread has ended."""
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._fed.locked():
+            _await(lambda: self._has_ended)
 
 
 # ---- what all queues have in common ----
@@ -474,7 +505,7 @@ class _Base(Generic[_T]):
         while True:
             with local.lock:
                 if local.overflow is None or local.overflow.is_over:
-                    local.overflow = _Overflow(local.put_waiting, self._mark())
+                    local.overflow = _Overflow(local.put_waiting, self._mark)
                     local.overflow.is_cancelled = local.is_hasty
                 overflow = local.overflow
             if overflow.append(data):
@@ -485,14 +516,7 @@ class _Base(Generic[_T]):
 
     def _has_place(self, deadline: _core.Deadline) -> bool:
         """Whether, or once, fewer than maxsize are in the queue, as far as this process can know."""
-        pause_s = _PAUSE_S_MIN
-        while self._maxsize and self._size() >= self._maxsize:
-            left_ns = deadline.left_ns()
-            if left_ns == 0:
-                return False
-            time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-        return True
+        return not self._maxsize or _await(lambda: self._size() < self._maxsize, deadline)
 
     # ---- getting ----
 
@@ -918,10 +942,7 @@ class JoinableQueue(Queue[_T]):
         >>> import busq
         >>> busq.JoinableQueue().join()
         """
-        pause_s = _PAUSE_S_MIN
-        while not self._is_done():
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        _await(self._is_done)
 
     def _is_done(self) -> bool:
         """Look in this order: what has left a process was in the queue before its mark went."""

@@ -230,9 +230,9 @@ class Replica:
         `member`, the name of this replica's peer (None: one that nobody else has); `codec`, what writes and reads
         arguments and states, the same at all replicas (None: plain data, None, bool, int, float, str, bytes, bytearray,
         tuples, lists, dicts and sets, of which reading runs no code; `busq.codec.pickle()` takes any object, for who
-        trusts all who may join the bus); `verify`, compare a digest of the state with the others after so many commands
-        (True: 1000): the first command that has another effect there raises Diverged at every replica; `timeout`, how
-        many seconds to wait for the state.
+        trusts all who may join the bus); `verify`, compare digests of the state, and of what the commands returned and
+        raised, with the others after so many commands (True: 1000): the first command that has another effect or
+        another result there raises Diverged at every replica; `timeout`, how many seconds to wait for the state.
 
         Errors: those of `Bus.join` and `Peer.enter`; Empty if the state did not come before the timeout; TypeError if
         the state is nothing that the codec takes, or if the group is kept by a class with other commands.

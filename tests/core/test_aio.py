@@ -1292,3 +1292,65 @@ def test_entering_without_room_changes_nothing(make_bus: Callable[..., busq.Bus]
             keeping.cancel()
 
     run_tasks(main)
+
+
+def test_whoever_is_next_goes_on_giving_a_state(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    """The task that began to give it has its message, and does not receive again."""
+    bus = make_bus(capacity=4, arena=1 << 16)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            views: list[busq.Message] = []
+
+            async def receive() -> None:
+                views.append(await ann.recv())
+
+            await ann.enter("log", state=lambda: b"state", take=print)
+            await ann.recv()
+            start(receive)
+            start(receive)
+            await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+            await a_moment()
+            taken: list[bytes] = []
+            await bob.enter("log", state=bytes, take=taken.append)
+            while not views:
+                await a_moment(0.001)
+            messages = [await bob.recv(timeout=60) for _ in range(4)]
+            assert sorted(message.kind for message in messages) == ["data", "data", "data", "view"]
+            assert taken == [b"state"]
+            await ann.send("ann", b"for the other one")
+
+    run(main)
+
+
+def test_a_message_whose_state_could_not_be_given_comes_again(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+            tries: list[int] = []
+
+            def state() -> bytes:
+                tries.append(1)
+                if len(tries) == 1:
+                    raise ZeroDivisionError
+                return b"state"
+
+            await ann.enter("log", state=state, take=print)
+            assert (await ann.recv()).kind == "view"
+            got: list[Any] = []
+
+            async def receive() -> None:
+                try:
+                    got.append((await ann.recv(timeout=60)).view.members)  # type: ignore[attr-defined]
+                except ZeroDivisionError as error:
+                    got.append(error)
+
+            start(receive)
+            start(receive)
+            await a_moment()
+            await bob.enter("log", state=bytes, take=print)
+            while len(got) < 2:
+                await a_moment(0.001)
+            assert isinstance(got[0], ZeroDivisionError)
+            assert got[1] == ("ann", "bob")
+
+    run(main)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import signal
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, Child
-from test_aio import Run, run, run_tasks  # noqa: F401  (fixtures)
+from test_aio import Run, a_moment, run, run_tasks, together  # noqa: F401  (fixtures)
 
 import busq
 from busq import aio
@@ -98,6 +99,29 @@ def test_many_tasks_ask_at_once_and_some_are_cancelled(bus: busq.Bus, run_tasks:
 
     run_tasks(main)
     assert got == {number: b"re: %d" % number for number in range(400)}
+
+
+def test_a_reply_that_was_waited_for_keeps_no_place(bus: busq.Bus, run: Run) -> None:  # noqa: F811
+    """What comes behind it would find no room until the collector of garbage runs, which it may never do."""
+
+    async def main() -> None:
+        async with aio.join(bus, "client") as client, aio.join(bus, "server") as server, together() as start:
+
+            async def serve() -> None:
+                request = await server.recv()
+                await a_moment(3 * aio._LOOK_S)
+                request.reply(b"here", timeout=0)
+
+            start(serve)
+            assert (await client.ask("server", b"what is slow")).data == b"here"
+            depths = {facts["name"]: facts["depth"] for facts in bus.stats()["peers"]}
+            assert depths["client/replies"] == 0
+
+    gc.disable()
+    try:
+        run(main)
+    finally:
+        gc.enable()
 
 
 def test_tasks_wait_until_others_are_there(bus: busq.Bus, run: Run) -> None:  # noqa: F811

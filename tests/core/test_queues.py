@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import gc
 import importlib.util
+import itertools
 import mmap
 import multiprocessing
 import os
@@ -514,6 +516,57 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
         puts(queue, shorter)
 
     rounds(under_fire, lambda: queue.put("one"), check)
+
+
+@functools.cache
+def struck(code: Any) -> frozenset[int]:
+    """Where CPython runs the handlers of signals: behind a call, where a function begins, and where a loop turns."""
+    ones = list(dis.get_instructions(code))
+    behind = {after.offset for one, after in itertools.pairwise(ones) if one.opname.startswith(("CALL", "RESUME"))}
+    return frozenset(behind | {one.argval for one in ones if "BACKWARD" in one.opname})
+
+
+class Strike:
+    """Raises at one of these places in a call, in whatever function that is."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode" and frame.f_lasti in struck(frame.f_code):
+            self.at -= 1
+            if not self.at:
+                sys.settrace(None)
+                raise StruckError
+        return self
+
+
+@pytest.mark.parametrize("kind", [busq.Queue, busq.JoinableQueue])
+def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[busq.Queue[Any]]) -> None:
+    """Each object that was put is got, and a thread that was begun and forgotten holds up nobody."""
+    queue = kind()
+    puts(queue, shorter)
+    for at in itertools.count(1):
+        strike = Strike(at)
+        sys.settrace(strike)
+        try:
+            queue.put("one")
+        except StruckError:  # not `suppress`, which would be struck as well
+            pass
+        finally:
+            sys.settrace(None)
+        queue.put("two")
+        got = list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two"))
+        assert got in ([*range(shorter)], [*range(shorter), "one"]), at
+        if kind is busq.JoinableQueue:
+            for _ in [*got, "two"]:
+                queue.task_done()  # type: ignore[attr-defined]
+            queue.join()  # type: ignore[attr-defined]
+        wait_until(lambda: not queues._overflows, what="the thread has ended")
+        if strike.at > 0:
+            return
+        puts(queue, shorter)
 
 
 def test_a_signal_in_get_takes_one_object_at_most(under_fire: Any) -> None:

@@ -402,3 +402,47 @@ def test_what_was_held_back_is_not_lost_with_a_group_that_is_left(bus: busq.Bus)
         assert (second.views, second.lines, second.other, second.taken) == ([2, 3], [b"to all"], [b"aside"], 0)
         first.read_all()
         assert (first.views, first.lines) == ([1, 2, 3], [b"to all"])
+
+
+def test_who_waits_for_a_message_holds_up_nobody_who_enters(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann:
+        Log(ann)
+        assert ann.recv().kind == "view"
+        got: list[busq.Message] = []
+        reader = threading.Thread(target=lambda: got.append(ann.recv()))
+        reader.start()
+        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
+        entering = threading.Thread(target=ann.enter, args=["more"], kwargs={"state": bytes, "take": bytes.decode})
+        entering.start()
+        reader.join()  # which gets that view
+        entering.join()
+        assert got[0].group == "more"  # type: ignore[attr-defined]
+
+
+def test_what_a_thread_gives_back_goes_to_one_that_waits(bus: busq.Bus) -> None:
+    """As an exception of a signal's handler has it, behind the taking of a message."""
+    with bus.join("ann") as ann:
+        Log(ann)
+        message = ann.recv()
+        got: list[busq.Message] = []
+        reader = threading.Thread(target=lambda: got.append(ann.recv()))
+        reader.start()
+        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
+        ann._give_back([message])  # type: ignore[attr-defined]
+        reader.join()
+        assert got == [message]
+
+
+def test_several_threads_receive_what_was_held_back(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        first = Log(ann)
+        bob.enter("log", state=bytes, take=bytes.decode)
+        got: list[Any] = []
+        readers = [threading.Thread(target=lambda: got.append(bob.recv())) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        ann.send_many([("bob", b"%d" % number) for number in range(3)])
+        read_until([first], lambda: len(got) == 4)
+        assert sorted(message.kind for message in got) == ["data", "data", "data", "view"]
+        for reader in readers:
+            reader.join()

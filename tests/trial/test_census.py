@@ -16,7 +16,7 @@ from busq import soak
 from busq.cli import commands
 from busq.soak.census import Findings, judge, read_member
 from busq.soak.ledger import Kind, Phase, Row, change_of, name_of, packed, view_name
-from busq.soak.member import GROUPS, REPLICAS, Member
+from busq.soak.member import GROUPS, REPLICAS, WHOLE, Member
 from busq.soak.worker import ACKNOWLEDGING, WORDS, Mode, Plan
 
 MS = 1_000_000
@@ -286,6 +286,98 @@ def test_what_was_sent_by_name_came(forger: Forger) -> None:
     assert forger.faults() == {"lost"}
 
 
+def test_what_was_on_its_way_to_a_plain_life_may_end_with_it(forger: Forger) -> None:
+    forger.gets("ann", forger.sends("dan", "ann"))
+    forger.sends("dan", "ann")
+    forger.sends("bob", "ann")
+    reborn(forger, "ann")
+    forger.gets("ann", forger.sends("dan", "ann"))
+    assert forger.faults() == set()
+
+
+@pytest.mark.parametrize("sender", ["dan", "bob"], ids=["of the same sender", "of another one"])
+def test_what_was_sent_before_something_that_came_did_not_end_with_a_life(forger: Forger, sender: str) -> None:
+    forger.sends("dan", "ann")
+    forger.gets("ann", forger.sends(sender, "ann"))
+    reborn(forger, "ann")
+    assert forger.faults() == {"lost"}
+
+
+def test_what_was_sent_when_the_life_that_died_was_over_did_not_end_with_it(forger: Forger) -> None:
+    reborn(forger, "ann")
+    forger.now_ns += 100 * MS
+    forger.sends("dan", "ann")
+    assert forger.faults() == {"lost"}
+
+
+def test_what_was_sent_to_a_group_did_not_end_with_a_life_that_got_what_came_later(forger: Forger) -> None:
+    forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.PLAIN, Mode.RESUME)
+    forger.gathered()
+    forger.gets("ann bob", forger.sends("dan", group=RED))
+    forger.gets("cleo", forger.sends("dan", "cleo"))
+    forger.killed("cleo")
+    forger.view("ann bob", RED, 4, "ann bob", "xcleo")
+    forger.born("cleo")
+    assert forger.faults() == {"lost"}
+
+
+def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_later(forger: Forger) -> None:
+    forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.ACK, Mode.RESUME)
+    given(forger)
+    forger.sends("ann", aimed=[NODE])
+    forger.gets("bob", forger.sends("ann", "bob"))
+    reborn(forger, "bob")
+    forger.received("ann", Kind.NODE_OVER, extra=NODE)
+    assert forger.faults() == {"lost"}
+
+
+def dies_over(forger: Forger, limit: int) -> None:
+    """Dan, who resumes, is killed while it receives."""
+    forger.killed("dan", Phase.RECEIVING, limit)
+    forger.born("dan")
+
+
+def test_a_call_that_a_kill_has_ended_may_cost_what_it_had_taken(forger: Forger) -> None:
+    forger.gets("dan", forger.sends("bob", "dan"))
+    forger.sends("bob", "dan")
+    forger.sends("ann", "dan")
+    later = forger.sends("bob", "dan")
+    dies_over(forger, 2)
+    forger.gets("dan", later)
+    assert forger.faults() == set()
+
+
+def test_it_costs_no_more_than_it_could_have_taken(forger: Forger) -> None:
+    for sender in ("bob", "ann"):
+        forger.sends(sender, "dan")
+    dies_over(forger, 1)
+    assert forger.faults() == {"lost"}
+
+
+def test_what_was_sent_in_two_ways_is_lost_once(forger: Forger) -> None:
+    forger.gathered()
+    forger.view("ann bob cleo dan", RED, 4, "ann bob cleo dan", "+dan")
+    forger.note("dan", Kind.ENTERED, extra=forger.now_ns, flags=RED)
+    forger.gets("ann bob cleo", forger.sends("ann", "dan", group=RED))
+    dies_over(forger, 1)
+    assert forger.faults() == set()
+
+
+def test_it_costs_nothing_that_stood_before_what_came(forger: Forger) -> None:
+    forger.sends("bob", "dan")
+    forger.gets("dan", forger.sends("ann", "dan"))
+    dies_over(forger, 4)
+    assert forger.faults() == {"lost"}
+
+
+def test_it_costs_nothing_that_stands_behind_what_came_afterwards(forger: Forger) -> None:
+    first = forger.sends("bob", "dan")
+    forger.sends("ann", "dan")
+    dies_over(forger, 4)
+    forger.gets("dan", first)
+    assert forger.faults() == {"lost"}
+
+
 def test_an_interrupted_send_by_name_came_to_all_or_none(forger: Forger) -> None:
     message = forger.intends("dan", "ann bob")
     forger.killed("dan")
@@ -333,6 +425,38 @@ def test_what_comes_again_comes_first(forger: Forger) -> None:
     assert "redelivery" in forger.faults()
 
 
+def gets_again(forger: Forger, name: str, message: int) -> None:
+    forger.note(name, Kind.DELIVERED, message, forger.now_ns, flags=1)
+    forger.note(name, Kind.ACKED, message)
+
+
+def test_what_a_killed_call_had_taken_is_marked(forger: Forger) -> None:
+    first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
+    forger.killed("cleo", Phase.RECEIVING, 2)
+    forger.born("cleo")
+    for message in (first, second):
+        gets_again(forger, "cleo", message)
+    assert forger.faults() == set()
+
+
+def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> None:
+    first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
+    forger.killed("cleo", Phase.RECEIVING, 1)
+    forger.born("cleo")
+    for message in (first, second):
+        gets_again(forger, "cleo", message)
+    assert forger.faults() == {"redelivery"}
+
+
+def test_what_is_marked_comes_before_all_that_is_new(forger: Forger) -> None:
+    first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
+    forger.killed("cleo", Phase.RECEIVING, 4)
+    forger.born("cleo")
+    forger.gets("cleo", first)
+    gets_again(forger, "cleo", second)
+    assert forger.faults() == {"redelivery"}
+
+
 def test_messages_and_views_have_one_order(forger: Forger) -> None:
     forger.gathered()
     message = forger.sends("dan", "ann bob")
@@ -352,9 +476,9 @@ def watch(forger: Forger) -> None:
     forger.received("ann", Kind.HERE, number=3)
 
 
-def reborn(forger: Forger) -> None:
-    forger.killed("dan")
-    forger.born("dan")
+def reborn(forger: Forger, name: str = "dan") -> None:
+    forger.killed(name)
+    forger.born(name)
 
 
 def test_a_death_is_told_once(forger: Forger) -> None:
@@ -456,6 +580,27 @@ def test_a_killed_owner_ends_its_nodes(forger: Forger) -> None:
     forger.killed("bob")
     forger.born("bob")
     assert forger.faults() == {"nodes"}
+
+
+@pytest.mark.parametrize("node", [NODE, NODE + 1], ids=["that lives", "that never was"])
+def test_the_end_of_a_node_that_nobody_has_ended(forger: Forger, node: int) -> None:
+    forger.note("bob", Kind.MADE, NODE)
+    forger.received("bob", Kind.NODE_OVER, extra=node)
+    assert forger.faults() == {"nodes"}
+
+
+def test_the_end_of_a_node_before_its_owner_is_killed(forger: Forger) -> None:
+    forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.ACK, Mode.RESUME)
+    given(forger)
+    forger.received("ann", Kind.NODE_OVER, extra=NODE)
+    reborn(forger, "bob")
+    assert forger.faults() == {"nodes"}
+
+
+def test_the_end_of_a_node_that_its_maker_had_no_time_to_write_down(forger: Forger) -> None:
+    reborn(forger, "cleo")
+    forger.received("cleo", Kind.NODE_OVER, extra=NODE)
+    assert forger.faults() == set()
 
 
 def test_nothing_comes_to_a_node_after_its_end(forger: Forger) -> None:
@@ -607,6 +752,27 @@ def test_what_was_put_before_does_not(forger: Forger) -> None:
     first, _ = put(forger)
     forger.note("bob", Kind.READ, first, flags=0, number=0)
     assert forger.faults() == {"replicas"}
+
+
+def reads(forger: Forger, name: str, *values: tuple[int, int]) -> None:
+    for whose, value in (*values, (WHOLE, len(values))):
+        forger.note(name, Kind.READ, value, flags=0, number=whose)
+
+
+def test_what_was_put_is_there(forger: Forger) -> None:
+    forger.note("cleo", Kind.JOINED_REPLICA, extra=forger.now_ns, flags=0)
+    _, last = put(forger)
+    reads(forger, "bob", (0, last))
+    assert forger.faults() == set()
+    reads(forger, "cleo")
+    assert forger.faults() == {"replicas"}
+
+
+def test_what_was_put_has_gone_with_all_who_had_it(forger: Forger) -> None:
+    put(forger)
+    forger.note("cleo", Kind.JOINED_REPLICA, extra=forger.now_ns, flags=0)
+    reads(forger, "cleo")
+    assert forger.faults() == set()
 
 
 def test_two_readers_read_the_same(forger: Forger) -> None:

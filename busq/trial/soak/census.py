@@ -28,8 +28,9 @@ tables        in the end no group has members
 ============  =======================================================================================================
 
 What a mode excuses: with a plain life ends what was on its way to it; a death of "resume" while it received costs what
-that call could have taken; and whoever resumes without being durable may find that its death was noticed: then its
-membership, its watches, its nodes and what it held have ended without a word to it.
+that call could have taken; but what else came tells where it stood (busq/trial/soak/gaps.py).  And whoever resumes
+without being durable may find that its death was noticed: then its membership, its watches, its nodes and what it held
+have ended without a word to it.
 
 Order (fifo, causal, consistent, total) is judged by `busq.spec`, with views and ends of nodes as messages that come to
 those who got them.  Time: nobody may be blocked for a second, as in `busq.soak.judge`; told is how long the longest
@@ -47,17 +48,19 @@ from typing import Any
 
 from busq.lab.execution import Log
 from busq.lab.observers import History, Verdict
-from busq.trial.soak.judge import BLOCKED_NS_MAX, NOTICE_NS, Fate, Found, end_of, pretty, took
-from busq.trial.soak.ledger import Kind, Phase, group_of, joined_left_died, members_of
-from busq.trial.soak.member import GROUPS, REPLICAS
+from busq.trial.soak.gaps import Gaps
+from busq.trial.soak.judge import BLOCKED_NS_MAX, NEVER_NS, Fate, Found, Idle, pretty
+from busq.trial.soak.ledger import Kind, group_of, joined_left_died, members_of
+from busq.trial.soak.member import GROUPS, REPLICAS, WHOLE
 from busq.trial.soak.notices import Holder, Watch
-from busq.trial.soak.roll import Item, Member, Send, Stream, read_member, streams_of, tell_item, tell_message
+from busq.trial.soak.roll import Item, Member, Note, Send, Stream, read_member, streams_of, tell_item, tell_message
 from busq.trial.soak.stays import Group
-from busq.trial.soak.worker import ACKNOWLEDGING, Mode
+from busq.trial.soak.worker import Mode
 
 __all__ = ["COUNTED", "Census", "Findings", "judge", "read_member"]
 
 _NODE_EVENT = 0xFD << 56  # the names of ends of nodes, among messages
+_OF_NODES = (Kind.DESTROYING, Kind.DESTROYED, Kind.RELEASING)
 
 COUNTED = {
     "messages": "messages sent",
@@ -84,6 +87,23 @@ COUNTED = {
 
 
 # ---- judging ----
+
+
+class _Members:
+    """Who was a member of a group for certain, asked for one send after the other."""
+
+    def __init__(self, groups: Sequence[dict[int, Group]], group: int) -> None:
+        runs = [(begun, end, at) for at, each in enumerate(groups) for begun, end in each[group].runs()]
+        self._coming = sorted(runs, reverse=True)
+        self._there: list[tuple[int, int]] = []  # until when, and the place of the stream
+
+    def during(self, begin_ns: int, end_ns: int) -> list[int]:
+        """Return the streams of who was a member all that time; `begin_ns` grows from call to call."""
+        while self._coming and self._coming[-1][0] < begin_ns:
+            _, end, at = self._coming.pop()
+            self._there.append((end, at))
+        self._there = [run for run in self._there if run[0] > begin_ns]
+        return sorted({at for end, at in self._there if end > end_ns})
 
 
 @dataclass
@@ -118,8 +138,10 @@ class Census:
         self.sends = {send.message: send for member in members for send in member.sends}
         self.streams = [stream for member in members for stream in streams_of(member, self.fault)]
         self._streams_of: dict[int, list[Stream]] = {}
-        for stream in self.streams:
+        self._streams_at: dict[int, list[int]] = {}  # their places
+        for at, stream in enumerate(self.streams):
             self._streams_of.setdefault(stream.member.index, []).append(stream)
+            self._streams_at.setdefault(stream.member.index, []).append(at)
         self.views: dict[int, tuple[int, int, Stream]] = {}  # by name: members, change, and who got it first
         for stream in self.streams:
             for item in stream.items:
@@ -131,6 +153,10 @@ class Census:
             for note in member.of(Kind.INHERITED):
                 if note.flags:
                     self.owners.setdefault(note.extra, (member, note))
+        self._told: dict[int, dict[int, list[Item]]] = {}  # by owner, by node
+        self.calls: dict[int, dict[int, list[Note]]] = {}  # by kind, by node
+        for note in (note for member in members for kind in _OF_NODES for note in member.of(kind)):
+            self.calls.setdefault(note.kind, {}).setdefault(note.message, []).append(note)
         self._got = [{item.name for item in stream.items if item.kind == Kind.DELIVERED} for stream in self.streams]
         for stream, got in zip(self.streams, self._got, strict=True):
             for name in got:
@@ -141,6 +167,7 @@ class Census:
                 send = self.sends.get(item.name) if item.kind == Kind.DELIVERED else None
                 if send is not None and send.fate == Fate.OPEN:
                     send.known_ns = min(send.known_ns, item.time_ns)
+        self._gaps = [Gaps(stream, self.sends) for stream in self.streams]
 
     def fault(self, name: str, text: str) -> None:
         """Note that something does not hold."""
@@ -176,41 +203,32 @@ class Census:
 
     def judge_loss(self) -> None:
         """Everything that was sent came to those named, to who was a member all the time, and to owners of nodes."""
-        runs: list[dict[int, list[tuple[int, int]]]] = [
-            {number: list(group.runs()) for number, group in groups.items()} for groups in self.groups
-        ]
-        for send in self.sends.values():
+        members = {group: _Members(self.groups, group) for group in range(len(GROUPS))}
+        for send in sorted(self.sends.values(), key=lambda send: send.intent_ns):
             if not send.has_happened:
                 continue
             for whom in send.names:
-                if whom not in send.got and not self._is_excused(self.members[whom], send):
-                    self._miss(self.members[whom].name, send, "")
+                if whom not in send.got:
+                    self._miss(self._streams_at[whom], send, "")
             for group in send.groups if send.fate == Fate.SENT else ():
-                self._judge_members(send, group, runs)
+                for at in members[group].during(send.intent_ns, send.known_ns):
+                    if send.message not in self._got[at]:
+                        self._miss([at], send, f", sent to @{GROUPS[group]} while it was a member")
             for node in send.aimed if send.fate == Fate.SENT else ():
                 self._judge_node_send(send, node)
+        for stream, gaps in zip(self.streams, self._gaps, strict=True):
+            for send, why in gaps.unexcused():
+                self._lose(stream.name, send, why)
 
-    def _miss(self, who: str, send: Send, why: str) -> None:
+    def _miss(self, places: Sequence[int], send: Send, why: str) -> None:
+        """Note that a message came in none of these streams of one member: it can have gone with a death in one."""
+        if not any(self._gaps[at].may_have_lost(send, why) for at in places):
+            stream = self.streams[places[0]]
+            self._lose(stream.name if len(places) == 1 else stream.member.name, send, why)
+
+    def _lose(self, who: str, send: Send, why: str) -> None:
         name = "torn" if send.fate == Fate.OPEN else "lost"
         self.fault(name, f"{who} never got {tell_message(send.message)}{why}")
-
-    def _is_excused(self, member: Member, send: Send) -> bool:
-        if member.mode in ACKNOWLEDGING:
-            return False
-        is_plain = member.mode == Mode.PLAIN
-        return any(
-            life.died_ns >= send.intent_ns - NOTICE_NS
-            for life in member.lives
-            if life.died_ns and (life.born_ns <= send.known_ns if is_plain else life.phase == Phase.RECEIVING)
-        )
-
-    def _judge_members(self, send: Send, group: int, runs: list[dict[int, list[tuple[int, int]]]]) -> None:
-        for at, stream in enumerate(self.streams):
-            if send.message in self._got[at] or (stream.member.mode == Mode.PLAIN and not stream.is_whole):
-                continue
-            is_in = any(begun < send.intent_ns and send.known_ns < end for begun, end in runs[at][group])
-            if is_in and not self._is_excused(stream.member, send):
-                self._miss(stream.name, send, f", sent to @{GROUPS[group]} while it was a member")
 
     # ---- views ----
 
@@ -326,13 +344,20 @@ class Census:
         """Hold a send that returned against its node's end."""
         if node in send.missed or node not in self.owners:
             return
-        owner, _ = self.owners[node]
-        ended = [note for note in owner.of(Kind.DESTROYED) if note.message == node]
+        owner, made = self.owners[node]
+        ended = self.calls_about(Kind.DESTROYED, node)
         if ended and send.intent_ns > min(note.time_ns for note in ended):
             text = f"{tell_message(send.message)} was sent to node {node:#x} after {owner.name} had destroyed it"
             self.fault("nodes", f"{text}, and did not miss it")
-        if owner.index not in send.got and not self._is_excused(owner, send):
-            self._miss(owner.name, send, f", sent to its node {node:#x}")
+        if owner.index not in send.got:
+            places = self._streams_at[owner.index]
+            if owner.mode == Mode.PLAIN:
+                places = [at for at in places if self.streams[at].lives[0].number == made.life]
+            self._miss(places, send, f", sent to its node {node:#x}")
+
+    def calls_about(self, kind: int, node: int) -> list[Note]:
+        """Return the records of a kind about a node, of all members."""
+        return self.calls.get(kind, {}).get(node, [])
 
     def judge_nodes(self) -> None:
         """Ends of nodes, and their notices."""
@@ -354,7 +379,7 @@ class Census:
             self._judge_release(node, owner, carried[node], node in given)
 
     def _judge_release(self, node: int, owner: Member, carried: int, is_given: bool) -> None:
-        items = [item for item in self._streams_of[owner.index][-1].items if item.extra == node]
+        items = self._told_of(owner, node)
         freed = [item for item in items if item.kind == Kind.NODE_FREE]
         if len(freed) > carried:
             text = f"{owner.name} was told {len(freed)} times that nobody holds its node {node:#x}"
@@ -364,10 +389,19 @@ class Census:
         has_kept = any(node == (note.message or note.extra) for note in notes if note.life == owner.lives[-1].number)
         if not (is_alive and has_kept and is_given and owner.lives[-1].left_ns):
             return
-        let_go = [note.time_ns for member in self.members for note in member.of(Kind.RELEASING) if note.message == node]
+        let_go = [note.time_ns for note in self.calls_about(Kind.RELEASING, node)]
         is_told = bool(freed) and freed[-1].time_ns > max(let_go, default=0)
         if not is_told and not self._streams_of[owner.index][-1].could_lose_anything:
             self.fault("nodes", f"{owner.name} was never told that nobody holds its node {node:#x} any more")
+
+    def _told_of(self, owner: Member, node: int) -> list[Item]:
+        """Return what the last stream of an owner was told of its node."""
+        if owner.index not in self._told:
+            told = self._told[owner.index] = {}
+            for item in self._streams_of[owner.index][-1].items:
+                if item.kind in (Kind.NODE_OVER, Kind.NODE_FREE):
+                    told.setdefault(item.extra, []).append(item)
+        return self._told[owner.index].get(node, [])
 
     # ---- replicas ----
 
@@ -409,7 +443,7 @@ class Census:
         read: dict[int, tuple[int, str]] = {}
         for member in self.members:
             for note in member.of(Kind.READ):
-                if note.flags == 0:
+                if note.flags == 0 and note.number != WHOLE:
                     value, other = read.setdefault(note.number, (note.message, member.name))
                     if value != note.message:
                         whose = self.members[note.number].name
@@ -421,6 +455,26 @@ class Census:
             if value not in allowed | set(puts[-1:]):
                 text = f"the dict has {tell_message(value)} of {self.members[index].name}"
                 self.fault("replicas", f"{text}, which put {tell_message(puts[-1]) if puts else 'nothing'} last")
+        self._judge_missing_keys()
+
+    def _judge_missing_keys(self) -> None:
+        """What was put stays, where somebody had the state by then, and lived."""
+        since_ns = min(
+            (
+                note.time_ns
+                for member in self.members
+                for note in member.of(Kind.JOINED_REPLICA)
+                if note.flags == 0 and not member.life(note.life).died_ns
+            ),
+            default=NEVER_NS,
+        )
+        stays = {member.index for member in self.members if any(n.extra > since_ns for n in member.of(Kind.PUT))}
+        for reader in self.members:
+            notes = [note for note in reader.of(Kind.READ) if note.flags == 0]
+            if any(note.number == WHOLE for note in notes):
+                for index in stays - {note.number for note in notes}:
+                    text = f"the dict has nothing of {self.members[index].name} at {reader.name}"
+                    self.fault("replicas", f"{text}, and it had put something")
 
     def _judge_lock(self) -> None:
         held: dict[int, tuple[int, int, str]] = {}
@@ -443,7 +497,7 @@ class Census:
         """Nobody was blocked."""
         findings = self.findings
         for member in self.members:
-            member.idle_ns.sort(key=end_of)
+            idle = Idle(member.idle_ns)
             stopped = sorted(stop for other in self.members if other is not member for stop in other.stopped_ns)
             findings.starved_ns_max = max(findings.starved_ns_max, member.starved_ns_max)
             for item in member.items:
@@ -451,25 +505,25 @@ class Census:
                 if send is None or item.is_marked or send.is_interrupted:
                     continue
                 begin_ns = max(item.since_ns, send.known_ns)
-                blocked_ns = self._took(member, stopped, begin_ns, item.time_ns) if begin_ns < item.time_ns else 0
+                blocked_ns = self._took(idle, stopped, begin_ns, item.time_ns) if begin_ns < item.time_ns else 0
                 findings.waits.note(blocked_ns)
                 if blocked_ns > BLOCKED_NS_MAX:
                     self.fault("blocked", f"{member.name} got {tell_item(item)} {blocked_ns / 1e9:.2f} s late")
             for what, begin_ns, end_ns in member.calls_ns:
-                self._judge_call(member, stopped, what, begin_ns, end_ns)
+                self._judge_call(member, idle, stopped, what, begin_ns, end_ns)
 
     def _judge_call(
-        self, member: Member, stopped: list[tuple[int, int]], what: str, begin_ns: int, end_ns: int
+        self, member: Member, idle: Idle, stopped: list[tuple[int, int]], what: str, begin_ns: int, end_ns: int
     ) -> None:
         findings = self.findings
-        took_ns = self._took(member, stopped, begin_ns, end_ns)
+        took_ns = self._took(idle, stopped, begin_ns, end_ns)
         name = {"a send": "sends_ns_max", "a join": "joins_ns_max"}.get(what, "changes_ns_max")
         setattr(findings, name, max(getattr(findings, name), took_ns))
         if took_ns > BLOCKED_NS_MAX:
             self.fault("blocked", f"{what} took {member.name} {took_ns / 1e9:.2f} s")
 
-    def _took(self, member: Member, stopped: list[tuple[int, int]], begin_ns: int, end_ns: int) -> int:
-        took_ns = took(member.idle_ns, begin_ns, end_ns)
+    def _took(self, idle: Idle, stopped: list[tuple[int, int]], begin_ns: int, end_ns: int) -> int:
+        took_ns = idle.took(begin_ns, end_ns)
         if took_ns > self.findings.beside_stopped_ns_max and any(
             begin < end_ns and begin_ns < end for begin, end in stopped
         ):

@@ -359,11 +359,15 @@ class _Stage:
                 self._bus.remove(facts["name"])
 
     def _judge_tables(self) -> None:
-        """Nobody is in a group, and nobody has a place, when all have left."""
+        """Nobody is in a group, and nobody has anything, when all have left."""
         groups = {name: view.members for name, view in self._bus.groups().items() if view.members}
         faults = [f"@{name} has the members {', '.join(members)}" for name, members in groups.items()]
-        faults += [f"{name} is there" for name in self._bus.peers()]
-        self._outcome.verdict("tables", faults, "when all had left, no group had members")
+        faults += [
+            f"{facts['name']} is {facts['state']} and has {facts['depth']} messages, {facts['memory_bytes']} bytes"
+            for facts in self._bus.stats()["peers"]  # also those that are gone, and not out of the way
+            if facts["state"] not in ("closed", "dead") or facts["depth"] or facts["memory_bytes"]
+        ]
+        self._outcome.verdict("tables", faults, "when all had left, no group had members, and nobody had anything")
 
     def _drop_ledgers(self) -> None:
         if self._kept is not None or (self._outcome.rounds and not self._outcome.ok):

@@ -290,17 +290,24 @@ def _read_life(worker: Worker, kind: int, *row: int) -> None:
         last.phase, last.limit, last.subject = flags, number, message
 
 
-def took(idle_ns: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> int:
-    """Return how long that took, without the time when whoever did it was stopped or given no processor.
+class Idle:
+    """When somebody was stopped, or given no processor: from when until when, in any order."""
 
-    `idle_ns` are sorted by their ends.
-    """
-    took_ns = end_ns - begin_ns
-    for at in range(bisect_left(idle_ns, begin_ns, key=end_of), len(idle_ns)):
-        idle_begin_ns, idle_end_ns = idle_ns[at]
-        if idle_begin_ns < end_ns:
-            took_ns -= max(0, min(idle_end_ns, end_ns) - max(idle_begin_ns, begin_ns))
-    return max(0, took_ns)
+    def __init__(self, idle_ns: Sequence[tuple[int, int]]) -> None:
+        self._idle_ns = sorted(idle_ns, key=_end_of)
+        begins = [begin_ns for begin_ns, _ in self._idle_ns]
+        self._first_ns = list(itertools.accumulate(reversed(begins), min))[::-1]  # the first begin, there or later
+
+    def took(self, begin_ns: int, end_ns: int) -> int:
+        """Return how long something took, without that time."""
+        took_ns = end_ns - begin_ns
+        for at in range(bisect_left(self._idle_ns, begin_ns, key=_end_of), len(self._idle_ns)):
+            if self._first_ns[at] >= end_ns:
+                break
+            idle_begin_ns, idle_end_ns = self._idle_ns[at]
+            if idle_begin_ns < end_ns:
+                took_ns -= max(0, min(idle_end_ns, end_ns) - max(idle_begin_ns, begin_ns))
+        return max(0, took_ns)
 
 
 def pretty(verdicts: Mapping[str, Verdict], tell_one: Callable[[int], str]) -> dict[str, Verdict]:
@@ -308,7 +315,7 @@ def pretty(verdicts: Mapping[str, Verdict], tell_one: Callable[[int], str]) -> d
     return {name: replace(verdict, text=tell(name, verdict.witness, tell_one)) for name, verdict in verdicts.items()}
 
 
-def end_of(idle_ns: tuple[int, int]) -> int:
+def _end_of(idle_ns: tuple[int, int]) -> int:
     return idle_ns[1]
 
 
@@ -546,23 +553,23 @@ class _Case:
             findings.lives += len(worker.lives)
             findings.resumes += worker.resumes
             findings.starved_ns_max = max(findings.starved_ns_max, worker.starved_ns_max)
-            worker.idle_ns.sort(key=end_of)
+            idle = Idle(worker.idle_ns)
             for message, _, time_ns, since_ns, is_marked in worker.deliveries:
                 send = self.by_message.get(message)
                 if send is None or is_marked or send.is_interrupted:
                     continue
                 begin_ns = max(since_ns, send.known_ns)
-                blocked_ns = took(worker.idle_ns, begin_ns, time_ns) if begin_ns < time_ns else 0
+                blocked_ns = idle.took(begin_ns, time_ns) if begin_ns < time_ns else 0
                 findings.waits.note(blocked_ns)
                 if blocked_ns > BLOCKED_NS_MAX:
                     self.fault("blocked", f"{worker.name} got {self.tell(message)} {blocked_ns / 1e9:.2f} s late")
-            findings.sends_ns_max = max(findings.sends_ns_max, self._longest(worker, "a send", worker.sent_ns))
-            findings.joins_ns_max = max(findings.joins_ns_max, self._longest(worker, "a join", worker.joined_ns))
+            findings.sends_ns_max = max(findings.sends_ns_max, self._longest(worker, idle, "a send", worker.sent_ns))
+            findings.joins_ns_max = max(findings.joins_ns_max, self._longest(worker, idle, "a join", worker.joined_ns))
 
-    def _longest(self, worker: Worker, what: str, calls_ns: Sequence[tuple[int, int]]) -> int:
+    def _longest(self, worker: Worker, idle: Idle, what: str, calls_ns: Sequence[tuple[int, int]]) -> int:
         longest_ns = 0
         for begin_ns, end_ns in calls_ns:
-            took_ns = took(worker.idle_ns, begin_ns, end_ns)
+            took_ns = idle.took(begin_ns, end_ns)
             longest_ns = max(longest_ns, took_ns)
             if took_ns > BLOCKED_NS_MAX:
                 self.fault("blocked", f"{what} of {worker.name} took {took_ns / 1e9:.2f} s")

@@ -21,7 +21,7 @@ import busq
 import busq.groups
 import busq.nodes  # both here, so that the killer has them, and no life has to import them
 from busq.trial.host import make_payload, read_payload
-from busq.trial.soak.ledger import Kind, Phase, Reason, Row, change_of, name_of, packed, sender_of, view_name
+from busq.trial.soak.ledger import Kind, Phase, Reason, Row, change_of, name_of, packed, view_name
 from busq.trial.soak.worker import SEND_TIMEOUTS_S, STARVED_NS_MIN, Mode, Plan, _draw, _Worker
 
 __all__ = ["GROUPS", "MEMBER_MODES", "REPLICAS", "Member"]
@@ -32,13 +32,17 @@ REPLICAS = ("dict", "counter", "lock")
 NODES_MAX = 6  # of a member
 HANDLES_MAX = 8  # that it keeps
 ACTS = (("send", 0.5), ("group", 0.12), ("watch", 0.04), ("node", 0.12), ("replica", 0.22))
-AIMS = (("names", 0.25), ("group", 0.4), ("group and names", 0.1), ("node", 0.15), ("node and names", 0.1))
+AIMS = (
+    *(("names", 0.25), ("group", 0.35), ("group and names", 0.1), ("node", 0.1), ("node and names", 0.08)),
+    *(("node and group", 0.07), ("node, group and names", 0.05)),
+)
 CARRYING_SHARE = 0.3
 SIZES_BYTES = ((40, 0.8), (700, 0.15), (6000, 0.05))
 CHANGE_TIMEOUTS_S = (0.0, 0.01, 0.05)
 REPLICA_TIMEOUT_S = 1.0
 SURVIVOR_TIMEOUT_S = 30.0  # of those who keep the state, and of whoever reads it in the end
 EVENT = 0xFE << 56  # the names of events that have none of their own
+WHOLE = 0xFFFF  # at the end of what was read: that is all
 _GROUP_BITS = 16  # of an intent: where the bits of groups begin, behind those of names
 
 
@@ -271,7 +275,7 @@ class Member(_Worker):
         self._count += 1
         message = name_of(self._index, self._life, self._count)
         names, groups, nodes = self._aims()
-        carried = [] if groups else self._carried()  # what goes to a group takes no handles
+        carried = self._carried()
         life, timeout_s = self._life, self._dice.choice(SEND_TIMEOUTS_S)
         to: list[Any] = [self._plan.names[index] for index in names]
         to += [f"@{GROUPS[group]}" for group in groups] + [self._handles[node] for node in nodes]
@@ -292,7 +296,6 @@ class Member(_Worker):
             kind = Kind.SENT if getattr(error, "sent", 0) else Kind.FAILED
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
-        self._words[5] += kind == Kind.SENT
         result: list[Row] = [(Kind.MISSED, 0, 0, life, message, ended_ns, handle._node) for handle in missed]
         flags = 0 if kind == Kind.SENT else reason
         self._ledger.write_many([*result, (kind, flags, 0, life, message, ended_ns, began_ns)])
@@ -301,11 +304,11 @@ class Member(_Worker):
         """Draw to whom: names, groups and nodes."""
         dice = self._dice
         aim = _draw(dice, AIMS)
-        if "node" in aim and not self._handles:
-            aim = "names"
         names = dice.sample(range(len(self._plan.names)), dice.choice((1, 1, 2, 3))) if "names" in aim else []
         groups = [dice.randrange(len(GROUPS))] if "group" in aim else []
-        nodes = [dice.choice(list(self._handles))] if "node" in aim else []
+        nodes = [dice.choice(list(self._handles))] if "node" in aim and self._handles else []
+        if not names and not groups and not nodes:
+            names = [dice.randrange(len(self._plan.names))]
         return names, groups, nodes
 
     def _carried(self) -> list[tuple[int, Any]]:
@@ -329,12 +332,7 @@ class Member(_Worker):
 
     def _data(self, message: Any, now_ns: int) -> tuple[list[Row], int]:
         with message.view() as payload:
-            parsed = read_payload(payload)
-        if parsed is None:
-            raise AssertionError(f"{message!r} has a damaged payload")
-        name, life = parsed[0], self._life
-        if message.sender != self._plan.names[sender_of(name)]:
-            raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
+            name, life = self._name_in(message, read_payload(payload)), self._life
         rows: list[Row] = []
         if message.node is not None:
             rows.append((Kind.AT_NODE, 0, 0, life, name, now_ns, message.node._node))
@@ -379,7 +377,9 @@ class Member(_Worker):
         timeout_s = SURVIVOR_TIMEOUT_S if self._is_survivor else REPLICA_TIMEOUT_S
         began_ns = self._mark(Phase.COMMANDING, timeout_s)
         name, member = REPLICAS[which], f"{self._plan.names[self._index]}.{REPLICAS[which]}"
-        with contextlib.suppress(busq.Empty, busq.PeerExists, busq.NoSpace):  # whoever gives the state may be stopped
+        # Whoever gives the state may be stopped; but those who keep it are to have it.
+        trouble = () if self._is_survivor else (busq.Empty, busq.PeerExists, busq.NoSpace)
+        with contextlib.suppress(*trouble):
             self._replicas[which] = _CLASSES[which].join(self._bus, name, member=member, timeout=timeout_s)
             ended_ns = time.monotonic_ns()
             self._note_starvation()
@@ -423,7 +423,7 @@ class Member(_Worker):
         replica.sync(timeout=SURVIVOR_TIMEOUT_S)
         values: Iterable[tuple[int, int]] = ()
         if which == 0:
-            values = replica.items()
+            values = [*replica.items(), (WHOLE, len(replica))]
         elif which == 1:
             values = [(0, replica.value)]
         self._ledger.write_many([(Kind.READ, which, whose, self._life, what, now_ns, 0) for whose, what in values])

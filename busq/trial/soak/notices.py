@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from busq.trial.soak.judge import NEVER_NS
@@ -47,11 +48,11 @@ class Watch:
 
         As often as its own death may have been noticed, which ended the watch, they may begin anew.
         """
-        whom, seen = self._whom, []
+        whom, seen, gone = self._whom, [], 0
         for at, item in enumerate(self._stream.items):
             if item.time_ns > until_ns:
                 break
-            if item.kind == Kind.HERE and item.number == whom.index:
+            if item.number == whom.index and item.kind == Kind.HERE:
                 if self._is_there:
                     self._begin_anew(at, 'was told "joined" twice')
                 self._is_there, self._life = True, 0
@@ -61,7 +62,7 @@ class Watch:
                     self._begin_anew(at, 'was told "left" without "joined"')
                 self._is_there = False
                 seen.append(item)
-                gone = sum(one.kind == Kind.GONE for one in seen)
+                gone += 1
                 if gone > self._ended(since_ns, item.time_ns):
                     self._fault('was told "left" of one who was there')
             elif item.kind == Kind.DELIVERED and sender_of(item.name) == whom.index and item.name in self._census.sends:
@@ -70,8 +71,10 @@ class Watch:
 
     def _ended(self, since_ns: int, until_ns: int) -> int:
         """Return how many ends there were to tell of: of those before the watch one at most, not noticed by then."""
-        gone = [life.died_ns or life.left_ns for life in self._whom.lives if life.end_ns < until_ns]
-        return sum(end_ns > since_ns for end_ns in gone) + any(end_ns <= since_ns for end_ns in gone)
+        lives = self._whom.lives
+        ended = bisect_left(lives, until_ns, key=lambda life: life.end_ns)
+        before = bisect_right(lives, since_ns, 0, ended, key=lambda life: life.died_ns or life.left_ns or NEVER_NS)
+        return ended - before + (before > 0)
 
     def _hear(self, at: int, item: Item) -> None:
         now = self._census.sends[item.name].life
@@ -114,6 +117,8 @@ class Holder:
                 if item.extra in self._over:
                     self._fault(f"was told twice that node {item.extra:#x} is over")
                 self._over[item.extra] = at
+                if not self._can_be_over(item.extra, at, item.time_ns):
+                    self._fault(f"was told that node {item.extra:#x} is over, and nobody had ended it")
             elif item.kind == Kind.NODE_FREE and item.extra in self._over:
                 self._fault(f"was told that nobody holds node {item.extra:#x} after its end")
             for node in item.at:
@@ -127,6 +132,17 @@ class Holder:
         if self._stream.is_whole:
             self._judge_notices()
 
+    def _can_be_over(self, node: int, at: int, now_ns: int) -> bool:
+        """Tell whether its owner had begun to destroy it, had left, or was killed, by then."""
+        if node not in self._census.owners:  # made by a life that was killed before it could write that down
+            return self._stream.deaths_before(at) > 0
+        owner, made = self._census.owners[node]
+        if any(note.time_ns < now_ns for note in self._census.calls_about(Kind.DESTROYING, node)):
+            return True
+        since = made.life - (made.kind == Kind.INHERITED)
+        until = made.life if owner.mode == Mode.PLAIN else NEVER_NS
+        return any(since <= life.number <= until and life.end_ns < now_ns for life in owner.lives)
+
     def _judge_notices(self) -> None:
         """Whoever holds a handle when the node ends is told of it."""
         member, last = self._stream.member, self._stream.lives[-1]
@@ -138,9 +154,7 @@ class Holder:
             owner = self._census.owners.get(node)
             if owner is None or node in self._over:
                 continue
-            end_ns = min(
-                (note.time_ns for note in owner[0].of(Kind.DESTROYED) if note.message == node), default=NEVER_NS
-            )
+            end_ns = min((note.time_ns for note in self._census.calls_about(Kind.DESTROYED, node)), default=NEVER_NS)
             life = owner[0].life(owner[1].life)
             if owner[0].mode == Mode.PLAIN and life.died_ns:
                 end_ns = min(end_ns, life.died_ns)

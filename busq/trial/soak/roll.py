@@ -263,6 +263,7 @@ class Stream:
     lives: list[Life]
     items: list[Item]
     turns: list[tuple[int, Life]] = field(default_factory=list)  # where a life ended by a kill: so many items before
+    unrecorded: int = 0  # so many at most were taken by lives that were killed before they could write that down
 
     @property
     def is_whole(self) -> bool:
@@ -315,6 +316,8 @@ def streams_of(member: Member, fault: Callable[[str, str], None]) -> list[Stream
             fresh, waiting = _without_repetitions(stream, by_life[life.number], waiting, fault)
             for item in waiting:
                 item.is_unsure |= life.phase == Phase.ACKING and item.name == life.subject
+            if life.phase == Phase.RECEIVING:
+                stream.unrecorded += life.limit
         else:
             fresh = by_life[life.number]
         stream.items += fresh
@@ -333,6 +336,8 @@ def _without_repetitions(
     again: list[Item] = []
     left = list(waiting)
     for item in items:
+        if not item.is_marked:
+            stream.unrecorded = 0  # what comes again comes before all that is new
         while item.is_marked and left and left[0].is_unsure and left[0].key != item.key:
             left.pop(0)
         if item.is_marked and left and left[0].key == item.key:
@@ -343,10 +348,12 @@ def _without_repetitions(
             missing = next(one for one in left if not one.is_unsure)
             fault("redelivery", f"{stream.name} got {tell_item(item)} before {tell_item(missing)} came again")
             left.clear()
-        elif item.is_marked and not any(life.phase == Phase.RECEIVING for _, life in stream.turns):
+        elif item.is_marked and not stream.unrecorded:
             fault(
                 "redelivery", f"{stream.name} got {tell_item(item)} marked as redelivered, and nobody had died over it"
             )
+        elif item.is_marked:
+            stream.unrecorded -= 1
         fresh.append(item)
     return fresh, [item for item in again + left + fresh if not item.is_acked]
 

@@ -77,7 +77,6 @@ class Word:
     TIMEOUT_NS = 2
     LIMIT = 3  # how many messages the receive under way may take
     SUBJECT = 4  # the message that is being acknowledged
-    SENT = 5
     DELIVERED = 6
     SEEN = 7  # the command that it obeys
 
@@ -277,7 +276,6 @@ class _Worker:
             sent = 1
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
-        self._words[Word.SENT] += sent
         results: list[Row] = []
         for number, (message, _, _) in enumerate(batch):
             if number < sent:
@@ -347,17 +345,21 @@ class _Worker:
 
     def _delivered(self, message: Any, now_ns: int) -> list[Row]:
         """The records of a delivery; whoever reads a damaged payload has something to tell."""
-        parsed = _read(message)
-        if parsed is None:
-            raise AssertionError(f"{message!r} has a damaged payload")
-        name = parsed[0]
-        if sender_of(name) >= len(self._plan.names) or message.sender != self._plan.address(sender_of(name)):
-            raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
+        name = self._name_in(message, _read(message))
         if self._acks:
             self._pending.append((name, message))
         with contextlib.suppress(ValueError, busq.Full, busq.PeerDead):  # most were not asked
             message.reply(_answer(name), timeout=0)
         return [(Kind.DELIVERED, int(message.redelivered), 0, self._life, name, now_ns, self._free_ns)]
+
+    def _name_in(self, message: Any, parsed: tuple[int, int] | None) -> int:
+        """Return the name of a message that its payload says, and its sender must have given it."""
+        if parsed is None:
+            raise AssertionError(f"{message!r} has a damaged payload")
+        name = parsed[0]
+        if sender_of(name) >= len(self._plan.names) or message.sender != self._plan.address(sender_of(name)):
+            raise AssertionError(f"{message!r} was made by worker {sender_of(name)}")
+        return name
 
     def _acknowledge(self) -> None:
         for name, message in self._pending:
