@@ -127,7 +127,8 @@ def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return what a file's schema carries: the version of the format, and facts about the file.
 
     Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (who wrote it), `process`,
-    `segment` (from 0).  All but the version may be missing.
+    `segment` (from 0), `groups` (those that it tells of, as their recorder tells them apart).  All but the version may
+    be missing.
 
     >>> metadata({"run": "a", "segment": 0})
     {b'busq.trace': b'1', b'busq.run': b'a', b'busq.segment': b'0'}

@@ -3,18 +3,19 @@
 #include "record/recorder.h"
 #include "shm/claim.h"
 
-/* What the entry is called now, if it is that of a group: the identity is the same before and after. */
+/* What the entry is called now, if it is that of a group: it has a name before, and the same one after.  While it gets another one it
+ * has none, and what stands there may be half of the old one and half of the new one. */
 static bool entry_read(const busq_bus *bus, uint32_t index, busq_recorder_group_life *life)
 {
   busq_group *group = busq_bus_group(bus, index);
-  const uint64_t before = busq_load_acquire(&group->identity.lo);
+  const busq_pair before = busq_numbered_load(&group->identity);
   const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
-  if (bytes < 2 || bytes >= sizeof group->name || group->name[0] != '@')
+  if (!before.hi || bytes < 2 || bytes >= sizeof group->name || group->name[0] != '@')
     return false;
   *life = (busq_recorder_group_life){.index = index, .base = busq_load_relaxed(&group->base), .name_bytes = bytes - 1};
   memcpy(life->name, group->name + 1, bytes - 1);
   busq_fence_full();
-  return busq_load_acquire(&group->identity.lo) == before;
+  return busq_load_acquire(&group->identity.lo) == before.lo;
 }
 
 /* The latest life that began before the view; -1: none is known. */
@@ -57,10 +58,12 @@ bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view
   return true;
 }
 
-int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp)
+int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep)
 {
   if (group >= self->n_groups)
     return BUSQ_EMPTY;
+  *indexp = self->groups[group].index;
+  *basep = self->groups[group].base;
   *name_bytesp = self->groups[group].name_bytes;
   memcpy(name, self->groups[group].name, self->groups[group].name_bytes);
   return BUSQ_OK;

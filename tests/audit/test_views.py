@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from audit_oracle import Row, judge, to_run
 from conftest import Child, wait_until
 
 import busq
+from busq.audit import views_check
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, VALID, RunAudit
 from busq.trace import Kind, Run, find, message_of, read, write
@@ -136,6 +138,67 @@ def test_a_message_to_a_handle_is_not_lost_when_its_node_is_gone(bus: busq.Bus, 
     found = audit(recorded(tmp_path))
     assert found.checks["lost"].verdict == VALID
     assert found.ok
+
+
+def seen_by(directory: Path, name: str) -> list[tuple[str, int, list[str]]]:
+    """The views of a process that are written by now."""
+    run = recorded(directory) if list(directory.glob("*/*.parquet")) else None
+    return views_of(run, name) if run and name in run.processes else []
+
+
+def take_turns(ann: busq.Peer, tmp_path: Path, groups: Sequence[str]) -> None:
+    """Enters one group after the other; each is recorded before the next one gets its entry."""
+
+    def recorded_now(n_views: int) -> None:
+        drain(ann)
+        wait_until(lambda: len(seen_by(tmp_path, "ann")) == n_views)
+
+    for turn, group in enumerate(groups):
+        ann.enter(group)
+        ann.send(f"@{group}", b"work")
+        recorded_now(2 * turn + 1)
+        ann.leave(group)
+        recorded_now(2 * turn + 2)
+
+
+def test_a_group_whose_entry_was_another_ones_between_has_a_name_of_its_own(
+    make_bus: Callable[..., busq.Bus], tmp_path: Path
+) -> None:
+    """The numbers of its views begin anew: under the old name view 1 would come behind view 2."""
+    bus = make_bus(groups=1)
+    with Recorder(bus, tmp_path, segment_s=0.01), bus.join("ann") as ann:
+        take_turns(ann, tmp_path, ["workers", "others", "workers"])
+    names = [group for group, _, _ in seen_by(tmp_path, "ann")]
+    assert list(dict.fromkeys(names)) == ["workers", "others", "workers (2)"]
+    check = audit(recorded(tmp_path)).checks["views"]
+    assert (check.verdict, check.text) == (VALID, views_check.HOLDS)
+
+
+def echoed(ann: busq.Peer) -> list[busq.Message]:
+    ann.send("ann", b"is the recorder there?")
+    return drain(ann)
+
+
+def record_until_killed(bus_name: str, directory: str) -> None:
+    with busq.Bus.open(bus_name) as bus, Recorder(bus, directory, segment_s=0.01):
+        threading.Event().wait()
+
+
+def test_the_next_recorder_goes_on_with_the_names_of_groups(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], tmp_path: Path
+) -> None:
+    bus = make_bus(groups=1)
+    with bus.join("ann") as ann:
+        first = fork(record_until_killed, bus.name, str(tmp_path))
+        wait_until(lambda: any(tmp_path.glob("*/*.parquet")) or not echoed(ann))
+        take_turns(ann, tmp_path, ["workers", "others", "workers"])
+        first.kill()
+        with Recorder(bus, tmp_path, segment_s=0.01):
+            ann.enter("workers")
+            drain(ann)
+    names = [group for group, _, _ in seen_by(tmp_path, "ann")]
+    assert list(dict.fromkeys(names)) == ["workers", "others", "workers (2)"]
+    assert audit(recorded(tmp_path)).checks["views"].count == 0
 
 
 # ---- real ones hold ----
