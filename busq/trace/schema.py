@@ -24,11 +24,13 @@ __all__ = [
     "OF_GROUPS",
     "REQUIRED",
     "SCHEMA",
+    "STRANGE_GROUPS",
     "VERSION",
     "Kind",
     "message_of",
     "metadata",
     "number_of",
+    "of_strangers",
     "sender_of",
     "tells_of_groups",
 ]
@@ -76,6 +78,7 @@ SCHEMA = pa.schema(
 )
 
 OF_GROUPS = ("group", "view", "members")  # a column of such a name that holds something else is a stranger's own
+STRANGE_GROUPS = "strange-groups"  # the finding where that shows in the values
 
 REQUIRED = ("process", "position", "kind", "message")
 NAMED = (Kind.DELIVER, Kind.SEND, Kind.REDELIVER)  # events that mean nothing without their message
@@ -121,6 +124,15 @@ def tells_of_groups(schema: pa.Schema) -> bool:
     is_list = pa.types.is_list(members) or pa.types.is_large_list(members)
     is_named = pa.types.is_string(named) or pa.types.is_large_string(named)
     return bool(is_named and pa.types.is_integer(view) and is_list and pa.types.is_integer(members.value_type))
+
+
+def of_strangers(why: str) -> str:
+    """Return what is to be said of columns whose values are not those of groups.
+
+    >>> of_strangers("a.parquet: column 'view': expected int64")
+    "a.parquet: column 'view': expected int64: group, view and members are columns of its own, and tell of no groups"
+    """
+    return f"{why}: group, view and members are columns of its own, and tell of no groups"
 
 
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
