@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
 #include "harness/company.h"
+#include "record/recorder.h"
+#include "shm/claim.h"
 #include "shm/handle.h"
 #include "shm/rings.h"
 #include "trace/event_ring.h"
@@ -664,6 +666,35 @@ static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
   }
 }
 
+/* Its namer is killed, or stopped, in the middle: what stands there is half of the old name and half of the new one. */
+static void test_a_group_that_is_given_a_name_has_none_until_then(void)
+{
+  company_groups = 1;
+  meet(4, 8, 4096);
+  company_groups = 0;
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  CHECK_EQUAL(busq_peer_enter(a, "@workers", 8, COMPANY_PATIENCE_NS), BUSQ_OK);
+  busq_group *entry = busq_bus_group(company_bus, 0);
+  const uint64_t view = busq_load_relaxed(&entry->base) + 1;
+  int32_t group;
+  uint64_t base;
+  busq_pair seen = busq_numbered_load(&entry->identity);
+  const uint64_t hash = seen.hi;
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, 0}));
+  memcpy(entry->name, "@oth", 4);
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK_EQUAL(group, -1);
+  memcpy(entry->name, "@wor", 4);
+  seen = busq_numbered_load(&entry->identity);
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, hash}));
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK_EQUAL(group, 0);
+  CHECK_EQUAL(base, view - 1);
+  end(recorder);
+  part();
+}
+
 int main(int argc, char **argv)
 {
   check_begin();
@@ -692,6 +723,7 @@ int main(int argc, char **argv)
   CHECK_RUN(test_a_peer_that_comes_back_goes_on_with_its_numbers);
   CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
   CHECK_RUN(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort);
+  CHECK_RUN(test_a_group_that_is_given_a_name_has_none_until_then);
   CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
   return 0;
 }
