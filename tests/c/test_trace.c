@@ -695,6 +695,48 @@ static void test_a_group_that_is_given_a_name_has_none_until_then(void)
   part();
 }
 
+static uint64_t first_view(void)
+{
+  return busq_load_relaxed(&busq_bus_group(company_bus, 0)->base) + 1;
+}
+
+static int32_t group_of(busq_recorder *recorder, uint64_t view)
+{
+  int32_t group;
+  uint64_t base;
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  return group;
+}
+
+/* Enters, and leaves again: the number of the first view. */
+static uint64_t visited(busq_peer *peer, const char *group)
+{
+  CHECK_EQUAL(busq_peer_enter(peer, group, strlen(group), COMPANY_PATIENCE_NS), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_leave(peer, group, strlen(group), COMPANY_PATIENCE_NS), BUSQ_OK);
+  return first_view();
+}
+
+static void test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before(void)
+{
+  company_groups = 1;
+  meet(4, 64, 4096);
+  company_groups = 0;
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  const uint64_t workers = visited(a, "@workers");
+  CHECK_EQUAL(group_of(recorder, workers), 0);
+  const uint64_t unseen = visited(a, "@unseen"), others = visited(a, "@others");
+  CHECK_EQUAL(group_of(recorder, others), 1);
+  CHECK_EQUAL(group_of(recorder, unseen), -1);
+  CHECK_EQUAL(group_of(recorder, workers), 0);
+  CHECK_EQUAL(group_of(recorder, workers + 1), -1); /* it may be another one's, for all that is known */
+  const uint64_t last = visited(a, "@last");
+  CHECK_EQUAL(group_of(recorder, last), 2);
+  CHECK_EQUAL(group_of(recorder, others + 1), 1); /* there is no other one between */
+  end(recorder);
+  part();
+}
+
 int main(int argc, char **argv)
 {
   check_begin();
@@ -724,6 +766,7 @@ int main(int argc, char **argv)
   CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
   CHECK_RUN(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort);
   CHECK_RUN(test_a_group_that_is_given_a_name_has_none_until_then);
+  CHECK_RUN(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before);
   CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
   return 0;
 }
