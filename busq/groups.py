@@ -7,6 +7,7 @@ all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`;
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -233,7 +234,11 @@ def _entries(bus: Bus) -> Iterator[tuple[int, bytes]]:
 
 def groups_of(bus: Bus) -> dict[str, View]:
     """Return the groups of a bus that have members, or had some, with their views."""
-    return {encoded[1:].decode("utf-8", "replace"): view_of(bus._raw(), encoded) for _, encoded in _entries(bus)}
+    found = {}
+    for _, encoded in _entries(bus):
+        with contextlib.suppress(errors.UnknownPeer):  # its entry became another one's since
+            found[encoded[1:].decode("utf-8", "replace")] = view_of(bus._raw(), encoded)
+    return found
 
 
 def seen_in(bus: Bus, slots: Iterable[int]) -> dict[str, dict[int, int]]:

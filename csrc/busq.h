@@ -572,8 +572,9 @@ void busq_recorder_take(busq_recorder *recorder, uint32_t process, busq_trace_co
 void busq_recorder_mark(busq_recorder *recorder);
 void busq_recorder_saved(busq_recorder *recorder);
 int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, size_t *name_bytesp);
-/* The name of a group, without "@"; BUSQ_EMPTY: there are not so many. */
-int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp);
+/* A group in one of its lives: its name, without "@", its entry, and the number below its views, which tells lives of an entry apart;
+ * BUSQ_EMPTY: there are not so many. */
+int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep);
 int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
 /* Tells the peers to stop; what they have written by then can still be drained. */
 void busq_recorder_stop(busq_recorder *recorder);

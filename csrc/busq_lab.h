@@ -269,8 +269,7 @@ enum {
 typedef struct {
   uint64_t counts[4];  /* by kind of fault */
   uint64_t n_open;     /* what would be faults, if no events were missing */
-  uint64_t n_sights;
-  uint64_t n_messages; /* to groups */
+  uint64_t n_sights;   /* of views */
   uint64_t message;    /* the witness */
   int64_t view;
   int64_t other_view;

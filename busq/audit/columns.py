@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._native import ffi, lib
+from busq.audit.result import unsigned
 from busq.trace.schema import OF_GROUPS, SCHEMA, Kind
 
 __all__ = ["COLUMNS", "Rows", "count_kinds", "groups_of", "passed_of", "rows_of", "settle"]
@@ -142,7 +143,7 @@ def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
 
 def passed_of(log: pa.Table) -> list[int]:
     """Return the messages that a process passed, as the core names them: they were not for it, where they stood."""
-    return [message & ((1 << 64) - 1) for message in _messages(log, Kind.PASS)]
+    return [unsigned(message) for message in _messages(log, Kind.PASS)]
 
 
 def _messages(log: pa.Table, kind: Kind) -> Iterator[int]:

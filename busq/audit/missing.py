@@ -20,7 +20,7 @@ from busq.trace.schema import Kind
 
 __all__ = ["idle", "incomplete", "tell_absent", "tell_guess", "tell_order"]
 
-_ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side"})
+_ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side", "views"})
 _OF_SENDS = frozenset({"lost", "phantom", "fifo", "causal", "synchronous", "side"})
 _OF_MESSAGES = frozenset(PROPERTIES) | {"side"}
 _BY_CLOCKS = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})

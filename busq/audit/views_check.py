@@ -15,11 +15,12 @@ from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
 from busq.lab.observers import History
 
-__all__ = ["FAULTS", "HOLDS", "NOTHING", "OPEN", "judge", "tell"]
+__all__ = ["FAULTS", "HOLDS", "NOTHING", "NO_VIEWS", "OPEN", "judge", "named", "tell", "unrefuted"]
 
 FAULTS = ("unequal", "skipped", "outside", "missed")  # in the order of BUSQ_SIGHTS_*
 HOLDS = "all members saw the same views, and delivered the same messages in them"
 NOTHING = "the logs tell of no groups"
+NO_VIEWS = "the logs tell of no view"
 OPEN = "nothing was found for sure, but views may be missing where logs lack events"
 
 
@@ -39,14 +40,25 @@ def judge(
     check_result(lib.busq_sights_judge(sights, found))
     if found.fault < lib.BUSQ_SIGHTS_FAULTS:
         return _invalid(found, words, groups)
-    return Check("views", UNKNOWN, text=OPEN) if found.n_open else Check("views", VALID, text=HOLDS)
+    return unrefuted(found.n_sights, found.n_open)
+
+
+def unrefuted(n_sights: int, n_open: int, *, engine: str = "c") -> Check:
+    """Return the verdict where no fault was found: what nobody saw does not hold.
+
+    >>> unrefuted(0, 0).text, unrefuted(5, 0).verdict
+    ('the logs tell of no view', 'valid')
+    """
+    verdict, text = (UNKNOWN, NO_VIEWS if not n_sights else OPEN) if n_open or not n_sights else (VALID, HOLDS)
+    return Check("views", verdict, text=text, engine=engine)
 
 
 def _invalid(found: Any, words: Words, groups: Sequence[str]) -> Check:
     fault = FAULTS[found.fault]
     has_message = fault in ("outside", "missed")
     has_other = fault != "skipped"
-    names = [words.run.processes[process] for process in list(found.processes)[: 2 if has_other else 1]]
+    processes = words.run.processes
+    names = [named(processes, process) for process in list(found.processes)[: 2 if has_other else 1]]
     facts = {
         "group": groups[found.group],
         "view": found.view,
@@ -54,7 +66,7 @@ def _invalid(found: Any, words: Words, groups: Sequence[str]) -> Check:
         "is_before": bool(found.is_before),
         "message": words.message(found.message) if has_message else "",
         "names": names,
-        "members": [[words.run.processes[found.members[i][at]] for at in range(found.n_members[i])] for i in range(2)],
+        "members": [[named(processes, found.members[i][at]) for at in range(found.n_members[i])] for i in range(2)],
     }
     return Check(
         "views",
@@ -65,6 +77,15 @@ def _invalid(found: Any, words: Words, groups: Sequence[str]) -> Check:
         processes=tuple(names),
         kinds=(fault,),
     )
+
+
+def named(names: Sequence[str], process: int) -> str:
+    """Return what a process is called; a member may have no log, and no name.
+
+    >>> named(["ann"], 0), named(["ann"], 7)
+    ('ann', 'p7')
+    """
+    return names[process] if process < len(names) else f"p{process}"
 
 
 def tell(fault: str, facts: Mapping[str, Any]) -> str:

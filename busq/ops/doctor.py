@@ -233,13 +233,16 @@ class _Patient:
         self._buried += done.buried
         self._helped += done.helped
 
-    def look(self) -> None:
-        """Look once more."""
+    def look(self, *, is_last: bool) -> None:
+        """Look once more; at the groups with the last look alone."""
         if self._bus is not None:
             with self._giving_up():
+                if is_last:  # before the peers: whoever enters after the look at them would be a member that is gone
+                    self._views = self._bus.groups()
                 self._stats = self._bus.stats()
                 self._looks.append({peer["slot"]: peer for peer in self._stats["peers"]})
-                self._views, self._seen = self._bus.groups(), seen_in(self._bus, self._looks[-1])
+                if is_last:
+                    self._seen = seen_in(self._bus, self._looks[-1])
 
     def _notice_late(self) -> None:
         """Some may have died while we looked."""
@@ -248,7 +251,7 @@ class _Patient:
         self._unnoticed += late
         if late and self._repairs and self._bus is not None:
             self._repair(self._bus)
-            self.look()
+            self.look(is_last=True)
 
     def end(self, stale_fifos: Sequence[str]) -> Report:
         """Say what was found."""
@@ -634,7 +637,7 @@ def examine(
     for turn in range(LOOKS if any(patient.report.opened for patient in patients) else 0):
         pause(LOOK_EVERY_S if turn else 0)
         for patient in patients:
-            patient.look()
+            patient.look(is_last=turn == LOOKS - 1)
     stale = leftovers.stale_fifos()
     reports = [patient.end([fifo for fifo, owner in stale if owner == patient.report.name]) for patient in patients]
     homeless = [fifo for fifo, owner in stale if owner is None]

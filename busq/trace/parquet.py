@@ -24,7 +24,18 @@ from busq.trace.finding import Finding
 from busq.trace.foreign import PROCESSES_MAX, parquet_file
 from busq.trace.guesses import doubled, one_sided
 from busq.trace.run import Run, Source
-from busq.trace.schema import METADATA, NAMED, OF_GROUPS, REQUIRED, SCHEMA, VERSION, Kind, tells_of_groups
+from busq.trace.schema import (
+    METADATA,
+    NAMED,
+    OF_GROUPS,
+    REQUIRED,
+    SCHEMA,
+    STRANGE_GROUPS,
+    VERSION,
+    Kind,
+    of_strangers,
+    tells_of_groups,
+)
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
 
 __all__ = ["PROCESSES_MAX", "Head", "check_columns", "head", "read", "runs_of", "sample"]
@@ -199,6 +210,7 @@ class _Remark:
     path: str
     line: int
     process: int
+    is_error: bool = True
 
 
 @dataclass
@@ -269,7 +281,7 @@ def _read_file(
     if not file_head.is_plain:
         raise foreign.NeedsNames
     remarks: list[_Remark] = []
-    table = _without_bad_rows(_table(file_head, file, source, columns), file_head, remarks)
+    table = _without_bad_rows(_table(file_head, file, source, columns, remarks), file_head, remarks)
     segments = []
     for process, rows in _by_process(table):
         first = rows["position"][0].as_py() if rows.num_rows else 0
@@ -277,7 +289,9 @@ def _read_file(
     return file_head, segments, remarks, _greatest_process(table)
 
 
-def _table(file_head: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None) -> pa.Table:
+def _table(
+    file_head: Head, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None, remarks: list[_Remark]
+) -> pa.Table:
     """Read what is wanted of a file, with the types of the schema."""
     wanted = {*(SCHEMA.names if columns is None else columns), *REQUIRED, "destinations"} - {"run"}
     if not tells_of_groups(file.schema_arrow):
@@ -293,14 +307,24 @@ def _table(file_head: Head, file: pq.ParquetFile, source: Source, columns: Seque
         table = table.filter(pc.equal(pc.fill_null(text, file_head.run), source.trace))
     arrays = {}
     for name in chosen:
-        wanted_field = SCHEMA.field(name).with_nullable(True)  # nulls are told row by row, below
+        if name in OF_GROUPS:
+            continue
         try:
-            arrays[name] = cast(table[name], wanted_field, table.num_rows)
+            arrays[name] = _column(table, name)
         except TraceError as error:
             if name in ("process", "message", "destinations") and _are_whole(table[name].type):
                 raise foreign.NeedsNames from None  # numbers of other sizes
             raise TraceError(f"{file_head.path}: {error}") from None
+    try:
+        arrays |= {name: _column(table, name) for name in chosen if name in OF_GROUPS}
+    except TraceError as error:
+        text = of_strangers(f"{file_head.path}: {error}")
+        remarks.append(_Remark(STRANGE_GROUPS, text, 1, file_head.path, 0, -1, is_error=False))
     return pa.table(arrays)
+
+
+def _column(table: pa.Table, name: str) -> Any:
+    return cast(table[name], SCHEMA.field(name).with_nullable(True), table.num_rows)  # nulls are told row by row
 
 
 def _are_whole(kind: pa.DataType) -> bool:
@@ -346,7 +370,7 @@ def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.
     unknown = pc.or_(pc.less(kind, 0), pc.greater(kind, int(_LAST_KIND)))
     first = kind[pc.index(unknown, True).as_py()].as_py()
     shown = "a word that names no kind" if first == UNKNOWN_KIND else f"kind {first}"
-    what = f"{shown}: expected 0 (deliver) to {int(_LAST_KIND)} (gap); it counts as a local event"
+    what = f"{shown}: expected 0 (deliver) to {int(_LAST_KIND)} ({_LAST_KIND.name.lower()}); it counts as a local event"
     _note(remarks, path, "unknown-event", unknown, what, table)
     local = pc.if_else(unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
     return table.set_column(table.column_names.index("kind"), "kind", local)
@@ -400,7 +424,7 @@ def _run(
 ) -> Run:
     for about in remarks:
         process = processes[about.process] if 0 <= about.process < len(processes) else ""
-        findings.append(Finding(about.kind, about.text, about.count, about.path, about.line, process))
+        findings.append(Finding(about.kind, about.text, about.count, about.path, about.line, process, about.is_error))
     by_process: dict[int, list[_Segment]] = {}
     for segment in segments:
         by_process.setdefault(segment.process, []).append(segment)

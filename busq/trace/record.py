@@ -23,7 +23,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -207,6 +207,7 @@ class _Folder:
     segments: list[int] = field(default_factory=list)
     stems: dict[str, int] = field(default_factory=dict)
     bus: str = ""  # which one, whatever its name
+    groups: Mapping[str, list[int]] = field(default_factory=dict)  # by name: its entry, and what is below its views
 
     def taken(self) -> FileExistsError:
         """Return the error for a directory that holds another trace."""
@@ -223,10 +224,11 @@ class _Folder:
         for path in self.path.glob("*.parquet"):
             facts = _facts(path)
             logs.setdefault(int(facts["process"]), {})[int(facts["segment"])] = path
-            names = json.loads(facts["names"])
+            names, groups = json.loads(facts["names"]), json.loads(facts.get("groups", "{}"))
             if len(names) > len(self.names):
                 for process, name in enumerate(names):
                     self.know(process, name)
+            self.groups = {**self.groups, **groups}
         for process, segments in logs.items():
             ordered = [segments[segment] for segment in sorted(segments)]
             self.segments[process] = max(segments) + 1
@@ -243,6 +245,15 @@ class _Folder:
             self.segments.append(0)
         self.names[process] = name
 
+    def group(self, called: str, life: list[int]) -> str:
+        """Return what a group is called here, in this life: the numbers of its views begin anew in the next one."""
+        name, n = called, 1
+        while self.groups.get(name, life) != life:
+            n += 1
+            name = f"{called} ({n})"
+        self.groups = {**self.groups, name: life}  # a new one: the thread that writes may be at the old one
+        return name
+
     def write(self, process: int, table: pa.Table) -> None:
         """Write the next segment of a process: hidden, then renamed."""
         facts = {
@@ -254,6 +265,9 @@ class _Folder:
             "segment": self.segments[process],
             "bus": self.bus,
         }
+        if table["group"].null_count < table.num_rows:
+            names = [name for name in pc.unique(table["group"]).to_pylist() if name is not None]
+            facts["groups"] = json.dumps({name: self.groups[name] for name in names}, ensure_ascii=False)
         path = self.path / f"{self._stem(process)}-{self.segments[process]:06}.parquet"
         with replacing(path) as file:
             pq.write_table(
@@ -339,9 +353,8 @@ class Recorder:
         is_used = any(self._folder.path.glob("*.parquet"))
         if is_used and not self._folder.is_of(bus):
             raise self._folder.taken()
-        self._groups: list[
-            str
-        ] = []  # by their numbers; the thread that takes rows adds to it before the other has them
+        # By their numbers; the thread that takes rows adds to it before the other has them.
+        self._groups: list[str] = []
         self._work: queue.SimpleQueue[list[tuple[int, _Columns]] | None] = queue.SimpleQueue()
         self._is_written = threading.Event()
         self._is_written.set()
@@ -469,6 +482,7 @@ class Recorder:
     def _settled(self) -> list[tuple[int, _Columns]]:
         """Take what has settled, by process."""
         name, size = ffi.new("char[256]"), ffi.new("size_t *")
+        entry, base = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         taken = []
         for process in range(self.recording.processes):
             if process >= len(self._folder.names):
@@ -478,8 +492,9 @@ class Recorder:
             lib.busq_recorder_take(self._handle, process, owner)
             if owner[0] != ffi.NULL:
                 taken.append((process, _Columns(owner)))
-        while lib.busq_recorder_group(self._handle, len(self._groups), name, size) == lib.BUSQ_OK:
-            self._groups.append(ffi.unpack(name, size[0]).decode("utf-8", "replace"))
+        while lib.busq_recorder_group(self._handle, len(self._groups), name, size, entry, base) == lib.BUSQ_OK:
+            called = ffi.unpack(name, size[0]).decode("utf-8", "replace")
+            self._groups.append(self._folder.group(called, [entry[0], base[0]]))
         if taken:
             lib.busq_recorder_mark(self._handle)
         return taken

@@ -24,11 +24,13 @@ __all__ = [
     "OF_GROUPS",
     "REQUIRED",
     "SCHEMA",
+    "STRANGE_GROUPS",
     "VERSION",
     "Kind",
     "message_of",
     "metadata",
     "number_of",
+    "of_strangers",
     "sender_of",
     "tells_of_groups",
 ]
@@ -76,6 +78,7 @@ SCHEMA = pa.schema(
 )
 
 OF_GROUPS = ("group", "view", "members")  # a column of such a name that holds something else is a stranger's own
+STRANGE_GROUPS = "strange-groups"  # the finding where that shows in the values
 
 REQUIRED = ("process", "position", "kind", "message")
 NAMED = (Kind.DELIVER, Kind.SEND, Kind.REDELIVER)  # events that mean nothing without their message
@@ -123,11 +126,21 @@ def tells_of_groups(schema: pa.Schema) -> bool:
     return bool(is_named and pa.types.is_integer(view) and is_list and pa.types.is_integer(members.value_type))
 
 
+def of_strangers(why: str) -> str:
+    """Return what is to be said of columns whose values are not those of groups.
+
+    >>> of_strangers("a.parquet: column 'view': expected int64")
+    "a.parquet: column 'view': expected int64: group, view and members are columns of its own, and tell of no groups"
+    """
+    return f"{why}: group, view and members are columns of its own, and tell of no groups"
+
+
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return what a file's schema carries: the version of the format, and facts about the file.
 
     Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (who wrote it), `process`,
-    `segment` (from 0).  All but the version may be missing.
+    `segment` (from 0), `groups` (those that it tells of, as their recorder tells them apart).  All but the version may
+    be missing.
 
     >>> metadata({"run": "a", "segment": 0})
     {b'busq.trace': b'1', b'busq.run': b'a', b'busq.segment': b'0'}

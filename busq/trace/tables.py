@@ -57,6 +57,7 @@ _KIND_NAMES = {
     "join": Kind.JOIN,
     "leave": Kind.LEAVE,
     "gap": Kind.GAP,
+    "pass": Kind.PASS,
 }
 
 

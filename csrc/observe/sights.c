@@ -130,12 +130,6 @@ void busq_sights_free(busq_sights *self)
 
 /* ---- noting ---- */
 
-static int compare_int32(const void *a, const void *b)
-{
-  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 static bool members_note(busq_sights *self, const busq_rows *rows, size_t row, sight *seen)
 {
   size_t begin = 0;
@@ -146,9 +140,10 @@ static bool members_note(busq_sights *self, const busq_rows *rows, size_t row, s
   int32_t *members = self->pool + self->n_pool;
   seen->members = self->n_pool;
   seen->is_whole = true;
-  if (n)
-    memcpy(members, items, n * sizeof *members);
-  qsort(members, n, sizeof *members, compare_int32);
+  if (!n)
+    return true;
+  memcpy(members, items, n * sizeof *members);
+  qsort(members, n, sizeof *members, busq_compare_words); /* those that are not known, below 0, come last */
   for (uint32_t i = 0; i < n; i++) {
     seen->is_whole &= members[i] >= 0;
     if (members[i] >= 0 && (!seen->n_members || members[seen->n_members - 1] != members[i]))
@@ -268,7 +263,8 @@ static bool sort_by_view(busq_sights *self)
 static bool letters_sort(busq_sights *self)
 {
   const size_t n = self->n_letters + (size_t)1;
-  qsort(self->letters, self->n_letters, sizeof *self->letters, compare_letters);
+  if (self->n_letters)
+    qsort(self->letters, self->n_letters, sizeof *self->letters, compare_letters);
   for (uint32_t i = 0; i < self->n_letters; i++)
     self->letter_of[self->letters[i].message] = i + 1;
   self->deliverer = calloc(n, sizeof *self->deliverer);
@@ -279,7 +275,7 @@ static bool letters_sort(busq_sights *self)
 static bool is_member(const busq_sights *self, const sight *seen, uint32_t process)
 {
   const int32_t wanted = (int32_t)process;
-  return seen->n_members && bsearch(&wanted, self->pool + seen->members, seen->n_members, sizeof wanted, compare_int32);
+  return seen->n_members && bsearch(&wanted, self->pool + seen->members, seen->n_members, sizeof wanted, busq_compare_words);
 }
 
 /* What the lowest process saw of a view, of those that know all of its members; NULL: nobody does. */
@@ -341,7 +337,8 @@ static void compare_members(busq_sights *self)
       continue;
     }
     if (seen->n_members == reference->n_members &&
-        !memcmp(self->pool + seen->members, self->pool + reference->members, seen->n_members * sizeof *self->pool))
+        (!seen->n_members ||
+         !memcmp(self->pool + seen->members, self->pool + reference->members, seen->n_members * sizeof *self->pool)))
       continue;
     if (!blame(self, BUSQ_SIGHTS_UNEQUAL, seen->group, seen->view, seen->process, 0))
       continue;
@@ -363,7 +360,7 @@ static bool see(busq_sights *self, uint32_t at)
     return true;
   const sight *last = &self->sights[before];
   const bool was_in = is_member(self, last, seen->process);
-  const bool is_next = seen->view == last->view + 1;
+  const bool is_next = seen->view > last->view && (uint64_t)seen->view - (uint64_t)last->view == 1; /* behind the last number is none */
   if (was_in && is_next) {
     if (!busq_reserve(&self->closings, &self->room_closings, self->n_closings + UINT64_C(1), sizeof *self->closings))
       return false;
@@ -503,7 +500,6 @@ int busq_sights_judge(busq_sights *self, busq_sights_found *found)
   if (!sort_by_view(self) || !letters_sort(self))
     return out_of_memory();
   found->n_sights = self->n_by_view;
-  found->n_messages = self->n_letters;
   note_deliverers(self);
   compare_members(self);
   uint32_t at = 0;

@@ -3,18 +3,19 @@
 #include "record/recorder.h"
 #include "shm/claim.h"
 
-/* What the entry is called now, if it is that of a group: the identity is the same before and after. */
+/* What the entry is called now, if it is that of a group: it has a name before, and the same one after.  While it gets another one it
+ * has none, and what stands there may be half of the old one and half of the new one. */
 static bool entry_read(const busq_bus *bus, uint32_t index, busq_recorder_group_life *life)
 {
   busq_group *group = busq_bus_group(bus, index);
-  const uint64_t before = busq_load_acquire(&group->identity.lo);
+  const busq_pair before = busq_numbered_load(&group->identity);
   const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
-  if (bytes < 2 || bytes >= sizeof group->name || group->name[0] != '@')
+  if (!before.hi || bytes < 2 || bytes >= sizeof group->name || group->name[0] != '@')
     return false;
-  *life = (busq_recorder_group_life){.index = index, .base = busq_load_relaxed(&group->base), .name_bytes = bytes - 1};
+  *life = (busq_recorder_group_life){.index = index, .base = busq_load_relaxed(&group->base), .named = before.lo, .name_bytes = bytes - 1};
   memcpy(life->name, group->name + 1, bytes - 1);
   busq_fence_full();
-  return busq_load_acquire(&group->identity.lo) == before;
+  return busq_load_acquire(&group->identity.lo) == before.lo;
 }
 
 /* The latest life that began before the view; -1: none is known. */
@@ -27,6 +28,28 @@ static int32_t life_of(const busq_recorder *self, uint32_t index, uint64_t view)
       found = (int32_t)i;
   }
   return found;
+}
+
+/* Of the lives that are known, the one behind this one; NULL: there is none. */
+static const busq_recorder_group_life *life_behind(const busq_recorder *self, const busq_recorder_group_life *life)
+{
+  const busq_recorder_group_life *found = NULL;
+  for (uint32_t i = 0; i < self->n_groups; i++) {
+    const busq_recorder_group_life *other = &self->groups[i];
+    if (other->index == life->index && other->base > life->base && (!found || other->base < found->base))
+      found = other;
+  }
+  return found;
+}
+
+/* A group that came and went while nobody looked has its views between those of two others.  What was told of a life by then is its
+ * own; all else between them is nobody's, for members and senders alike: the audit misses the last views of a life, and no part of
+ * one. */
+static bool is_its_own(const busq_recorder *self, const busq_recorder_group_life *life, uint64_t view, uint64_t named_now)
+{
+  const busq_recorder_group_life *behind = life_behind(self, life);
+  const bool is_followed = behind ? behind->named - life->named <= 2 : named_now - life->named <= 1;
+  return is_followed || view <= life->last;
 }
 
 static bool is_known(const busq_recorder *self, const busq_recorder_group_life *life)
@@ -51,16 +74,23 @@ bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view
       return false;
     self->groups[self->n_groups++] = now;
   }
-  *groupp = life_of(self, index, view);
-  if (*groupp >= 0)
-    *basep = self->groups[*groupp].base;
+  const int32_t found = life_of(self, index, view);
+  const uint64_t named_now = busq_load_acquire(&busq_bus_group(self->bus, index)->identity.lo);
+  if (found < 0 || !is_its_own(self, &self->groups[found], view, named_now))
+    return true;
+  *groupp = found;
+  *basep = self->groups[found].base;
+  if (self->groups[found].last < view)
+    self->groups[found].last = view;
   return true;
 }
 
-int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp)
+int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep)
 {
   if (group >= self->n_groups)
     return BUSQ_EMPTY;
+  *indexp = self->groups[group].index;
+  *basep = self->groups[group].base;
   *name_bytesp = self->groups[group].name_bytes;
   memcpy(name, self->groups[group].name, self->groups[group].name_bytes);
   return BUSQ_OK;

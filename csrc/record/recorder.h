@@ -87,6 +87,8 @@ typedef struct {
 typedef struct {
   uint32_t index;
   uint64_t base;
+  uint64_t named; /* the first half of its identity, which rises by two with each name */
+  uint64_t last;  /* the highest view that is surely its own, 0: none */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   size_t name_bytes;
 } busq_recorder_group_life;
@@ -128,7 +130,7 @@ bool busq_source_segment_add(busq_source *from, busq_segment added);
 int64_t busq_source_message(const busq_source *from, uint64_t sequence);
 
 /* groups.c: the number of the group that has this view, and what is to be taken off its number; -1 where its entry has another name by
- * now, and it was not seen before; false where memory ran out. */
+ * now, and the group was not seen before, or may be another one; false where memory ran out. */
 bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view, int32_t *groupp, uint64_t *basep);
 
 /* drain.c: out of the rings.  A ring that has come since. */

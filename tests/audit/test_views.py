@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from audit_oracle import Row, judge, to_run
 from conftest import Child, wait_until
 
 import busq
+from busq.audit import views_check
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, VALID, RunAudit
-from busq.trace import Kind, Run, find, message_of, read, write
+from busq.trace import Finding, Kind, Run, find, message_of, read, write
 from busq.trace.record import Recorder
 
 GROUP = "workers"
@@ -138,6 +143,67 @@ def test_a_message_to_a_handle_is_not_lost_when_its_node_is_gone(bus: busq.Bus, 
     assert found.ok
 
 
+def seen_by(directory: Path, name: str) -> list[tuple[str, int, list[str]]]:
+    """The views of a process that are written by now."""
+    run = recorded(directory) if list(directory.glob("*/*.parquet")) else None
+    return views_of(run, name) if run and name in run.processes else []
+
+
+def take_turns(ann: busq.Peer, tmp_path: Path, groups: Sequence[str]) -> None:
+    """Enters one group after the other; each is recorded before the next one gets its entry."""
+
+    def recorded_now(n_views: int) -> None:
+        drain(ann)
+        wait_until(lambda: len(seen_by(tmp_path, "ann")) == n_views)
+
+    for turn, group in enumerate(groups):
+        ann.enter(group)
+        ann.send(f"@{group}", b"work")
+        recorded_now(2 * turn + 1)
+        ann.leave(group)
+        recorded_now(2 * turn + 2)
+
+
+def test_a_group_whose_entry_was_another_ones_between_has_a_name_of_its_own(
+    make_bus: Callable[..., busq.Bus], tmp_path: Path
+) -> None:
+    """The numbers of its views begin anew: under the old name view 1 would come behind view 2."""
+    bus = make_bus(groups=1)
+    with Recorder(bus, tmp_path, segment_s=0.01), bus.join("ann") as ann:
+        take_turns(ann, tmp_path, ["workers", "others", "workers"])
+    names = [group for group, _, _ in seen_by(tmp_path, "ann")]
+    assert list(dict.fromkeys(names)) == ["workers", "others", "workers (2)"]
+    check = audit(recorded(tmp_path)).checks["views"]
+    assert (check.verdict, check.text) == (VALID, views_check.HOLDS)
+
+
+def echoed(ann: busq.Peer) -> list[busq.Message]:
+    ann.send("ann", b"is the recorder there?")
+    return drain(ann)
+
+
+def record_until_killed(bus_name: str, directory: str) -> None:
+    with busq.Bus.open(bus_name) as bus, Recorder(bus, directory, segment_s=0.01):
+        threading.Event().wait()
+
+
+def test_the_next_recorder_goes_on_with_the_names_of_groups(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], tmp_path: Path
+) -> None:
+    bus = make_bus(groups=1)
+    with bus.join("ann") as ann:
+        first = fork(record_until_killed, bus.name, str(tmp_path))
+        wait_until(lambda: any(tmp_path.glob("*/*.parquet")) or not echoed(ann))
+        take_turns(ann, tmp_path, ["workers", "others", "workers"])
+        first.kill()
+        with Recorder(bus, tmp_path, segment_s=0.01):
+            ann.enter("workers")
+            drain(ann)
+    names = [group for group, _, _ in seen_by(tmp_path, "ann")]
+    assert list(dict.fromkeys(names)) == ["workers", "others", "workers (2)"]
+    assert audit(recorded(tmp_path)).checks["views"].count == 0
+
+
 # ---- real ones hold ----
 
 
@@ -184,6 +250,7 @@ def test_members_that_enter_leave_and_are_killed_agree_on_their_views(
 # ---- forged ones are refuted ----
 
 ANN, BOB = 0, 1
+LARGEST = (1 << 63) - 1
 M = message_of(ANN, 1)
 SENT: Row = {"kind": Kind.SEND, "message": M, "destinations": [ANN, BOB], "group": GROUP, "view": 2}
 GOT: Row = {"kind": Kind.DELIVER, "message": M}
@@ -226,6 +293,13 @@ def put(process: int, place: int, row: Row | None) -> Callable[[list[list[Row]]]
     return change
 
 
+def replaced(process: int, log: list[Row]) -> Callable[[list[list[Row]]], None]:
+    def change(logs: list[list[Row]]) -> None:
+        logs[process] = log
+
+    return change
+
+
 def swap(process: int, place: int) -> Callable[[list[list[Row]]], None]:
     def change(logs: list[list[Row]]) -> None:
         log = logs[process]
@@ -243,6 +317,14 @@ FORGED = {
     "early": (swap(BOB, 0), "p1 delivered p0.1 before view 2 of @workers; p0 sent it in view 2"),
     "late": (swap(BOB, 1), "p1 delivered p0.1 in view 3 of @workers; p0 sent it in view 2"),
     "in another": (put(ANN, 2, {**SENT, "view": 3}), "p0 delivered p0.1 in view 2 of @workers; p0 sent it in view 3"),
+    "without a log": (
+        put(BOB, 0, sight(2, [ANN, 7])),
+        "view 2 of @workers has other members at p1 than at p0: p0 and p7; and p0 and p1",
+    ),
+    "behind the last number": (
+        replaced(ANN, [sight(LARGEST, [ANN]), sight(-LARGEST - 1, [ANN])]),
+        f"p0 saw view {-LARGEST - 1} of @workers next after view {LARGEST}",
+    ),
     "missed": (put(BOB, 1, {"kind": Kind.LOCAL}), "p1 left view 2 of @workers without p0.1, which p0 delivered"),
 }
 
@@ -290,3 +372,67 @@ def test_logs_without_groups_say_nothing_about_views(tmp_path: Path) -> None:
     run = run_of([{"kind": Kind.SEND, "message": M, "destinations": [BOB]}], [GOT])
     check = audit(run).checks["views"]
     assert (check.verdict, check.claimed, check.text) == (UNKNOWN, False, "the logs tell of no groups")
+
+
+def nobody_saw() -> list[list[Row]]:
+    """A message to a group that was sent and delivered; its views stand in no log."""
+    return [[SENT, GOT], [GOT]]
+
+
+def test_what_nobody_saw_does_not_hold(tmp_path: Path) -> None:
+    check = judged(nobody_saw(), tmp_path).checks["views"]
+    assert (check.verdict, check.text) == (UNKNOWN, "the logs tell of no view")
+
+
+def test_where_the_order_of_events_is_a_guess_so_is_a_fault_of_views() -> None:
+    logs = sound()
+    FORGED["skipped"][0](logs)
+    doubt = Finding("ties", "equal times", is_error=False)
+    check = audit(replace(run_of(*logs), findings=(doubt,))).checks["views"]
+    assert (check.verdict, check.count) == (UNKNOWN, 2)
+    assert check.text.endswith("; but equal times")
+
+
+STRANGE = {
+    "view": pa.array([1 << 63, None], pa.uint64()),
+    "members": pa.array([[0], [1 << 40]], pa.list_(pa.int64())),
+}
+
+
+def strangers_file(path: Path, name: str) -> Path:
+    """A message and its delivery, with columns that are called as those of groups, and mean something else."""
+    table = {
+        "process": pa.array([0, 1], pa.int32()),
+        "position": pa.array([0, 0], pa.int64()),
+        "kind": pa.array([Kind.SEND, Kind.DELIVER], pa.int8()),
+        "message": pa.array([M, M], pa.int64()),
+        "destinations": pa.array([[BOB], None], pa.list_(pa.int32())),
+        "group": pa.array(["a", "b"]),
+        "view": pa.array([5, 6], pa.int64()),
+        "members": pa.array([[0], [1]], pa.list_(pa.int32())),
+    }
+    pq.write_table(pa.table({**table, name: STRANGE[name]}), path / "strange.parquet")
+    return path
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_columns_of_a_stranger_that_are_called_as_those_of_groups_are_left_out(name: str, tmp_path: Path) -> None:
+    found = audit(recorded(strangers_file(tmp_path, name)))
+    assert [(f.kind, f.is_error) for f in found.findings] == [("strange-groups", False)]
+    assert f"column {name!r}" in found.findings[0].text
+    assert (found.checks["views"].text, found.checks["lost"].verdict) == ("the logs tell of no groups", VALID)
+
+
+def test_views_may_be_numbers_without_a_sign(tmp_path: Path) -> None:
+    write(run_of(*sound()), tmp_path)
+    unsigned(tmp_path)
+    assert audit(recorded(tmp_path)).checks["views"].verdict == VALID
+
+
+def unsigned(directory: Path) -> None:
+    """Gives the files of a trace views and members of types that a stranger might choose."""
+    for path in directory.rglob("*.parquet"):
+        table = pq.read_table(path)
+        for column, kind in (("view", pa.uint64()), ("members", pa.list_(pa.uint64()))):
+            table = table.set_column(table.column_names.index(column), column, table[column].cast(kind))
+        pq.write_table(table, path)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
 #include "harness/company.h"
+#include "record/recorder.h"
+#include "shm/claim.h"
 #include "shm/handle.h"
 #include "shm/rings.h"
 #include "trace/event_ring.h"
@@ -664,6 +666,77 @@ static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
   }
 }
 
+/* Its namer is killed, or stopped, in the middle: what stands there is half of the old name and half of the new one. */
+static void test_a_group_that_is_given_a_name_has_none_until_then(void)
+{
+  company_groups = 1;
+  meet(4, 8, 4096);
+  company_groups = 0;
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  CHECK_EQUAL(busq_peer_enter(a, "@workers", 8, COMPANY_PATIENCE_NS), BUSQ_OK);
+  busq_group *entry = busq_bus_group(company_bus, 0);
+  const uint64_t view = busq_load_relaxed(&entry->base) + 1;
+  int32_t group;
+  uint64_t base;
+  busq_pair seen = busq_numbered_load(&entry->identity);
+  const uint64_t hash = seen.hi;
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, 0}));
+  memcpy(entry->name, "@oth", 4);
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK_EQUAL(group, -1);
+  memcpy(entry->name, "@wor", 4);
+  seen = busq_numbered_load(&entry->identity);
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, hash}));
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK_EQUAL(group, 0);
+  CHECK_EQUAL(base, view - 1);
+  end(recorder);
+  part();
+}
+
+static uint64_t first_view(void)
+{
+  return busq_load_relaxed(&busq_bus_group(company_bus, 0)->base) + 1;
+}
+
+static int32_t group_of(busq_recorder *recorder, uint64_t view)
+{
+  int32_t group;
+  uint64_t base;
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  return group;
+}
+
+/* Enters, and leaves again: the number of the first view. */
+static uint64_t visited(busq_peer *peer, const char *group)
+{
+  CHECK_EQUAL(busq_peer_enter(peer, group, strlen(group), COMPANY_PATIENCE_NS), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_leave(peer, group, strlen(group), COMPANY_PATIENCE_NS), BUSQ_OK);
+  return first_view();
+}
+
+static void test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before(void)
+{
+  company_groups = 1;
+  meet(4, 64, 4096);
+  company_groups = 0;
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  const uint64_t workers = visited(a, "@workers");
+  CHECK_EQUAL(group_of(recorder, workers), 0);
+  const uint64_t unseen = visited(a, "@unseen"), others = visited(a, "@others");
+  CHECK_EQUAL(group_of(recorder, others), 1);
+  CHECK_EQUAL(group_of(recorder, unseen), -1);
+  CHECK_EQUAL(group_of(recorder, workers), 0);
+  CHECK_EQUAL(group_of(recorder, workers + 1), -1); /* it may be another one's, for all that is known */
+  const uint64_t last = visited(a, "@last");
+  CHECK_EQUAL(group_of(recorder, last), 2);
+  CHECK_EQUAL(group_of(recorder, others + 1), 1); /* there is no other one between */
+  end(recorder);
+  part();
+}
+
 int main(int argc, char **argv)
 {
   check_begin();
@@ -692,6 +765,8 @@ int main(int argc, char **argv)
   CHECK_RUN(test_a_peer_that_comes_back_goes_on_with_its_numbers);
   CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
   CHECK_RUN(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort);
+  CHECK_RUN(test_a_group_that_is_given_a_name_has_none_until_then);
+  CHECK_RUN(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before);
   CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
   return 0;
 }

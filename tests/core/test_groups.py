@@ -593,3 +593,13 @@ def test_a_random_company_agrees_whoever_is_killed_or_stopped(
     n_views, n_heard = judge(tmp_path)
     assert n_views > 3
     assert n_heard > 10
+
+
+def test_a_group_whose_name_is_given_away_while_somebody_looks_is_left_out(
+    bus: busq.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = busq.groups._entries
+    monkeypatch.setattr(busq.groups, "_entries", lambda bus: [*entries(bus), (31, b"@given away")])
+    with bus.join("alice") as alice:
+        alice.enter("g")
+        assert list(bus.groups()) == ["g"]

@@ -539,6 +539,26 @@ def test_a_view_that_names_a_dead_member_is_pointed_out(orders: busq.Bus, peer: 
     assert found["text"] == "view 1 of '@workers' names 'bob', which is gone, and nobody else"
 
 
+def test_who_enters_while_the_doctor_looks_is_not_called_gone(
+    orders: busq.Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, members = busq.Bus.stats, []
+    with contextlib.ExitStack() as stack:
+
+        def look_and_enter(bus: busq.Bus) -> dict[str, Any]:
+            facts = look(bus)
+            members.append(stack.enter_context(orders.join(f"number {len(members)}")))
+            members[-1].enter("workers")
+            for member in members:
+                member.recv(timeout=PATIENCE_S)  # the view: queues hold three
+            return facts
+
+        monkeypatch.setattr(busq.Bus, "stats", look_and_enter)
+        report = examined("orders")
+    assert report["groups"]["workers"]["members"]
+    assert [finding["text"] for finding in report["findings"] if "gone" in finding["text"]] == []
+
+
 def test_a_dead_member_that_only_a_stopped_one_could_notice_is_wrong(
     orders: busq.Bus, peer: Callable[..., Child]
 ) -> None:

@@ -12,7 +12,8 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 from busq import trace  # noqa: E402
-from busq.trace import Run, TraceError, Writer  # noqa: E402
+from busq.trace import Kind, Run, TraceError, Writer  # noqa: E402
+from busq.trace.tables import kinds  # noqa: E402
 
 M = 1 << 32  # process 1 names its messages from here
 
@@ -175,6 +176,7 @@ def test_kinds_that_nobody_knows_are_reported_and_mean_nothing(tmp_path: Path, k
     run = trace.read(put(tmp_path / "a.parquet", changed(kind=[1, 1, kind, 0, 0, 0])))
     assert kinds_of_findings(run) == {"unknown-event": 1}
     assert (run.findings[0].line, f"kind {kind}" in run.findings[0].text) == (3, True)
+    assert "expected 0 (deliver) to 11 (pass)" in run.findings[0].text
     assert run.logs[0]["kind"].to_pylist() == [2, 0]
 
 
@@ -183,6 +185,10 @@ def test_words_that_name_no_kind_are_reported(tmp_path: Path) -> None:
         put(tmp_path / "a.parquet", changed(kind=["send", "send", "eat", "deliver", "deliver", "deliver"]))
     )
     assert kinds_of_findings(run) == {"unknown-event": 1}
+
+
+def test_every_kind_is_known_by_its_own_name() -> None:
+    assert [kinds(kind.name.title()) for kind in Kind] == [*Kind]
 
 
 def test_rows_without_what_they_need_are_left_out_and_reported(tmp_path: Path) -> None:

@@ -189,8 +189,8 @@ def settled(events: DataFrame) -> DataFrame:
 def without_passed(events: DataFrame) -> DataFrame:
     """Take from the destinations of messages those that passed them; that they did is a local event then.
 
-    What a process delivered all the same, in another of its lives, was for it.  Cost: a join of the sends, and one of
-    the deliveries, with what was passed, which is little.
+    What a process delivered all the same, in another of its lives, was for it.  Cost: a join of all events, and one of
+    the deliveries, with what was passed, which is little: neither is shuffled.
 
     >>> passed = events.where(is_delivery() & (F.col("message") == 1)).withColumn("kind", F.lit(int(Kind.PASS)))
     >>> found = without_passed(events.where("kind = 1").union(passed)).where(is_send()).orderBy("message")
@@ -199,7 +199,9 @@ def without_passed(events: DataFrame) -> DataFrame:
     """
     is_pass = F.col("kind") == int(Kind.PASS)
     of = ["run", "process", "message"]
-    alone = events.where(is_pass).select(*of).join(events.where(is_delivery()).select(*of), on=of, how="left_anti")
+    passes = events.where(is_pass).select(*of)
+    came = events.where(is_delivery()).select(*of).join(F.broadcast(passes), on=of, how="left_semi")
+    alone = passes.join(F.broadcast(came), on=of, how="left_anti")
     passed = alone.groupBy("run", "message").agg(F.collect_set("process").alias("passed"))
     known = events.join(F.broadcast(passed), on=["run", "message"], how="left")
     columns = {

@@ -652,11 +652,11 @@ class _Judge:
         places = views.placed(case.events, block=case.block).persist(StorageLevel.DISK_ONLY)  # looked at many times
         try:
             row = views.found(views.faults(places, torn=self._torn())).collect()[0]
+            n_sights = row["n"] or places.where("is_sight").count()
         finally:
             places.unpersist()
         if not row["n"]:
-            verdict, text = (UNKNOWN, views_check.OPEN) if row["n_open"] else (VALID, views_check.HOLDS)
-            return Check("views", verdict, text=text, engine="relational")
+            return views_check.unrefuted(n_sights, row["n_open"], engine="relational")
         first = row["first"].asDict()
         messages = [] if first["message"] is None else [first["message"]]
         old = case.old_names(messages)
@@ -665,7 +665,9 @@ class _Judge:
             "other": first["other_view"],
             "message": case.words(old.values()).message(old[messages[0]]) if messages else "",
             "names": names,
-            "members": [[case.names[member] for member in first[of] or ()] for of in ("members", "others")],
+            "members": [
+                [views_check.named(case.names, member) for member in first[of] or ()] for of in ("members", "others")
+            ],
         }
         fault = views_check.FAULTS[first["fault"]]
         return Check(

@@ -21,7 +21,7 @@ from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet import Head
 from busq.trace.run import Source
-from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, tells_of_groups
+from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import _KIND_NAMES, BROKEN, UNKNOWN_KIND
 
 __all__ = ["Loaded", "conformed", "load"]
@@ -88,10 +88,14 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     for head in heads:
         schema = _spark_schema(head.path, tells)
         parts.setdefault(schema.simpleString(), (schema, []))[1].append(places.on_spark(head.path))
-    frames = [
-        conformed(_of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace))
-        for schema, paths in parts.values()
-    ]
+    frames = []
+    for schema, paths in parts.values():
+        frame = _of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace)
+        if _has_strange_groups(frame):
+            text = of_strangers(f"{paths[0]}: column 'view' or 'members' holds numbers that are too large")
+            findings.append(Finding(STRANGE_GROUPS, text, path=paths[0], is_error=False))
+            frame = frame.drop(*OF_GROUPS)
+        frames.append(conformed(frame))
     events = reduce(DataFrame.unionByName, frames)
     process_names = max((head.names for head in heads), key=len)
     is_recorded = any(head.is_recorded for head in heads)
@@ -191,8 +195,25 @@ def conformed(frame: DataFrame, run: str = "") -> DataFrame:
 def _tells_of_groups(schema: T.StructType) -> bool:
     kinds = {field.name: field.dataType for field in schema}
     group, view, members = (kinds.get(name) for name in OF_GROUPS)
-    is_list = isinstance(members, T.ArrayType) and isinstance(members.elementType, T.IntegralType)
-    return isinstance(group, T.StringType) and isinstance(view, T.IntegralType) and is_list
+    is_list = isinstance(members, T.ArrayType) and _is_whole(members.elementType)
+    return isinstance(group, T.StringType) and _is_whole(view) and is_list
+
+
+def _is_whole(kind: T.DataType | None) -> bool:
+    return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
+
+
+def _has_strange_groups(frame: DataFrame) -> bool:
+    """Whether values of a stranger's columns do not fit; looks where their types are wider than ours."""
+    if not _tells_of_groups(frame.schema):
+        return False
+    wide = [T.LongType(), T.DecimalType(20, 0)]
+    view, members = frame.schema["view"].dataType, frame.schema["members"].dataType
+    if view not in wide[1:] and members.elementType not in wide:
+        return False
+    is_torn = F.exists(F.col("members").try_cast("array<int>"), lambda member: member.isNull())
+    is_strange = (F.col("view").isNotNull() & F.col("view").try_cast("long").isNull()) | is_torn
+    return bool(frame.where(is_strange).limit(1).count())
 
 
 def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
@@ -206,6 +227,8 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
         time = rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
         if time is not None:
             return time.alias(wanted.name)
+    if wanted.name in OF_GROUPS:  # perhaps a stranger's, with values of its own
+        return F.col(wanted.name).try_cast(wanted.dataType).alias(wanted.name)
     return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
 
 

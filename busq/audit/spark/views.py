@@ -174,6 +174,11 @@ def _references(seen: DataFrame) -> DataFrame:
     )
 
 
+def _following(view: Column) -> Column:
+    """The number of the next view; null where there is none."""
+    return F.try_add(view, F.lit(1))
+
+
 # ---- faults ----
 
 
@@ -218,7 +223,7 @@ def _unequal(seen: DataFrame, references: DataFrame) -> DataFrame:
 
 def _skipped(steps: DataFrame, torn: Sequence[int]) -> DataFrame:
     number, last = F.col("number"), F.col("last")
-    wrong = steps.where((number <= last) | (F.col("was_in") & (number > last + 1)))
+    wrong = steps.where((number <= last) | (F.col("was_in") & (number > _following(last))))
     return _fault(wrong, SKIPPED, view=number, other_view=last, is_open=(number > last) & _is_torn(torn))
 
 
@@ -244,7 +249,7 @@ def _early(got: DataFrame, seen: DataFrame) -> DataFrame:
 
 
 def _missed(steps: DataFrame, got: DataFrame, torn: Sequence[int]) -> DataFrame:
-    is_left = F.col("was_in") & (F.col("number") == F.col("last") + 1)
+    is_left = F.col("was_in") & (F.col("number") == _following(F.col("last")))
     left = steps.where(is_left).select("process", "group", F.col("last").alias("sent_view"))
     letters = got.groupBy("message", "group", "sent_view").agg(F.min("process").alias("sender"))  # who delivered it
     due = left.join(letters, on=["group", "sent_view"], how="inner")

@@ -6,9 +6,9 @@ numbers for each file, and what was told; `watch_run` judges with it.  Where a f
 was judged before (`watch_files`), the run is read again: what turns out to be wrong is taken back (`watch_reports`).
 
 Not given: causal order is judged by stamps alone (where they rise at every receiver, and every send is
-above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  What is
-claimed and not watched is named (`unseen`).  A run whose messages are not named by their sender and a number, or whose
-files hold the same part of a log, is not judged at all (`unjudged`).
+above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  Views of
+groups are not judged.  What is claimed and not watched is named (`unseen`).  A run whose messages are not named by
+their sender and a number, or whose files hold the same part of a log, is not judged at all (`unjudged`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["KINDS", "Violation", "Watch"]
 
 KINDS = ("lost", "duplicated", "phantom", "fifo", "stamp")
 _BY_STAMPS = frozenset({"causal", "consistent", "total"})
-_FORMAT = 2  # of the state in a file
+_FORMAT = 3  # of the state in a file
 REST = 4  # a run is not read again before this many times as long has passed as it took
 
 
@@ -182,7 +182,7 @@ class Watch:
 
     def _claims(self, one: _Watched) -> frozenset[str]:
         order = one.run.order if self._order is None else self._order
-        return claims(order, allow=self._allow, ask=self._ask)
+        return claims(order, allow=self._allow, ask=self._ask, has_views=one.run.has_views)
 
     @property
     def pending(self) -> int:
@@ -344,7 +344,7 @@ class Watch:
 
 
 _TOTALS = ("files", "events", "messages", "deliveries")
-_OF_A_RUN = ("name", "order", "names", "is_stale", "reason", "unproven_losses", "unwatched", "unstamped")
+_OF_A_RUN = ("name", "order", "names", "is_stale", "reason", "unproven_losses", "unwatched", "unstamped", "has_views")
 
 
 def _facts(folder: str, one: _Watched, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from busq.audit.spark.watch_run import numbers_of
 from busq.trace import TraceError
 from busq.trace.finding import Finding
 from busq.trace.parquet import Head, head
-from busq.trace.schema import Kind
+from busq.trace.schema import Kind, tells_of_groups
 
 __all__ = ["Files", "Piece", "Span", "Unreadable", "pieces_of", "read"]
 
@@ -238,7 +238,8 @@ def read(path: str) -> tuple[Head, list[Piece]]:
         first = head(path)
         if isinstance(first, Finding):
             raise Unreadable(first.kind, first.text)
-        table = pq.read_table(path, columns=[c for c in _COLUMNS if c in first.columns], partitioning=None)
+        wanted = _COLUMNS + (("group",) if tells_of_groups(pq.read_schema(path)) else ())
+        table = pq.read_table(path, columns=[c for c in wanted if c in first.columns], partitioning=None)
         return first, pieces_of(table.combine_chunks())
     except (TraceError, OSError, pa.ArrowException) as error:
         raise Unreadable("unreadable", f"{path}: {(str(error).splitlines() or ['?'])[0]}") from None

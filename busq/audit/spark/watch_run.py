@@ -53,6 +53,7 @@ class Run:
         self.reason = ""  # why it cannot be judged at all
         self.unproven_losses = 0  # that a hole in a log may explain
         self.unwatched = 0  # messages in flight that were too many to remember
+        self.has_views = False  # it tells of groups
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
 
     def process_name(self, process: int) -> str:
@@ -107,6 +108,7 @@ class Run:
             return
         if process not in self.processes and process >= len(self.names):
             self._appear([process])
+        self.has_views |= "group" in table.column_names and table["group"].null_count < table.num_rows
         yield from self._positions(process, columns, now)
         yield from self._sends(process, columns, table, now)
         self._queue(process, columns, now)
@@ -180,7 +182,7 @@ class Run:
             where = self.receiver(int(to[begin]))
             new, new_stamp = message[begin:end], stamp[begin:end]
             if np.any(new <= (process << 32 | before)):  # sent once more: it may have been delivered
-                is_new = ~np.isin(new, where.recent)
+                is_new = ~np.isin(new, where.recent) & ~np.isin(new, where.skipped)
                 new, new_stamp = new[is_new], new_stamp[is_new]
             where.flying, first = np.unique(np.concatenate([where.flying, new]), return_index=True)
             where.flying_stamp = np.concatenate([where.flying_stamp, new_stamp])[first]
@@ -249,29 +251,36 @@ class Run:
         for name in _EARLY:
             setattr(where, name, getattr(where, name)[end:])
 
-        got = np.flatnonzero(code != SENT)
+        is_pass = code == PASSED
         is_first = np.zeros(end, np.bool_)
-        is_first[got[np.unique(message[got], return_index=True)[1]]] = True
+        for chosen in (is_pass, (code != SENT) & ~is_pass):  # what one life passed, the next one may deliver
+            got = np.flatnonzero(chosen)
+            is_first[got[np.unique(message[got], return_index=True)[1]]] = True
         place = np.minimum(np.searchsorted(where.flying, message), max(0, len(where.flying) - 1))
         is_flying = (where.flying[place] == message) if len(where.flying) else np.zeros(end, np.bool_)
         is_late = is_first & np.isin(message, where.lost) if len(where.lost) else np.zeros(end, np.bool_)
-        good = is_first & (is_flying | is_late)
+        was_skipped = ~is_pass & np.isin(message, where.skipped) & ~np.isin(message, where.recent)
+        good = is_first & (is_flying | is_late | was_skipped)
 
         yield from self._rising(process, message, stamp, code, good)
-        is_new = good & (code != AGAIN) & (code != PASSED)
+        is_got = good & ~is_pass
+        is_new = is_got & (code != AGAIN)
         yield from self._in_order(process, message[is_new], stamp[is_new])
         yield from self._stamps_agree(process, where, message, stamp, place, good & is_flying)
         yield from self._late(process, where, message[is_late])
         yield from self._fifo(process, where, message[is_new])
-        rest = (code != SENT) & (code != PASSED) & ~good
-        yield from self._others(process, where, (message[rest], stamp[rest], code[rest], is_known[rest]), message[good])
+        rest = (code != SENT) & ~is_pass & ~good
+        others = message[rest], stamp[rest], code[rest], is_known[rest]
+        yield from self._others(process, where, others, message[is_got])
         if len(where.open):
             where.passed |= set((message[good] >> 32).tolist())
             where.passed |= {-1} if np.any((good | (code == SENT)) & (stamp >= 0)) else set()
         gone = np.zeros(len(where.flying), np.bool_)
         gone[place[good & is_flying]] = True
         _keep(where, _FLYING, ~gone)
-        self._remember(where, message[good])
+        where.skipped = np.concatenate([where.skipped, message[good & is_pass]])
+        where.skipped = where.skipped[~np.isin(where.skipped, message[is_got])][-self._share() :]
+        self._remember(where, message[is_got])
 
     def _remember(self, where: Receiver, message: Ints) -> None:
         recent = np.concatenate([where.recent, message])
@@ -338,8 +347,8 @@ class Run:
     # -- deliveries --
 
     def _late(self, process: int, where: Receiver, message: Ints) -> Iterator[Found]:
-        """What was given up for lost, and came."""
-        for one in message.tolist():
+        """What was given up for lost, and came, or was passed, or both."""
+        for one in dict.fromkeys(message.tolist()):
             text = f"{self.process_name(process)} has delivered {self.message_name(one)}"
             yield Found("lost", process, (one,), text, is_taken_back=True)
         if len(message):

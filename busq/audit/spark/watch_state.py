@@ -63,6 +63,7 @@ class Receiver:
     open_stamp: Ints = field(default_factory=lambda: _NONE)
     open_code: Ints = field(default_factory=lambda: _CODES)
     recent: Ints = field(default_factory=lambda: _NONE)
+    skipped: Ints = field(default_factory=lambda: _NONE)  # the last that it passed, and has not delivered
     lost: Ints = field(default_factory=lambda: _NONE)  # given up
     strays: Ints = field(default_factory=lambda: _NONE)  # the last that nobody sent to it
     last: dict[int, int] = field(default_factory=dict)  # of each sender, the highest message delivered
@@ -86,6 +87,7 @@ ARRAYS = (
     "open_stamp",
     "open_code",
     "recent",
+    "skipped",
     "lost",
     "strays",
 )

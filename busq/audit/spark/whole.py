@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 
 from busq._core import check
 from busq._native import ffi, lib
-from busq.audit.columns import Rows, passed_of, rows_of
+from busq.audit.columns import Rows, count_kinds, passed_of, rows_of
 from busq.lab.observers import History
+from busq.trace.schema import Kind
 
 __all__ = ["history_of", "rows_by_process"]
 
@@ -34,10 +35,12 @@ def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
     passed: dict[int, list[int]] = {}
     for process, path in logs:
         for batch in _batches(path, _EVENTS):
-            for rows in rows_of(pa.Table.from_batches([batch])):
+            table = pa.Table.from_batches([batch])
+            parts = rows_of(table)
+            for rows in parts:
                 check(lib.busq_history_append_rows(history._history, process, rows.pointer))
-            if names := passed_of(pa.Table.from_batches([batch])):
-                passed.setdefault(process, []).extend(names)
+            if count_kinds(parts)[Kind.PASS]:
+                passed.setdefault(process, []).extend(passed_of(table))
     for process, names in passed.items():
         check(lib.busq_history_pass(history._history, process, ffi.new("uint64_t[]", names), len(names)))
     return history

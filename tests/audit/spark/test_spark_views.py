@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from audit_oracle import AuditOracle, Row, judge, random_run
-from test_views import FORGED, recorded, run_of, sound
+from test_views import FORGED, STRANGE, nobody_saw, recorded, run_of, sound, strangers_file, unsigned
 
 from busq.audit.native import audit
+from busq.audit.result import UNKNOWN, VALID
 from busq.audit.spark import views
 from busq.audit.spark.driver import frame_of
-from busq.audit.views_check import FAULTS
+from busq.audit.views_check import FAULTS, HOLDS
 from busq.spark import huge
 from busq.spark.load import conformed
 from busq.trace import SCHEMA, Kind, find, read, write
@@ -107,3 +108,29 @@ def test_what_lacks_events_and_what_was_passed_is_judged_as_in_c(
     found, right = huge.audit(spark, source), audit(read(source))
     said = {name: (check.count, check.verdict) for name, check in found.checks.items()}
     assert said == {name: (check.count, check.verdict) for name, check in right.checks.items()}
+
+
+def views_of(spark: SparkSession, directory: Path) -> tuple[str, str, list[str]]:
+    (source,) = find([directory]).sources
+    found = huge.audit(spark, source, checks=["views"])
+    check = found.checks["views"]
+    return check.verdict, check.text, [finding.kind for finding in found.findings]
+
+
+def test_what_nobody_saw_does_not_hold(spark: SparkSession, tmp_path: Path) -> None:
+    write(run_of(*nobody_saw()), tmp_path)
+    assert views_of(spark, tmp_path) == (UNKNOWN, "the logs tell of no view", [])
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_columns_of_a_stranger_that_are_called_as_those_of_groups_are_left_out(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
+    strangers_file(tmp_path, name)
+    assert views_of(spark, tmp_path) == (UNKNOWN, "the logs tell of no groups", ["strange-groups"])
+
+
+def test_views_may_be_numbers_without_a_sign(spark: SparkSession, tmp_path: Path) -> None:
+    write(run_of(*sound()), tmp_path)
+    unsigned(tmp_path)
+    assert views_of(spark, tmp_path) == (VALID, HOLDS, [])

@@ -230,6 +230,18 @@ def test_what_was_passed_is_neither_lost_nor_pending_nor_in_any_order(trace: Tra
     assert trace.watch.counts == {}
 
 
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_what_was_passed_may_be_delivered_once_by_a_successor(trace: Trace, is_apart: bool) -> None:
+    passed = Kind.PASS, message_of(0, 1), []
+    assert trace.take(trace.write(0, sent(1, 1), sent(2, 1)), now=0) == []
+    parts = [[passed], [got(1)]] if is_apart else [[passed, got(1)]]
+    for part in parts:
+        assert trace.take(trace.write(1, *part), now=0) == []
+    again = trace.take(trace.write(1, got(1), got(2), passed), now=0)
+    assert again == ["duplicated: bob delivered ann.1 more than once"]
+    assert (trace.watch.pending, trace.watch.counts) == (0, {"duplicated": 1})
+
+
 def test_what_nothing_overtook_stays_pending_for_ever(trace: Trace) -> None:
     trace.take(trace.write(0, sent(1, 1), sent(2, 1)), trace.write(1, got(1)), now=0)
     assert trace.watch.tick(1e6) == []
@@ -468,3 +480,14 @@ def test_what_is_claimed_and_not_watched_is_named_also_after_a_restart(tmp_path:
     again = Watch()
     again.load(tmp_path / "state")
     assert watch.unseen == again.unseen == ("causal",)
+
+
+def test_views_are_claimed_where_there_are_groups_and_named_as_not_watched(tmp_path: Path) -> None:
+    view = {"kind": [Kind.LOCAL], "message": [None], "group": ["g"], "view": [1], "members": [[0]]}
+    with Writer(tmp_path, run="run", names=["ann"]) as writer:
+        path = writer.write(0, view)
+    watch, again = Watch(), Watch()
+    watch.take([str(path)], 0.0)
+    watch.save(tmp_path / "state")
+    again.load(tmp_path / "state")
+    assert watch.unseen == again.unseen == ("views",)
