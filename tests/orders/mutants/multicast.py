@@ -286,7 +286,10 @@ MUTANTS = [
         "whoever ends a node does not look again who may have got its handle meanwhile",
         "a node's end against a message that brings its handle",
         NODE_END,
-        ("  if (list_is_whole(peer, ending))\n", "  if (true || list_is_whole(peer, ending))\n"),
+        (
+            "  return list_is_whole(peer, ending) ? BUSQ_OK : BUSQ_AGAIN;\n",
+            "  return true || list_is_whole(peer, ending) ? BUSQ_OK : BUSQ_AGAIN;\n",
+        ),
     ),
     mutant(
         "SENT_BEHIND_THE_END",
