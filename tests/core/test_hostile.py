@@ -182,6 +182,7 @@ byte_values = st.one_of(st.sampled_from([0, 1, 2, 3, 4, 0x7F, 0x80, 0xFF]), st.i
 randomness = st.integers(0, 1 << 30)
 
 
+@pytest.mark.long
 def test_the_program_itself_works(hostile: str, specimen: Specimen, workplace: Path) -> None:
     """Without damage it sends, receives and joins: otherwise the tests below would test nothing."""
     place(workplace, "b", specimen.image)
@@ -191,6 +192,7 @@ def test_the_program_itself_works(hostile: str, specimen: Specimen, workplace: P
     assert "12" not in counts, "nothing is damaged"
 
 
+@pytest.mark.long
 def test_a_byte_flipped_file_does_no_harm(hostile: str, specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=EXAMPLES)
     @given(
@@ -207,6 +209,7 @@ def test_a_byte_flipped_file_does_no_harm(hostile: str, specimen: Specimen, work
     check()
 
 
+@pytest.mark.long
 def test_bytes_that_flip_while_it_is_in_use_do_no_harm(hostile: str, specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=EXAMPLES)
     @given(
@@ -220,6 +223,7 @@ def test_bytes_that_flip_while_it_is_in_use_do_no_harm(hostile: str, specimen: S
     check()
 
 
+@pytest.mark.long
 def test_a_file_of_the_wrong_length_is_refused(hostile: str, specimen: Specimen, workplace: Path) -> None:
     size = len(specimen.image)
     edges = [0, 1, 7, 8, 255, 256, 4095, 4096, size // 2, size - 4096, size - 1]
@@ -442,6 +446,7 @@ def goes_through(directory: str, layout: dict[str, int], steps: list[tuple[Any, 
     return company.said
 
 
+@pytest.mark.long
 def test_a_peer_whose_words_are_changed_gets_errors_and_the_others_go_on(hostile: str, bus_directory: Path) -> None:
     directory = bus_directory / "company"
     directory.mkdir(mode=0o700)

@@ -479,6 +479,7 @@ def test_a_durable_queue_that_nobody_reads_is_full_of_messages_only() -> None:
         both.teardown()
 
 
+@pytest.mark.long
 def test_core_and_model_agree_where_every_proposal_is_lost(lost_proposals: None) -> None:
     run(EXAMPLES)
 

@@ -8,6 +8,19 @@ from conftest import TESTS, fresh_python
 
 from busq import _core
 
+LONG = (
+    "objects",
+    "reserve",
+    "threads",
+    "bad_input",
+    "processes",
+    "ownership",
+    "aio",
+    "fileno",
+    "requests",
+    "groups",
+    "states",
+)
 RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', *sys.argv[1:]]))"
 
 
@@ -17,13 +30,7 @@ RUN = "import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider',
     [
         "api",
         "messages",
-        "objects",
-        "reserve",
-        "threads",
-        *(
-            pytest.param(topic, marks=pytest.mark.long)
-            for topic in ("bad_input", "processes", "ownership", "aio", "fileno", "requests", "groups", "states")
-        ),
+        *(pytest.param(topic, marks=pytest.mark.long) for topic in LONG),
     ],
 )
 def test_without_the_accelerator(topic: str) -> None:
