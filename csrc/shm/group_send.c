@@ -129,12 +129,25 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
   return true;
 }
 
+/* A successor has the same incarnation as the one whose death is told: told of late, it would have left while it lives.  It settles our
+ * claim once it lives, and then looks what those who watch it were told. */
+static bool change_is_true(busq_peer *peer, const change_maker *maker)
+{
+  const busq_change *change = maker->change;
+  if (change->what != BUSQ_CHANGE_DOWN)
+    return true;
+  busq_fence_full();
+  return busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
+}
+
 /* The view is still the one whose members are our receivers, or the number would be another. */
 static int change_begin(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const change_maker *maker = maker_of(companion);
   busq_claim_word *word = maker_word(maker, peer);
-  return busq_claim_take(peer, word, maker->company->number, record, tag) && change_is_for_the_dead(peer, maker) ? BUSQ_OK : BUSQ_AGAIN;
+  return busq_claim_take(peer, word, maker->company->number, record, tag) && change_is_for_the_dead(peer, maker) && change_is_true(peer, maker)
+             ? BUSQ_OK
+             : BUSQ_AGAIN;
 }
 
 /* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of this. */
@@ -264,7 +277,7 @@ static bool change_is_due(busq_bus *bus, const busq_change *change)
   case BUSQ_CHANGE_UP: /* one who is gone by now is told of no more: another may have come, and been told of */
     return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DOWN:
-    return subject == (change->who << 1 | 1);
+    return subject == (change->who << 1 | 1) && busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DIES:
     return busq_group_has(bus, busq_group_index(change->group), slot, incarnation) &&
            busq_group_is_to_go(bus, busq_group_index(change->group), change->who);

@@ -85,8 +85,11 @@ static void watchers_tell(busq_peer *peer)
     return;
   name[0] = '?';
   memcpy(name + 1, peer->inbox->name, bytes);
-  if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) == BUSQ_OK)
-    (void)busq_group_subject_tell(peer, group);
+  if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) != BUSQ_OK)
+    return;
+  uint64_t number;
+  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* somebody may be about to tell of our predecessor's death */
+  (void)busq_group_subject_tell(peer, group);
 }
 
 /* What a predecessor was a member of, and what has been noticed of its death. */

@@ -666,6 +666,66 @@ static void judge_fleeting(void)
   leave(resumed);
 }
 
+/* ---- one who tells of a death, beside the one who comes after the dead ---- */
+
+static void watches(busq_peer *peer)
+{
+  CHECK_EQUAL(busq_peer_watch(peer, "carol", 5, COMPANY_PATIENCE_NS), BUSQ_OK);
+}
+
+static void watched_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  (void)join("carol");
+}
+
+static void prepare_watched(void)
+{
+  alice = join("alice");
+  watches(alice);
+  views_of_alice = views_of_resumed = (transcript){.text = " ", .used = 1};
+  who_resumes = "carol";
+}
+
+static void before_telling(void)
+{
+  victim = join("dave");
+  watches(victim);
+  child_is_ready();
+}
+
+static void watched_dies(void)
+{
+  ends_well(in_a_child(watched_body, NULL));
+}
+
+static void act_tell(void)
+{
+  (void)busq_peer_wait(victim, 1000000);
+  (void)busq_peer_wait(victim, 1000000);
+}
+
+static void watched_comes_again(void)
+{
+  alice_mourns();
+  one_is_resumed();
+  alice_mourns();
+}
+
+static void judge_watched(void)
+{
+  if (!resumed)
+    one_is_resumed();
+  CHECK(resumed);
+  while (!times(&views_of_alice, "+carol") || (times(&views_of_alice, "-carol") && !strstr(views_of_alice.text, "-carol +carol")))
+    alice_mourns();
+  alice_mourns();
+  if (times(&views_of_alice, "-carol") > 1)
+    check_fail(__FILE__, __LINE__, "carol died once, and alice hears \"%s\"", views_of_alice.text);
+  leave(resumed);
+}
+
 /* ---- a node of one who has a slot whose nodes were all used ---- */
 
 static void two_nodes_body(void *argument)
@@ -827,6 +887,7 @@ int main(int n_arguments, char **arguments)
       {"a message to one who is resumed", prepare_late, before_entering, nothing, act_say, carol_dies, judge_late, true},
       {"destroying beside a holder who is resumed", nothing, before_ending, holder_dies, act_destroy, holder_is_resumed, judge_fleeting, true},
       {"tending beside a holder who is resumed", nothing, before_ending, holder_dies, act_look_after, holder_is_resumed, judge_fleeting, true},
+      {"telling of a death beside one who is resumed", prepare_watched, before_telling, watched_dies, act_tell, watched_comes_again, judge_watched, true},
       {"getting a slot whose nodes are used", prepare_used, NULL, NULL, act_make, bob_greets, nothing, true},
       {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
   };
