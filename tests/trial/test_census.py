@@ -508,6 +508,21 @@ def test_nobody_is_gone_who_lives(forger: Forger) -> None:
     assert forger.faults() == {"deaths"}
 
 
+def test_who_was_killed_before_it_wrote_that_it_watches_is_told_as_well(forger: Forger) -> None:
+    forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
+    reborn(forger, "cleo")
+    forger.received("cleo", Kind.HERE, number=3)
+    for _ in range(2):
+        reborn(forger)
+        forger.received("cleo", Kind.GONE, number=3)
+        forger.received("cleo", Kind.HERE, number=3)
+    reborn(forger, "cleo")
+    forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
+    reborn(forger)
+    forger.received("cleo", Kind.GONE, number=3)
+    assert forger.faults() == set()
+
+
 def test_a_death_comes_after_all_that_the_dead_one_had_sent(forger: Forger) -> None:
     watch(forger)
     message = forger.sends("dan", "ann")

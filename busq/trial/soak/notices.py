@@ -38,7 +38,9 @@ class Watch:
         if not watches:
             return
         gone = [note for note in stream.member.of(Kind.UNWATCHING) if note.number == whom.index and note.life in lives]
-        events = self._in_turn(watches[0].extra, gone[0].time_ns if gone else NEVER_NS)
+        # Who comes back may have been killed in a call to watch, before it wrote that down, and its successor been told.
+        since_ns = watches[0].extra if stream.member.mode == Mode.PLAIN else stream.lives[0].born_ns
+        events = self._in_turn(since_ns, gone[0].time_ns if gone else NEVER_NS)
         is_certain = stream.member.mode == Mode.PLAIN and whom.mode == Mode.PLAIN and whom is not stream.member
         if is_certain and not gone and stream.is_whole:
             self._count(watches[0].time_ns, watches[0].extra, events)
