@@ -38,7 +38,7 @@ class Watch:
         if not watches:
             return
         gone = [note for note in stream.member.of(Kind.UNWATCHING) if note.number == whom.index and note.life in lives]
-        # Who comes back may have been killed in a call to watch, before it wrote that down, and its successor been told.
+        # Who comes back may have been killed in a call to watch before it wrote that down, and its successor been told.
         since_ns = watches[0].extra if stream.member.mode == Mode.PLAIN else stream.lives[0].born_ns
         events = self._in_turn(since_ns, gone[0].time_ns if gone else NEVER_NS)
         is_certain = stream.member.mode == Mode.PLAIN and whom.mode == Mode.PLAIN and whom is not stream.member
