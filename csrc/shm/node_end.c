@@ -123,6 +123,21 @@ static int ending_begin(busq_companion *companion, busq_peer *peer, busq_record 
   return list_is_whole(peer, ending) ? BUSQ_OK : BUSQ_AGAIN;
 }
 
+/* Above whatever was committed at the owner, though that may be dead and receive nothing of this: whoever sent to the node, and found no claim,
+ * believes that it has reached it, and a successor finds the message in its queue. */
+static int ending_attempt(busq_companion *companion, busq_peer *peer)
+{
+  const node_ending *ending = (const node_ending *)(const void *)companion;
+  const busq_ring ring = busq_bus_ring(peer->bus, ending->name.slot);
+  BUSQ_STEP("rise");
+  const uint64_t clock = busq_ring_clock(&ring);
+  if (!busq_timestamp_is_sound(clock))
+    return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again",
+                      ending->name.slot, peer->bus->name);
+  peer->lamport = busq_timestamp_max(peer->lamport, clock);
+  return BUSQ_OK;
+}
+
 static void ending_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const node_ending *ending = (const node_ending *)(const void *)companion;
@@ -144,7 +159,7 @@ static void ending_end(busq_companion *companion, busq_peer *peer, busq_record *
 static int ending_try(busq_peer *peer, busq_node *node, busq_node_name name, uint64_t number)
 {
   node_ending ending = {
-      .companion = {.begin = ending_begin, .undone = ending_undone, .end = ending_end},
+      .companion = {.begin = ending_begin, .attempt = ending_attempt, .undone = ending_undone, .end = ending_end},
       .node = node,
       .name = name,
       .number = number,

@@ -868,6 +868,47 @@ static void one_that_has_missed_a_view_hears_nothing(void)
   printf("ok  %s\n", "one that has missed a view hears nothing of the group");
 }
 
+/* ---- what a dead owner was sent before its node's end ---- */
+
+static void short_lived_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("alice");
+  words->node = make_node(peer);
+  hands(peer, "bob", words->node, "x");
+  hands(peer, "carol", words->node, "x");
+  child_is_ready();
+}
+
+/* Bob's messages raise the clock of alice's queue alone, and carol, who ends the node, has heard of none of them. */
+static void what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor(void)
+{
+  check_test = "a dead owner";
+  memset(words, 0, sizeof *words);
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  bob = join("bob");
+  carol = join("carol");
+  const pid_t alices = in_a_child(short_lived_body, NULL);
+  wait_for(&words->is_ready, 1);
+  (void)all_heard(bob);
+  for (unsigned i = 0; i < 8; i++)
+    sent_to(bob, words->node, "m");
+  tell(&words->may_go_on);
+  ends_well(alices);
+  of_alice[0] = '\0';
+  while (!strstr(of_alice, "destroyed@0"))
+    hear(carol, of_alice, sizeof of_alice);
+  if (busq_peer_join_as(company_bus, "alice", 5, BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "alice can't resume: %s", busq_error_text());
+  of_alice[0] = '\0';
+  hear(resumed, of_alice, sizeof of_alice);
+  CHECK_EQUAL(count_of(of_alice, "m@0"), 8);
+  leave(resumed);
+  leave_and_forget();
+  printf("ok  what a dead owner was sent before the node's end comes to its successor\n");
+}
+
 int main(int n_arguments, char **arguments)
 {
   strike_options(n_arguments, arguments);
@@ -892,8 +933,10 @@ int main(int n_arguments, char **arguments)
       {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
   };
   words = shared_memory(sizeof *words);
-  if (n_arguments < 2)
+  if (n_arguments < 2) {
     one_that_has_missed_a_view_hears_nothing();
+    what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor();
+  }
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
     if (n_arguments < 2 || arguments[1][0] == '-' || strstr(scripts[i].name, arguments[1]))
       strike_tell(scripts[i].name, strike_once, &scripts[i]);

@@ -448,6 +448,36 @@ def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> Non
     assert forger.faults() == {"redelivery"}
 
 
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: Forger, comes_again: bool) -> None:
+    forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
+    told = [0xFE << 56 | number for number in (1, 2)]
+    reborn(forger, "cleo")  # and watches once more: so it is told the same again
+    forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
+    for name in told[:2]:
+        forger.note("cleo", Kind.HERE, name, number=3)
+    message = forger.sends("ann", "cleo")
+    forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
+    forger.killed("cleo", Phase.ACKING, subject=told[0])
+    forger.born("cleo")
+    for name in told[1 - comes_again : 2]:
+        forger.note("cleo", Kind.HERE, name, number=3, flags=1)
+    forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
+    for name in (*told[1 - comes_again : 2], message):
+        forger.note("cleo", Kind.ACKED, name)
+    assert forger.faults() == set()
+
+
+def test_what_was_being_acknowledged_last_need_not_come_again(forger: Forger) -> None:
+    message = forger.sends("ann", "cleo")
+    forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
+    forger.killed("cleo", Phase.ACKING, subject=message)
+    forger.born("cleo")
+    forger.gets("cleo", forger.sends("ann", "cleo"))
+    forger.note("cleo", Kind.LEFT)
+    assert forger.faults() == set()
+
+
 def test_what_is_marked_comes_before_all_that_is_new(forger: Forger) -> None:
     first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
     forger.killed("cleo", Phase.RECEIVING, 4)

@@ -323,7 +323,7 @@ def streams_of(member: Member, fault: Callable[[str, str], None]) -> list[Stream
         stream.items += fresh
         if life.died_ns:
             stream.turns.append((len(stream.items), life))
-    for item in waiting if stream.is_whole else ():
+    for item in (item for item in waiting if stream.is_whole and not item.is_unsure):
         fault("lost", f"{member.name} never got {tell_item(item)} again, which it had not acknowledged")
     return [stream]
 
@@ -335,13 +335,18 @@ def _without_repetitions(
     fresh: list[Item] = []
     again: list[Item] = []
     left = list(waiting)
+    acked: list[Item] = []  # it seems so, of those that are not sure
     for item in items:
         if not item.is_marked:
             stream.unrecorded = 0  # what comes again comes before all that is new
-        while item.is_marked and left and left[0].is_unsure and left[0].key != item.key:
-            left.pop(0)
+        while item.is_marked and left and _was_acked(left, item):
+            acked.append(left.pop(0))
         if item.is_marked and left and left[0].key == item.key:
             left.pop(0)
+            again.append(item)
+            continue
+        if item.is_marked and any(one.key == item.key for one in acked):  # it was not: the two are alike
+            acked.clear()
             again.append(item)
             continue
         if any(not one.is_unsure for one in left):
@@ -356,6 +361,11 @@ def _without_repetitions(
             stream.unrecorded -= 1
         fresh.append(item)
     return fresh, [item for item in again + left + fresh if not item.is_acked]
+
+
+def _was_acked(left: list[Item], item: Item) -> bool:
+    """Tell whether the first one, if it is not sure, was acknowledged: where not it comes again, but another one."""
+    return left[0].is_unsure and (left[0].key != item.key or any(one.key == item.key for one in left[1:]))
 
 
 _EVENT_NAMES = {
