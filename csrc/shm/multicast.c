@@ -32,6 +32,19 @@ BUSQ_COLD static int destination_beyond(const busq_peer *peer, uint32_t at, uint
   return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", at, slot, peer->bus->geometry.peers);
 }
 
+/* The same slot in two lives: a member of a group that has died, and another peer that has its slot now and is named beside the group. */
+BUSQ_COLD static int destination_twice(busq_peer *peer, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target), earlier = peer->known[slot].incarnation;
+  const uint32_t now = (uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32);
+  peer->failed_target = target;
+  if (earlier == busq_target_incarnation(target))
+    return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once", peer->bus->slots[slot].name);
+  if (now == busq_target_incarnation(target))
+    peer->failed_target = (uint64_t)earlier << 16 | slot;
+  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+}
+
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
  * getting lost.  Incarnations stay with the caller's targets and are looked up by slot. */
 static int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
@@ -49,11 +62,8 @@ static int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t 
       sorted[at] = sorted[at - 1];
       at--;
     }
-    if (at > 0 && sorted[at - 1] == slot) {
-      peer->failed_target = targets[i];
-      return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once",
-                        peer->bus->slots[slot].name);
-    }
+    if (BUSQ_UNLIKELY(at > 0 && sorted[at - 1] == slot))
+      return destination_twice(peer, targets[i]);
     sorted[at] = slot;
     peer->known[slot].incarnation = busq_target_incarnation(targets[i]);
   }

@@ -881,6 +881,39 @@ static void short_lived_body(void *argument)
   child_is_ready();
 }
 
+static void fleeting_member_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = join("carol");
+  enters(peer);
+  (void)heard(peer); /* or its slot would be kept for a successor */
+  child_is_ready();
+}
+
+/* Carol has died as a member, which nobody has noticed, and another carol has its slot. */
+static void who_has_the_slot_of_a_dead_member_is_named_beside_the_group(void)
+{
+  check_test = "the slot of a dead member";
+  meet(3, CAPACITY, ARENA_BYTES);
+  alice = join("alice"), bob = join("bob");
+  enters(alice);
+  views_of_alice = (transcript){.text = " ", .used = 1};
+  memset(words, 0, sizeof *words);
+  const pid_t carol_pid = in_a_child(fleeting_member_body, NULL);
+  wait_for(&words->is_ready, 1);
+  listen(alice, &views_of_alice);
+  tell(&words->may_go_on);
+  ends_well(carol_pid);
+  resumed = join("carol");
+  said(alice, "@g carol", "hi");
+  hears(resumed, "hi");
+  listen(alice, &views_of_alice);
+  CHECK(strstr(views_of_alice.text, ":alice hi "));
+  leave_and_forget();
+  printf("ok  who has the slot of a dead member is named beside the group\n");
+}
+
 /* Bob's messages raise the clock of alice's queue alone, and carol, who ends the node, has heard of none of them. */
 static void what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor(void)
 {
@@ -936,6 +969,7 @@ int main(int n_arguments, char **arguments)
   if (n_arguments < 2) {
     one_that_has_missed_a_view_hears_nothing();
     what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor();
+    who_has_the_slot_of_a_dead_member_is_named_beside_the_group();
   }
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
     if (n_arguments < 2 || arguments[1][0] == '-' || strstr(scripts[i].name, arguments[1]))
