@@ -909,7 +909,7 @@ class PythonPort:
         try:
             messages = self._recv_many_pinned(pins, limit, ack, deadline)
             if not messages:  # it has entered with a state since it waits
-                return self.recv_many(limit, timeout, ack=ack)
+                return self.recv_many(limit, deadline.left_s(), ack=ack)
             for pin in pins:
                 pin.state = lib.BUSQ_PIN_KEPT
             return messages

@@ -274,16 +274,17 @@ struct send_job {
   const busq_payload *payload;
 };
 
-/* A message to targets; a group may be among them. */
+/* A message to targets of which one is a group. */
 static int group_attempt(busq_peer *peer, const send_job *job)
 {
   return busq_group_try(peer, job->targets, job->n_targets, job->payload);
 }
 
+/* One may be. */
 static int targets_attempt(busq_peer *peer, const send_job *job)
 {
   const int result = busq_multicast_try(peer, job->targets, job->n_targets, job->payload);
-  return result == BUSQ_TO_GROUP ? busq_group_try(peer, job->targets, job->n_targets, job->payload) : result;
+  return result == BUSQ_TO_GROUP ? group_attempt(peer, job) : result;
 }
 
 /* Without a job: a message to targets that are all peers, of which nothing has to be written down as long as it can be sent. */

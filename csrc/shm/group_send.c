@@ -103,15 +103,8 @@ static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *p
   return &busq_bus_group(peer->bus, maker->index)->claim;
 }
 
-/* Of a member that is told, though the change may be its own death: it is durable.  A successor that lives from now on settles our claim.
- * Marked, it would be told by nobody, should we not come to an end. */
-static bool told_is_gone(busq_peer *peer, const change_maker *maker, uint64_t member)
-{
-  busq_fence_full();
-  return busq_group_is_to_go(peer->bus, maker->index, member);
-}
-
-/* Whoever is not told is dead, and is marked.  Receivers are in the order of members.  False: one of them is there. */
+/* Whoever is not told is dead, and is marked.  Receivers are in the order of members.  False: one of them is there.  Of a durable one
+ * whose own death is told, see below: marked, it would be told by nobody, should we not come to an end. */
 static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
@@ -121,23 +114,22 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
     const bool is_changed = member == change->who && change->what == BUSQ_CHANGE_DIES;
     const bool is_receiver = at < maker->n_receivers && maker->receivers[at] == member;
     at += is_receiver;
-    if (is_changed && is_receiver && !told_is_gone(peer, maker, member))
-      return false;
     if (!is_receiver && (is_changed || maker->is_for_all) && !busq_group_note_missed(peer->bus, maker->index, member))
       return false;
   }
   return true;
 }
 
-/* A successor has the same incarnation as the one whose death is told: told of late, it would have left while it lives.  It settles our
- * claim once it lives, and then looks what those who watch it were told. */
+/* A successor has the same incarnation as the one whose death is told: told of late, it would be out, or have left, while it lives.  It
+ * settles our claim once it lives, and then looks whether it is a member, and what those who watch it were told. */
 static bool change_is_true(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
-  if (change->what != BUSQ_CHANGE_DOWN)
-    return true;
   busq_fence_full();
-  return busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
+  if (change->what == BUSQ_CHANGE_DIES)
+    return busq_group_is_to_go(peer->bus, maker->index, change->who);
+  return change->what != BUSQ_CHANGE_DOWN ||
+         busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
 }
 
 /* The view is still the one whose members are our receivers, or the number would be another. */
@@ -157,18 +149,15 @@ static int change_attempt(busq_companion *companion, busq_peer *peer)
   busq_group *group = busq_bus_group(peer->bus, maker->index);
   const uint64_t number = maker->company->number;
   busq_key last;
-  uint64_t highest = peer->lamport;
-  if (busq_place_read(&group->change[number % BUSQ_GROUP_CHANGES], number, &last) == BUSQ_PLACE_THERE)
-    highest = busq_timestamp_max(highest, last.timestamp);
-  for (uint32_t i = 0; i < maker->company->n_members; i++) {
-    const busq_ring ring = busq_bus_ring(peer->bus, busq_target_slot(maker->company->members[i]));
-    BUSQ_STEP("rise");
-    highest = busq_timestamp_max(highest, busq_ring_clock(&ring));
+  if (busq_place_read(&group->change[number % BUSQ_GROUP_CHANGES], number, &last) == BUSQ_PLACE_THERE) {
+    if (!busq_timestamp_is_sound(last.timestamp))
+      return busq_group_damaged(peer->bus, maker->index);
+    peer->lamport = busq_timestamp_max(peer->lamport, last.timestamp);
   }
-  if (!busq_timestamp_is_sound(highest))
-    return busq_group_damaged(peer->bus, maker->index);
-  peer->lamport = highest;
-  return BUSQ_OK;
+  int result = BUSQ_OK;
+  for (uint32_t i = 0; i < maker->company->n_members && !result; i++)
+    result = busq_multicast_rise(peer, busq_target_slot(maker->company->members[i]));
+  return result;
 }
 
 static void change_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)

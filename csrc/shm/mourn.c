@@ -24,8 +24,9 @@ static uint64_t gone_find(busq_peer *peer, uint32_t index)
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
     const uint64_t target = busq_member_target(member, slot);
-    const bool is_due = target == busq_peer_target(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target);
-    if ((member & BUSQ_MEMBER_IS_IN) && is_due)
+    if (!(member & BUSQ_MEMBER_IS_IN))
+      continue;
+    if (target == busq_peer_target(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target))
       return target;
   }
   return 0;

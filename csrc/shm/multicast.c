@@ -32,17 +32,24 @@ BUSQ_COLD static int destination_beyond(const busq_peer *peer, uint32_t at, uint
   return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", at, slot, peer->bus->geometry.peers);
 }
 
+BUSQ_COLD static int destination_gone(busq_peer *peer, uint32_t slot)
+{
+  peer->failed_target = (uint64_t)peer->known[slot].incarnation << 16 | slot;
+  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+}
+
 /* The same slot in two lives: a member of a group that has died, and another peer that has its slot now and is named beside the group. */
 BUSQ_COLD static int destination_twice(busq_peer *peer, uint64_t target)
 {
-  const uint32_t slot = busq_target_slot(target), earlier = peer->known[slot].incarnation;
-  const uint32_t now = (uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32);
-  peer->failed_target = target;
-  if (earlier == busq_target_incarnation(target))
+  const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
+  busq_acquaintance *known = &peer->known[slot];
+  if (known->incarnation == incarnation) {
+    peer->failed_target = target;
     return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once", peer->bus->slots[slot].name);
-  if (now == busq_target_incarnation(target))
-    peer->failed_target = (uint64_t)earlier << 16 | slot;
-  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+  }
+  if ((uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32) != incarnation)
+    known->incarnation = incarnation; /* it is this one that is gone, or both are */
+  return destination_gone(peer, slot);
 }
 
 /* Sorts the targets by slot into the scratch list; every sender visits queues in this order, which keeps proposals from
@@ -68,12 +75,6 @@ static int destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t 
     peer->known[slot].incarnation = busq_target_incarnation(targets[i]);
   }
   return BUSQ_OK;
-}
-
-BUSQ_COLD static int destination_gone(busq_peer *peer, uint32_t slot)
-{
-  peer->failed_target = (uint64_t)peer->known[slot].incarnation << 16 | slot;
-  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
 }
 
 BUSQ_COLD static int queue_damaged(const busq_peer *peer, uint32_t slot)
@@ -439,6 +440,17 @@ BUSQ_ALWAYS_INLINE int multicast_propose(busq_peer *peer, busq_multicast *multic
   }
   multicast->proposal = BUSQ_UNLIKELY(peer->proposes_stale) ? 1 : highest + 1; /* every clock starts at 1 */
   busq_store_relaxed(&multicast->record->proposal, multicast->proposal);
+  return BUSQ_OK;
+}
+
+int busq_multicast_rise(busq_peer *peer, uint32_t slot)
+{
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  BUSQ_STEP("rise");
+  const uint64_t clock = busq_ring_clock(&ring);
+  if (!busq_timestamp_is_sound(clock))
+    return queue_damaged(peer, slot);
+  peer->lamport = busq_timestamp_max(peer->lamport, clock);
   return BUSQ_OK;
 }
 

@@ -50,7 +50,7 @@ typedef struct busq_companion busq_companion;
 struct busq_companion {
   /* The record is filled and STAGING, and nobody knows of it.  Anything but BUSQ_OK takes it back. */
   int (*begin)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
-  /* Before each attempt: raises peer->lamport above all that the message must come after. */
+  /* Before each attempt: raises peer->lamport above all that the message must come after (busq_multicast_rise). */
   int (*attempt)(busq_companion *companion, busq_peer *peer);
   /* It can't be committed any more, and was not. */
   void (*undone)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
@@ -72,6 +72,8 @@ typedef struct {
   busq_companion *companion; /* of parts; NULL: none */
 } busq_payload;
 
+/* For a companion's attempt: above all that stands in this queue, though the message may not go there. */
+int busq_multicast_rise(busq_peer *peer, uint32_t slot);
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
 /*

@@ -128,14 +128,7 @@ static int ending_begin(busq_companion *companion, busq_peer *peer, busq_record 
 static int ending_attempt(busq_companion *companion, busq_peer *peer)
 {
   const node_ending *ending = (const node_ending *)(const void *)companion;
-  const busq_ring ring = busq_bus_ring(peer->bus, ending->name.slot);
-  BUSQ_STEP("rise");
-  const uint64_t clock = busq_ring_clock(&ring);
-  if (!busq_timestamp_is_sound(clock))
-    return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again",
-                      ending->name.slot, peer->bus->name);
-  peer->lamport = busq_timestamp_max(peer->lamport, clock);
-  return BUSQ_OK;
+  return busq_multicast_rise(peer, ending->name.slot);
 }
 
 static void ending_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)

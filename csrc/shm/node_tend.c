@@ -166,7 +166,6 @@ static bool entry_adopt(busq_peer *peer, busq_node_name name)
   const bool is_own = busq_node_is_own(peer, name);
   if (!is_own && !held_confirm(peer, node, name.generation))
     return true;
-  busq_fence_full();
   const busq_node_state state = busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end);
   if (state == BUSQ_NODE_OTHER)
     return true;

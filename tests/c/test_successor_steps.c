@@ -56,10 +56,17 @@ static char of_alice[1024], of_bob[1024];
 
 /* ---- what they do ---- */
 
-static busq_peer *resume(const char *name)
+/* NULL where somebody is stopped who puts in order what the last one has left. */
+static busq_peer *may_resume(const char *name, uint32_t flags)
 {
   busq_peer *peer;
-  if (busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME, &peer) != BUSQ_OK)
+  return busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_RESUME | flags, &peer) == BUSQ_OK ? peer : NULL;
+}
+
+static busq_peer *resume(const char *name)
+{
+  busq_peer *peer = may_resume(name, BUSQ_JOIN_DURABLE);
+  if (!peer)
     check_fail(__FILE__, __LINE__, "%s can't resume: %s", name, busq_error_text());
   return peer;
 }
@@ -455,14 +462,10 @@ static void act_enter(void)
   said(victim, "@g", "v");
 }
 
-/* Not while the child is stopped that puts in order what it has left. */
 static void one_is_resumed(void)
 {
-  if (busq_peer_join_as(company_bus, who_resumes, strlen(who_resumes), BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK) {
-    resumed = NULL;
-    return;
-  }
-  was_in = busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation) && !busq_group_has_missed(company_bus, 0, busq_peer_target(resumed));
+  resumed = may_resume(who_resumes, 0);
+  was_in = resumed && busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation) && !busq_group_has_missed(company_bus, 0, busq_peer_target(resumed));
 }
 
 static void judge_resumed(void)
@@ -520,8 +523,7 @@ static void alice_mourns(void)
 
 static void durable_is_resumed(void)
 {
-  if (busq_peer_join_as(company_bus, "bob", 3, BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE, &resumed) != BUSQ_OK)
-    resumed = NULL;
+  resumed = may_resume("bob", BUSQ_JOIN_DURABLE);
 }
 
 /* Its last view is one without it, as the others see it, or it is a member. */
@@ -644,11 +646,8 @@ static void act_look_after(void)
 
 static void holder_is_resumed(void)
 {
-  if (busq_peer_join_as(company_bus, "bob", 3, BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK) {
-    resumed = NULL;
-    return;
-  }
-  was_held = busq_node_is_held(resumed, busq_node_unpack(words->node)) && busq_peer_node_is_alive(resumed, words->node);
+  resumed = may_resume("bob", 0);
+  was_held = resumed && busq_node_is_held(resumed, busq_node_unpack(words->node)) && busq_peer_node_is_alive(resumed, words->node);
 }
 
 static void judge_fleeting(void)
@@ -932,8 +931,8 @@ static void what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor(voi
   of_alice[0] = '\0';
   while (!strstr(of_alice, "destroyed@0"))
     hear(carol, of_alice, sizeof of_alice);
-  if (busq_peer_join_as(company_bus, "alice", 5, BUSQ_JOIN_RESUME, &resumed) != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "alice can't resume: %s", busq_error_text());
+  resumed = may_resume("alice", 0);
+  CHECK(resumed);
   of_alice[0] = '\0';
   hear(resumed, of_alice, sizeof of_alice);
   CHECK_EQUAL(count_of(of_alice, "m@0"), 8);

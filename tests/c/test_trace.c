@@ -666,33 +666,12 @@ static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
   }
 }
 
-/* Its namer is killed, or stopped, in the middle: what stands there is half of the old name and half of the new one. */
-static void test_a_group_that_is_given_a_name_has_none_until_then(void)
+static busq_recorder *meet_and_begin_with_a_group(void)
 {
   company_groups = 1;
-  meet(4, 8, 4096);
+  meet(4, 64, 4096);
   company_groups = 0;
-  busq_recorder *recorder = begin(256);
-  busq_peer *a = join("a");
-  CHECK_EQUAL(busq_peer_enter(a, "@workers", 8, COMPANY_PATIENCE_NS), BUSQ_OK);
-  busq_group *entry = busq_bus_group(company_bus, 0);
-  const uint64_t view = busq_load_relaxed(&entry->base) + 1;
-  int32_t group;
-  uint64_t base;
-  busq_pair seen = busq_numbered_load(&entry->identity);
-  const uint64_t hash = seen.hi;
-  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, 0}));
-  memcpy(entry->name, "@oth", 4);
-  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
-  CHECK_EQUAL(group, -1);
-  memcpy(entry->name, "@wor", 4);
-  seen = busq_numbered_load(&entry->identity);
-  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, hash}));
-  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
-  CHECK_EQUAL(group, 0);
-  CHECK_EQUAL(base, view - 1);
-  end(recorder);
-  part();
+  return begin(256);
 }
 
 static uint64_t first_view(void)
@@ -703,9 +682,35 @@ static uint64_t first_view(void)
 static int32_t group_of(busq_recorder *recorder, uint64_t view)
 {
   int32_t group;
-  uint64_t base;
+  uint64_t base = 0;
   CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK(group < 0 || base < view);
   return group;
+}
+
+/* Its namer is killed, or stopped, in the middle: what stands there is half of the old name and half of the new one. */
+static void test_a_group_that_is_given_a_name_has_none_until_then(void)
+{
+  busq_recorder *recorder = meet_and_begin_with_a_group();
+  busq_peer *a = join("a");
+  CHECK_EQUAL(busq_peer_enter(a, "@workers", 8, COMPANY_PATIENCE_NS), BUSQ_OK);
+  busq_group *entry = busq_bus_group(company_bus, 0);
+  const uint64_t view = first_view();
+  int32_t group;
+  uint64_t base;
+  busq_pair seen = busq_numbered_load(&entry->identity);
+  const uint64_t hash = seen.hi;
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, 0}));
+  memcpy(entry->name, "@oth", 4);
+  CHECK_EQUAL(group_of(recorder, view), -1);
+  memcpy(entry->name, "@wor", 4);
+  seen = busq_numbered_load(&entry->identity);
+  CHECK(busq_pair_cas(&entry->identity, &seen, (busq_pair){seen.lo + 1, hash}));
+  CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
+  CHECK_EQUAL(group, 0);
+  CHECK_EQUAL(base, view - 1);
+  end(recorder);
+  part();
 }
 
 /* Enters, and leaves again: the number of the first view. */
@@ -718,10 +723,7 @@ static uint64_t visited(busq_peer *peer, const char *group)
 
 static void test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before(void)
 {
-  company_groups = 1;
-  meet(4, 64, 4096);
-  company_groups = 0;
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin_with_a_group();
   busq_peer *a = join("a");
   const uint64_t workers = visited(a, "@workers");
   CHECK_EQUAL(group_of(recorder, workers), 0);

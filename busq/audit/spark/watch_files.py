@@ -238,8 +238,9 @@ def read(path: str) -> tuple[Head, list[Piece]]:
         first = head(path)
         if isinstance(first, Finding):
             raise Unreadable(first.kind, first.text)
-        wanted = _COLUMNS + (("group",) if tells_of_groups(pq.read_schema(path)) else ())
-        table = pq.read_table(path, columns=[c for c in wanted if c in first.columns], partitioning=None)
+        with pq.ParquetFile(path) as file:
+            wanted = _COLUMNS + (("group",) if tells_of_groups(file.schema_arrow) else ())
+            table = file.read(columns=[c for c in wanted if c in first.columns])
         return first, pieces_of(table.combine_chunks())
     except (TraceError, OSError, pa.ArrowException) as error:
         raise Unreadable("unreadable", f"{path}: {(str(error).splitlines() or ['?'])[0]}") from None
