@@ -673,11 +673,12 @@ class Bus:
     def collect(self) -> int:
         """Repair, and drop messages that wait for departed peers which are not durable; returns how many.
 
-        It need not be called: a process that needs a slot or memory does the same.
+        Groups that nobody is in but such peers are empty then.  It need not be called: a process that needs a slot,
+        memory, or room for the name of another group does the same.
 
         Errors: ShutDown if this handle was closed.
 
-        Cost: that of `repair`, and a step per message that is dropped.
+        Cost: that of `repair`, a step per message that is dropped, and one per group and peer slot.
 
         >>> import busq
         >>> with busq.Bus.create("doc-collect") as bus, bus.join("alice") as alice:

@@ -229,7 +229,7 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
  * still as well; *helpedp says how many. */
 int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
 /* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
- * says how many. */
+ * says how many.  Groups whose members are all such are empty then. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
 /* Messages in the queue of a peer (busq_peer_facts.target) that nobody has taken, and those as well that were received and are not
  * acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */

@@ -219,6 +219,35 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   return true;
 }
 
+/* Those who are durable are told of every change, dead or not. */
+static bool member_can_receive(busq_bus *bus, uint32_t slot, busq_pair member)
+{
+  return (member.hi & BUSQ_MEMBER_IS_IN) && busq_grave_check(bus, slot, busq_member_incarnation(member.hi));
+}
+
+/* Read at a number that still stands when the view is emptied, or that fails.  One who is resumed meanwhile makes its mark fail, or finds
+ * it, and ends its membership itself. */
+bool busq_group_empty_of_dead(busq_bus *bus, uint32_t index)
+{
+  busq_group *group = busq_bus_group(bus, index);
+  uint64_t number;
+  bool some = false;
+  if (!busq_group_settle(bus, index, &number))
+    return false;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    const busq_pair member = busq_numbered_load(&group->member[slot]);
+    if (member_can_receive(bus, slot, member))
+      return false;
+    some |= (member.hi & BUSQ_MEMBER_IS_IN) != 0;
+  }
+  for (uint32_t slot = 0; slot < bus->geometry.peers && some; slot++) {
+    const uint64_t member = busq_numbered_load(&group->member[slot]).hi;
+    if ((member & BUSQ_MEMBER_IS_IN) && !busq_group_note_missed(bus, index, busq_member_target(member, slot)))
+      return false;
+  }
+  return some && busq_group_empty(bus, index, number);
+}
+
 /* ---- what counts ---- */
 
 static busq_group_verdict verdict_by_mark(busq_group *group, uint64_t view, busq_key key)

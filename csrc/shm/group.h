@@ -43,7 +43,7 @@
  *     maker      claims, marks X, finds that it lives, and takes the claim back; the mark stays, and the next change is X's end
  *
  *   A view whose members are all gone, and can receive nothing, is emptied without a message: the claim's word says so, the key is settled
- *   by a swap, above their clocks.
+ *   by a swap, above their clocks.  Whoever makes a change does that, whoever needs an entry for another name, and busq_bus_collect.
  *
  *   Names.  An entry of the table gets a name under a kernel lock; from then on nothing waits for anybody.  An entry without members may get
  *   another name: its number goes on, so that nobody takes one group for the other.
@@ -157,6 +157,8 @@ void busq_group_install_until(busq_bus *bus, uint32_t index, uint64_t number);
 bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32_t *countp, uint64_t *numberp);
 /* No member is left who could receive anything: makes the next view empty.  False: somebody was faster. */
 bool busq_group_empty(busq_bus *bus, uint32_t index, uint64_t number);
+/* The same, where that is so: nobody else would do it, for only its members look after a group. */
+bool busq_group_empty_of_dead(busq_bus *bus, uint32_t index);
 int busq_group_damaged(const busq_bus *bus, uint32_t index);
 /* Is that peer a member? */
 bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t incarnation);

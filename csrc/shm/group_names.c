@@ -96,13 +96,21 @@ static void entry_name(busq_bus *bus, uint32_t index, uint64_t number, const cha
   (void)busq_claim_move(&group->claim, busq_claim_pair(number, BUSQ_CLAIM_OVER), number + 1, BUSQ_CLAIM_IDLE);
 }
 
+/* One that never had a name first: then late readers of the others find what they look for; and one that only the dead are in last. */
+enum { TURN_NEW, TURN_EMPTY, TURN_DEAD, TURNS };
+
+static bool entry_take(busq_bus *bus, uint32_t index, int turn, uint64_t *numberp)
+{
+  const bool is_new = !busq_load_acquire(&busq_bus_group(bus, index)->identity.lo);
+  return is_new == (turn == TURN_NEW) && (turn != TURN_DEAD || busq_group_empty_of_dead(bus, index)) && entry_end(bus, index, numberp);
+}
+
 static int entry_make(busq_bus *bus, const char *name, size_t bytes, uint64_t *targetp)
 {
   uint64_t number;
-  for (int turn = 0; turn < 2; turn++) /* such as never had a name first: then late readers of the others find what they look for */
+  for (int turn = 0; turn < TURNS; turn++)
     for (uint32_t index = 0; index < bus->geometry.groups; index++) {
-      const bool is_new = !busq_load_acquire(&busq_bus_group(bus, index)->identity.lo);
-      if (is_new != !turn || !entry_end(bus, index, &number))
+      if (!entry_take(bus, index, turn, &number))
         continue;
       entry_name(bus, index, number, name, bytes);
       return entry_find(bus, name, bytes, targetp) ? BUSQ_OK : busq_group_damaged(bus, index);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "shm/commit.h"
 #include "shm/grave.h"
+#include "shm/group.h"
 #include "shm/join.h"
 #include "shm/name.h"
 #include <time.h>
@@ -135,6 +136,8 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
     while (leftovers_drop(&grave, slot, droppedp))
       ;
   busq_grave_close(&grave);
+  for (uint32_t index = 0; index < bus->geometry.groups; index++)
+    (void)busq_group_empty_of_dead(bus, index);
   (void)busq_grave_reclaim(bus);
   return BUSQ_OK;
 }

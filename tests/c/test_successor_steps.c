@@ -462,10 +462,20 @@ static void act_enter(void)
   said(victim, "@g", "v");
 }
 
+static bool is_member(const busq_peer *peer)
+{
+  uint64_t group;
+  if (busq_group_named(company_bus, "@g", 2, false, &group) != BUSQ_OK)
+    return false;
+  const uint32_t index = busq_group_index(group);
+  return busq_group_has(company_bus, index, peer->slot, peer->incarnation) &&
+         !busq_group_has_missed(company_bus, index, busq_peer_target(peer));
+}
+
 static void one_is_resumed(void)
 {
   resumed = may_resume(who_resumes, 0);
-  was_in = resumed && busq_group_has(company_bus, 0, resumed->slot, resumed->incarnation) && !busq_group_has_missed(company_bus, 0, busq_peer_target(resumed));
+  was_in = resumed && is_member(resumed);
 }
 
 static void judge_resumed(void)
@@ -495,6 +505,47 @@ static void judge_resumed(void)
   if (words->has_survived)
     CHECK_EQUAL(times(&views_of_alice, "v"), 1);
   leave(resumed);
+  (void)heard(alice);
+}
+
+/* ---- a group of the dead gives way to another, beside one who is resumed ---- */
+
+/* With it all entries have names, and the dead are in one of them. */
+static void prepare_full(void)
+{
+  alice = join("alice");
+  CHECK_EQUAL(busq_peer_enter(alice, "@h", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
+  (void)heard(alice);
+  views_of_resumed = (transcript){.text = " ", .used = 1};
+  who_resumes = "erin";
+}
+
+static void act_give_way(void)
+{
+  (void)busq_peer_enter(victim, "@i", 2, 0);
+}
+
+static void act_collect(void)
+{
+  uint64_t dropped;
+  (void)busq_bus_collect(company_bus, &dropped);
+}
+
+/* A member hears what is said in its group, which is the same one still; and once it has left, any other may have the entry. */
+static void judge_way(void)
+{
+  if (!resumed)
+    one_is_resumed();
+  CHECK(resumed);
+  const int result = say(alice, "@g", "hm");
+  CHECK_EQUAL(was_in ? BUSQ_OK : BUSQ_UNKNOWN_PEER, result);
+  listen(resumed, &views_of_resumed);
+  CHECK_EQUAL(times(&views_of_resumed, "hm") != 0, was_in);
+  leave(resumed);
+  bob = join("bob");
+  CHECK_EQUAL(busq_peer_leave(alice, "@h", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_enter(bob, "@j", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_enter(bob, "@k", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
   (void)heard(alice);
 }
 
@@ -957,6 +1008,8 @@ int main(int n_arguments, char **arguments)
       {"a change beside the first of two dead, who is resumed", prepare_first, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
       {"the end of a member that is durable and dead", prepare_dead, before_entering, durable_dies, act_enter, alice_mourns, judge_durable, true},
       {"the end of a member that is durable and resumed", prepare_dead, before_entering, durable_dies, act_enter, durable_is_resumed, judge_durable, true},
+      {"a name for which a group of the dead gives way", prepare_full, before_entering, two_die, act_give_way, one_is_resumed, judge_way, true},
+      {"collecting a group of the dead", prepare_full, before_entering, two_die, act_collect, one_is_resumed, judge_way, true},
       {"a message to one who is resumed", prepare_late, before_entering, nothing, act_say, carol_dies, judge_late, true},
       {"destroying beside a holder who is resumed", nothing, before_ending, holder_dies, act_destroy, holder_is_resumed, judge_fleeting, true},
       {"tending beside a holder who is resumed", nothing, before_ending, holder_dies, act_look_after, holder_is_resumed, judge_fleeting, true},

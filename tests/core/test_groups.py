@@ -341,6 +341,44 @@ def test_a_group_whose_members_are_all_dead_has_none(bus: busq.Bus, fork: Callab
         assert hears(bob) == ["3:bob"]
 
 
+def enter_durably_and_die(name: str, member: str, group: str) -> None:
+    peer = busq.Bus.open(name).join(member, durable=True)
+    peer.enter(group)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_collecting_empties_a_group_of_the_dead(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    fork(enter_and_send, bus.name, "carol", 1).wait()
+    fork(enter_durably_and_die, bus.name, "dora", "lasting").wait()
+    bus.collect()
+    assert bus.groups()["g"].members == ()
+    assert bus.groups()["lasting"].members == ("dora",), "what is durable can still be told that it is out"
+    with bus.join("bob") as bob:
+        bob.enter("g")
+        assert hears(bob) == ["3:bob"]
+
+
+def watch_and_die(name: str, member: str, whom: str) -> None:
+    peer = busq.Bus.open(name).join(member)
+    peer.watch(whom)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_names_of_groups_of_the_dead_are_used_again(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    bus = make_bus(groups=2)
+    with bus.join("alice") as alice:
+        alice.enter("a")
+        for number in range(5):
+            fork(watch_and_die, bus.name, "bob", f"nobody-{number}").wait()
+            fork(enter_and_send, bus.name, "carol", number).wait()
+        alice.enter("c")
+        assert hears(alice) == ["1:alice", "1:alice"]
+        with pytest.raises(busq.NoSpace, match="create the bus with more groups"):
+            alice.enter("d")
+
+
 def test_a_durable_member_finds_in_its_queue_that_it_is_out(bus: busq.Bus) -> None:
     with bus.join("alice") as alice:
         alice.enter("g")
