@@ -1200,7 +1200,9 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
-  if (BUSQ_UNLIKELY(peer->tracer.n_taken)) /* what was passed over */
+  /* What was passed over; a silent peer passes nothing, and what whoever runs a protocol over it has taken down is that one's, who may be
+   * writing it into the ring in this moment. */
+  if (BUSQ_UNLIKELY(!peer->tracer.is_silent && peer->tracer.n_taken))
     busq_tracer_flush(peer);
   busq_biased_latch_release(&peer->receive_latch);
   if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))

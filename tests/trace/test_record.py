@@ -432,6 +432,16 @@ def test_other_orders_tell_what_applications_sent_and_got(
     assert not of_kind(found["bob"], Kind.SEND)
 
 
+def test_a_thread_that_waits_beside_tells_of_no_delivery_again(make_bus: Callable[..., busq.Bus], trace: Path) -> None:
+    bus = make_bus(order="none", peers=2)
+    with Recorder(bus, trace), bus.join("ann") as ann, bus.join("bob") as bob:
+        for number in range(2000):
+            ann.send("bob", b"%d" % number)
+            assert bob.recv(timeout=PATIENCE_S).data == b"%d" % number
+    found = logs(trace)
+    assert messages(found["bob"], Kind.DELIVER) == messages(found["ann"], Kind.SEND)
+
+
 # ---- the command, and what goes wrong ----
 
 

@@ -905,7 +905,7 @@ def test_hundreds_of_kills_and_stops_of_members_break_no_promise(seed: int) -> N
 
 def run(*arguments: str) -> dict[str, object]:
     result = CliRunner().invoke(commands, ["soak", "--about", "members", *arguments], prog_name="busq")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.exit_code, result.stderr) == (0, ""), result.stdout
     return dict(json.loads(result.stdout)) if "--json" in arguments else {"text": result.stdout}
 
 
