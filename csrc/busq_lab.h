@@ -683,7 +683,7 @@ int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_
 /* cffi: begin */
 /*
  * The protocol of groups, searched: every execution of a model at the level of multicasts (check/groups_model.h), breadth first, so
- * that a violation is a shortest one.  A search runs in the thread that advances it.
+ * that a violation is a shortest one, or depth first.  A search runs in the thread that advances it.
  */
 typedef struct busq_groups_check busq_groups_check;
 
@@ -748,6 +748,7 @@ typedef struct {
   uint32_t whole;    /* a multicast is staged, sealed and committed at all of its destinations at once, a step each */
   uint32_t variant;  /* a busq_groups_variant */
   uint32_t reduces;  /* a move that commutes with all others is made first, and what is over is forgotten */
+  uint32_t depth_first; /* in less memory; of a violation it is known that there is one */
   uint64_t memory_bytes;
 } busq_groups_config;
 
@@ -814,7 +815,7 @@ void busq_groups_check_free(busq_groups_check *check);
 /* Goes on for about so long; BUSQ_INTERRUPTED: it is not over. */
 int busq_groups_check_advance(busq_groups_check *check, uint64_t slice_ns);
 void busq_groups_check_examine(const busq_groups_check *check, busq_groups_facts *facts);
-/* The shortest violation, or NULL; belongs to the check. */
+/* The shortest violation, or NULL, as of all that go depth first; belongs to the check. */
 const busq_groups_step *busq_groups_check_witness(busq_groups_check *check, size_t *countp, busq_groups_finding *finding);
 /* cffi: end */
 

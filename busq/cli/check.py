@@ -201,7 +201,7 @@ def _check_given(is_replay: bool, is_table: bool) -> None:
 
 _OF_GROUPS = ("members", "changes", "kills", "stops", "put_offs", "named", "whole_steps", "variant")
 _OF_BOTH = {
-    *("order", "processes", "messages", "no_reductions", "memory", "seconds"),
+    *("order", "processes", "messages", "no_reductions", "search", "memory", "seconds"),
     *("diagram_path", "json_path", "as_json"),
 }
 

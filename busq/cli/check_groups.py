@@ -21,7 +21,7 @@ __all__ = ["check"]
 
 _ASKED = (
     *("processes", "messages", "members", "changes", "kills", "stops"),
-    *("put_offs", "named", "whole_steps", "variant"),
+    *("put_offs", "named", "whole_steps", "variant", "search"),
 )
 
 
@@ -96,6 +96,8 @@ def _headline(result: GroupsResult) -> Iterator[Text]:
     if example is not None:
         how = "the shortest" if example.is_shortest else "the shortest of those that reductions leave"
         yield Text.assemble((f"VIOLATION: {example.fault}, after {len(example.steps)} steps", "bold red"), f" ({how})")
+    elif not result.holds:
+        yield Text.assemble(("VIOLATION", "bold red"), "; no way to it: the search breadth first came to no end")
     elif result.complete:
         yield Text.assemble(("HOLDS", "bold green"), " in every execution within this bound")
     else:
@@ -103,7 +105,7 @@ def _headline(result: GroupsResult) -> Iterator[Text]:
 
 
 def _figures(result: GroupsResult) -> Table:
-    table = show.new_table("", "", "breadth first", left=[""])
+    table = show.new_table("", "", f"{result.search} first", left=[""])
     for name, cell in (
         ("states", f"{result.unique_states:,}"),
         ("moves", f"{result.total_states:,}"),

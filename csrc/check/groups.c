@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search through the model of groups: level by level, so that the first violation is a shortest one.
+ * The search through the model of groups: level by level, so that the first violation is a shortest one; or depth first, in
+ * less memory, which says whether there is one, and not how it comes about.
  *
- * Of a state that was seen 64 bits are kept, as in check/seen.h; of the level that is searched and of the next one the states
- * themselves, packed; and of every state the move that led to it and its parent, for the way of a witness.
+ * Of a state that was seen 64 bits are kept, as in check/seen.h.  Level by level besides: of the level that is searched and of the next one
+ * the states themselves, packed; and of every state the move that led to it and its parent, for the way of a witness.  Depth first: the
+ * states that are still to be looked at, packed, as a stack.
  */
 #include "base/error.h"
 #include "base/time.h"
@@ -80,6 +82,40 @@ static void pull(row *self, busq_groups_state *state)
   self->next++;
 }
 
+/* ---- depth first: the first row is the stack ---- */
+
+/* Behind each state. */
+typedef struct {
+  uint32_t bytes;
+  uint32_t depth;
+} frame;
+
+static bool stack_push(row *self, const busq_groups_state *state, uint32_t depth)
+{
+  const size_t begin = self->states.used_bytes;
+  if (!push(self, state))
+    return false;
+  const size_t end = self->states.used_bytes;
+  const frame mine = {.bytes = (uint32_t)(end - begin), .depth = depth};
+  if (!busq_store_grow(&self->states, end + sizeof mine))
+    return false;
+  memcpy(self->states.bytes + end, &mine, sizeof mine);
+  return true;
+}
+
+/* Its depth. */
+static uint32_t stack_pop(row *self, busq_groups_state *state)
+{
+  frame top;
+  const size_t end = self->states.used_bytes - sizeof top;
+  memcpy(&top, self->states.bytes + end, sizeof top);
+  self->at = end - top.bytes;
+  pull(self, state);
+  self->states.used_bytes = end - top.bytes;
+  self->count--;
+  return top.depth;
+}
+
 /* ---- the witness ---- */
 
 static void tell_steps(busq_groups_check *check, uint64_t place, const busq_groups_move *last, busq_groups_state *state)
@@ -112,6 +148,8 @@ static void found(busq_groups_check *check, uint32_t faults, uint64_t place, con
   busq_groups_state state;
   check->facts.faults |= faults;
   check->facts.is_over = 1;
+  if (check->config.depth_first)
+    return;
   tell_steps(check, place, last, &state);
   check->finding.fault = (uint32_t)__builtin_ctz(faults);
   if (check->finding.fault < BUSQ_GROUPS_STUCK)
@@ -133,6 +171,13 @@ static bool stop_full(busq_groups_check *check)
 {
   check->facts.is_full = check->facts.is_over = 1;
   return false;
+}
+
+static bool keep(busq_groups_check *check, uint64_t place, const busq_groups_state *state, const busq_groups_move *move)
+{
+  if (check->config.depth_first)
+    return stack_push(&check->rows[0], state, check->depth + 1);
+  return push(&check->rows[(check->depth + 1) % 2], state) && add_origin(check, place, move);
 }
 
 /* A successor: judged, if it is new, and kept.  False where the search ends. */
@@ -162,8 +207,9 @@ static bool visit(busq_groups_check *check, uint64_t place, const busq_groups_st
     return true;
   }
   check->facts.unique++;
-  check->facts.depth_max = check->depth + 1;
-  return (push(&check->rows[(check->depth + 1) % 2], &state) && add_origin(check, place, move)) || stop_full(check);
+  if (check->facts.depth_max <= check->depth)
+    check->facts.depth_max = check->depth + 1;
+  return keep(check, place, &state, move) || stop_full(check);
 }
 
 /* A state in which nobody owes anything is an end, whatever may begin, or befall, after it. */
@@ -231,21 +277,40 @@ static void next_level(busq_groups_check *check)
     check->facts.is_over = check->facts.is_too_small = 1;
 }
 
+static void look_at_level(busq_groups_check *check)
+{
+  row *level = &check->rows[check->depth % 2];
+  if (level->next == level->count) {
+    next_level(check);
+    return;
+  }
+  busq_groups_state state;
+  const uint64_t place = level->next;
+  pull(level, &state);
+  (void)expand(check, place, &state);
+}
+
+static void look_at_top(busq_groups_check *check)
+{
+  busq_groups_state state;
+  if (!check->rows[0].count) {
+    check->facts.is_over = check->facts.is_complete = 1;
+    return;
+  }
+  check->depth = stack_pop(&check->rows[0], &state);
+  (void)expand(check, 0, &state);
+}
+
 int busq_groups_check_advance(busq_groups_check *check, uint64_t slice_ns)
 {
   const uint64_t end_ns = busq_time_now_ns() + slice_ns;
   for (uint32_t looked = 0; !check->facts.is_over; looked++) {
-    row *level = &check->rows[check->depth % 2];
     if (looked % STATES_PER_LOOK == STATES_PER_LOOK - 1 && busq_time_now_ns() >= end_ns)
       return BUSQ_INTERRUPTED;
-    if (level->next == level->count) {
-      next_level(check);
-      continue;
-    }
-    busq_groups_state state;
-    const uint64_t place = level->next;
-    pull(level, &state);
-    (void)expand(check, place, &state);
+    if (check->config.depth_first)
+      look_at_top(check);
+    else
+      look_at_level(check);
   }
   return BUSQ_OK;
 }
@@ -289,6 +354,8 @@ static bool begin(busq_groups_check *check)
   busq_groups_start(&check->config, &state);
   busq_seen_add(&check->seen, busq_groups_fingerprint(&check->config, &state));
   check->facts.unique = check->facts.total = 1;
+  if (check->config.depth_first)
+    return stack_push(&check->rows[0], &state, 0);
   return push(&check->rows[0], &state) && add_origin(check, 0, &none);
 }
 
@@ -329,7 +396,7 @@ void busq_groups_check_examine(const busq_groups_check *check, busq_groups_facts
 
 const busq_groups_step *busq_groups_check_witness(busq_groups_check *check, size_t *countp, busq_groups_finding *finding)
 {
-  if (!check->facts.faults)
+  if (!check->facts.faults || check->config.depth_first)
     return NULL;
   *countp = check->n_steps;
   *finding = check->finding;

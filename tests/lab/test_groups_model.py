@@ -185,6 +185,41 @@ alice delivers m1
 """
 
 
+# ---- depth first ----
+
+
+BOUNDS = [{}, {"changes": 2, "kills": 1}, {"messages": 2, "whole_steps": True}, {"named": True}]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_depth_first_the_same_states_are_seen(bound: dict[str, Any]) -> None:
+    breadth = search(**bound, reductions=False, search="breadth")
+    depth = search(**bound, reductions=False, search="depth")
+    assert (breadth.search, depth.search) == ("breadth", "depth")
+    for name in ("holds", "complete", "unique_states", "total_states", "ends"):
+        assert getattr(depth, name) == getattr(breadth, name), name
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_depth_first_reductions_leave_the_same_ends(bound: dict[str, Any]) -> None:
+    breadth, depth = search(**bound), search(**bound, search="depth")
+    # Which of two quiet moves comes first depends on which of two states that differ in names alone was met first.
+    assert abs(depth.unique_states - breadth.unique_states) < breadth.unique_states // 100
+    assert (depth.holds, depth.complete, depth.ends) == (breadth.holds, True, breadth.ends)
+
+
+def test_depth_first_a_violation_is_told_with_a_shortest_way() -> None:
+    found = search(variant="naive", search="depth").counterexample
+    assert found is not None
+    assert found == search(variant="naive").counterexample
+
+
+def test_depth_first_a_violation_may_have_no_way() -> None:
+    found = search(processes=4, changes=2, messages=2, variant="naive", search="depth", memory=1 << 20)
+    assert not found.holds
+    assert found.counterexample is None
+
+
 # ---- as text, JSON and picture ----
 
 
@@ -227,6 +262,7 @@ def test_figures_as_json() -> None:
     [
         (["--fan-out", "2"], "--fan-out is not for groups"),
         (["--variant", "worse"], "variant is 'worse': expected one of naive, no-look"),
+        (["--search", "walk"], "search is 'walk': expected one of auto, depth, breadth"),
         (["--processes", "7"], "processes is 7: expected 2 to 6"),
         (["--kills", "2"], "kills is 2: expected 0 to 1: each is one of the changes"),
     ],
