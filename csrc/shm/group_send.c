@@ -21,7 +21,7 @@ static busq_company *company_of(busq_peer *peer, uint32_t index)
   if (!peer->companies)
     peer->companies = calloc(geometry->groups, sizeof *peer->companies);
   if (!peer->gathering)
-    peer->gathering = calloc(2 * (size_t)geometry->peers, sizeof *peer->gathering);
+    peer->gathering = calloc(2 * ((size_t)geometry->peers + 1), sizeof *peer->gathering);
   if (!peer->companies || !peer->gathering)
     return NULL;
   busq_company *company = &peer->companies[index];
@@ -323,11 +323,12 @@ static uint64_t change_room(const change_maker *maker)
          (uint64_t)(maker->company->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) + sizeof(busq_envelope);
 }
 
-/* The members are the first half of the scratch list, the receivers the second. */
+/* The members are the first half of the scratch list, the receivers the second.  One who enters may have the slot of a member that has
+ * died, so there may be one more of them than slots. */
 static int change_send(busq_peer *peer, change_maker *maker)
 {
   busq_bus *bus = peer->bus;
-  uint64_t *members = peer->gathering, *receivers = members + bus->geometry.peers;
+  uint64_t *members = peer->gathering, *receivers = members + bus->geometry.peers + 1;
   char *payload = malloc(change_room(maker));
   if (!payload)
     return memory_ran_out();
@@ -631,8 +632,9 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
 int busq_group_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   uint64_t group = 0;
-  if (n_targets > peer->bus->geometry.peers || is_named_twice(targets, n_targets))
-    return busq_error(BUSQ_INVALID, "%u receivers: expected up to %u, each of them once", n_targets, peer->bus->geometry.peers);
+  const uint32_t most = peer->bus->geometry.peers + 1; /* all peers, and the group */
+  if (n_targets > most || is_named_twice(targets, n_targets))
+    return busq_error(BUSQ_INVALID, "%u receivers: expected up to %u, each of them once", n_targets, most);
   const int result = busq_group_among(peer, targets, n_targets, &group);
   return result ? result : message_try(peer, group, targets, n_targets, payload);
 }

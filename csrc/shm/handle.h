@@ -175,10 +175,10 @@ struct busq_peer {
   busq_arena arena;
   uint64_t drafts; /* records in the hands of the application, neither sent nor given back; once closed, under both latches */
   busq_acquaintance *known; /* [peers] */
-  uint16_t *destinations;   /* [peers], scratch: the sorted slots of the multicast at hand */
+  uint16_t *destinations;   /* [peers + 1], scratch: the sorted slots of the multicast at hand */
   uint64_t failed_target;
   busq_company *companies; /* [groups], made by the first send to one */
-  uint64_t *gathering;     /* [peers], scratch: the targets of a message to a group and others */
+  uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 
   /* Receiving: under receive_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch receive_latch;

@@ -25,7 +25,7 @@ static int peer_allocate(busq_peer *peer)
 {
   const busq_geometry *geometry = &peer->bus->geometry;
   peer->known = calloc(geometry->peers, sizeof *peer->known);
-  peer->destinations = calloc(geometry->peers, sizeof *peer->destinations);
+  peer->destinations = calloc(geometry->peers + 1, sizeof *peer->destinations);
   peer->done = calloc((geometry->slot_count + 63) / 64, sizeof *peer->done);
   if (!peer->known || !peer->destinations || !peer->done)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle (%u peers, %llu slots)", geometry->peers,

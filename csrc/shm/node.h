@@ -89,7 +89,7 @@ struct busq_node_memory {
   uint64_t *held;          /* [peers * nodes] generation (32) | how many objects of this process keep it (32) */
   busq_node_grant *grants; /* [nodes * peers] */
   uint64_t *telling;       /* [nodes] the count of holders that we have sent ourselves word of */
-  uint64_t *targets;       /* [peers + 1] scratch, under the send latch, as all that follows */
+  uint64_t *targets;       /* [2 * peers + 1] scratch, under the send latch, as all that follows */
   uint64_t *list;          /* [peers + 1] */
   void *scratch;
   uint64_t scratch_bytes;

@@ -138,14 +138,15 @@ static int targets_too_many(const busq_peer *peer)
   return busq_error(BUSQ_INVALID, "a message to more than the %u peers of bus \"%s\"", peer->bus->geometry.peers, peer->bus->name);
 }
 
-/* Those who are named, each once, as everywhere; and the members of the group, some of whom may be named as well. */
+/* Those who are named, each once, as everywhere; and the members of the group, some of whom may be named as well.  There may be more of them
+ * than slots: a member that has died may stand beside the peer that has its slot now. */
 static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_targetsp)
 {
   const busq_letter *letter = sending->letter;
   const uint32_t peers = peer->bus->geometry.peers;
   busq_company *company = NULL;
   *n_targetsp = 0;
-  if (letter->n_targets > peers)
+  if (letter->n_targets > peers + (sending->group != 0))
     return busq_error(BUSQ_INVALID, "%u receivers: expected at most %u, each of them once", letter->n_targets, peers);
   for (uint32_t i = 0; i < letter->n_targets; i++)
     if (!is_group(letter->targets[i]))
@@ -159,9 +160,9 @@ static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_tar
   sending->companion.group = busq_group_index(sending->group) + 1;
   sending->companion.view = company->number;
   const uint32_t n_named = *n_targetsp;
-  for (uint32_t i = 0; i < company->n_members && *n_targetsp <= peers; i++)
+  for (uint32_t i = 0; i < company->n_members; i++)
     target_add(peer, company->members[i], n_named, n_targetsp);
-  return *n_targetsp > peers ? targets_too_many(peer) : BUSQ_OK;
+  return BUSQ_OK;
 }
 
 /* And then the owners of nodes that are not over. */
@@ -188,7 +189,7 @@ static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targ
     }
     if (!sending->missed[i])
       target_add(peer, (uint64_t)owner << 16 | name.slot, *n_targetsp, n_targetsp);
-    if (*n_targetsp > peers)
+    if (*n_targetsp > 2 * peers)
       return targets_too_many(peer);
   }
   sending->has_others = sending->company && *n_targetsp > sending->company->n_members;

@@ -186,7 +186,7 @@ int busq_node_remember(busq_peer *peer)
     memory->held = calloc(entries, sizeof *memory->held);
     memory->grants = calloc(entries, sizeof *memory->grants);
     memory->telling = calloc(bus->geometry.nodes, sizeof *memory->telling);
-    memory->targets = calloc(bus->geometry.peers + 1, sizeof *memory->targets);
+    memory->targets = calloc(2 * bus->geometry.peers + 1, sizeof *memory->targets);
     memory->list = calloc(bus->geometry.peers + 1, sizeof *memory->list);
   }
   busq_node_memory *nobody = NULL;

@@ -341,6 +341,26 @@ def test_a_group_whose_members_are_all_dead_has_none(bus: busq.Bus, fork: Callab
         assert hears(bob) == ["3:bob"]
 
 
+def test_in_a_full_bus_a_newcomer_has_the_slot_of_a_dead_member(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    bus = make_bus(peers=3)
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        alice.enter("g")
+        bob.enter("g")
+        alice.send("bob", b"take it", handles=[alice.node().handle])
+        (handle,) = bob.recv_many(9)[-1].handles
+        for to in (["@g", "carol"], ["@g", "alice", "bob", "carol"], ["@g", "carol", handle]):
+            fork(enter_and_send, bus.name, "carol", 1).wait()
+            hears_until(alice, "carol 0")
+            hears_until(bob, "carol 0")
+            with bus.join("carol") as carol:
+                bob.send(to, b"hi")
+                assert hears(carol) == ["hi"]
+            assert hears(alice)[-1] == "hi"
+            assert hears(bob)[-1] == "hi"
+
+
 def enter_durably_and_die(name: str, member: str, group: str) -> None:
     peer = busq.Bus.open(name).join(member, durable=True)
     peer.enter(group)
