@@ -421,6 +421,7 @@ _TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which a
 
 class _Base(Generic[_T]):
     _never_overflows = False
+    _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
     def __init__(self, maxsize: int = 0, *, bus: Bus | None = None) -> None:
         maxsize = _core.integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
@@ -550,7 +551,8 @@ class _Base(Generic[_T]):
 
         What waits in other processes for room, or for its sender to finish it, is not there yet.
 
-        Errors: OSError if the bus is damaged.
+        Errors: OSError if the queue was closed here after something was put into it (a SimpleQueue: at all), as with
+        multiprocessing's, or if the bus is damaged.
 
         Cost: that of `Queue.qsize`.
 
@@ -560,6 +562,8 @@ class _Base(Generic[_T]):
         >>> queue.empty()
         False
         """
+        if self._is_closed and (self._send or self._is_closed_unused):
+            raise OSError(errno.EBADF, f"{self!r} is closed")
         return self._size() == 0
 
     def close(self) -> None:
@@ -782,6 +786,7 @@ class SimpleQueue(_Base[_T]):
     """
 
     _never_overflows = True
+    _is_closed_unused = True
 
     def __init__(self, *, bus: Bus | None = None) -> None:
         super().__init__(bus=bus)

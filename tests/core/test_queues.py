@@ -15,6 +15,7 @@ import os
 import pickle
 import queue as standard
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -76,8 +77,9 @@ def test_what_cpython_asks_of_a_queue(method: str) -> None:
     code = f"import sys, unittest; sys.path.insert(0, {here!r}); unittest.main('cpython_queues', argv=['', '-v'])"
     done = fresh_python(code, START_METHOD=method)
     assert done.returncode == 0, done.stderr
-    assert "Ran 14 tests" in done.stderr
-    assert done.stderr.count(" ... ok") == 12, done.stderr
+    (count,) = re.findall(r"Ran (\d+) tests", done.stderr)
+    assert int(count) >= 14, "what later versions of CPython have added comes on top"
+    assert done.stderr.count(" ... ok") == int(count) - 2, done.stderr  # two are skipped, see there
 
 
 # ---- one process ----
@@ -149,6 +151,8 @@ def test_a_closed_queue_refuses(kind: Any) -> None:
     for call in (lambda: queue.put(1), queue.get, lambda: queue.put_nowait(1), lambda: busq.put_all([queue], 1)):
         with pytest.raises(ValueError, match="is closed"):
             call()
+    with pytest.raises(OSError, match="is closed"):
+        queue.empty()
     assert other.get(timeout=PATIENCE_S) == 1
 
 
@@ -156,7 +160,7 @@ def test_a_closed_simple_queue_refuses() -> None:
     queue: busq.SimpleQueue[int] = busq.SimpleQueue()
     queue.close()
     queue.close()
-    for call in (lambda: queue.put(1), queue.get):
+    for call in (lambda: queue.put(1), queue.get, queue.empty):
         with pytest.raises(OSError, match="is closed"):
             call()
 

@@ -279,6 +279,7 @@ def test_a_successor_says_anew_whether_it_is_durable(bus: busq.Bus) -> None:
 def test_one_of_many_that_want_to_resume_does(bus: busq.Bus, fork: Callable[..., Child]) -> None:
     bus.join("bob", durable=True).close()
     bus.join("alice").send("bob", b"0")
+    reader, writer = os.pipe()
 
     def attempt() -> list[tuple[int, bool]] | None:
         mine = busq.Bus.open(bus.name)
@@ -287,13 +288,17 @@ def test_one_of_many_that_want_to_resume_does(bus: busq.Bus, fork: Callable[...,
         try:
             bob = mine.join("bob", resume=True, durable=True)
         except busq.PeerExists:
+            os.write(writer, b".")
             return None
-        time.sleep(0.5)
+        for _ in range(3):  # until all others have tried
+            os.read(reader, 1)
         return rest(bob)
 
     begin = time.time() + 0.2
     children = [fork(attempt) for _ in range(4)]
     got = [child.result() for child in children]
+    os.close(reader)
+    os.close(writer)
     assert got.count(None) == 3
     assert unmarked(0) in got
 
