@@ -419,6 +419,11 @@ def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str,
 _TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which are BusqErrors too, come before
 
 
+def _closed(queue: _Base[Any]) -> OSError:
+    """What a look at a closed queue comes to, where multiprocessing's would look at a closed file."""
+    return OSError(errno.EBADF, f"{queue!r} is closed")
+
+
 class _Base(Generic[_T]):
     _never_overflows = False
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
@@ -563,7 +568,7 @@ class _Base(Generic[_T]):
         False
         """
         if self._is_closed and (self._send or self._is_closed_unused):
-            raise OSError(errno.EBADF, f"{self!r} is closed")
+            raise _closed(self)
         return self._size() == 0
 
     def close(self) -> None:
@@ -792,7 +797,7 @@ class SimpleQueue(_Base[_T]):
         super().__init__(bus=bus)
 
     def _refuse(self) -> NoReturn:
-        raise OSError(errno.EBADF, f"{self!r} is closed")
+        raise _closed(self)
 
     def put(self, obj: _T) -> None:
         """Put an object in; waits for room.

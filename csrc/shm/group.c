@@ -60,7 +60,8 @@ static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim
   (void)busq_claim_move(&group->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }
 
-bool busq_group_empty(busq_bus *bus, uint32_t index, uint64_t number)
+/* False: somebody was faster. */
+static bool view_empty(busq_bus *bus, uint32_t index, uint64_t number)
 {
   busq_group *group = busq_bus_group(bus, index);
   if (!busq_claim_move(&group->claim, busq_claim_pair(number, BUSQ_CLAIM_IDLE), number, BUSQ_CLAIM_EMPTY))
@@ -219,10 +220,10 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   return true;
 }
 
-/* Those who are durable are told of every change, dead or not. */
-static bool member_can_receive(busq_bus *bus, uint32_t slot, busq_pair member)
+/* Those who are durable are told of every change, dead or not; one that has missed a change has ceased to be a member for itself. */
+static bool member_can_receive(busq_bus *bus, uint32_t slot, uint64_t member)
 {
-  return (member.hi & BUSQ_MEMBER_IS_IN) && busq_grave_check(bus, slot, busq_member_incarnation(member.hi));
+  return (member & BUSQ_MEMBER_IS_IN) && !(member & BUSQ_MEMBER_MISSED) && busq_grave_check(bus, slot, busq_member_incarnation(member));
 }
 
 /* Read at a number that still stands when the view is emptied, or that fails.  One who is resumed meanwhile makes its mark fail, or finds
@@ -235,17 +236,17 @@ bool busq_group_empty_of_dead(busq_bus *bus, uint32_t index)
   if (!busq_group_settle(bus, index, &number))
     return false;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    const busq_pair member = busq_numbered_load(&group->member[slot]);
+    const uint64_t member = busq_numbered_load(&group->member[slot]).hi;
     if (member_can_receive(bus, slot, member))
       return false;
-    some |= (member.hi & BUSQ_MEMBER_IS_IN) != 0;
+    some |= (member & BUSQ_MEMBER_IS_IN) != 0;
   }
-  for (uint32_t slot = 0; slot < bus->geometry.peers && some; slot++) {
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t member = busq_numbered_load(&group->member[slot]).hi;
     if ((member & BUSQ_MEMBER_IS_IN) && !busq_group_note_missed(bus, index, busq_member_target(member, slot)))
       return false;
   }
-  return some && busq_group_empty(bus, index, number);
+  return some && view_empty(bus, index, number);
 }
 
 /* ---- what counts ---- */

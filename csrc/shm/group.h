@@ -155,9 +155,8 @@ void busq_group_install_until(busq_bus *bus, uint32_t index, uint64_t number);
 /* The view's members at one moment, and its number; in the order in which they entered.  There is room for twice as many as the bus has
  * slots. */
 bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32_t *countp, uint64_t *numberp);
-/* No member is left who could receive anything: makes the next view empty.  False: somebody was faster. */
-bool busq_group_empty(busq_bus *bus, uint32_t index, uint64_t number);
-/* The same, where that is so: nobody else would do it, for only its members look after a group. */
+/* Where members are left, and none who could receive anything: makes the next view empty.  Only its members look after a group, so nobody
+ * else would.  False: that is not so, or somebody was faster. */
 bool busq_group_empty_of_dead(busq_bus *bus, uint32_t index);
 int busq_group_damaged(const busq_bus *bus, uint32_t index);
 /* Is that peer a member? */

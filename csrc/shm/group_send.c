@@ -351,7 +351,7 @@ static int change_send(busq_peer *peer, change_maker *maker)
   if (n_receivers)
     result = busq_multicast_try(peer, receivers, n_receivers, &sent);
   else if (!busq_group_is_of_watchers(bus, maker->index))
-    result = change_is_for_the_dead(peer, maker) && busq_group_empty(bus, maker->index, maker->company->number) ? BUSQ_OK : BUSQ_AGAIN;
+    result = busq_group_empty_of_dead(bus, maker->index) ? BUSQ_OK : BUSQ_AGAIN;
   free(payload);
   return result;
 }

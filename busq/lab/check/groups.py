@@ -188,7 +188,7 @@ def run_groups(
     end.  `variant` leaves a rule out, one of VARIANTS.  Without `reductions` every state is searched.
 
     `search` is "breadth" first, as it is with "auto": the first violation is a shortest one.  "depth" first takes less
-    memory (8 to 12 bytes per state, and not 40 to 70), and goes breadth first after a violation, for the way to it.
+    memory (some 20 bytes per state, and not 40 to 70), and goes breadth first after a violation, for the way to it.
 
     `memory` and `seconds` bound the search; `progress` is told states and depth.  Errors: ValueError, NoSpace.
     """
