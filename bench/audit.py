@@ -38,7 +38,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from busq._processes import how_ended
+from busq._util.processes import how_ended
 from busq.cli import show
 
 from . import machine

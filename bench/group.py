@@ -29,7 +29,7 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
-from busq._processes import die_with_parent
+from busq._util.processes import die_with_parent
 
 from . import loops
 from .peers.base import Adapter, Endpoint

@@ -36,16 +36,17 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from busq import _core, errors
-from busq._commands import Commands, Raised, call_of
-from busq._engine import Engine
-from busq._plain import PLAIN
+from busq import errors
+from busq._port import core as _core
+from busq._state.commands import Commands, Raised, call_of
+from busq._state.plain_codec import PLAIN
+from busq._state.replica_engine import Engine
 from busq.bus import Bus
 from busq.groups import encode_group
 from busq.peer import Codec
 
 if TYPE_CHECKING:
-    from busq._replica_aio import Joining
+    from busq._state.replica_aio import Joining
 
 __all__ = ["Barrier", "Batch", "Counter", "Dict", "Election", "Lock", "Replica", "command"]
 
@@ -299,7 +300,7 @@ class Replica:
         (5, 5)
         >>> busq.Bus.unlink("doc-replica-async")
         """
-        from busq._replica_aio import Joining  # here, since most have no event loop
+        from busq._state.replica_aio import Joining  # here, since most have no event loop
 
         return Joining(cls, bus, name, args, options)
 

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from busq._places import PLACES, place
-
 # A file includes its own room and the rooms before it.  Rooms that stand together never include each other.
 C_ROOMS = [
     {"base"},
@@ -205,31 +203,29 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_python_modules_import_the_library_and_the_wings_before_theirs(module: str) -> None:
+    if module in FACADES:
+        return
     mine = "cli" if module == "busq.__main__" else wing_of(module)
     for target in imports(module) - {module}:
-        known = target in MODULES or target.startswith("busq._native") or (mine == "bench" and place(target) in MODULES)
+        known = target in MODULES or target.startswith("busq._native")
         assert known, f"{target}: modules of busq go by their places"
         theirs = wing_of(target)
         assert theirs in {"", mine} | WINGS.get(mine, set()), f"{module} imports {target}"
 
 
-def test_the_places_of_public_names_exist() -> None:
-    assert not set(PLACES.values()) - set(MODULES)
-    assert not {f"busq.{name}" for name in PLACES} & set(MODULES)
+# Public names of what stands in a wing: plain modules that hand on, and that nothing inside busq imports.
+FACADES = {
+    module
+    for module, path in MODULES.items()
+    if re.search(r"the public name of `busq\.[\w.]+`", path.read_text()[:400])
+}
 
 
-STUBS = [path for path in files_in("busq", ".pyi") if "_native" not in path.parts]
-
-
-def test_a_type_checker_finds_public_names_where_the_import_statement_does() -> None:
-    """A stub says again where a name leads, for who can't run the finder."""
-    assert {module_of(path) for path in STUBS} >= {f"busq.{name}" for name in PLACES}
-    for path in STUBS:
-        module = module_of(path)
-        real = place(module)
-        assert real in MODULES, f"{name_of(path)}: no public name"
-        first = path.read_text().splitlines()[1]
-        assert re.fullmatch(rf"from {re.escape(real)} import (\*|[a-z, ]+)", first), f"{name_of(path)}: expected {real}"
+def test_modules_of_busq_import_each_other_by_their_places() -> None:
+    assert {"busq.sim", "busq.check", "busq.spark"} < FACADES
+    inside = {module for module in MODULES if module not in FACADES and not module.startswith("busq.bench")}
+    named = {module: imports(module) & FACADES for module in inside}
+    assert not {module: names for module, names in named.items() if names}
 
 
 def circles(arrows: dict[str, set[str]]) -> list[list[str]]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from busq._core import check as check_result
 from busq._native import ffi, lib
-from busq._words import amount, listed
+from busq._port.core import check as check_result
+from busq._util.humanize import amount, listed
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, History

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
 from busq.audit.report_html import CHART_ROWS_MAX, chart, element, number, page, table, write_whole
 from busq.audit.report_scene import SCENE_MAX, Scene, around_all, count_events, whole
 from busq.audit.report_words import COUNTED, clean, figure_title

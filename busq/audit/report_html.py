@@ -18,7 +18,7 @@ from string import Template
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from busq._files import replacing
+from busq._util.files import replacing
 from busq.audit.report_words import clean
 
 __all__ = ["CHART_ROWS_MAX", "Child", "chart", "element", "number", "page", "table", "write_whole"]

@@ -11,7 +11,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from busq._words import rounded, size
+from busq._util.humanize import rounded, size
 from busq.cli import show
 from busq.lab.check import Counterexample, Progress, Result, Search
 from busq.lab.check.plan import bears_doubled, has_its_network

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from busq import orders
-from busq._words import percent
+from busq._util.humanize import percent
 from busq.cli import show
 from busq.cli.sweep_show import number
 from busq.lab.sweep.claims import CLAIMS, JudgedClaim

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.table import Table
 from rich.text import Text
 
-from busq._words import duration
+from busq._util.humanize import duration
 from busq.cli import show
 from busq.lab import picture
 from busq.trial.soak import census

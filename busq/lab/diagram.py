@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from busq import _arguments
+from busq._util import arguments
 from busq.lab.execution import Event, Execution
 from busq.lab.observers import Verdict
 from busq.lab.stage import Stage
@@ -101,9 +101,9 @@ def draw(
     ...     "ann" in open(path).read()
     True
     """
-    _arguments.typed("execution", execution, Execution, "an Execution, as Stage.execution() gives it")
-    _arguments.typed("title", title, str | None, "str, or None")
-    file, broken = _arguments.path("path", path), _verdicts(violations)
+    arguments.typed("execution", execution, Execution, "an Execution, as Stage.execution() gives it")
+    arguments.typed("title", title, str | None, "str, or None")
+    file, broken = arguments.path("path", path), _verdicts(violations)
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     textpath: Any = importlib.import_module("matplotlib.textpath")
@@ -126,7 +126,7 @@ def _verdicts(violations: Mapping[str, Verdict] | Iterable[tuple[str, Verdict]])
     """Return what was found broken, by property, however it is given."""
     pair = "a pair of a property and its Verdict"
     items = violations.items() if isinstance(violations, Mapping) else violations
-    given = _arguments.each_typed("violations", items, tuple, pair)
+    given = arguments.each_typed("violations", items, tuple, pair)
     for place, item in enumerate(given):
         if [type(one) for one in item] != [str, Verdict]:
             raise TypeError(f"violations[{place}] is {item!r}: expected {pair}")

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import busq
-from busq._words import amount, duration, listed, size
+from busq._util.humanize import amount, duration, listed, size
 from busq.bus import bus_names
 from busq.groups import View, seen_in
 from busq.ops import leftovers

@@ -25,8 +25,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import busq
-from busq import _core
 from busq._native import ffi, lib
+from busq._port import core as _core
 from busq.bus import bus_names
 
 __all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peers", "stale_fifos", "text_of"]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.trace import places
 from busq.trace.builder import FAILED, PHANTOM, UNKNOWN_SENDER, by_nature
 from busq.trace.dataset import Sample, hive_keys, sample_of

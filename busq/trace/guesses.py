@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
 from busq.trace.builder import Log
 from busq.trace.finding import Finding
 from busq.trace.run import Source

@@ -27,8 +27,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import busq
-from busq._core import Deadline
-from busq._processes import open_words
+from busq._port.core import Deadline
+from busq._util.processes import open_words
 from busq.lab import execution
 from busq.lab.workload import Schedule
 from busq.ordered import OrderedPeer

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from busq import _arguments
+from busq._util import arguments
 from busq.lab.workload import SIZE_BYTES_DEFAULT, Builder, Schedule, ScheduleError
 from busq.trace import Kind, find, read
 
@@ -34,7 +34,7 @@ def schedule(path: str | os.PathLike[str], *, size_bytes: int = SIZE_BYTES_DEFAU
     >>> found.participants, found.times_s.tolist()
     (('ann', 'bob'), [0.0, 0.5])
     """
-    source_path = _arguments.path("path", path)
+    source_path = arguments.path("path", path)
     found = find([source_path])
     if len(found.sources) != 1:
         raise ScheduleError(f"{source_path}: {len(found.sources)} runs: expected one")

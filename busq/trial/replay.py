@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import busq
 from busq import orders
-from busq._processes import end, how_ended, shared_words, start, uninterrupted
+from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab import execution
 from busq.lab.examples import verdicts
 from busq.lab.observers import PROPERTIES, History, Verdict
@@ -35,7 +35,7 @@ from busq.lab.workload import Schedule
 from busq.trial.host import COUNTERS, NATIVE, Cost, Counter, HostReport, Journal, Log, Part
 
 if TYPE_CHECKING:
-    from busq.trace.record import Recording
+    from busq.trace.recorder import Recording
 
 __all__ = ["PERCENTILES", "Outcome", "ReplayError", "fold", "percentile", "run"]
 
@@ -376,7 +376,7 @@ def _recording(bus: busq.Bus, directory: str | None, order: str) -> Iterator[Rec
     if directory is None:
         yield None
         return
-    from busq.trace.record import Recorder
+    from busq.trace.recorder import Recorder
 
     with Recorder(bus, directory, run=order) as recorder:
         yield recorder.recording

@@ -25,7 +25,7 @@ from busq.audit import views_check
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, VALID, RunAudit
 from busq.trace import Finding, Kind, Run, find, message_of, read, write
-from busq.trace.record import Recorder
+from busq.trace.recorder import Recorder
 
 GROUP = "workers"
 

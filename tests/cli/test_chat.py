@@ -19,7 +19,7 @@ from conftest import PATIENCE_S, unlink_quietly, wait_until
 
 import busq
 from busq.cli import commands
-from busq.examples import chat
+from busq.lab.examples import chat
 
 TOTAL = ("bus1", "skeen", "lamport")
 

@@ -42,7 +42,7 @@ from strikes import Meeting, Other, Relay, Strike, Struck, forget_frames, make, 
 from wholeness import SMALL, Fault
 
 import busq
-from busq import _core
+from busq._port import core as _core
 
 ALL = "bus1,recording,fifo,causal-vector,causal-matrix,mfss,cykas,sync,sequencer,token,lamport,skeen"
 

@@ -20,7 +20,7 @@ from typing import Any
 from wholeness import LARGE, SMALL, AskWorld, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
 
 import busq
-from busq import _objects
+from busq._port import objects as _objects
 from busq.bus import Bus1Peer
 
 _numbers = itertools.count()
@@ -433,7 +433,8 @@ def view_ops() -> list[Op]:
 
 def ready_request(size: int, ack: bool, world: Any) -> Stage:
     """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
-    from busq import _core, _requests
+    from busq._port import core as _core
+    from busq._port import requests as _requests
 
     request, data = _requests.Request(), world.payload(size)
     request.asked = "bob"

@@ -25,7 +25,8 @@ import pytest
 from conftest import Child, fresh_python
 
 import busq
-from busq import _core, aio
+from busq import aio
+from busq._port import core as _core
 
 Fork = Callable[..., Child]
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]

@@ -14,7 +14,7 @@ import pytest
 from boundaries import all_kinds, public_methods
 from conftest import TESTS
 
-from busq import _core
+from busq._port import core as _core
 
 pytestmark = pytest.mark.timeout(900)  # seconds on a quiet machine
 WAYS = [

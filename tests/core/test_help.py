@@ -14,7 +14,8 @@ import pytest
 from conftest import fresh_python
 
 import busq
-from busq import _core, aio, codec, queues
+from busq import aio, codec, queues
+from busq._port import core as _core
 from busq.ordered import OrderedMessage, OrderedPeer
 
 MODULES = (busq, aio, codec, queues)

@@ -32,7 +32,7 @@ from hypothesis.stateful import (
 )
 
 import busq
-from busq import _core
+from busq._port import core as _core
 
 NAMES = ["ann", "bob", "cleo", "dan", "eve"]
 SLOTS = 4  # fewer than names: all slots taken must happen too

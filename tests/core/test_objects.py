@@ -21,7 +21,7 @@ import pytest
 from conftest import PATIENCE_S, Child, fresh_python
 
 import busq
-from busq import _objects
+from busq._port import objects as _objects
 
 SMALL, LARGE = 100, 100_000
 
@@ -575,6 +575,6 @@ def test_who_sends_bytes_imports_no_pickle() -> None:
         "bus = busq.Bus.create('no-pickle-%d' % os.getpid())\n"
         "busq.Bus.unlink(bus.name)\n"
         "alice = bus.join('alice'); alice.send('alice', bytes(9999)); alice.recv().data\n"
-        "print(sorted({'pickle', 'busq._objects', 'busq.codec', 'numpy'} & (set(sys.modules) - before)))\n"
+        "print(sorted({'pickle', 'busq._port.objects', 'busq.codec', 'numpy'} & (set(sys.modules) - before)))\n"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

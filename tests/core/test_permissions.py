@@ -318,7 +318,7 @@ def plants_names(directory: str, generation: str) -> int:
 
 
 def records(name: str, trace: str) -> int:
-    from busq.trace.record import Recorder
+    from busq.trace.recorder import Recorder
 
     with busq.Bus.open(name) as bus, Recorder(bus, trace), bus.join("self") as peer:
         peer.send("self", b"x")
@@ -334,7 +334,7 @@ def generation_of(name: str) -> str:
 def test_names_that_somebody_else_took_in_a_directory_for_all_deny_nothing(does: As, place: Callable[..., str]) -> None:
     """Carol sees what there is, and makes all files that she thinks Alice's peers and recorders will want to make."""
     pytest.importorskip("pyarrow")
-    pytest.importorskip("busq.trace.record")  # now: Alice may not read where Python is installed
+    pytest.importorskip("busq.trace.recorder")  # now: Alice may not read where Python is installed
     directory, trace = place(User(0), 0, 0o1777), place(ALICE, ALICE.uid, 0o700)
     does(ALICE, directory, creates, "orders")
     planted = does(CAROL, directory, plants_names, directory, does(ALICE, directory, generation_of, "orders"))

@@ -20,7 +20,7 @@ import pytest
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
-from busq._processes import end, how_ended, start
+from busq._util.processes import end, how_ended, start
 
 # ---- the same name, again and again ----
 

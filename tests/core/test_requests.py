@@ -18,7 +18,8 @@ import pytest
 from conftest import PATIENCE_S, Child
 
 import busq
-from busq import _core, _requests
+from busq._port import core as _core
+from busq._port import requests as _requests
 
 SIZES = [0, 1, 100, 4080, 4096, 4097, 100_000]
 
@@ -635,7 +636,7 @@ def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[.
 
 
 def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., Child]) -> None:
-    """What busq/_requests.py gives to those who wait for descriptors."""
+    """What busq/_port/requests.py gives to those who wait for descriptors."""
     alice = bus.join("alice")
     fork(serve_until_killed, bus.name, "bob", False)
     bus.wait_for("bob", timeout=PATIENCE_S)

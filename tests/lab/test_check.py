@@ -52,7 +52,11 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 
 @pytest.mark.parametrize(
     "name",
-    ["busq.check", *(f"busq.check.{name}" for name in ("checker", "plan", "result", "witness")), "busq.cli.check_show"],
+    [
+        "busq.check",
+        *(f"busq.lab.check.{name}" for name in ("checker", "plan", "result", "witness")),
+        "busq.cli.check_show",
+    ],
 )
 def test_the_examples_of_the_documentation_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
@@ -599,7 +603,7 @@ def test_a_violation_stays_when_there_is_no_memory_to_look_for_a_shorter_one(mon
             raise NoSpace(28, "no memory")
         begin(self, plan, kind, *rest, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("busq.check.search.CoreSearch.__init__", begin_depth_first_alone)
+    monkeypatch.setattr("busq.lab.check.search.CoreSearch.__init__", begin_depth_first_alone)
     example = violation("cykas-telling", 3, 2)
     assert example.faults == ("causal",)
     assert not example.is_shortest

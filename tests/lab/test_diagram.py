@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 
 from busq import diagram, orders
 from busq.cli import commands
-from busq.examples import plays
 from busq.execution import Event, Execution, message_name
+from busq.lab.examples import plays
 from busq.spec import History
 from busq.stage import Stage
 

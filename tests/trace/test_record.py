@@ -24,7 +24,7 @@ from busq._native import ffi, lib
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-from busq.trace.record import Recorder, record  # noqa: E402
+from busq.trace.recorder import Recorder, record  # noqa: E402
 from busq.trace.schema import Kind, message_of, number_of, sender_of  # noqa: E402
 
 Row = dict[str, Any]
@@ -544,7 +544,7 @@ def test_rings_go_with_the_recording_with_the_bus_or_with_gc(
         assert len(ring_files()) == 1
     assert not ring_files()
     code = (
-        "import os, signal, sys, busq; from busq.trace.record import Recorder\n"
+        "import os, signal, sys, busq; from busq.trace.recorder import Recorder\n"
         "with busq.Bus.open(sys.argv[1]) as bus:\n"
         "    Recorder(bus, sys.argv[2]); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from busq import soak
 from busq.cli import commands
-from busq.soak.census import Findings, judge, read_member
-from busq.soak.ledger import Kind, Phase, Row, change_of, name_of, packed, view_name
-from busq.soak.member import GROUPS, REPLICAS, WHOLE, Member
-from busq.soak.worker import ACKNOWLEDGING, WORDS, Mode, Plan
+from busq.trial.soak.census import Findings, judge, read_member
+from busq.trial.soak.ledger import Kind, Phase, Row, change_of, name_of, packed, view_name
+from busq.trial.soak.member import GROUPS, REPLICAS, WHOLE, Member
+from busq.trial.soak.worker import ACKNOWLEDGING, WORDS, Mode, Plan
 
 MS = 1_000_000
 PEOPLE = ("ann", "bob", "cleo", "dan")

@@ -25,9 +25,9 @@ from busq import soak
 from busq.cli import commands
 from busq.soak import conductor
 from busq.soak import worker as soak_worker
-from busq.soak.judge import Findings, Worker, judge, read_worker
-from busq.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
-from busq.soak.worker import ACKNOWLEDGING, Mode, queues_of
+from busq.trial.soak.judge import Findings, Worker, judge, read_worker
+from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
+from busq.trial.soak.worker import ACKNOWLEDGING, Mode, queues_of
 
 MS = 1_000_000
 VERDICTS = [

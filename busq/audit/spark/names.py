@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.audit.spark import rows
 from busq.trace import places
 from busq.trace.builder import by_nature

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from busq._words import percent
+from busq._util.humanize import percent
 from busq.lab.sweep.estimate import estimate, finite, slope
 from busq.lab.sweep.figures import (
     COMMUNICATION,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from busq._words import percent
+from busq._util.humanize import percent
 from busq.lab.picture import INK
 from busq.lab.sweep.claims import CYKAS, MFSS, crossover, examples
 from busq.lab.sweep.draw import COLOURS, bars, caption, clean, colour, level, marker, plain, sheet

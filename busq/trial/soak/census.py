@@ -33,7 +33,7 @@ without being durable may find that its death was noticed: then its membership, 
 have ended without a word to it.
 
 Order (fifo, causal, consistent, total) is judged by `busq.spec`, with views and ends of nodes as messages that come to
-those who got them.  Time: nobody may be blocked for a second, as in `busq.soak.judge`; told is how long the longest
+those who got them.  Time: nobody may be blocked for a second, as in `judge`; told is how long the longest
 call took during which another member was stopped.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kills processes that talk over a bus, at random, again and again, and compares what they wrote down.
 
-A soak runs in rounds on one bus.  In each, workers send and receive while the killer (`busq.soak.killer`) strikes;
+A soak runs in rounds on one bus.  In each, workers send and receive while the killer (`killer`) strikes;
 then all drain their queues and leave in good order, memory and descriptors are counted, and the ledgers
-(`busq.soak.ledger`), which lie outside the shared memory, are judged (`busq.soak.judge`).  The first round that finds
+(`ledger`), which lie outside the shared memory, are judged (`judge`).  The first round that finds
 something wrong is the last.
 
 The conductor, which is whoever calls `run`, is no part of what happens: it holds the bus, but no peer while workers
@@ -28,9 +28,9 @@ from multiprocessing import connection
 from typing import Any
 
 import busq
-from busq._core import check, default_directory
 from busq._native import ffi, lib
-from busq._processes import end, how_ended, shared_words, start, uninterrupted
+from busq._port.core import check, default_directory
+from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.replay import ENDINGS
 from busq.trial.soak import census

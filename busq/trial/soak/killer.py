@@ -24,7 +24,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
-from busq._processes import die_with_parent, how_ended, open_words
+from busq._util.processes import die_with_parent, how_ended, open_words
 from busq.trial.soak.ledger import Kind, Ledger, Phase
 from busq.trial.soak.member import Member
 from busq.trial.soak.worker import COMMAND, FAULTS, KILLS, STOPS, WORDS, Command, Plan, Word, _Worker, ledger_path

@@ -49,7 +49,7 @@ class Kind:
     STOPPED = 10  # was sent SIGSTOP
     CONTINUED = 11  # was sent SIGCONT
     STARVED = 12  # wanted a processor and did not get one; [extra: how long, up to now]
-    # What only members write (`busq.soak.member`).  Events first; their message is a name of their own.
+    # What only members write (`busq.trial.soak.member`).  Events first; their message is a name of their own.
     VIEW = 13  # received; [flags: 1 if redelivered; number: `change_of`; message: `view_name`; extra: `members_of`]
     HERE = 14  # received "joined"; [flags: the same; number: of whom]
     GONE = 15  # received "left"; the same

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workers of a soak about who is there: members of groups, watchers, owners of nodes, replicas.
 
-A member is a worker (`busq.soak.worker`) that does all this at once with the peer of its name, and joins replicas
+A member is a worker (`busq.trial.soak.worker`) that does all this at once with the peer of its name, and joins replicas
 beside it, which have peers and threads of their own.  Those that are never killed keep every group, and every replica's
-state, alive.  What a member writes down is told in `busq.soak.ledger`, what has to come of it in `busq.soak.census`.
+state, alive.  What a member writes down is told in `ledger`, what has to come of it in `census`.
 
 Nodes go by the number that the bus gives them, as names that mean nothing here.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledgers of members say (`busq.soak.member`): lives, messages and events, and what one receiver got.
+"""What the ledgers of members say (`busq.trial.soak.member`): lives, messages and events, and what one receiver got.
 
 Nothing is judged here but repetitions: which of them are what the bus promises to who acknowledges, and which are not.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workers of a soak, which talk over a bus until they are killed.
 
-A worker writes down what it did in its ledger (`busq.soak.ledger`).  The shared words here serve only to watch and aim.
+A worker writes down what it did in its ledger (`ledger`).  The shared words here serve only to watch and aim.
 """
 
 from __future__ import annotations

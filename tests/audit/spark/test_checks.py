@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import functions
 
 from busq.audit import native
-from busq.spark import checks, clocks, huge, islands, pace, repack, segments
+from busq.audit.spark import checks, clocks, huge, islands, pace, repack, segments
 from busq.spec import PROPERTIES, History
 from busq.trace import Source, find, message_of, read
 from busq.trace.schema import SCHEMA, Kind, metadata

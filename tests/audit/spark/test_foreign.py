@@ -18,11 +18,11 @@ from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
+from busq.audit.spark import checks, huge, islands, layout, pace
+from busq.audit.spark.load import Loaded, load
+from busq.audit.spark.segments import Summary
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import make
-from busq.spark import checks, huge, islands, layout, pace
-from busq.spark.load import Loaded, load
-from busq.spark.segments import Summary
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from busq.audit.spark.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import write_run
 from busq.bench.memory import peak_of
 from busq.cli import commands
-from busq.spark.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.trace import Kind, Writer, message_of
 
 

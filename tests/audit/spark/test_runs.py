@@ -12,7 +12,7 @@ import pytest
 from conftest import fresh_python
 
 from busq.audit.many import audit_sources
-from busq.spark import runs
+from busq.audit.spark import runs
 from busq.trace import Kind, Source, Writer, find, message_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ CLUSTER = """
 import json, os, sys, time
 import pyarrow
 import busq.spark
-from busq.spark import runs
+from busq.audit.spark import runs
 from busq.trace import find
 
 def parents(batches):

@@ -18,7 +18,7 @@ from shapes import draw, sources_of
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.spark import huge, runs
+from busq.audit.spark import huge, runs
 from busq.trace import find, read
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from busq.audit import native
-from busq.spark import huge, runs
-from busq.spark.load import load
+from busq.audit.spark import huge, runs
+from busq.audit.spark.load import load
 from busq.trace import Source, TraceError, find, read
 
 if TYPE_CHECKING:

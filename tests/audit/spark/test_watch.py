@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from busq.spark.watch import Violation, Watch
+from busq.audit.spark.watch import Violation, Watch
 from busq.spec import History
 from busq.trace import Kind, Writer, message_of
 
