@@ -16,9 +16,9 @@ from conftest import TESTS
 
 import busq
 from busq.check import ALL, Counterexample, Finding, Progress, Result, run
-from busq.check.search import CoreSearch
 from busq.errors import NoSpace
 from busq.execution import Execution
+from busq.lab.check.search import CoreSearch
 from busq.orders import ORDERS, parse
 from busq.scenario import Player, play
 from busq.spec import PROPERTIES

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from busq.check import run
-from busq.check.vacuous import Sends, vacuous
 from busq.cli import commands
+from busq.lab.check.vacuous import Sends, vacuous
 from busq.spec import History
 
 ORDERING = ("fifo", "causal", "consistent", "total")
