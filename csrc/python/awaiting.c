@@ -129,56 +129,24 @@ static PySendResult try_send(Awaiting *self, PyObject **resultp)
   return PYGEN_ERROR;
 }
 
-/* What comes past a filter, or nothing: Empty. */
-static PyObject *receive_filtered(Awaiting *self)
+static PyObject *receive_now(Awaiting *self)
 {
-  PyObject *filter = new_ref(((Port *)self->desk->port)->filter);
-  PyObject *method = filter ? PyObject_GetAttrString(filter, self->kind == AWAIT_RECV_MANY ? "recv_many" : "recv") : NULL;
-  PyObject *args = self->kind == AWAIT_RECV_MANY ? Py_BuildValue("(ni)", self->limit, 0) : Py_BuildValue("(i)", 0);
-  PyObject *names = Py_BuildValue("{s:O}", "ack", self->is_ack ? Py_True : Py_False);
-  PyObject *result = method && args && names ? PyObject_Call(method, args, names) : NULL;
-  Py_XDECREF(names);
-  Py_XDECREF(args);
-  Py_XDECREF(method);
-  Py_XDECREF(filter);
-  return result;
-}
-
-static PyObject *receive_now(Awaiting *self, int *result)
-{
-  return self->kind == AWAIT_RECV_MANY ? busq_port_recv_many_now(self->desk->port, self->limit, self->is_ack, result)
-                                       : busq_port_recv_now(self->desk->port, self->is_ack, result);
+  return self->kind == AWAIT_RECV_MANY ? busq_port_recv_many_try(self->desk->port, self->limit, self->is_ack)
+                                       : busq_port_recv_try(self->desk->port, self->is_ack);
 }
 
 static PySendResult try_receive(Awaiting *self, PyObject **resultp)
 {
-  int result = BUSQ_EMPTY;
   const Py_ssize_t n_before = self->has_tried ? 0 : PyObject_Length(self->desk->receivers);
   const int is_first = n_before == 0; /* its turn has come, or nobody waits */
-  const int may_be_over = self->has_tried || self->timeout_ns == 0;
   if (n_before < 0)
     return PYGEN_ERROR;
   self->has_tried = 1;
-  *resultp = is_first ? receive_now(self, &result) : NULL;
+  *resultp = is_first ? receive_now(self) : NULL;
   if (*resultp)
     return PYGEN_RETURN;
-  if (result == RECEIVE_FILTERED) {
-    *resultp = receive_filtered(self);
-    if (*resultp)
-      return PYGEN_RETURN;
-    if (!busq_is_empty_error(self->desk->port))
-      return PYGEN_ERROR;
-    PyErr_Clear();
-    result = BUSQ_EMPTY;
-  }
-  if (result == RAISED)
+  if (PyErr_Occurred())
     return PYGEN_ERROR;
-  if (result == BUSQ_EMPTY && is_first && may_be_over)
-    result = busq_port_look(self->desk->port);
-  if (result != BUSQ_EMPTY && result != BUSQ_OK) {
-    error_raise(((Port *)self->desk->port)->state, result);
-    return PYGEN_ERROR;
-  }
   if (is_first && self->timeout_ns == 0)
     busq_raise_empty(self->desk->port);
   PyObject *deadline = PyErr_Occurred() ? NULL : awaiting_deadline(self);
