@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn
 
 from busq._native import _core as core
-from busq._port.core import Deadline
+from busq._port.deadline import Deadline
 from busq.errors import Empty, Full
 
 __all__ = ["SLICE_S", "AnyioStation", "AsyncioStation", "Ears", "OrderedEars", "Station", "sleep", "station_here"]
