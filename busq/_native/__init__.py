@@ -1,7 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C core as cffi sees it: ffi and lib, and nothing else."""
+"""The C core: `_core`, peers and messages of bus1; and, as cffi sees all of it, ffi and lib, which are loaded when asked for."""
 
-from busq._native import _interpreter  # noqa: F401  (first of all: it refuses other interpreters than the main one)
-from busq._native._busq import ffi, lib
+from __future__ import annotations
+
+from typing import Any
 
 __all__ = ["ffi", "lib"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module that cffi has made; most programs need none of it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from busq._native import _interpreter  # noqa: F401  (first: it refuses other interpreters than the main one)
+    from busq._native._busq import ffi, lib
+
+    globals().update(ffi=ffi, lib=lib)
+    return globals()[name]

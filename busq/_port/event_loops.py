@@ -22,8 +22,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn
 
-from busq._native import lib
-from busq._port import core as _core
+from busq._native import _core as core
 from busq._port.core import Deadline
 from busq.errors import Empty, Full
 
@@ -49,7 +48,7 @@ class Ears:
         """Tell whether there is nothing to receive; an error is something, too."""
         if self._peer._sorted or self._peer._inbox:
             return False
-        return bool(lib.busq_peer_wait(self._peer._handle, 0) == lib.BUSQ_EMPTY)
+        return core.wait(self._peer, 0) == core.EMPTY
 
     @property
     def has_more(self) -> bool:
@@ -58,11 +57,11 @@ class Ears:
 
     def listen(self, what: int) -> bool:
         """Say what the descriptor is to be readable for; False where it is none any more."""
-        return not lib.busq_peer_listen(self._peer._handle, what)
+        return not core.listen(self._peer, what)
 
     def is_forked(self) -> bool:
         """Tell whether the peer, and with it the descriptor, belongs to the parent process."""
-        return bool(lib.busq_peer_is_forked(self._peer._handle))
+        return core.is_forked(self._peer)
 
 
 class OrderedEars(Ears):
@@ -157,7 +156,7 @@ class Station:
 
     def _refuse(self) -> NoReturn:
         if self._ears.is_forked():
-            _core.fail(lib.BUSQ_FORKED)
+            core.check(core.FORKED)
         raise RuntimeError(
             "this peer joined in another event loop, and can be used in that one only: close it and join again here, "
             "or join under another name"
@@ -187,7 +186,7 @@ class Station:
             self.receivers.append(waiter)
         try:
             began = time.monotonic()
-            is_done = self._has_message if request is None else lambda: bool(request.pin) or self._has_message()
+            is_done = self._has_message if request is None else lambda: bool(request.reply) or self._has_message()
             if self.receivers[0] is waiter and await self._spin(self._receiving, is_done):
                 return
             await self._wait(waiter, deadline, Empty("nothing came before the timeout"), request)
@@ -238,7 +237,7 @@ class Station:
         waiter.knows_of_more = self._ears.has_more
         is_slice = request is None and waiter.knows_of_more and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
-        if request is not None and request.pin:
+        if request is not None and request.reply:
             waiter.wake()  # the reply came before it could be woken
         self.look_soon()
         try:
@@ -268,9 +267,9 @@ class Station:
     def _look(self) -> None:
         """Wake the receiver whose turn it is, if there is something for it; and listen for who sleeps on."""
         if self._needs_message():
-            self._listen(lib.BUSQ_LISTEN_MESSAGES)
+            self._listen(core.LISTEN_MESSAGES)
         elif self.senders:
-            self._listen(lib.BUSQ_LISTEN_ROOM)
+            self._listen(core.LISTEN_ROOM)
 
     def _needs_message(self) -> bool:
         first = self.receivers[0] if self.receivers else None
@@ -289,7 +288,7 @@ class Station:
 
     def _ready(self) -> None:
         """Look again: the descriptor is readable."""
-        self._ears.listen(lib.BUSQ_LISTEN_NOT)
+        self._ears.listen(core.LISTEN_NOT)
         if self._ears.stays_readable:
             self._forget()
         for row in self.senders.values():

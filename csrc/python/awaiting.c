@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
-#include "python/threads.h"
 #include <time.h>
 /*
  * The short way to await send and recv.
@@ -114,7 +113,7 @@ static PyObject *awaiting_deadline(Awaiting *self)
 static PySendResult try_send(Awaiting *self, PyObject **resultp)
 {
   const int is_alone = PyDict_Size(self->desk->senders) == 0;
-  const int result = is_alone ? busq_port_send_now(self->desk->port, self->to, self->data) : BUSQ_PORT_SLOWLY;
+  const int result = is_alone ? busq_port_send_now(self->desk->port, self->to, self->data) : SEND_UNKNOWN;
   if (result == BUSQ_OK) {
     Py_INCREF(Py_None);
     *resultp = Py_None;
@@ -126,20 +125,22 @@ static PySendResult try_send(Awaiting *self, PyObject **resultp)
   PyObject *coroutine = deadline ? PyObject_CallMethod((PyObject *)self->desk, "_send", "OOO", self->to, self->data, deadline) : NULL;
   if (goes_on_with(self, STATE_WAITS, coroutine) == 0)
     return PYGEN_NEXT;
-  busq_error_set_sent(0);
+  error_set_sent(0);
   return PYGEN_ERROR;
 }
 
-/* What the core says otherwise than by a message, the slow way puts into words; or it receives one after all. */
-static PyObject *receive_slowly(Awaiting *self)
+/* What comes past a filter, or nothing: Empty. */
+static PyObject *receive_filtered(Awaiting *self)
 {
-  PyObject *method = PyObject_GetAttrString(self->desk->port, self->kind == AWAIT_RECV_MANY ? "_recv_many_slow" : "_recv_slow");
+  PyObject *filter = new_ref(((Port *)self->desk->port)->filter);
+  PyObject *method = filter ? PyObject_GetAttrString(filter, self->kind == AWAIT_RECV_MANY ? "recv_many" : "recv") : NULL;
   PyObject *args = self->kind == AWAIT_RECV_MANY ? Py_BuildValue("(ni)", self->limit, 0) : Py_BuildValue("(i)", 0);
   PyObject *names = Py_BuildValue("{s:O}", "ack", self->is_ack ? Py_True : Py_False);
   PyObject *result = method && args && names ? PyObject_Call(method, args, names) : NULL;
   Py_XDECREF(names);
   Py_XDECREF(args);
   Py_XDECREF(method);
+  Py_XDECREF(filter);
   return result;
 }
 
@@ -161,8 +162,8 @@ static PySendResult try_receive(Awaiting *self, PyObject **resultp)
   *resultp = is_first ? receive_now(self, &result) : NULL;
   if (*resultp)
     return PYGEN_RETURN;
-  if (result == BUSQ_PORT_COVERED) {
-    *resultp = receive_slowly(self);
+  if (result == RECEIVE_FILTERED) {
+    *resultp = receive_filtered(self);
     if (*resultp)
       return PYGEN_RETURN;
     if (!busq_is_empty_error(self->desk->port))
@@ -170,13 +171,13 @@ static PySendResult try_receive(Awaiting *self, PyObject **resultp)
     PyErr_Clear();
     result = BUSQ_EMPTY;
   }
-  if (result == BUSQ_PORT_RAISED)
+  if (result == RAISED)
     return PYGEN_ERROR;
   if (result == BUSQ_EMPTY && is_first && may_be_over)
     result = busq_port_look(self->desk->port);
   if (result != BUSQ_EMPTY && result != BUSQ_OK) {
-    *resultp = receive_slowly(self);
-    return *resultp ? PYGEN_RETURN : PYGEN_ERROR;
+    error_raise(((Port *)self->desk->port)->state, result);
+    return PYGEN_ERROR;
   }
   if (is_first && self->timeout_ns == 0)
     busq_raise_empty(self->desk->port);
@@ -225,7 +226,7 @@ static PySendResult end(Awaiting *self, PySendResult status)
   if (status != PYGEN_ERROR)
     return status;
   if (self->kind == AWAIT_SEND && before != STATE_WAITS)
-    busq_error_set_sent(0);
+    error_set_sent(0);
   if (self->kind == AWAIT_NEXT && busq_is_shut_down_error(self->desk->port)) {
     PyErr_Clear();
     PyErr_SetNone(PyExc_StopAsyncIteration);
@@ -465,15 +466,62 @@ static PyType_Slot awaiting_slots[] = {{Py_tp_doc, "A call of a busq.aio.Peer, t
                                        {Py_tp_getset, awaiting_getset},
                                        {0, NULL}};
 
-#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
-#define Py_TPFLAGS_DISALLOW_INSTANTIATION (1UL << 7)
-#endif
-PyType_Spec busq_awaiting_spec = {"busq._native._fast.Awaiting", sizeof(Awaiting), 0,
+PyType_Spec busq_awaiting_spec = {"busq._native._core.Awaiting", sizeof(Awaiting), 0,
                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, awaiting_slots};
 
-static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const busq_call_options *options)
+/* How a call waits, and how it takes what it finds, behind `before` other arguments; false where only a coroutine knows. */
+typedef struct {
+  int64_t timeout_ns; /* -1: none */
+  int is_ack;
+  PyObject *timeout; /* as it was given; borrowed, or NULL */
+} call_options;
+
+static int find_options(PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before, int is_receive,
+                        call_options *options)
 {
-  Awaiting *self = PyObject_GC_New(Awaiting, busq_awaiting_type(desk->port));
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  PyObject *ack = NULL;
+  *options = (call_options){-1, 0, n_args == before + 1 && is_receive ? args[before] : NULL};
+  if (n_args < before || n_args > before + is_receive)
+    return 0;
+  for (Py_ssize_t i = 0; i < named; i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    if (!options->timeout && PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
+      options->timeout = args[n_args + i];
+    else if (is_receive && !ack && PyUnicode_CompareWithASCIIString(name, "ack") == 0)
+      ack = args[n_args + i];
+    else
+      return 0;
+  }
+  if (ack_read(ack, &options->is_ack) && timeout_read(options->timeout, &options->timeout_ns))
+    return 1;
+  PyErr_Clear();
+  return 0;
+}
+
+/* Passes the very arguments on to a coroutine. */
+static PyObject *call_slowly(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  PyObject *slow = PyObject_GetAttrString(self, method);
+  PyObject *tuple = slow ? PyTuple_New(n_args) : NULL;
+  PyObject *keywords = tuple && names ? PyDict_New() : NULL;
+  PyObject *result = NULL;
+  int failed = !tuple || (names && !keywords);
+  for (Py_ssize_t i = 0; i < n_args && !failed; i++)
+    PyTuple_SetItem(tuple, i, new_ref(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names) && !failed; i++)
+    failed = PyDict_SetItem(keywords, PyTuple_GetItem(names, i), args[n_args + i]) < 0;
+  if (!failed)
+    result = PyObject_Call(slow, tuple, keywords);
+  Py_XDECREF(keywords);
+  Py_XDECREF(tuple);
+  Py_XDECREF(slow);
+  return result;
+}
+
+static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const call_options *options)
+{
+  Awaiting *self = PyObject_GC_New(Awaiting, (PyTypeObject *)((Port *)desk->port)->state->awaiting_type);
   if (!self)
     return NULL;
   Py_INCREF(desk);
@@ -496,9 +544,9 @@ static Awaiting *awaiting_new(Desk *desk, awaiting_kind kind, const busq_call_op
 
 static PyObject *desk_send(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  busq_call_options options;
-  if (!self->port || !busq_find_options(self->port, args, n_args, names, 2, 0, &options))
-    return busq_call_slowly((PyObject *)self, "_send_slowly", args, n_args, names);
+  call_options options;
+  if (!self->port || !find_options(args, n_args, names, 2, 0, &options))
+    return call_slowly((PyObject *)self, "_send_slowly", args, n_args, names);
   Awaiting *made = awaiting_new(self, AWAIT_SEND, &options);
   if (made) {
     Py_INCREF(args[0]);
@@ -511,20 +559,20 @@ static PyObject *desk_send(Desk *self, PyObject *const *args, Py_ssize_t n_args,
 
 static PyObject *desk_recv(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  busq_call_options options;
-  if (!self->port || !busq_find_options(self->port, args, n_args, names, 0, 1, &options))
-    return busq_call_slowly((PyObject *)self, "_recv_slowly", args, n_args, names);
+  call_options options;
+  if (!self->port || !find_options(args, n_args, names, 0, 1, &options))
+    return call_slowly((PyObject *)self, "_recv_slowly", args, n_args, names);
   return (PyObject *)awaiting_new(self, AWAIT_RECV, &options);
 }
 
 static PyObject *desk_recv_many(Desk *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  busq_call_options options;
-  const int is_plain = self->port && busq_find_options(self->port, args, n_args, names, 1, 1, &options) && PyLong_CheckExact(args[0]);
+  call_options options;
+  const int is_plain = self->port && find_options(args, n_args, names, 1, 1, &options) && PyLong_CheckExact(args[0]);
   const Py_ssize_t limit = is_plain ? PyLong_AsSsize_t(args[0]) : 0;
   if (limit < 1) {
     PyErr_Clear();
-    return busq_call_slowly((PyObject *)self, "_recv_many_slowly", args, n_args, names);
+    return call_slowly((PyObject *)self, "_recv_many_slowly", args, n_args, names);
   }
   Awaiting *made = awaiting_new(self, AWAIT_RECV_MANY, &options);
   if (made)
@@ -534,7 +582,7 @@ static PyObject *desk_recv_many(Desk *self, PyObject *const *args, Py_ssize_t n_
 
 static PyObject *desk_anext(Desk *self)
 {
-  const busq_call_options options = {-1, 0, NULL};
+  const call_options options = {-1, 0, NULL};
   if (!self->port)
     return PyObject_CallMethod((PyObject *)self, "_anext_slowly", NULL);
   return (PyObject *)awaiting_new(self, AWAIT_NEXT, &options);
@@ -608,9 +656,9 @@ static PyObject *desk_send_some(Desk *self, PyObject *args)
     PyObject *pair = busq_sequence_item(list, at, 0);
     const int is_pair = pair && PyTuple_CheckExact(pair) && PyTuple_Size(pair) == 2;
     const int result = is_pair ? busq_port_send_now(self->port, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1))
-                               : BUSQ_PORT_SLOWLY;
+                               : SEND_UNKNOWN;
     Py_XDECREF(pair);
-    if (result == BUSQ_PORT_RAISED)
+    if (result == RAISED)
       PyErr_Clear(); /* the slow way finds it again */
     if (result != BUSQ_OK)
       break;
@@ -623,8 +671,6 @@ static PyObject *desk_send_some(Desk *self, PyObject *args)
     return NULL;
   return PyBool_FromLong(is_time);
 }
-
-#define FASTCALL(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 
 static PyMethodDef desk_methods[] = {{"_sit", (PyCFunction)(void (*)(void))desk_sit, METH_VARARGS, NULL},
                                      {"_send_some", (PyCFunction)(void (*)(void))desk_send_some, METH_VARARGS, NULL},
@@ -641,10 +687,5 @@ static PyType_Slot desk_slots[] = {{Py_tp_doc, "Sending and receiving in an even
                                    {Py_tp_methods, desk_methods},
                                    {0, NULL}};
 
-PyType_Spec busq_desk_spec = {"busq._native._fast.Desk", sizeof(Desk), 0,
+PyType_Spec busq_desk_spec = {"busq._native._core.Desk", sizeof(Desk), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, desk_slots};
-
-int busq_desk_set_texts(PyObject *texts)
-{
-  return busq_texts_set(desk_methods, texts);
-}
