@@ -18,6 +18,7 @@ from conftest import Child, wait_until
 from test_ownership import StruckError, struck
 
 import busq
+from busq._native import _core as core
 
 Fork = Callable[..., Child]
 
@@ -411,7 +412,7 @@ def test_who_waits_for_a_message_holds_up_nobody_who_enters(bus: busq.Bus) -> No
         got: list[busq.Message] = []
         reader = threading.Thread(target=lambda: got.append(ann.recv()))
         reader.start()
-        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
+        wait_until(lambda: core.filter_of(ann).is_waiting, what="ann waits")  # type: ignore[arg-type]
         entering = threading.Thread(target=ann.enter, args=["more"], kwargs={"state": bytes, "take": bytes.decode})
         entering.start()
         reader.join()  # which gets that view
@@ -427,8 +428,8 @@ def test_what_a_thread_gives_back_goes_to_one_that_waits(bus: busq.Bus) -> None:
         got: list[busq.Message] = []
         reader = threading.Thread(target=lambda: got.append(ann.recv()))
         reader.start()
-        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
-        ann._give_back([message])  # type: ignore[attr-defined]
+        wait_until(lambda: core.filter_of(ann).is_waiting, what="ann waits")  # type: ignore[arg-type]
+        core.filter_of(ann).give_back([message])  # type: ignore[arg-type]
         reader.join()
         assert got == [message]
 
