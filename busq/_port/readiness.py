@@ -24,16 +24,13 @@ class Readiness:
 
     def is_idle(self) -> bool:
         """Return whether there is nothing to receive; an error is something, too."""
-        if core.wait(self._peer, 0) != core.EMPTY:
-            return False
-        filter_ = core.filter_of(self._peer)
-        return filter_ is None or filter_.is_idle
+        return core.is_idle(self._peer)
 
     @property
     def has_unsent(self) -> bool:
         """Whether a receiver has words to send, and tries soon again."""
         filter_ = core.filter_of(self._peer)
-        return filter_ is not None and filter_.has_unsent
+        return bool(filter_ is not None and filter_.has_unsent)
 
     def listen(self, what: int) -> bool:
         """Say what the descriptor is to be readable for; False where there is no peer any more."""

@@ -3,8 +3,8 @@
 
 It stands between the queue of the peer and the application: every message of the queue goes through it, and those of
 the library, which the application never sees, end here.  Views and words go to the exchanges of their groups
-(exchange.py); what follows them is held back while a state is awaited.  A peer that never enters a group so has no
-filter.
+(exchange.py); what follows them is held back while a state is awaited.  A message is sorted wholly or not at all: C
+keeps it until it was (csrc/python/filter.c).  A peer that never enters a group so has no filter.
 
 A word of exchange.py is sent as a message of the form BUSQ_FORM_CONTROL, behind the length of the group's name(1) and
 the name.  What the application sends to the group is not counted for places, since only the words and the views come to
@@ -13,25 +13,20 @@ all of them through the filter.
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import wrong_type
-from busq._port.deadline import AT_ONCE, Deadline
 from busq._state.chunks import chunk_bytes
 from busq._state.exchange import StateExchange
 from busq._state.transfer import Deliver
 from busq.groups import addressed
 
 __all__ = ["GroupFilter", "prepare_to_enter"]
-
-_RETRY_NS = 1_000_000
 
 
 class _Group:
@@ -65,7 +60,7 @@ class _Group:
         """Hand a state to the application, and show it the view that the state stands in."""
         self._take(bytes(state))
         if view is not None:
-            self._filter.sorted.append(view[0])
+            self._filter.shown.append(view[0])
 
     def begin_anew(self) -> None:
         """Begin with the state that the application has."""
@@ -90,185 +85,68 @@ def _read_word(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class GroupFilter:
-    """What one peer receives through.
-
-    A message goes from the core into the inbox, and from there to the application, or, where it has to be looked at, is
-    sorted.  Sorting is done wholly or not at all: where a signal handler, `state` or `take` raises in it, everything is
-    restored, and the next call sorts the message again.
-    """
+    """What one peer receives through.  C calls `must_sort`, `sort` and `flush`, in one thread at a time."""
 
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
         self.name: str = port.name
         self.lock = threading.RLock()  # of everything here; never held by a call that waits
         self.groups: list[_Group] = []
-        self.sorted: deque[Any] = deque()  # for the application
-        self.is_waiting = False  # a thread, in the core
         self.has_unsent = False  # words that had no room
-        self._inbox: deque[Any] = deque()  # taken, and not looked at
-        self._undo: Callable[[], None] | None = None  # of the message that is sorted
-        self._is_sorting = False
-        # Of the calls that receive: one of them waits in the core, and the others for that one.
-        self._receivers: Any = threading.RLock()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits here to be received."""
-        return not (self.sorted or self._inbox)
-
-    # ---- receiving ----
-
-    # What is taken is in a list of the caller's until it is handed over: an exception before that gives it back.
-
-    def recv(self, timeout: float | None = None, *, ack: bool = False) -> Any:
-        """Receive for `Peer.recv`."""
-        taken: list[Any] = []
-        try:
-            self._take_sorted(taken, Deadline(timeout), ack)
-            return taken[0]
-        except BaseException:
-            self.give_back(taken)
-            raise
-
-    def recv_many(self, limit: int, timeout: float | None = None, *, ack: bool = False) -> Any:
-        """Receive for `Peer.recv_many`."""
-        taken: list[Any] = []
-        try:
-            self._take_sorted(taken, Deadline(timeout), ack)
-            try:
-                # A state that is given holds everything that the application has got, and it has not got this so far:
-                # nothing more is sorted.
-                while len(taken) < limit:
-                    self._take_sorted(taken, AT_ONCE, ack, may_sort=False)
-            except (errors.Empty, errors.ShutDown):
-                pass
-            return taken
-        except BaseException:
-            self.give_back(taken)
-            raise
-
-    def _take_sorted(self, taken: list[Any], deadline: Deadline, ack: bool, *, may_sort: bool = True) -> None:
-        """Take the next message for the application, to the end of a list; Empty where it would have to be sorted."""
-        port = self._port()
-        if core.is_forked(port):  # a thread of the parent may have held the locks
-            core.check(core.FORKED)
-        left_ns = deadline.left_ns()
-        try:
-            try:
-                if not self._receivers.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
-                    raise errors.Empty("nothing came before the timeout")
-                while not self._take_what_is_there(port, taken, ack, may_sort):
-                    self._wait(port, deadline)
-            finally:
-                self._leave_receivers()
-        finally:  # a signal handler may have raised in the inner block
-            self._leave_receivers()
-
-    def _leave_receivers(self) -> None:
-        # Only the lock knows whether this thread has it; more than once, where `state` or `take` receives.
-        while self._receivers._is_owned() and not self._is_sorting:
-            self.is_waiting = False
-            self._receivers.release()
-
-    def _take_what_is_there(self, port: Any, taken: list[Any], ack: bool, may_sort: bool) -> bool:
-        with self.lock:
-            if self._is_sorting:
-                raise RuntimeError("`state` and `take` may not receive: they are called by a call that receives")
-            self._restore()
-            while not self.sorted:
-                self.is_waiting = not self._inbox and not self._receive(port, ack)
-                if self.is_waiting:
-                    return False
-                if not self._has_to_be_sorted(self._inbox[0]):
-                    break
-                if not may_sort:
-                    raise errors.Empty("what comes next has to be sorted")
-                self._sort_next(port)
-                self._flush(port)  # now: the application may not receive again for long
-            queue = self.sorted or self._inbox
-            taken.append(queue[0])
-            queue.popleft()
-            return True
-
-    def _receive(self, port: Any, ack: bool) -> bool:
-        """Take what comes next out of the core, if it is there."""
-        self._flush(port)
-        try:
-            # In one step of C from the queue into the inbox, so that no signal handler runs in between.
-            self._inbox.extend(map(functools.partial(core.recv_beneath, port), (0,), (ack,)))
-        except errors.Empty:
-            return False
-        return True
-
-    def _wait(self, port: Any, deadline: Deadline) -> None:
-        """Return when something may have come, or it is time to try again to send what had no room."""
-        left_ns = deadline.left_ns()
-        is_slice = self.has_unsent and (left_ns < 0 or left_ns > _RETRY_NS)
-        # Any other result is found again by the next look.
-        if core.wait(port, _RETRY_NS if is_slice else left_ns) == core.EMPTY and not is_slice:
-            raise errors.Empty("nothing came before the timeout")
-
-    def give_back(self, taken: list[Any]) -> None:
-        """Let messages that were taken come next."""
-        if not taken and (self._undo is None or self._is_sorting):
-            return  # there is nothing to do, or another thread is at it
-        with self.lock:
-            self._restore()
-            while taken:
-                message = taken[-1]
-                if not any(queue and queue[0] is message for queue in (self.sorted, self._inbox)):
-                    self.sorted.appendleft(message)
-                taken.pop()
-        if self.is_waiting:  # another thread waits, and knows only of what comes out of the core
-            self._send(self.name, b"")
+        self.shown: list[Any] = []  # of the message that is sorted: what the application is to get
+        # The last message, and either what was shown for it, or, while it is sorted, what undoes that.
+        self._last: tuple[Any, list[Any] | None, Callable[[], None] | None] = (None, [], None)
 
     # ---- sorting ----
 
-    def _has_to_be_sorted(self, message: Any) -> bool:
+    def must_sort(self, message: Any) -> bool:
+        """Return whether a message has to be sorted; otherwise it is for the application."""
         return message.kind in ("view", "control") or any(not one.transfer.has_state for one in self.groups)
 
-    def _sort_next(self, port: Any) -> None:
-        message = self._inbox[0]
+    def sort(self, message: Any) -> list[Any]:
+        """Sort a message, and return what the application is to get now.
+
+        Where a signal handler, `state` or `take` raises in it, nothing has changed; where a handler raises behind its
+        last step, the next call for the same message returns what it has returned.
+        """
+        with self.lock:
+            last, shown, _ = self._last
+            if shown is not None and last is message:
+                return shown
+            self.restore()
+            self._last = (message, None, self._keep())
+            self.shown = []
+            self._sort(message)
+            if message.kind == "control":
+                message.ack()  # the application never sees it
+            self._last = (message, self.shown, None)
+            return self.shown
+
+    def restore(self) -> None:
+        """Undo the sorting that an exception has interrupted, if one has."""
+        undo = self._last[2]
+        if undo is not None:
+            undo()
+            self._last = (None, [], None)
+
+    def _keep(self) -> Callable[[], None]:
         groups, exchanges = list(self.groups), [one.exchange.keep() for one in self.groups]
-        n_sorted = len(self.sorted)
 
         def undo() -> None:
             self.groups[:] = groups
             for restore in exchanges:
                 restore()
-            while len(self.sorted) > n_sorted:
-                self.sorted.pop()
-            if not self._inbox or self._inbox[0] is not message:
-                self._inbox.appendleft(message)
 
-        try:
-            try:
-                self._is_sorting = True
-                self._undo = undo
-                self._inbox.popleft()
-                self._sort(port, message)
-                if message.kind == "control":
-                    message.ack()  # the application never sees it
-                self._undo = None
-            finally:
-                self._is_sorting = False
-        finally:  # a signal handler may have raised in the inner block
-            self._is_sorting = False
+        return undo
 
-    def _restore(self) -> None:
-        """Undo the sorting that an exception has interrupted."""
-        if self._undo is not None and not self._is_sorting:
-            self._undo()
-            self._undo = None
-
-    def _sort(self, port: Any, message: Any) -> None:
+    def _sort(self, message: Any) -> None:
         """Give a word to its group, and a message to the application, unless a group holds it back."""
         if message.kind == "control":
             name, letter, rest = _read_word(message.data)
             self._pass((message.sender, letter, rest), 0, name)
         else:
             message.data  # noqa: B018  (copied: what is held back may not keep its place in the queue before a state)
-            self._pass(message, 0, message.group if message.kind == "view" else addressed(port, message))
+            self._pass(message, 0, message.group if message.kind == "view" else addressed(self._port(), message))
 
     def _pass(self, message: Any, start: int, sent_to: str | None) -> None:
         """Show a message, or a word, to one group after the other: each may hold it back, and lets it go on later."""
@@ -279,7 +157,7 @@ class GroupFilter:
             if not group.transfer.has_state:
                 return group.exchange.follow(group.transfer.aside((message, sent_to)))
         if not isinstance(message, tuple):
-            self.sorted.append(message)
+            self.shown.append(message)
         return None
 
     def pass_behind(self, group: _Group, message: Any, sent_to: str | None) -> None:
@@ -302,16 +180,19 @@ class GroupFilter:
 
     # ---- sending words: never waited for ----
 
-    def _flush(self, port: Any) -> None:
-        """Send the words that there is room for."""
+    def flush(self) -> bool:
+        """Send the words that there is room for; returns whether some are left."""
         full: set[str] = set()
-        for group in self.groups:
-            group.flush(self._send, full)
-        self.has_unsent = bool(full)
+        with self.lock:
+            for group in self.groups:
+                group.flush(self._send, full)
+            self.has_unsent = bool(full)
+            return self.has_unsent
 
     def _send(self, to: str, word: bytes) -> bool:
         try:
-            return core.send_control_once(self._port(), to, word)
+            port: Any = self._port()
+            return core.send_control_once(port, to, word)
         except (errors.PeerDead, errors.UnknownPeer):
             return True  # the receiver has gone
         except errors.ShutDown:
@@ -330,11 +211,13 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
     if core.is_forked(port):
         core.check(core.FORKED)
     # In one step, so that threads that enter at the same time have the same filter.
-    filter_: GroupFilter = core.filter_of(port) or vars(port).setdefault("_filter", GroupFilter(port))
+    filter_: GroupFilter = vars(port).setdefault("_filter", GroupFilter(port))
     chunk = chunk_bytes(port._raw_bus().facts()["arena"])
     made = _Group(filter_, group, chunk, state, take)
     with filter_.lock:
-        core.set_filter(port, filter_)
+        if core.filter_of(port) is None:
+            core.set_filter(port, filter_)
+        filter_.restore()
         last = next((one for one in filter_.groups if one.name == group), None)
         if last is None and is_member:
             last = _Group(filter_, group, chunk, state, take)
@@ -351,6 +234,7 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
 
     def undo() -> None:
         with filter_.lock:
+            filter_.restore()
             if last is not None:
                 last.successor = None
             if made in filter_.groups:

@@ -260,58 +260,44 @@ static PySendResult try_send_many(Awaiting *self, PyObject **resultp)
 
 /* ---- receiving ---- */
 
-/* Receives by the method of an object: of a filter, or of a peer of another order.  NULL with *result, or RAISED. */
-static PyObject *receive_by_method(Awaiting *self, PyObject *object, int *result)
+/* Receives by the method of a peer of another order; NULL without an exception where nothing is there. */
+static PyObject *receive_by_method(Awaiting *self)
 {
+  AsyncPort *owner = owner_of(self);
   const int is_many = self->kind == AWAIT_RECV_MANY;
-  PyObject *method = PyObject_GetAttrString(object, is_many ? "recv_many" : "recv");
+  PyObject *method = PyObject_GetAttrString(owner->peer, is_many ? "recv_many" : "recv");
   PyObject *args = is_many ? Py_BuildValue("(ni)", self->limit, 0) : Py_BuildValue("(i)", 0);
   PyObject *names = Py_BuildValue("{s:O}", "ack", self->is_ack ? Py_True : Py_False);
   PyObject *received = method && args && names ? PyObject_Call(method, args, names) : NULL;
   Py_XDECREF(names);
   Py_XDECREF(args);
   Py_XDECREF(method);
-  *result = received ? BUSQ_OK : RAISED;
-  if (!received && PyErr_ExceptionMatches(owner_of(self)->state->empty_error)) {
+  if (!received && PyErr_ExceptionMatches(owner->state->empty_error))
     PyErr_Clear();
-    *result = BUSQ_EMPTY;
-  }
   return received;
 }
 
-static PyObject *receive_now(Awaiting *self, int *result)
+static PyObject *receive_now(Awaiting *self)
 {
   AsyncPort *owner = owner_of(self);
   if (!owner->is_port)
-    return receive_by_method(self, owner->peer, result);
-  PyObject *received = self->kind == AWAIT_RECV_MANY ? busq_port_recv_many_now(owner->peer, self->limit, self->is_ack, result)
-                                                     : busq_port_recv_now(owner->peer, self->is_ack, result);
-  if (received || *result != RECEIVE_FILTERED)
-    return received;
-  PyObject *filter = new_ref(((Port *)owner->peer)->filter);
-  received = receive_by_method(self, filter, result);
-  Py_XDECREF(filter);
-  return received;
+    return receive_by_method(self);
+  return self->kind == AWAIT_RECV_MANY ? busq_port_recv_many_try(owner->peer, self->limit, self->is_ack)
+                                       : busq_port_recv_try(owner->peer, self->is_ack);
 }
 
 static PySendResult try_receive(Awaiting *self, PyObject **resultp)
 {
   AsyncPort *owner = owner_of(self);
-  int result = BUSQ_EMPTY;
   const Py_ssize_t n_before = self->has_tried ? 0 : PyObject_Length(owner->receivers);
   const int is_first = n_before == 0; /* its turn has come, or no other task waits */
-  const int may_be_over = self->has_tried || self->timeout_ns == 0;
   if (n_before < 0)
     return PYGEN_ERROR;
   self->has_tried = 1;
-  *resultp = is_first ? receive_now(self, &result) : NULL;
+  *resultp = is_first ? receive_now(self) : NULL;
   if (*resultp)
     return PYGEN_RETURN;
-  if (result == BUSQ_EMPTY && is_first && may_be_over && owner->is_port)
-    result = busq_port_look(owner->peer);
-  if (result != BUSQ_EMPTY && result != BUSQ_OK && result != RAISED)
-    error_raise(owner->state, result);
-  else if (is_first && self->timeout_ns == 0 && result != RAISED)
+  if (!PyErr_Occurred() && is_first && self->timeout_ns == 0)
     PyErr_SetString(owner->state->empty_error, "nothing came before the timeout");
   PyObject *deadline = PyErr_Occurred() ? NULL : deadline_of_call(self);
   if (!deadline)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
 #include "python/texts.h"
+#include <pythread.h>
 #include <stdlib.h>
 
 /* ---- names of senders ---- */
@@ -336,32 +337,6 @@ static PyObject *ask_for_room(PyObject *module, PyObject *object)
   return result == BUSQ_OK ? new_ref(Py_None) : self ? error_raise(self->state, result) : NULL;
 }
 
-/* ---- the filter ---- */
-
-/* Between begin and end no thread takes a message: one that comes later finds the filter. */
-static PyObject *set_filter(PyObject *module, PyObject *args)
-{
-  PyObject *object, *filter;
-  if (!PyArg_ParseTuple(args, "OO", &object, &filter))
-    return NULL;
-  Port *self = port_checked(module, object);
-  if (!self)
-    return NULL;
-  PyObject *before = self->filter;
-  const int is_open = busq_peer_receive_begin(self->peer) == BUSQ_OK;
-  BUSQ_PUBLISH(self->filter, filter == Py_None ? NULL : new_ref(filter));
-  if (is_open)
-    busq_peer_receive_end(self->peer);
-  Py_XDECREF(before);
-  Py_RETURN_NONE;
-}
-
-static PyObject *filter_of(PyObject *module, PyObject *object)
-{
-  Port *self = port_checked(module, object);
-  return self ? new_ref(self->filter ? self->filter : Py_None) : NULL;
-}
-
 PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
                                 {"close", ONE_ARG(close_port), NULL},
                                 {"set_spin", VARARGS(set_spin), NULL},
@@ -376,8 +351,6 @@ PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
                                 {"listen", VARARGS(listen), NULL},
                                 {"failed_target", ONE_ARG(failed_target), NULL},
                                 {"ask_for_room", ONE_ARG(ask_for_room), NULL},
-                                {"set_filter", VARARGS(set_filter), NULL},
-                                {"filter_of", ONE_ARG(filter_of), NULL},
                                 {NULL, NULL, 0, NULL}};
 
 /* ---- the type ---- */
@@ -387,6 +360,8 @@ static int port_traverse(Port *self, visitproc visit, void *arg)
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->codec);
   Py_VISIT(self->filter);
+  Py_VISIT(self->inbox);
+  Py_VISIT(self->ready);
   Py_VISIT(self->nodes);
   Py_VISIT(self->held);
   Py_VISIT(self->ask.port);
@@ -398,6 +373,8 @@ static int port_clear(Port *self)
 {
   Py_CLEAR(self->codec);
   Py_CLEAR(self->filter);
+  Py_CLEAR(self->inbox);
+  Py_CLEAR(self->ready);
   Py_CLEAR(self->nodes);
   Py_CLEAR(self->held);
   Py_CLEAR(self->ask.port);
@@ -417,6 +394,8 @@ static void port_dealloc(Port *self)
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
     Py_XDECREF(self->names[slot].name);
   free(self->names);
+  if (self->turn)
+    PyThread_free_lock(self->turn);
   object_free((PyObject *)self, type);
 }
 

@@ -11,8 +11,7 @@
  * nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (error.h).  Where there is no such lock, threads.h
  * keeps threads apart that use the same object.
  *
- * A port may have a filter, which is asked before the queue wherever the port receives: an object with recv(timeout, ack=),
- * recv_many(limit, timeout, ack=) and next().  It receives past itself by `recv_beneath`, which hands over words of the library, too.
+ * A port may have a filter (filter.c), which is asked wherever the port receives; it sees words of the library, too.
  *
  * Not given: anything beyond the limited API of CPython 3.10.
  */
@@ -38,7 +37,11 @@ typedef struct {
   PyObject *module;  /* owns the state */
   PyObject *name;    /* NULL: of replies */
   PyObject *codec;
+  /* Of one with a filter (filter.c). */
   PyObject *filter;
+  PyObject *inbox, *ready; /* lists: taken and not looked at; for the owner */
+  void *turn;              /* a lock: of the thread that is at it */
+  long sorter;             /* that thread */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   PyObject *replaced;   /* by another one in `names`; or NULL */
@@ -114,7 +117,10 @@ enum {
   SEND_UNKNOWN = -2 /* only the whole way knows: names that were not looked up, other data than bytes ... */
 };
 
-/* Tries once, without waiting: a result of the core, SEND_UNKNOWN, or RAISED. */
+/* Tries once, whatever the receivers and the data are: BUSQ_OK, BUSQ_FULL, or RAISED, which says whether it was sent.  With is_asking it
+ * asks for the room that was missing. */
+int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking);
+/* The short way of it, bytes to receivers that are known: a result of the core, SEND_UNKNOWN, or RAISED. */
 int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
 /* Targets of names: how many, 0 where the whole way must decide, -1 with an exception. */
 Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets);
@@ -143,20 +149,21 @@ int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, 
 
 /* ---- receiving (receive.c) ---- */
 
-enum {
-  RECEIVE_FILTERED = -3 /* the port has a filter, and nothing was taken */
-};
-
-/* A message, or NULL with *result: of the core, RECEIVE_FILTERED, or RAISED. */
-PyObject *busq_port_recv_now(PyObject *port, int is_ack, int *result);
+/* At once, past the filter if there is one: a message, or NULL with an exception, or without one where nothing is there. */
+PyObject *busq_port_recv_try(PyObject *port, int is_ack);
 /* The same, a list of at least one. */
-PyObject *busq_port_recv_many_now(PyObject *port, Py_ssize_t limit, int is_ack, int *result);
+PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack);
 /* BUSQ_EMPTY, or why receiving is worth trying: BUSQ_SHUTDOWN, too. */
 int busq_port_look(PyObject *port);
+/* What stands next in the queue, words of the library as well: a message, or NULL with *result. */
+Message *receive_any(Port *self, int is_ack, int *result);
 /* Everything about a message that was found that may fail; it is taken later.  NULL with *result, or with BUSQ_OK and an exception. */
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
 /* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
 void receive_take(Member *member, Message *message, const busq_message *found, int is_held);
+/* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
+PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
+PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
 /* Raises busq.Empty or busq.Full. */
 void busq_raise_empty(PyObject *port);
 void busq_raise_full(PyObject *port);

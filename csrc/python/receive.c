@@ -10,6 +10,10 @@
  * and what it raises gives the message back.  It is handed over behind the last look at signals.
  */
 
+enum {
+  RECEIVE_FILTERED = -3 /* the port has a filter, and nothing was taken */
+};
+
 /* ---- preparing ---- */
 
 /* Takes the request off the end of a payload; false where none can stand there. */
@@ -182,7 +186,7 @@ static void release_copied(Message *message)
 typedef struct {
   int is_ack;
   int may_spin;
-  int takes_words; /* of the library; and passes the filter */
+  int takes_words; /* of the library: for a filter */
 } how;
 
 /* A message that was taken, or NULL with *result.  Where nothing is there and it may wait, it spins before it lets go of the interpreter's
@@ -377,64 +381,34 @@ static int await_message(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
 
 /* ---- the methods ---- */
 
-typedef struct {
-  int64_t timeout_ns;
-  PyObject *timeout; /* as it was given, or NULL */
-  PyObject *ack;
-  how given;
-  Py_ssize_t limit; /* 0: one message, not a list */
-} receiving;
-
-/* The filter has the call from here on, with what is left of its time. */
-static PyObject *call_filter(Port *self, const receiving *call, int64_t deadline_ns)
+static PyObject *receive(Port *self, Py_ssize_t limit, int is_ack, int64_t timeout_ns)
 {
-  PyObject *filter = new_ref(self->filter);
-  PyObject *timeout = new_ref(call->timeout ? call->timeout : Py_None);
-  if (deadline_ns != call->timeout_ns) { /* it has waited */
-    Py_DECREF(timeout);
-    timeout = PyFloat_FromDouble((double)deadline_left(deadline_ns) / 1e9);
-  }
-  PyObject *method = filter ? PyObject_GetAttrString(filter, call->limit ? "recv_many" : "recv") : NULL;
-  PyObject *args = !timeout ? NULL : call->limit ? Py_BuildValue("(nO)", call->limit, timeout) : Py_BuildValue("(O)", timeout);
-  PyObject *named = Py_BuildValue("{s:O}", "ack", call->given.is_ack ? Py_True : Py_False);
-  PyObject *received = method && args && named ? PyObject_Call(method, args, named) : NULL;
-  Py_XDECREF(named);
-  Py_XDECREF(args);
-  Py_XDECREF(method);
-  Py_XDECREF(timeout);
-  Py_XDECREF(filter);
-  return received;
-}
-
-static PyObject *receive(Port *self, const receiving *call)
-{
-  int64_t deadline_ns = call->timeout_ns;
+  const how given = {is_ack, timeout_ns != 0, 0};
+  int64_t deadline_ns = timeout_ns;
   int result = BUSQ_OK;
   do {
     PyObject *received = NULL;
-    if (self->filter && !call->given.takes_words)
+    if (self->filter)
       result = RECEIVE_FILTERED;
     else
-      received = call->limit ? receive_many(self, call->limit, call->given, &result)
-                             : (PyObject *)receive_one(self, call->given, &result);
+      received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
     if (received)
       return received;
     if (result == RECEIVE_FILTERED)
-      return call_filter(self, call, deadline_ns);
+      return filter_receive(self, limit, is_ack, deadline_ns == timeout_ns ? deadline_of(timeout_ns) : deadline_ns);
     if (result == BUSQ_EMPTY)
-      result = await_message(self, call->timeout_ns, &deadline_ns);
+      result = await_message(self, timeout_ns, &deadline_ns);
   } while (result == BUSQ_OK);
   return result == RAISED ? NULL : error_raise(self->state, result);
 }
 
-static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_ssize_t limit, int takes_words)
+static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_ssize_t limit)
 {
-  receiving call = {.timeout = timeout, .ack = ack, .limit = limit};
-  if (!ack_read(ack, &call.given.is_ack) || !timeout_read(timeout, &call.timeout_ns))
+  int64_t timeout_ns;
+  int is_ack;
+  if (!ack_read(ack, &is_ack) || !timeout_read(timeout, &timeout_ns))
     return NULL;
-  call.given.may_spin = call.timeout_ns != 0;
-  call.given.takes_words = takes_words;
-  return receive(self, &call);
+  return receive(self, limit, is_ack, timeout_ns);
 }
 
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
@@ -445,7 +419,7 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
   if (!port_has_joined(self) ||
       ((n_args || names) && !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)))
     return NULL;
-  return receive_with(self, values[0], values[1], 0, 0);
+  return receive_with(self, values[0], values[1], 0);
 }
 
 PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
@@ -457,7 +431,7 @@ PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, P
   if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values) ||
       !limit_read(values[0], &limit))
     return NULL;
-  return receive_with(self, values[1], values[2], limit, 0);
+  return receive_with(self, values[1], values[2], limit);
 }
 
 /* Receives for an iterator, which the end of the bus ends. */
@@ -467,7 +441,7 @@ PyObject *port_next(Port *self, PyObject *unused)
   (void)unused;
   if (!port_has_joined(self))
     return NULL;
-  PyObject *message = receive_with(self, NULL, NULL, 0, 0);
+  PyObject *message = receive(self, 0, 0, -1);
   if (!message && busq_is_shut_down_error((PyObject *)self)) {
     PyErr_Clear();
     PyErr_SetNone(PyExc_StopIteration);
@@ -475,28 +449,42 @@ PyObject *port_next(Port *self, PyObject *unused)
   return message;
 }
 
-/* recv_beneath(port, timeout, ack): past the filter. */
-static PyObject *recv_beneath(PyObject *module, PyObject *args)
-{
-  PyObject *object, *timeout, *ack;
-  if (!PyArg_ParseTuple(args, "OOO", &object, &timeout, &ack))
-    return NULL;
-  Port *self = port_checked(module, object);
-  return self ? receive_with(self, timeout, ack, 0, 1) : NULL;
-}
-
-PyMethodDef receive_functions[] = {{"recv_beneath", VARARGS(recv_beneath), NULL}, {NULL, NULL, 0, NULL}};
-
 /* ---- for event loops ---- */
 
-PyObject *busq_port_recv_now(PyObject *port, int is_ack, int *result)
+Message *receive_any(Port *self, int is_ack, int *result)
 {
-  return (PyObject *)receive_one((Port *)port, (how){is_ack, 0, 0}, result);
+  return receive_one(self, (how){is_ack, 0, 1}, result);
 }
 
-PyObject *busq_port_recv_many_now(PyObject *port, Py_ssize_t limit, int is_ack, int *result)
+static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
 {
-  return receive_many((Port *)port, limit, (how){is_ack, 0, 0}, result);
+  const how given = {is_ack, 0, 0};
+  int result;
+  do {
+    PyObject *received = NULL;
+    result = RECEIVE_FILTERED;
+    if (!self->filter)
+      received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
+    if (result == RECEIVE_FILTERED)
+      received = filter_take(self, limit, is_ack, 0, &result);
+    if (received)
+      return received;
+    if (result == BUSQ_EMPTY)
+      result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */
+  } while (result == BUSQ_OK);
+  if (result != BUSQ_EMPTY && result != RAISED)
+    error_raise(self->state, result);
+  return NULL;
+}
+
+PyObject *busq_port_recv_try(PyObject *port, int is_ack)
+{
+  return receive_try((Port *)port, 0, is_ack);
+}
+
+PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack)
+{
+  return receive_try((Port *)port, limit, is_ack);
 }
 
 int busq_port_look(PyObject *port)
