@@ -94,11 +94,11 @@ class Bus1Peer(core.Port, Peer):
         name = groups.checked_name(group)
         if state is None and take is None:
             return core.change(self, "enter", name, timeout)
-        from busq._state.group_state import become
+        from busq._state.group_state import prepare_to_enter
 
         deadline = Deadline(timeout)
         is_member = groups.is_in(self, name)
-        undo = become(self, group, state, take, is_member)
+        undo = prepare_to_enter(self, group, state, take, is_member)
         if undo is None:
             return None
         has_left = not is_member

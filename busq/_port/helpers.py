@@ -6,13 +6,17 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from busq import errors, peer
+from busq._port.deadline import Deadline as Deadline
 from busq.peer import Codec, Message
 
 
 def misused(called: Any, kind: str, method: str, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Raise the TypeError of a call that does not fit the method of a public class."""
+    """Raise the TypeError of a call that does not fit the method of a public class; `kind` is Peer, aio.Peer ..."""
+    public: Any = peer
+    if kind == "aio.Peer":
+        from busq import aio as public
     try:
-        getattr(getattr(peer, kind), method)(called, *args, **named)
+        getattr(getattr(public, kind.rpartition(".")[2]), method)(called, *args, **named)
     except TypeError as error:
         raise TypeError(str(error).replace(f"{kind}.", f"{type(called).__name__}.", 1)) from None
 

@@ -49,8 +49,8 @@ static int add_types(PyObject *module, busq_state *state)
                {&state->handle_type, &handle_spec, "Handle"},    {&state->node_type, &node_spec, "Node"},
                {&state->bus_type, &bus_spec, "Bus"},             {&state->note_type, &note_spec, "Note"},
                {&state->request_type, &request_spec, "Request"}, {&state->pin_type, &pin_spec, NULL},
-               {&state->shown_type, &shown_spec, NULL},          {&state->desk_type, &busq_desk_spec, "Desk"},
-               {&state->awaiting_type, &busq_awaiting_spec, NULL}};
+               {&state->shown_type, &shown_spec, NULL},          {&state->async_port_type, &async_port_spec, "AsyncPort"},
+               {&state->awaiting_type, &awaiting_spec, NULL}};
   for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
     if (!(*types[i].place = add_type(module, types[i].spec, types[i].name)))
       return -1;
@@ -72,7 +72,7 @@ static int module_exec(PyObject *module)
 {
   busq_state *state = PyModule_GetState(module);
   PyMethodDef *const functions[] = {bus_functions, port_functions, send_functions,    filter_functions,
-                                    ask_functions, node_functions, message_functions};
+                                    ask_functions, node_functions, message_functions, awaiting_functions};
   if (add_types(module, state) < 0 || add_errors(state) < 0)
     return -1;
   for (int i = 0; i < N_KINDS; i++)

@@ -37,7 +37,7 @@ typedef struct {
     PyObject *objects[BUSQ_STATE_OBJECTS];
     struct {
       PyObject *member_type, *port_type, *message_type, *draft_type, *handle_type, *node_type, *bus_type;
-      PyObject *note_type, *request_type, *pin_type, *shown_type, *desk_type, *awaiting_type;
+      PyObject *note_type, *request_type, *pin_type, *shown_type, *async_port_type, *awaiting_type;
       PyObject *errors;       /* busq.errors */
       PyObject *empty_error, *full_error, *shut_down_error;
       PyObject *helpers;      /* busq._port.helpers, once it was needed */
@@ -52,9 +52,9 @@ _Static_assert(sizeof(busq_state) == BUSQ_STATE_OBJECTS * sizeof(PyObject *), "e
 PyObject *helper(busq_state *state, const char *name);
 
 extern PyType_Spec member_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec, pin_spec,
-    shown_spec, busq_desk_spec, busq_awaiting_spec;
+    shown_spec, async_port_spec, awaiting_spec;
 extern PyMethodDef bus_functions[], port_functions[], send_functions[], filter_functions[], ask_functions[], node_functions[],
-    message_functions[];
+    message_functions[], awaiting_functions[];
 
 /* Objects of these types are made by the library alone.  The flag has a name since 3.10, but not in every header of the limited API. */
 #ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION

@@ -124,6 +124,8 @@ int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *h
 int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
 /* Targets of names: how many, 0 where the whole way must decide, -1 with an exception. */
 Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets);
+/* A pair (to, data), which stands at that place of what an application gives; NULL with an exception. */
+PyObject *pair_of(PyObject *message, Py_ssize_t number);
 /* A list of receivers as an application gives them; NULL with an exception. */
 PyObject *receivers_of(busq_state *state, PyObject *to);
 

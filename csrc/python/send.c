@@ -384,7 +384,7 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
 }
 
 /* A pair (to, data) that an iterable has given; NULL with an exception. */
-static PyObject *pair_of(PyObject *message, Py_ssize_t number)
+PyObject *pair_of(PyObject *message, Py_ssize_t number)
 {
   char argument[48];
   PyOS_snprintf(argument, sizeof argument, "messages[%zd]", number);
