@@ -15,7 +15,7 @@ from busq._port import arguments
 from busq._port.deadline import Deadline
 from busq._port.directory import default_directory
 from busq.errors import ShutDown
-from busq.peer import Buffer, Codec, Message, Peer
+from busq.peer import Buffer, Codec, Peer
 
 if TYPE_CHECKING:
     from busq._port.requests import Requests
@@ -244,7 +244,7 @@ class Bus:
             ...
         FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
-        given = {
+        given: dict[str, Any] = {
             "order": order,
             "peers": peers,
             "capacity": capacity,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C core: `_core`, peers and messages of bus1; and, as cffi sees all of it, ffi and lib, which are loaded when asked for."""
+"""The C core: `_core`, peers and messages of bus1; and ffi and lib, as cffi sees all of it, loaded when asked for."""
 
 from __future__ import annotations
 

@@ -453,7 +453,9 @@ def finish_request(stage: Stage, turns: list[Turn]) -> None:
     replies = [turn for turn in turns if turn.op.method == "reply"]
     sent = [turn.facts["reply"] for turn in replies if turn.outcome.values or was_sent(turn.outcome)]
     if not any(turn.outcome.at_end for turn in replies):
-        expect(bool(sent) == (request.reply is not None), f"{len(sent)} replies were sent, and alice has {request.reply}")
+        expect(
+            bool(sent) == (request.reply is not None), f"{len(sent)} replies were sent, and alice has {request.reply}"
+        )
     if request.reply is not None:
         reply = waiting.finish(request)
         expect(reply.data in [turn.facts["reply"] for turn in replies], f"the reply says {brief(reply.data)}")

@@ -31,9 +31,7 @@ def test_every_public_method_is_disturbed() -> None:
 
 
 def test_an_exception_at_any_boundary_of_any_call_leaves_the_bus_whole(seed: int) -> None:
-    print(
-        disturb(seed, "--exceptions", "2000", "--signals", "0", "--of", "bus1,recording,fifo,sync")
-    )
+    print(disturb(seed, "--exceptions", "2000", "--signals", "0", "--of", "bus1,recording,fifo,sync"))
 
 
 def test_a_raising_signal_handler_at_any_microsecond_leaves_the_bus_whole(seed: int) -> None:

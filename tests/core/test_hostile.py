@@ -286,9 +286,7 @@ print("end")
 """
 
 
-def test_python_gets_errors_from_damaged_files_and_nothing_else(
-    specimen: Specimen, workplace: Path
-) -> None:
+def test_python_gets_errors_from_damaged_files_and_nothing_else(specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=15)
     @given(damages=st.lists(st.tuples(offsets(specimen.layout), byte_values), min_size=1, max_size=30))
     def check(damages: list[tuple[int, int]]) -> None:

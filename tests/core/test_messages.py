@@ -7,7 +7,6 @@ more.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import pickle
 import random

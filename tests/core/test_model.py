@@ -20,7 +20,7 @@ from typing import Any
 import hypothesis.strategies as st
 import model
 import pytest
-from conftest import fresh_python, unlink_quietly
+from conftest import unlink_quietly
 from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,

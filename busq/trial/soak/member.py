@@ -297,7 +297,9 @@ class Member(_Worker):
             kind = Kind.SENT if getattr(error, "sent", 0) else Kind.FAILED
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
-        result: list[Row] = [(Kind.MISSED, 0, 0, life, message, ended_ns, core.node_number(handle)) for handle in missed]
+        result: list[Row] = [
+            (Kind.MISSED, 0, 0, life, message, ended_ns, core.node_number(handle)) for handle in missed
+        ]
         flags = 0 if kind == Kind.SENT else reason
         self._ledger.write_many([*result, (kind, flags, 0, life, message, ended_ns, began_ns)])
 
