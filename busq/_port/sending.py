@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of messages that a call has sent, for the exception that ends it; where C does not count (busq.ordered)."""
+"""The number of messages that a call has sent, for the exception that ends it; for busq.ordered: elsewhere C counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For what calls the core through cffi: other orders, the recorder, the laboratory.  Errors are those of the one core."""
+"""For other orders, the recorder and the laboratory, which call the core through cffi; with the errors of `_core`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 #ifndef BUSQ_PYTHON_THREADS_H
 #define BUSQ_PYTHON_THREADS_H
 /*
- * What keeps the threads of a process apart in the accelerator.
+ * What keeps the threads of a process apart in objects of Python.
  *
  * Guarantee: threads that use one peer, message or draft at the same time see each of its changes as one step, with and without an
  * interpreter lock.
