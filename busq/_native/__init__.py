@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The C core: `_core`, peers and messages of bus1; and ffi and lib, as cffi sees all of it, loaded when asked for."""
 
-from __future__ import annotations
-
-from typing import Any
-
 __all__ = ["ffi", "lib"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load the module that cffi has made; most programs need none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

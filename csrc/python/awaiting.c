@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
-#include "python/texts.h"
+#include <busq_texts.h>
 #include <time.h>
 /*
  * Calls that are awaited: send, send_many, send_object, ask, recv and recv_many of busq.aio.

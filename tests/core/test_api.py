@@ -103,7 +103,9 @@ alice.send(alice.recv().handles[0], b'')""",
 import threading
 server = threading.Thread(target=lambda: bob.recv().reply(b''))
 server.start(); alice.ask('bob', b''); server.join()""",
-    "readers": "jobs = bus.join('jobs', shared=True); alice.send('jobs', b''); bus.collect(); bus.repair(); bus.stats()",
+    "readers": """
+jobs = bus.join('jobs', shared=True)
+alice.send('jobs', b''); bus.collect(); bus.repair(); bus.stats()""",
     "errors": """
 for call in (lambda: alice.send('nobody', b''), lambda: alice.send(5, b''), lambda: alice.recv(0)):
     try: call()
