@@ -39,6 +39,11 @@ def brief(data: bytes) -> str:
     return f"{data[:16]!r} of {len(data)} bytes"
 
 
+def _owner_of(peer: Any) -> Any:
+    """What messages keep of a peer."""
+    return core.owner(peer) if isinstance(peer, core.Port) else peer._handle
+
+
 def n_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -206,16 +211,15 @@ class World:
 
     def count(self) -> dict[str, int]:
         """What must be the same before and after."""
-        counts = {
-            f"references to the handle of {name}": sys.getrefcount(core.owner(peer))
-            for name, peer in self.peers.items()
-        }
+        owners = {name: _owner_of(peer) for name, peer in self.peers.items()}
+        counts = {f"references to the handle of {name}": sys.getrefcount(owner) for name, owner in owners.items()}
+        owners.clear()
         counts |= {f"references to {name}": sys.getrefcount(peer) for name, peer in self.peers.items()}
         counts["references to the bus"] = sys.getrefcount(self.bus)
         return counts | self._depths()
 
     def _depths(self) -> dict[str, int]:
-        slots = (self.bus._peer_facts(slot) for slot in range(len(self.names)))
+        slots = (self.bus._raw().peer(slot) for slot in range(len(self.names)))
         return {f"depth of the queue of {facts['name']}": facts["depth"] for facts in slots if facts}
 
     def check_counts(self) -> None:
