@@ -25,7 +25,7 @@
 typedef struct {
   PyObject_HEAD
   union {
-    PyObject *objects[7];
+    PyObject *objects[8];
     struct {
       PyObject *module; /* owns the state; NULL, as all else, before it is attached */
       PyObject *peer;
@@ -34,6 +34,7 @@ typedef struct {
       PyObject *senders;
       PyObject *loop;          /* of asyncio; NULL: the queues check */
       PyObject *running_loop; /* asyncio._get_running_loop */
+      PyObject *resumed;      /* the name of an attribute of the queues */
     };
   };
   busq_state *state;
@@ -110,7 +111,7 @@ static int check_loop(AsyncPort *owner)
 static int is_time_to_pause(AsyncPort *owner)
 {
   struct timespec now;
-  PyObject *resumed = PyObject_GetAttrString(owner->queues, "resumed");
+  PyObject *resumed = PyObject_GetAttr(owner->queues, owner->resumed);
   const double since = resumed ? PyFloat_AsDouble(resumed) : -1;
   Py_XDECREF(resumed);
   if (PyErr_Occurred())
@@ -219,6 +220,19 @@ static int begin_many(Awaiting *self)
   return self->iterator != NULL;
 }
 
+/* False at the end, and with an exception. */
+static int next_pair(Awaiting *self)
+{
+  PyObject *message = PyIter_Next(self->iterator);
+  if (!message || (PyTuple_CheckExact(message) && PyTuple_Size(message) == 2)) {
+    self->pair = message;
+  } else {
+    self->pair = pair_of(message, self->n_sent);
+    Py_DECREF(message);
+  }
+  return self->pair != NULL;
+}
+
 static void count_sent(Awaiting *self)
 {
   self->n_sent++;
@@ -234,15 +248,8 @@ static PySendResult try_send_many(Awaiting *self, PyObject **resultp)
   if (!self->iterator && !begin_many(self))
     return PYGEN_ERROR;
   for (Py_ssize_t since = 1;; since++) {
-    PyObject *message = self->pair ? NULL : PyIter_Next(self->iterator);
-    if (message) {
-      self->pair = pair_of(message, self->n_sent);
-      Py_DECREF(message);
-    }
-    if (PyErr_Occurred())
-      return PYGEN_ERROR;
-    if (!self->pair) {
-      *resultp = PyLong_FromSsize_t(self->n_sent);
+    if (!self->pair && !next_pair(self)) {
+      *resultp = PyErr_Occurred() ? NULL : PyLong_FromSsize_t(self->n_sent);
       return *resultp ? PYGEN_RETURN : PYGEN_ERROR;
     }
     PyObject *to = PyTuple_GetItem(self->pair, 0), *data = PyTuple_GetItem(self->pair, 1);
@@ -628,8 +635,12 @@ static PyObject *attach_tasks(PyObject *module, PyObject *args)
   AsyncPort *self = (AsyncPort *)object;
   if (self->state || (is_port && !port_checked(module, given[1])))
     return PyErr_Occurred() ? NULL : new_ref(Py_None);
+  given[7] = PyUnicode_InternFromString("resumed");
+  if (!given[7])
+    return NULL;
   for (int i = 0; i < ASYNC_PORT_OBJECTS; i++)
     self->objects[i] = new_ref(given[i] == Py_None ? NULL : given[i]);
+  Py_DECREF(given[7]);
   self->is_port = is_port;
   self->state = state;
   Py_RETURN_NONE;
@@ -674,10 +685,14 @@ static PyObject *call_new(AsyncPort *self, awaiting_kind kind, PyObject *const *
                                        [AWAIT_RECV] = {"aio.Peer", "recv", {"timeout", "ack"}, 1, 0},
                                        [AWAIT_RECV_MANY] = {"aio.Peer", "recv_many", {"limit", "timeout", "ack"}, 2, 1}};
   PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
-  if (!is_attached(self) ||
-      ((n_args || names || expected[kind].n_required) &&
-       !arguments_read(self->state, (PyObject *)self, &expected[kind], args, n_args, names, values)))
+  if (!is_attached(self))
     return NULL;
+  if (!names && n_args == expected[kind].n_required) {
+    for (Py_ssize_t i = 0; i < n_args; i++)
+      values[i] = args[i];
+  } else if (!arguments_read(self->state, (PyObject *)self, &expected[kind], args, n_args, names, values)) {
+    return NULL;
+  }
   return awaiting_new(self, kind, values);
 }
 
