@@ -67,6 +67,9 @@ class Bus1Peer(core.Port, Peer):
             raise AssertionError
         return bus
 
+    def fileno(self) -> int:  # noqa: D102
+        return super().fileno()
+
     def node(self) -> Node:  # noqa: D102
         return core.make_node(self)
 
@@ -184,13 +187,13 @@ class Bus:
     >>> busq.Bus.unlink("doc-bus")
     """
 
-    def __init__(self, raw: core.Bus, name: str, directory: str) -> None:
-        if not isinstance(raw, core.Bus):
-            raise arguments.wrong_type("raw", raw, "one of the core; make a bus with Bus.create or Bus.open")
-        self._handle: core.Bus | None = raw
+    def __init__(self, owner: core.Bus, name: str, directory: str) -> None:
+        if not isinstance(owner, core.Bus):
+            raise arguments.wrong_type("owner", owner, "one of the core; make a bus with Bus.create or Bus.open")
+        self._handle: core.Bus | None = owner
         self._name = name
         self._directory = os.path.abspath(directory)
-        self._order: str = raw.facts()["order"]
+        self._order: str = owner.facts()["order"]
 
     @classmethod
     def create(

@@ -492,12 +492,14 @@ static PyObject *handles_of(PyObject *module, PyObject *object)
   return self ? list_of(self, 0) : NULL;
 }
 
-/* node_number(handle): for those who write down which node it was. */
+/* node_number(node or handle): for those who write down which it was. */
 static PyObject *node_number(PyObject *module, PyObject *object)
 {
   const busq_state *state = PyModule_GetState(module);
+  if (PyObject_TypeCheck(object, (PyTypeObject *)state->node_type))
+    object = (PyObject *)((Node *)object)->handle;
   if (!PyObject_TypeCheck(object, (PyTypeObject *)state->handle_type))
-    return error_wrong_type("handle", object, "a handle");
+    return error_wrong_type("node", object, "a node or a handle");
   return PyLong_FromUnsignedLongLong(((Handle *)object)->node);
 }
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import busq
 import busq.groups
 import busq.nodes  # both here, so that the killer has them, and no life has to import them
+from busq._native import _core as core
 from busq.trial.host import make_payload, read_payload
 from busq.trial.soak.ledger import Kind, Phase, Reason, Row, change_of, name_of, packed, view_name
 from busq.trial.soak.worker import SEND_TIMEOUTS_S, STARVED_NS_MIN, Mode, Plan, _draw, _Worker
@@ -130,8 +131,8 @@ class Member(_Worker):
         self._replicas: dict[int, Any] = {}
         self._in: set[int] = set()  # groups that we have entered and not left
         self._watched: set[int] = set()
-        self._nodes: dict[int, Any] = {node._node: node for node in self._peer.nodes}
-        self._handles: dict[int, Any] = {handle._node: handle for handle in self._peer.handles}
+        self._nodes: dict[int, Any] = {core.node_number(node): node for node in self._peer.nodes}
+        self._handles: dict[int, Any] = {core.node_number(handle): handle for handle in self._peer.handles}
         now_ns = time.monotonic_ns()
         inherited = [(node, 1) for node in self._nodes] + [(node, 0) for node in self._handles]
         rows = [(Kind.INHERITED, is_own, 0, self._life, 0, now_ns, node) for node, is_own in inherited]
@@ -255,8 +256,8 @@ class Member(_Worker):
     def _make_node(self) -> None:
         with contextlib.suppress(busq.NoSpace):  # destroyed ones count until all have been told
             node = self._peer.node()
-            self._nodes[node._handle._node] = node
-            self._ledger.write(Kind.MADE, self._life, node._handle._node, time.monotonic_ns())
+            self._nodes[core.node_number(node.handle)] = node
+            self._ledger.write(Kind.MADE, self._life, core.node_number(node.handle), time.monotonic_ns())
 
     def _release(self, node: int) -> None:
         handle = self._handles.pop(node)
@@ -296,7 +297,7 @@ class Member(_Worker):
             kind = Kind.SENT if getattr(error, "sent", 0) else Kind.FAILED
         ended_ns = self._mark(Phase.WORKING)
         self._note_starvation()
-        result: list[Row] = [(Kind.MISSED, 0, 0, life, message, ended_ns, handle._node) for handle in missed]
+        result: list[Row] = [(Kind.MISSED, 0, 0, life, message, ended_ns, core.node_number(handle)) for handle in missed]
         flags = 0 if kind == Kind.SENT else reason
         self._ledger.write_many([*result, (kind, flags, 0, life, message, ended_ns, began_ns)])
 
@@ -335,9 +336,9 @@ class Member(_Worker):
             name, life = self._name_in(message, read_payload(payload)), self._life
         rows: list[Row] = []
         if message.node is not None:
-            rows.append((Kind.AT_NODE, 0, 0, life, name, now_ns, message.node._node))
+            rows.append((Kind.AT_NODE, 0, 0, life, name, now_ns, core.node_number(message.node)))
         for handle in message.handles:
-            rows.append((Kind.GOT, int(not handle.is_dead), 0, life, name, now_ns, handle._node))
+            rows.append((Kind.GOT, int(not handle.is_dead), 0, life, name, now_ns, core.node_number(handle)))
             self._keep(handle)
         rows.append((Kind.DELIVERED, int(message.redelivered), 0, life, name, now_ns, self._free_ns))
         return rows, name
@@ -346,7 +347,7 @@ class Member(_Worker):
         """Keep a handle that has come, unless it is dead, or leads to a node of our own."""
         if handle.is_dead or handle.owner == self._peer.name:
             return
-        if self._handles.setdefault(handle._node, handle) is not handle:
+        if self._handles.setdefault(core.node_number(handle), handle) is not handle:
             raise AssertionError(f"{handle!r} came twice, as two objects")
 
     def _event(self, message: Any, now_ns: int) -> Row:
@@ -362,7 +363,7 @@ class Member(_Worker):
         if kind in ("joined", "left"):
             whom = self._plan.names.index(message.sender)
             return (Kind.HERE if kind == "joined" else Kind.GONE, mark, whom, life, name, now_ns, 0)
-        node = message.node._node
+        node = core.node_number(message.node)
         if kind == "node_destroyed":
             self._nodes.pop(node, None)
             self._handles.pop(node, None)
