@@ -15,8 +15,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "shm/memory/peer.h"
 #include "shm/memory/mapping.h"
+#include "shm/memory/peer.h"
 #include "shm/node/node.h"
 #include <pthread.h>
 #include <sched.h>

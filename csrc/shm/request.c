@@ -113,7 +113,7 @@ int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
 
 uint64_t busq_peer_tail(const busq_peer *replies)
 {
-  return busq_ring_tail(&replies->ring);
+  return busq_ring_tail(&replies->receiver.ring);
 }
 
 int busq_peer_has_received(busq_peer *replies, uint64_t position)
@@ -121,18 +121,18 @@ int busq_peer_has_received(busq_peer *replies, uint64_t position)
   const int result = busq_peer_receive_begin(replies);
   if (result)
     return result;
-  const bool has = replies->scan >= position && !replies->heap.count;
+  const bool has = replies->receiver.scan >= position && !replies->receiver.heap.count;
   busq_peer_receive_end(replies);
   return has ? BUSQ_OK : BUSQ_EMPTY;
 }
 
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies)
 {
-  const uint64_t seen = busq_load_relaxed(&replies->delivered);
+  const uint64_t seen = busq_load_relaxed(&replies->receiver.delivered);
   if (busq_peer_check(peer))
     return;
   /* By the latch that the asker's thread has just held for sending. */
-  busq_biased_latch_acquire(&peer->send_latch);
-  peer->lamport = busq_timestamp_max(peer->lamport, seen);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
+  peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, seen);
+  busq_biased_latch_release(&peer->sender.latch);
 }

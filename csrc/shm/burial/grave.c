@@ -141,7 +141,7 @@ static bool record_release_unpublished(busq_bus *bus, uint32_t slot, busq_record
       busq_arena_release(bus, slot, record, 0);
   }
   /* Last: from here on a large record may be given back, and hold another message. */
-  busq_arena_sender_done(record);
+  busq_large_sender_done(record);
   return true;
 }
 

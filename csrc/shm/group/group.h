@@ -116,7 +116,7 @@ bool busq_sender_view_has(const busq_sender_view *view, uint64_t target);
 /* Of a message to the hooks's group and view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
  * the view that follows.  `has_others`: receivers that are no members, who look into the record. */
 int busq_group_judge(busq_peer *peer, const busq_send_hooks *hooks, busq_record *record, busq_key key, bool has_others);
-/* Of one that was not sent, since a receiver is gone (peer->failed_target).  BUSQ_AGAIN: it was a member, and the view without it comes
+/* Of one that was not sent, since a receiver is gone (peer->sender.failed_target).  BUSQ_AGAIN: it was a member, and the view without it comes
  * first; BUSQ_PEER_DEAD: it was none. */
 int busq_group_end_failed(busq_peer *peer, uint64_t group, const busq_sender_view *view);
 

@@ -80,7 +80,7 @@ static int change_attempt(busq_send_hooks *hooks, busq_peer *peer)
   if (busq_place_read(&group->change[number % BUSQ_GROUP_CHANGES], number, &last) == BUSQ_PLACE_THERE) {
     if (!busq_timestamp_is_sound(last.timestamp))
       return busq_group_damaged(peer->bus, maker->index);
-    peer->lamport = busq_timestamp_max(peer->lamport, last.timestamp);
+    peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, last.timestamp);
   }
   int result = BUSQ_OK;
   for (uint32_t i = 0; i < maker->view->n_members && !result; i++)
@@ -256,7 +256,7 @@ static uint64_t change_room(const change_maker *maker)
 static int change_send(busq_peer *peer, change_maker *maker)
 {
   busq_bus *bus = peer->bus;
-  uint64_t *members = peer->gathering, *receivers = members + bus->geometry.peers + 1;
+  uint64_t *members = peer->sender.gathering, *receivers = members + bus->geometry.peers + 1;
   char *payload = malloc(change_room(maker));
   if (!payload)
     return busq_error(BUSQ_NO_SPACE, "no memory for a change of a group");

@@ -14,11 +14,11 @@ void busq_group_forget(const busq_peer *peer)
 static busq_viewed *viewed_of(busq_peer *peer, uint32_t index)
 {
   const busq_geometry *geometry = &peer->bus->geometry;
-  if (!peer->views)
-    peer->views = calloc(geometry->groups, sizeof *peer->views);
-  if (!peer->views)
+  if (!peer->receiver.views)
+    peer->receiver.views = calloc(geometry->groups, sizeof *peer->receiver.views);
+  if (!peer->receiver.views)
     return NULL;
-  busq_viewed *viewed = &peer->views[index];
+  busq_viewed *viewed = &peer->receiver.views[index];
   if (!viewed->is_read) {
     const uint64_t left = busq_load_relaxed(&busq_group_viewed(busq_bus_group(peer->bus, index), geometry->peers)[peer->slot]);
     *viewed = (busq_viewed){.number = left >> 1, .was_in = left & BUSQ_MEMBER_IS_IN, .is_read = true};

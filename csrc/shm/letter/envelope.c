@@ -42,7 +42,7 @@ void busq_envelope_take(busq_peer *peer, const busq_found *found)
     busq_group_take(peer, found);
   if (BUSQ_LIKELY(found->envelope.kind == BUSQ_KIND_DATA && !found->envelope.n_handles))
     return;
-  peer->handles_alive = busq_node_take(peer, found);
+  peer->receiver.handles_alive = busq_node_take(peer, found);
 }
 
 void busq_envelope_taken(busq_peer *peer, const busq_found *found)

@@ -30,14 +30,14 @@ static void handle_grant(busq_peer *peer, busq_node_name name, uint32_t n_target
   busq_key end;
   uint64_t before;
   for (uint32_t i = 0; node && i < n_targets; i++) {
-    const uint32_t slot = peer->destinations[i];
+    const uint32_t slot = peer->sender.destinations[i];
     if (slot != name.slot)
-      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->known[slot].incarnation, BUSQ_NODE_EVENT_GRANTED, &before);
+      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->sender.known[slot].incarnation, BUSQ_NODE_EVENT_GRANTED, &before);
   }
   busq_fence_full();
   /* Behind the end, it arrives dead everywhere. */
-  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end) == BUSQ_NODE_ENDED)
-    peer->lamport = busq_timestamp_max(peer->lamport, end.timestamp);
+  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->sender.destinations, n_targets, &end) == BUSQ_NODE_ENDED)
+    peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, end.timestamp);
 }
 
 static int sending_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
@@ -214,13 +214,13 @@ static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 {
   const busq_letter *letter = sending->letter;
   bool is_any = false;
-  if (peer->failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->failed_target)))
+  if (peer->sender.failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->sender.failed_target)))
     return false;
   for (uint32_t i = 0; i < letter->n_targets; i++)
-    if (letter->targets[i] == peer->failed_target)
+    if (letter->targets[i] == peer->sender.failed_target)
       return false;
   for (uint32_t i = 0; i < letter->n_nodes; i++)
-    if (!sending->missed[i] && letter_node(letter, i).slot == busq_target_slot(peer->failed_target)) {
+    if (!sending->missed[i] && letter_node(letter, i).slot == busq_target_slot(peer->sender.failed_target)) {
       is_any = true;
       sending->missed[i] = 1;
       sending->n_missed++;

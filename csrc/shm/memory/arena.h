@@ -22,17 +22,7 @@
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"
-
-enum {
-  BUSQ_EXTENT_FREE = 0,
-  BUSQ_EXTENT_CLAIMED = 1,
-  BUSQ_EXTENT_SLAB = 2,
-  BUSQ_EXTENT_LARGE = 3,
-  BUSQ_EXTENT_REST = 4,
-  BUSQ_EXTENT_FREEING = 5
-};
-
-#define BUSQ_ARENA_CLASSES 40u
+#include "shm/memory/large.h"
 
 typedef struct {
   uint32_t *stack; /* free records, by unit */
@@ -48,8 +38,6 @@ typedef struct {
   uint32_t carving;   /* extent that still has blank records, or BUSQ_ARENA_NONE */
 } busq_arena_class;
 
-#define BUSQ_ARENA_NONE UINT32_MAX
-
 typedef struct {
   busq_bus *bus;
   uint32_t slot;
@@ -63,21 +51,6 @@ typedef struct {
 } busq_arena;
 
 /* ---- what every message does ---- */
-
-static inline uint32_t busq_extent_kind(uint64_t word)
-{
-  return (uint32_t)(word >> 8) & 0xff;
-}
-
-static inline uint64_t busq_arena_extent_of(const busq_bus *bus, uint64_t unit)
-{
-  return unit >> bus->extent_shift;
-}
-
-static inline uint32_t busq_arena_unit_of(const busq_bus *bus, const busq_record *record)
-{
-  return (uint32_t)((uint64_t)((const char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-}
 
 /* Classes of size: 1..8 units, then four steps per doubling. */
 static inline uint32_t busq_arena_class_of_units(uint64_t units)
@@ -144,17 +117,14 @@ static inline int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record
  * that were taken after it, this does so again; BUSQ_NO_SPACE. */
 int busq_arena_keep(busq_arena *arena, uint64_t bytes);
 /* From now on the record belongs to its destinations. */
-void busq_arena_sent_large(busq_arena *arena, busq_record *record);
 static inline void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
   const uint32_t index = busq_arena_class_of(bytes);
   if (BUSQ_LIKELY(index < arena->class_limit))
     busq_arena_line_add(&arena->classes[index], busq_arena_unit_of(arena->bus, record));
   else
-    busq_arena_sent_large(arena, record);
+    busq_large_sent(arena->bus, arena->slot, record);
 }
-/* Sets the mark that keeps a large record in its sender's hands while he sends it. */
-void busq_arena_sender_done(busq_record *record);
 /* Gives back a record that nobody has seen. */
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
 /* Looks for records that came free, at as many as are named, besides those at the front of the line; and returns the extents that
@@ -164,7 +134,6 @@ void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
 bool busq_arena_collect(busq_arena *arena, uint64_t looks);
 
 /* Called by a destination: sets its mark, and gives a large record's memory back if it was the last to need it. */
-void busq_arena_released_large(busq_bus *bus, uint32_t by_slot, busq_record *record, uint64_t word);
 static inline void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark)
 {
   BUSQ_ASSERT(by_slot < bus->geometry.peers && mark < bus->geometry.peers);
@@ -175,11 +144,8 @@ static inline void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_reco
   /* SYNC POINT mark */
   busq_store_release(&record->destination[mark].mark, BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED);
   if (BUSQ_UNLIKELY(busq_extent_kind(word) == BUSQ_EXTENT_LARGE))
-    busq_arena_released_large(bus, by_slot, record, word);
+    busq_large_released(bus, by_slot, record, word);
 }
-bool busq_record_is_released(const busq_bus *bus, const busq_record *record);
-/* Frees large records that nobody needs and whose last reader died before he could do so. */
-void busq_arena_sweep(busq_bus *bus, uint32_t by_slot);
 /* Frees what a slot that nobody uses still owns and nobody needs, until it has looked at about so many records; the next call, of
  * whomever, goes on from there.  True when nothing is left.  The caller holds the slot's kernel lock. */
 bool busq_arena_reclaim(busq_bus *bus, uint32_t slot, uint64_t *looks);

@@ -36,8 +36,8 @@
  * Not given: fairness between claimers.  Who finds a fresh proposal waits a little before it breaks it (busq_claim_wait).
  */
 #include "shm/memory/bus.h"
-#include "shm/message/commit.h"
 #include "shm/memory/peer.h"
+#include "shm/message/commit.h"
 
 enum {
   BUSQ_CLAIM_IDLE = 0,

@@ -20,7 +20,7 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
  * resumed, and would be taken for what came too late, were the entry another node's by then. */
 static bool entry_is_awaited(const busq_peer *peer)
 {
-  return busq_load_acquire(&peer->self->queue.head) < peer->inherited;
+  return busq_load_acquire(&peer->self->queue.head) < peer->receiver.inherited;
 }
 
 /* Nobody knows of the next node, and swaps that are meant for the last one fail once its words are gone. */

@@ -134,8 +134,8 @@ int busq_node_tend(busq_peer *peer)
 static bool own_adopt(busq_peer *peer, busq_node_name name, busq_node *node, busq_node_state state, busq_key end)
 {
   if (state == BUSQ_NODE_ENDED && busq_node_owner_of(node, name.generation) == peer->incarnation) {
-    busq_ring_raise(&peer->ring, end.timestamp); /* what is sent to it from now on comes behind its end */
-    peer->inherited = busq_ring_tail(&peer->ring); /* and what came before that may have to be judged by it */
+    busq_ring_raise(&peer->receiver.ring, end.timestamp); /* what is sent to it from now on comes behind its end */
+    peer->receiver.inherited = busq_ring_tail(&peer->receiver.ring); /* and what came before that may have to be judged by it */
   }
   return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
 }

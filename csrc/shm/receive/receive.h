@@ -38,16 +38,16 @@ BUSQ_ALWAYS_INLINE int busq_receive_begin(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
-  busq_biased_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->receiver.latch);
   BUSQ_TIME("latched");
   if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->is_closed))) {
-    busq_biased_latch_release(&peer->receive_latch);
+    busq_biased_latch_release(&peer->receiver.latch);
     return BUSQ_CLOSED;
   }
   return BUSQ_OK;
 }
 
-/* BUSQ_OK: peer->found can be delivered; BUSQ_EMPTY; or damage.  All of these want the receive latch. */
+/* BUSQ_OK: peer->receiver.found can be delivered; BUSQ_EMPTY; or damage.  All of these want the receive latch. */
 int busq_receive_peek(busq_peer *peer);
 /* One of several readers of a queue (share.h) takes only what it has reached for; between the two nobody else gets it.  As peek. */
 int busq_receive_reach(busq_peer *peer);
@@ -70,7 +70,7 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
 bool busq_receive_is_drained(const busq_peer *peer);
 /* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it out of the
  * way: skips the hole, completes what is sealed, puts off what is not.  True if it is worth looking again.  Otherwise
- * peer->blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
+ * peer->receiver.blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
 bool busq_receive_help(busq_peer *peer);
 /* Peeks, and where something blocks the queue for too long, gets it out of the way and peeks again.  Each turn deals with one
  * message, so the number of turns only matters where nonsense is written into the queue faster than we read it. */

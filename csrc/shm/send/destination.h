@@ -16,7 +16,6 @@
  */
 #include "base/time.h"
 #include "shm/memory/peer.h"
-#include "shm/send/multicast.h"
 
 /* A destination, looked up once: past an access to shared memory the compiler has to read everything anew. */
 typedef struct {
@@ -28,16 +27,16 @@ typedef struct {
 
 BUSQ_ALWAYS_INLINE busq_route busq_route_to(const busq_peer *peer, uint32_t slot)
 {
-  return (busq_route){slot, &peer->bus->slots[slot], &peer->known[slot], busq_bus_ring(peer->bus, slot)};
+  return (busq_route){slot, &peer->bus->slots[slot], &peer->sender.known[slot], busq_bus_ring(peer->bus, slot)};
 }
 
-/* Sorts the targets by slot into peer->destinations; every sender visits queues in this order, which keeps proposals from getting
- * lost.  Incarnations go to peer->known.  BUSQ_TO_GROUP where one of the targets is a group. */
+/* Sorts the targets by slot into peer->sender.destinations; every sender visits queues in this order, which keeps proposals from getting
+ * lost.  Incarnations go to peer->sender.known.  BUSQ_TO_GROUP where one of the targets is a group. */
 int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets);
 
 /* ---- life ---- */
 
-/* Sets peer->failed_target, and returns BUSQ_PEER_DEAD. */
+/* Sets peer->sender.failed_target, and returns BUSQ_PEER_DEAD. */
 BUSQ_COLD int busq_destination_gone(busq_peer *peer, uint32_t slot);
 /* Asks the kernel. */
 int busq_destination_ask(busq_peer *peer, uint32_t slot);
@@ -46,13 +45,13 @@ BUSQ_ALWAYS_INLINE bool busq_destination_may_glance(busq_peer *peer, busq_destin
 {
   enum { GLANCES_PER_TICK = 64 };
   const uint64_t overdue_ns = 50000000;
-  if (BUSQ_UNLIKELY(tick_ns != peer->tick_ns)) {
-    peer->tick_ns = tick_ns;
-    peer->glances = 0;
+  if (BUSQ_UNLIKELY(tick_ns != peer->sender.tick_ns)) {
+    peer->sender.tick_ns = tick_ns;
+    peer->sender.glances = 0;
   }
-  if (BUSQ_LIKELY(peer->glances >= GLANCES_PER_TICK && tick_ns - known->glanced_ns < overdue_ns))
+  if (BUSQ_LIKELY(peer->sender.glances >= GLANCES_PER_TICK && tick_ns - known->glanced_ns < overdue_ns))
     return false;
-  peer->glances++;
+  peer->sender.glances++;
   known->glanced_ns = tick_ns;
   return true;
 }
@@ -102,13 +101,13 @@ int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
 /* To a single one, whose route is given. */
 BUSQ_ALWAYS_INLINE int busq_message_admit_one(busq_peer *peer, const busq_route *only, uint64_t target, uint64_t size_bytes)
 {
-  peer->failed_target = BUSQ_NO_TARGET;
-  busq_store_relaxed(&peer->finds_more, false);
+  peer->sender.failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->sender.finds_more, false);
   busq_prefetch_write(&only->reader->queue.clock_tail);
   int result = busq_message_check_size(peer, size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  peer->destinations[0] = (uint16_t)only->slot;
+  peer->sender.destinations[0] = (uint16_t)only->slot;
   only->known->incarnation = busq_target_incarnation(target);
   BUSQ_TIME("sorted");
   const uint64_t tick_ns = busq_time_tick_ns();

@@ -40,78 +40,12 @@
  * Not given: that a finished send can be received at once (another multicast may still block the queue), or order between
  * messages of two threads of one peer that send at the same time, beyond one and the same order for all receivers.
  */
-#include "shm/memory/peer.h"
-
-/*
- * Who has a part in a multicast beside its sender: a change that it decides (claim.h), a group whose view it must not miss.  All with
- * the send latch; each may be NULL.
- */
-typedef struct busq_send_hooks busq_send_hooks;
-struct busq_send_hooks {
-  /* The record is filled and STAGING, and nobody knows of it.  Anything but BUSQ_OK takes it back. */
-  int (*begin)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag);
-  /* Before each attempt: raises peer->lamport above all that the message must come after (busq_multicast_rise). */
-  int (*attempt)(busq_send_hooks *hooks, busq_peer *peer);
-  /* It can't be committed any more, and was not. */
-  void (*undone)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag);
-  /* It is final, and the record is still the sender's.  `outcome` is what the send comes to: BUSQ_OK, or what has to be done besides. */
-  void (*end)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key);
-  int outcome;
-  /* For the recording: a message to a group, 1 + the index of that, and the view in which it is sent; 0: none. */
-  uint32_t group;
-  uint64_t view;
-};
-
-/* What is sent: the parts one behind the other, or a draft, a record that was filled before. */
-typedef struct busq_payload {
-  const busq_part *parts;
-  uint32_t n_parts;
-  uint32_t form;
-  uint64_t size_bytes;       /* of all parts, or of what is sent of the draft */
-  const busq_message *draft; /* its place; NULL: the parts */
-  busq_send_hooks *hooks; /* of parts; NULL: none */
-} busq_payload;
+#include "shm/send/payload.h"
 
 /* For a hooks's attempt: above all that stands in this queue, though the message may not go there. */
 int busq_multicast_rise(busq_peer *peer, uint32_t slot);
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
-/*
- * Drafts: records that are filled in place before they are sent.
- *
- * A draft is FREE in its owner's hands: on no list, in no queue.  So nobody else can know of it, whoever buries its owner finds a
- * record that is not needed, and a successor finds one that is free.  It is in hand (grave.h) only while it is being sent.
- * A closed peer keeps its slot for as long as it has drafts: they can still be written to.
- */
-/* Takes a record for a message of up to so many bytes to up to so many destinations; or BUSQ_FULL, ... */
-int busq_multicast_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft);
-/* Gives one back that was not sent; wants the send latch. */
-void busq_multicast_discard(busq_peer *peer, const busq_message *draft);
 /* For the recording: a send that found no room before its time was over uses up a number. */
 void busq_multicast_timed_out(busq_peer *peer);
-/* Gives memory back that somebody else asks for; wants the send latch. */
-void busq_multicast_share_memory_slow(busq_peer *peer);
-static inline bool busq_multicast_is_memory_wanted(const busq_peer *peer)
-{
-  return busq_load_relaxed(&peer->bus->header->memory_wanted) != busq_load_relaxed(&peer->memory_wanted_seen);
-}
-static inline void busq_multicast_share_memory(busq_peer *peer)
-{
-  if (BUSQ_UNLIKELY(busq_multicast_is_memory_wanted(peer)))
-    busq_multicast_share_memory_slow(peer);
-}
-#define BUSQ_NO_TARGET UINT64_MAX
-/* A target that is a group: how often its entry got a name (32) | index (16) | this. */
-#define BUSQ_TARGET_GROUP UINT64_C(0xfffe)
-
-static inline uint32_t busq_target_slot(uint64_t target)
-{
-  return (uint32_t)target & 0xffff;
-}
-
-static inline uint32_t busq_target_incarnation(uint64_t target)
-{
-  return (uint32_t)(target >> 16);
-}
-
 #endif /* BUSQ_SHM_SEND_MULTICAST_H */

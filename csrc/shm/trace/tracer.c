@@ -198,7 +198,7 @@ void busq_tracer_leave(busq_peer *peer)
 
 static busq_trace_destination destination_of(const busq_peer *peer, uint32_t slot)
 {
-  return (busq_trace_destination){(uint16_t)slot, (uint16_t)peer->known[slot].incarnation};
+  return (busq_trace_destination){(uint16_t)slot, (uint16_t)peer->sender.known[slot].incarnation};
 }
 
 /* A message of `n` destinations takes so many records. */
@@ -273,7 +273,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
   if (n_targets > FEW)
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
-    to[i] = destination_of(peer, peer->destinations[i]);
+    to[i] = destination_of(peer, peer->sender.destinations[i]);
   tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, group, view) : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;

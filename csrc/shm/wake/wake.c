@@ -95,7 +95,7 @@ void busq_wake_for_memory(busq_bus *bus)
 
 void busq_wake_self(busq_peer *peer)
 {
-  uint32_t *const words[] = {&peer->inbox->wake_seq, &peer->self->memory_seq};
+  uint32_t *const words[] = {&peer->receiver.inbox->wake_seq, &peer->self->memory_seq};
   for (unsigned i = 0; i < 2; i++) {
     (void)busq_fetch_add(words[i], 1);
     busq_futex_wake_all(words[i]);
