@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments and errors of the public calls that need checks, and the table of calls for language bindings.  What the calls do stands in
- * csrc/shm; calls without arguments to check are defined there.
+ * Arguments and errors of the public calls that need checks, and the table of calls for language bindings.  What the
+ * calls do stands in csrc/shm; calls without arguments to check are defined there.
  */
 #include "busq.h"
 #include "base/error.h"
@@ -27,7 +27,8 @@ void (*busq_step_hook)(const char *where);
 
 int busq_bus_shutdown(busq_bus *bus)
 {
-  /* Deep sleepers behind a descriptor have no slices: they are woken first, and look every slice, should we be killed half-way. */
+  /* Deep sleepers behind a descriptor have no slices: they are woken first, and look every slice, should we be killed
+   * half-way. */
   uint32_t *const words[] = {&bus->header->is_ending, &bus->header->is_shut_down};
   for (unsigned i = 0; i < 2; i++) {
     BUSQ_STEP("shutdown");
@@ -274,7 +275,7 @@ int busq_peer_enter(busq_peer *peer, const char *group, size_t group_bytes, int6
   return result ? result : group_change(peer, group, group_bytes, true, BUSQ_CHANGE_ENTERS, timeout_ns);
 }
 
-/* A group that nobody knows is one that we are not in. */
+/* A group without an entry is one that we are not in. */
 int busq_peer_leave(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns)
 {
   int result = group_may_change(peer, "leave a group");
@@ -297,7 +298,8 @@ static int watched_name(const busq_peer *peer, const char *name, size_t bytes, c
   return BUSQ_OK;
 }
 
-/* Whoever comes or goes while we begin to watch is told of by itself, or was found by us; what we have missed, we tell now. */
+/* A peer that comes or goes while we begin to watch sends a notice by itself, or was found by us; what we have missed,
+ * we announce now. */
 int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns)
 {
   char group[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

@@ -2,8 +2,8 @@
 /*
  * The ends of a message that was taken, and of a draft that was not sent; the calls are declared in busq.h.
  *
- * Guarantee: a message is released, acknowledged or given back at most once, also where its peer was closed meanwhile; the last of these
- * frees the slot of a closed peer.
+ * Guarantee: a message is released, acknowledged or given back at most once, also where its peer was closed meanwhile;
+ * the last of these frees the slot of a closed peer.
  *
  * Not given: anything in a forked child.  There these calls do nothing, or return BUSQ_FORKED.
  */
@@ -15,7 +15,8 @@
 #include "shm/send/multicast.h"
 #include "shm/wake/wake.h"
 
-/* With the receive latch.  A closed peer keeps its slot for as long as something of it is in the application's hands. */
+/* With the receive latch.  A closed peer keeps its slot for as long as something of it is in the application's
+ * hands. */
 static void close_if_last(busq_peer *peer)
 {
   if (busq_load_relaxed(&peer->is_closed) && !peer->receiver.pins && !peer->sender.drafts)
@@ -69,7 +70,7 @@ void busq_peer_discard(busq_peer *peer, const busq_message *draft)
   if (!busq_load_relaxed(&peer->is_closed)) {
     busq_draft_discard(peer, draft);
   } else {
-    /* Its memory goes with all the rest: the lists that it would stand on are nobody's any more. */
+    /* Its memory goes with all the rest: the lists that it would stand on are gone. */
     busq_biased_latch_acquire(&peer->receiver.latch);
     peer->sender.drafts--;
     close_if_last(peer);

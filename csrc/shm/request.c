@@ -13,7 +13,8 @@
 
 #define REPLIES "/replies"
 
-/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a number. */
+/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a
+ * number. */
 static size_t replies_name(const busq_peer *peer, uint32_t number, char *name)
 {
   char end[sizeof REPLIES + 12];
@@ -53,11 +54,11 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
   return result == BUSQ_NO_SPACE ? replies_without_slot(peer) : result;
 }
 
-/* ---- who waits ---- */
+/* ---- awaiting ---- */
 
 void busq_peer_await(busq_peer *replies, uint64_t number)
 {
-  if (!busq_peer_check(replies)) /* once closed, the slot may be somebody else's */
+  if (!busq_peer_check(replies)) /* once closed, the slot may be another peer's */
     busq_store_release(&replies->self->awaited, number);
 }
 
@@ -78,7 +79,7 @@ int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number)
   return number < awaited ? BUSQ_EMPTY : BUSQ_OK;
 }
 
-/* ---- who lives ---- */
+/* ---- lives ---- */
 
 static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint64_t *beganp)
 {

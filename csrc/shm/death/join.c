@@ -66,29 +66,29 @@ static busq_peer *peer_new(busq_bus *bus)
 
 /* ---- a slot of its own ---- */
 
-/* What a reader of the same queue has left in its hands may stay there, for all of its readers: or the only one that there is room for
- * could not come back. */
+/* Messages that a reader of the same queue has left in its hands may stay there, for all of its readers: or the only
+ * one that there is room for could not come back. */
 static bool slot_hands_are_ours(const busq_peer *peer, uint32_t slot)
 {
   return peer->receiver.is_consumer && busq_share_is_reader_of(peer->bus, slot, peer->receiver.inbox_slot);
 }
 
-/* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
- * memory, and what is durable waits for its own peer. */
+/* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and
+ * its memory, and what is durable waits for its own peer. */
 static bool slot_make_free(const busq_peer *peer, uint32_t slot)
 {
   busq_bus *bus = peer->bus;
   while (!busq_grave_bury(bus, slot))
     ;
-  /* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
+  /* With another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
   if (strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0)
     return false;
   return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) &&
          (!busq_grave_has_messages(bus, slot) || slot_hands_are_ours(peer, slot)) && busq_arena_vacate(bus, slot);
 }
 
-/* One who died as a member of a group, and is not mourned so far (notice.h): its name is still needed.  Where there is no other slot,
- * the view without it calls it by none. */
+/* A peer that died as a member of a group, and whose death was not noticed so far (notice.h): its name is still needed.
+ * Where there is no other slot, the view without it gives it no name. */
 static bool slot_is_missed(const busq_bus *bus, uint32_t slot)
 {
   const uint32_t incarnation = (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32);
@@ -122,7 +122,7 @@ static bool slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp,
       }
       busq_grave_leave(grave, slot);
     }
-    /* The messages of departed peers are kept for as long as nobody needs the room. */
+    /* The messages of departed peers are kept for as long as the room is not needed. */
   } while (busq_grave_discard_oldest(grave));
   return false;
 }
@@ -144,7 +144,7 @@ static void slot_describe(busq_peer *peer)
   peer->sender.sequence = peer->sender.sequence_limit = busq_load_relaxed(&self->sequence_reserved);
 }
 
-/* Of the queue that a reader shares, which it keeps alive. */
+/* The incarnation of the queue that a reader shares, which it keeps alive. */
 static uint32_t inbox_incarnation(const busq_peer *peer)
 {
   return (uint32_t)(busq_load_acquire(&peer->receiver.inbox->life) >> 32);
@@ -158,9 +158,11 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   const bool has_hands = slot_hands_are_ours(peer, peer->slot);
   const uint64_t consumes = peer->receiver.is_consumer ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer)) : 0;
-  /* Of a reader first, and its life says what it is from the beginning: what stands in its hands is always seen to be its queue's. */
+  /* A reader's word first, and its life says what it is from the beginning: what stands in its hands is always seen to
+   * be its queue's. */
   busq_store_release(&self->consumes, consumes);
-  /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be removed. */
+  /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be
+   * removed. */
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING | (peer->life_flags & BUSQ_LIFE_CONSUMER)));
   busq_fence_full();
   BUSQ_STEP("join");
@@ -211,7 +213,7 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
   return result;
 }
 
-/* A queue that is read by whoever made its slot. */
+/* The queue is read by the peer that made its slot. */
 static void inbox_is_own(busq_peer *peer)
 {
   peer->receiver.inbox = peer->self;
@@ -253,7 +255,8 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
                     (int)name_bytes, name, grave->bus->name);
 }
 
-/* Everything is made ready first and the life comes last, so that a process that dies on the way leaves its successor the same. */
+/* Everything is made ready first and the life comes last, so that a process that dies on the way leaves its successor
+ * the same. */
 static int slot_continue(busq_peer *peer)
 {
   busq_slot *self = peer->self;
@@ -287,7 +290,7 @@ static void predecessor_settle(busq_bus *bus, uint32_t slot)
   busq_compact_settle(bus, slot);
 }
 
-/* BUSQ_EMPTY where the slot has meanwhile become somebody else's. */
+/* BUSQ_EMPTY where the slot has meanwhile become another peer's. */
 static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -319,8 +322,8 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
   return result;
 }
 
-/* A peer that joins anew under an old name gives up what is left under it, but not what somebody was promised.  The dropping is
- * begun here, and goes on when somebody needs the slot or the memory. */
+/* A peer that joins anew under an old name gives up what is left under it, but not what was promised to be kept. The
+ * dropping is begun here, and goes on when the slot or the memory is needed. */
 static int predecessor_drop(busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = grave->bus;
@@ -401,7 +404,8 @@ static int queue_make(busq_peer *peer, busq_grave *grave, const char *name, size
   return BUSQ_OK;
 }
 
-/* The grave's byte keeps out who would bury the queue if its last reader went just now; it lives on with us then. */
+/* The grave's byte keeps out processes that would bury the queue if its last reader went just now; it lives on with us
+ * then. */
 static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -422,7 +426,7 @@ static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const
   return is_ours;
 }
 
-/* BUSQ_EMPTY where there is none, or somebody is at it. */
+/* BUSQ_EMPTY where there is none, or another process is at it. */
 static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -436,7 +440,7 @@ static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size
   return BUSQ_EMPTY;
 }
 
-/* Somebody holds the name alone: a peer that shares nothing, or who is just making the queue. */
+/* The name is held alone: by a peer that shares nothing, or that is just making the queue. */
 static int name_is_taken(const busq_peer *peer, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -485,7 +489,7 @@ static int peer_join_shared(busq_peer *peer, busq_grave *grave, const char *name
   peer->receiver.returns = busq_load_acquire(&peer->receiver.inbox->returns) - 1; /* there may be something in the hands of the gone */
   peer->receiver.scan = busq_load_acquire(&peer->receiver.inbox->queue.head);
   peer->receiver.hand = busq_load_relaxed(&peer->self->queue.head);
-  peer->receiver.inherited = UINT64_MAX; /* whatever stands there may be somebody else's */
+  peer->receiver.inherited = UINT64_MAX; /* whatever stands there may be another reader's */
   return BUSQ_OK;
 }
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The last reader closes the queue, which nobody else holds then: as a peer would close its own. */
+/* The last reader closes the queue, which no other reader holds then: as a peer would close its own. */
 static void queue_leave(const busq_peer *peer)
 {
   busq_slot *queue = peer->receiver.inbox;
@@ -50,7 +50,7 @@ void busq_leave_finish(busq_peer *peer)
   if (peer->receiver.is_consumer)
     queue_leave(peer);
   busq_guard_close(&peer->lock_guard);
-  /* Of two that leave at the same time, both may have found the other there. */
+  /* Two that leave at the same time may each have found the other there. */
   if (peer->receiver.is_consumer)
     busq_grave_bury_one(peer->bus, peer->receiver.inbox_slot);
 }

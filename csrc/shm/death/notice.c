@@ -17,7 +17,7 @@ static bool is_in(const busq_peer *peer, uint32_t index)
   return busq_group_has(peer->bus, index, peer->slot, peer->incarnation);
 }
 
-/* A member who is gone, or was, and has missed a change since; 0: none, for slots of lives begin at 1. */
+/* A member that is gone, or was, and has missed a change since; 0: none, for slots of lives begin at 1. */
 static uint64_t gone_find(busq_peer *peer, uint32_t index)
 {
   busq_bus *bus = peer->bus;
@@ -43,7 +43,7 @@ static void group_notice_deaths(busq_peer *peer, uint32_t index)
     (void)busq_group_subject_tell(peer, group);
 }
 
-/* Whoever enters one while we look says so again, behind this. */
+/* A thread that enters one while we look sets the bit again, behind this. */
 static void groups_notice_deaths(busq_peer *peer)
 {
   (void)busq_fetch_and(&peer->deaths.cares, ~(uint32_t)BUSQ_CARES_FOR_MEMBERS);
@@ -76,7 +76,7 @@ void busq_notice_deaths(busq_peer *peer)
 
 /* ---- coming and going ---- */
 
-/* Those who watch our name, if anybody ever did. */
+/* Sends a notice to the peers that watch our name, if any ever did. */
 static void watchers_tell(busq_peer *peer)
 {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -89,11 +89,11 @@ static void watchers_tell(busq_peer *peer)
   if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) != BUSQ_OK)
     return;
   uint64_t number;
-  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* somebody may be about to tell of our predecessor's death */
+  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* another process may be about to announce our predecessor's death */
   (void)busq_group_subject_tell(peer, group);
 }
 
-/* What a predecessor was a member of, and what has been noticed of its death. */
+/* Takes over a predecessor's membership, and what has been noticed of its death. */
 static void membership_adopt(busq_peer *peer, uint32_t index)
 {
   const uint64_t us = busq_peer_address(peer);
@@ -113,7 +113,7 @@ void busq_notice_joined(busq_peer *peer)
   if (!peer->bus->geometry.groups)
     return;
   busq_biased_latch_acquire(&peer->sender.latch);
-  busq_fence_full(); /* whoever makes a change that goes to others alone looks, after it has claimed, whether we live */
+  busq_fence_full(); /* the maker of a change that goes to others alone looks, after it has claimed, whether we live */
   watchers_tell(peer);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))

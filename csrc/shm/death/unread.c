@@ -4,7 +4,8 @@
 #include "shm/trace/tracer.h"
 #include <string.h>
 
-/* Final, for us, fresh, and not a message of an application.  Lengths are read once, and checked before they are used. */
+/* Final, for us, fresh, and not a message of an application.  Lengths are read once, and checked before they are
+ * used. */
 static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uint32_t unit, uint64_t tag)
 {
   const busq_bus *bus = peer->bus;

@@ -62,7 +62,8 @@ int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_target
              : busq_error(BUSQ_INVALID, "group %u of a bus with %u groups", busq_group_index(*groupp), peer->bus->geometry.groups);
 }
 
-/* The members, and who is named beside them: each once, though somebody may be both.  Named twice is the caller's mistake. */
+/* The members, and the peers named beside them: each once, though one may be both.  Named twice is the caller's
+ * mistake. */
 static uint32_t receivers_gather(busq_peer *peer, const busq_sender_view *view, const uint64_t *targets, uint32_t n_targets,
                                  uint64_t *receivers)
 {

@@ -39,8 +39,8 @@ static int sender_view_refresh(busq_peer *peer, uint32_t index, busq_sender_view
   return BUSQ_OK;
 }
 
-/* The entry has got another name, or is about to: number and members that were read before are those of the group only if it was still
- * that one afterwards. */
+/* The entry has got another name, or is about to: number and members that were read before are those of the group only
+ * if it was still that one afterwards. */
 int busq_group_refresh(busq_peer *peer, uint64_t group, busq_sender_view **viewp)
 {
   const int result = sender_view_refresh(peer, busq_group_index(group), viewp);

@@ -102,8 +102,8 @@ static inline bool class_collect_one(busq_arena *arena, busq_arena_class *class,
   return busq_record_is_released(arena->bus, busq_bus_record(arena->bus, unit)) && stack_push(class, unit);
 }
 
-/* Moves released records from the front of the line to the stack; stops at the first that is still needed, or after so many.  How
- * many it has moved. */
+/* Moves released records from the front of the line to the stack; stops at the first that is still needed, or after so
+ * many.  How many it has moved. */
 static uint64_t class_collect_front(busq_arena *arena, busq_arena_class *class, uint64_t limit)
 {
   enum { AHEAD = 4 };
@@ -124,8 +124,8 @@ static uint64_t class_collect_front(busq_arena *arena, busq_arena_class *class, 
   return at - begin;
 }
 
-/* The same for the whole line: one slow reader at its front must not make us take more and more memory.  Costs as much
- * as the line is long, so it is done again only when the line has doubled. */
+/* Searches the whole line, since one slow reader at its front must not make us take more and more memory.  Costs as
+ * much as the line is long, so it is done again only when the line has doubled. */
 static void class_collect_all(busq_arena *arena, busq_arena_class *class)
 {
   for (uint64_t at = class->line_head; at != class->line_tail; at++)
@@ -135,7 +135,7 @@ static void class_collect_all(busq_arena *arena, busq_arena_class *class)
   class->searched = class->line_tail - class->line_head;
 }
 
-/* The same for a few of them, each time others.  How many came free. */
+/* Searches a few entries of the line, each time others. Returns how many came free. */
 static uint64_t class_probe(busq_arena *arena, busq_arena_class *class, uint64_t looks)
 {
   const uint64_t length = class->line_tail - class->line_head;
@@ -205,8 +205,8 @@ static busq_record *class_pop(busq_arena *arena, busq_arena_class *class)
 
 /* ---- taking over ---- */
 
-/* The records of one extent, sorted onto the lists as if we had sent those ourselves that are still needed.  For whom the lists have
- * no room, it is out of use until this peer leaves. */
+/* The records of one extent, sorted onto the lists as if we had sent those ourselves that are still needed.  A record
+ * for which the lists have no room is out of use until this peer leaves. */
 static void slab_adopt(busq_arena *arena, uint64_t extent, uint32_t index)
 {
   busq_bus *bus = arena->bus;
@@ -346,7 +346,7 @@ void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
 
 /* ---- giving memory back ---- */
 
-/* Extents whose carved records are all on the stack hold nothing; marks them in `tally`. */
+/* Marks empty extents in `tally`: those whose carved records are all on the stack. */
 static bool class_find_empty(busq_arena *arena, uint32_t index)
 {
   const busq_arena_class *class = &arena->classes[index];
@@ -380,7 +380,8 @@ static void class_give_back(busq_arena *arena, uint32_t index)
       busq_extent_give_back(bus, extent);
 }
 
-/* Every extent of which nothing is used; costs as much as there are free records and extents.  True where everybody got some. */
+/* Every extent of which nothing is used; costs as much as there are free records and extents. True where some became
+ * common. */
 static bool extents_give_back(busq_arena *arena)
 {
   const uint64_t owned = arena->owned;

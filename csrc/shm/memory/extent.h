@@ -2,10 +2,10 @@
 #ifndef BUSQ_SHM_MEMORY_EXTENT_H
 #define BUSQ_SHM_MEMORY_EXTENT_H
 /*
- * The extents of the arena: whose they are, and what is cut out of them (arena.h has the states).
+ * The extents of the arena: their owners, and what is cut out of them (arena.h has the states).
  *
- * Guarantee: an extent changes hands by a swap that names the word as it was, with a generation in it; so a swap by a process that looked
- * long ago fails, whatever has happened to the extent since.
+ * Guarantee: an extent changes hands by a swap that names the word as it was, with a generation in it; so a swap by a
+ * process that looked long ago fails, whatever has happened to the extent since.
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"
@@ -44,7 +44,7 @@ static inline uint32_t busq_extent_generation(uint64_t word)
   return (uint32_t)(word >> 32);
 }
 
-/* The slot that owns it; of a free one, something that is no slot. */
+/* The slot that owns it; no slot's number where it is free. */
 static inline uint32_t busq_extent_owner(uint64_t word)
 {
   return ((uint32_t)(word >> 16) & 0xffff) - 1;
@@ -60,7 +60,7 @@ static inline uint64_t busq_extent_word(uint32_t generation, uint32_t owner, uin
   return (uint64_t)generation << 32 | (uint64_t)((owner + 1) & 0xffff) << 16 | (uint64_t)kind << 8 | class;
 }
 
-/* Every change of hands has a generation of its own, so that a swap by somebody who looked long ago fails. */
+/* Every change of hands has a generation of its own, so that a swap by a process that looked long ago fails. */
 static inline bool busq_extent_claim(busq_bus *bus, uint64_t extent, uint32_t owner)
 {
   BUSQ_ASSERT(extent < bus->geometry.extents && owner < bus->geometry.peers);
@@ -81,17 +81,17 @@ static inline void busq_extent_become(busq_bus *bus, uint64_t extent, uint32_t o
   busq_store_release(word, busq_extent_word(busq_extent_generation(busq_load_relaxed(word)), owner, kind, class));
 }
 
-/* A swap: of a dead sender's run that a reader takes apart, the last extents are also given back by who buries the sender, and
- * either may be stopped just before it while the other one's extent is claimed anew. */
+/* A swap: of a dead sender's run that a reader takes apart, the last extents are also given back by the process that
+ * buries the sender, and either may be stopped just before it while the other one's extent is claimed anew. */
 static inline void busq_extent_free(busq_bus *bus, uint64_t extent, uint64_t seen)
 {
   BUSQ_ASSERT(extent < bus->geometry.extents);
   BUSQ_STEP("extent free");
-  /* SYNC POINT extent: whoever claims it next finds us done with its memory. */
+  /* SYNC POINT extent: its next claimer finds us done with its memory. */
   (void)busq_cas64(&bus->table[extent].word, seen, (uint64_t)(busq_extent_generation(seen) + 1) << 32);
 }
 
-/* One that is nobody's but ours. */
+/* Gives back an extent that only we can change. */
 static inline void busq_extent_give_back(busq_bus *bus, uint64_t extent)
 {
   busq_extent_free(bus, extent, busq_load_relaxed(&bus->table[extent].word));

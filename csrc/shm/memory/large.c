@@ -31,7 +31,8 @@ busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
     return NULL;
   BUSQ_ASSERT(first >= bus->geometry.peers && first + length <= bus->geometry.extents);
   busq_record *record = busq_bus_record(bus, (uint32_t)(first * busq_extent_units(bus)));
-  /* Atomic, because the last life of this memory may have ended with two who released at once: the slower one still looks. */
+  /* Atomic, because the last life of this memory may have ended with two readers that released at once: the slower one
+   * still looks. */
   busq_store_relaxed(&record->state.lo, BUSQ_PHASE_FREE);
   busq_store_relaxed(&record->state.hi, 0);
   busq_store_relaxed(&record->outline, 0);
@@ -48,8 +49,8 @@ uint64_t busq_run_length(const busq_bus *bus, uint64_t first)
   return length <= bus->geometry.extents - first ? length : bus->geometry.extents - first;
 }
 
-/* Only who turned LARGE into FREEING comes here, or who buries him.  The run shrinks before each of its extents is
- * freed: one freed first could be in somebody else's run when a second gravedigger comes along and frees it again. */
+/* The run shrinks before each of its extents is freed: an extent freed first could be in another peer's run when a
+ * second process buries this one and frees it again. */
 void busq_run_free(busq_bus *bus, uint64_t first)
 {
   for (uint64_t length = busq_run_length(bus, first); length > 1; length--) {
@@ -70,8 +71,8 @@ bool busq_run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t by_
   return true;
 }
 
-/* Ends of our runs that a reader was killed with between shrinking the run and giving the extent back.  If he lives and is about
- * to, his swap fails. */
+/* Ends of our runs that a reader was killed with between shrinking the run and giving the extent back.  If it lives and
+ * is about to, its swap fails. */
 void busq_run_collect_ends(busq_bus *bus, uint32_t slot)
 {
   uint64_t covered = 0;
@@ -93,13 +94,14 @@ void busq_large_sender_done(busq_record *record)
   (void)busq_fetch_or(&record->outline, BUSQ_RECORD_SENT);
 }
 
-/* A run is given back by whoever is the last to need it.  That may be the sender: stopped in the middle of a message that
- * others completed, received and released, he comes back and swaps the state of a record that must still be his. */
+/* A run is given back by the last process that needs it.  That may be the sender: stopped in the middle of a message
+ * that others completed, received and released, it comes back and swaps the state of a record that must still be its
+ * own. */
 static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot)
 {
-  /* Two who release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
-   * sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours any more; the
-   * word's generation has changed with it, so our swap fails, whatever we have read. */
+  /* Two that release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
+   * sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours any more;
+   * the word's generation has changed with it, so our swap fails, whatever we have read. */
   busq_fence_full();
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE && busq_record_is_done(bus, record) &&
       (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT))

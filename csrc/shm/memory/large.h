@@ -4,11 +4,11 @@
 /*
  * Large records: a run of extents that holds one.
  *
- * Guarantee: a run is given back once, by the last process that needs it or by one that buries that process, and wherever either dies
- * or is stopped, the rest of the run is found again.
+ * Guarantee: a run is given back once, by the last process that needs it or by one that buries that process, and
+ * wherever either dies or is stopped, the rest of the run is found again.
  *
- * Mechanism: the first extent's word is LARGE, and names the sender.  A process that finds the record done swaps it to FREEING, in its own
- * name, and then gives the extents back from the end, shrinking the run first.
+ * Mechanism: the first extent's word is LARGE, and names the sender.  A process that finds the record done swaps it to
+ * FREEING, in its own name, and then gives the extents back from the end, shrinking the run first.
  */
 #include "shm/memory/extent.h"
 

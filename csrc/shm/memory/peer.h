@@ -2,8 +2,8 @@
 #ifndef BUSQ_SHM_MEMORY_PEER_H
 #define BUSQ_SHM_MEMORY_PEER_H
 /*
- * The private side of a peer: what a process keeps for itself about one that it has joined.  Nothing here is visible to others,
- * and everything in it could be derived again from the segment.
+ * The private side of a peer: what a process keeps for itself about one that it has joined. Nothing here is visible to
+ * other processes, and everything in it could be derived again from the segment.
  *
  * Locks.  Two latches per peer, one for sending and one for receiving, order the threads of this process among
  * themselves.  They lie in private memory and are held for a bounded number of steps, never while waiting:
@@ -23,8 +23,8 @@
 #include "trace/event_ring.h"
 #include <string.h>
 
-/* Results of the core to itself, and never to a caller: what was sent does not count, or was not sent because the world has changed
- * meanwhile, and is begun anew; and one of the targets is a group (group.h). */
+/* Results of the core to itself, and never to a caller: what was sent does not count, or was not sent because the world
+ * has changed meanwhile, and is begun anew; and one of the targets is a group (group.h). */
 #define BUSQ_AGAIN 64
 #define BUSQ_TO_GROUP 65
 
@@ -65,7 +65,8 @@ typedef struct {
   bool was_given_back; /* it was taken once, and its delivery recorded */
 } busq_found;
 
-/* Of what has an envelope (envelope.h): the names behind the payload, copied; `at` counts the nodes first, then the handles. */
+/* The names behind the payload of a message with an envelope (envelope.h), copied; `at` counts the nodes first, then
+ * the handles. */
 static inline busq_node_name busq_found_name(const busq_found *found, uint32_t at)
 {
   busq_node_name name;
@@ -126,8 +127,8 @@ typedef struct {
 
 typedef struct {
   uint32_t generation; /* of the recording that `map` belongs to; 0 before the first one */
-  busq_latch latch;    /* of who maps the file */
-  bool is_silent; /* what it sends and takes are packets of a protocol: whoever runs that records */
+  busq_latch latch;    /* around mapping the file */
+  bool is_silent; /* what it sends and takes are packets of a protocol, which records by itself */
   bool is_fresh;
   busq_tracer_map *map; /* NULL where it can't be recorded */
   busq_tracer_map *old; /* of recordings that have ended: another thread may still look at them */
@@ -147,10 +148,10 @@ typedef struct {
   busq_tracer_taken taken[BUSQ_TRACER_TAKEN_MAX];
 } busq_tracer;
 
-/* ---- whom a peer cares for (notice.h): the death of any of those makes work for it ---- */
+/* ---- peers whose deaths make work for this one (notice.h) ---- */
 
 enum {
-  BUSQ_CARES_FOR_MEMBERS = 1, /* of its groups; and for whom it watches */
+  BUSQ_CARES_FOR_MEMBERS = 1, /* of its groups; and of peers that it watches */
   BUSQ_CARES_FOR_NODES = 2    /* that it has or holds a handle of: for their owners and holders */
 };
 
@@ -164,8 +165,8 @@ struct busq_payload;
 /* ---- calls upward ---- */
 
 /*
- * The calls of a room to one that stands above it: messages with an envelope are judged where groups and nodes are known, and deaths
- * are noticed there.  Set once, when a peer joins (join.c).
+ * The calls of a room to one that stands above it: messages with an envelope are judged where groups and nodes are
+ * known, and deaths are noticed there.  Set once, when a peer joins (join.c).
  */
 typedef struct {
   /* envelope.h */
@@ -206,7 +207,8 @@ typedef struct {
   uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 } busq_sender;
 
-/* Receiving.  All of it under `latch`; what join.c sets once (ring, inbox, inbox_slot, is_consumer) is read by all threads. */
+/* Receiving.  All of it under `latch`; what join.c sets once (ring, inbox, inbox_slot, is_consumer) is read by all
+ * threads. */
 typedef struct {
   busq_biased_latch latch;
   uint64_t scan;      /* everything before it was taken, skipped, or is in the heap */
@@ -261,7 +263,7 @@ typedef struct {
   uint32_t senders_asleep;
 } busq_sleepers;
 
-/* What the heuristics of pacing.h have learned: without a latch, and right enough when two threads write at once. */
+/* Learned by the heuristics of pacing.h: without a latch, and right enough when two threads write at once. */
 typedef struct {
   uint32_t short_waits;       /* in a row that ended without sleeping */
   uint64_t short_waits_since; /* messages sent when the row began */

@@ -3,8 +3,8 @@
 
 /* ---- what a slot without a process still owns ---- */
 
-/* Up to the first record that is needed: a dead sender's records come free and are never used again, so nothing is lost by
- * looking at the rest another time. */
+/* Up to the first record that is needed: a dead sender's records come free and are never used again, so nothing is lost
+ * by looking at the rest another time. */
 static bool slab_reclaim(busq_bus *bus, uint64_t extent, uint32_t class, uint64_t *looks)
 {
   if (class >= BUSQ_ARENA_CLASSES)
@@ -45,7 +45,7 @@ static bool runs_reclaim(busq_bus *bus, uint32_t slot)
     else if (kind == BUSQ_EXTENT_FREEING)
       busq_run_free(bus, extent);
     else if (kind == BUSQ_EXTENT_CLAIMED || (kind != BUSQ_EXTENT_SLAB && extent >= covered))
-      busq_extent_free(bus, extent, word); /* its owner died while he put a run together, or took one apart */
+      busq_extent_free(bus, extent, word); /* its owner died while it put a run together, or took one apart */
   }
   return is_empty;
 }
@@ -89,8 +89,8 @@ bool busq_arena_vacate(busq_bus *bus, uint32_t slot)
   return is_empty;
 }
 
-/* A run that its sender is through with may be given back and claimed anew by strangers while we look at it; one that he is not
- * through with stays what it is. */
+/* A run that its sender is through with may be given back and claimed anew by strangers while we look at it; one that
+ * it is not through with stays what it is. */
 static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word)
 {
   busq_record *record = busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus)));

@@ -38,8 +38,8 @@ bool busq_receive_unblock(busq_peer *peer)
   return blocker_help(peer, blocker_of(peer));
 }
 
-/* A millisecond is what a sender that was merely preempted needs; one that was put off before gets more, so that a large
- * multicast of a slow sender comes to its end, and never so much that a stopped one is noticed. */
+/* A millisecond is what a sender that was merely preempted needs; one that was put off before gets more, so that a
+ * large multicast of a slow sender comes to its end, and never so much that a stopped one is noticed. */
 static uint64_t patience_ns(busq_reference blocker)
 {
   const uint64_t first_ns = 1000000;
@@ -47,8 +47,8 @@ static uint64_t patience_ns(busq_reference blocker)
   return first_ns << (attempt < 5 ? attempt : 5);
 }
 
-/* A reference that stood in the queue when we began to wait has waited as long: however many senders are stopped, we lose
- * patience once. */
+/* A reference that stood in the queue when we began to wait has waited as long: however many senders are stopped, we
+ * lose patience once. */
 static void blocker_note(busq_peer *peer, busq_reference reference, uint64_t now_ns)
 {
   busq_blocker *known = &peer->receiver.blocker;

@@ -50,8 +50,8 @@ static inline void record_release(busq_peer *peer, busq_record *record, uint32_t
   busq_wake_owner(peer->bus, slot < peer->bus->geometry.peers ? slot : peer->slot);
 }
 
-/* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once; offered
- * and not acknowledged, it comes again. */
+/* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once;
+ * offered and not acknowledged, it comes again. */
 __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, busq_found *found, uint64_t state,
                                                              look_outcome outcome)
 {
@@ -68,7 +68,8 @@ __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, bu
   return LOOK_PASS;
 }
 
-/* Of several readers, what others have reached for is passed; what came back says what became of it before. */
+/* Where there are several readers, what others have reached for is passed; what came back says what became of it
+ * before. */
 static bool reference_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found)
 {
   const uint32_t bits = reference->sender;
@@ -85,7 +86,7 @@ static bool reference_may_be_had(const busq_peer *peer, busq_reference *referenc
 /* Not committed: what blocks the queue, or LOOK_AGAIN where it has changed meanwhile. */
 __attribute__((noinline)) static look_outcome look_open(busq_record *record, uint64_t state, busq_found *found)
 {
-  /* Sealed at a time that nobody can have counted to: nobody will finish it. */
+  /* Sealed at a time that no clock can have reached: it will not be finished. */
   if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED &&
                     !busq_timestamp_is_sound(busq_load_relaxed(&record->state.hi)) &&
                     busq_load_acquire(&record->state.lo) == state))
@@ -180,7 +181,7 @@ static inline void head_publish(busq_peer *peer)
   busq_wake_for_room(peer->bus, peer->slot);
 }
 
-/* Of one of several readers: the position is one in its hands. */
+/* The reader is one of several: the position is one in its hands. */
 __attribute__((noinline)) static void hand_done(busq_peer *peer, uint64_t position)
 {
   busq_share_done(peer->bus, busq_place_at(peer->slot, position), peer->receiver.inbox_slot);
@@ -200,8 +201,8 @@ static inline void position_done(busq_peer *peer, uint64_t position)
 
 /* ---- the order ---- */
 
-/* The lines of a message come from the sender's cache, which takes longer than everything else about it.  So the ones to
- * come are asked for while this one is worked on; for writing, because our mark goes into the first. */
+/* The lines of a message come from the sender's cache, which takes longer than everything else about it.  So the ones
+ * to come are asked for while this one is worked on; for writing, because our mark goes into the first. */
 static void prefetch_next(const busq_peer *peer)
 {
   enum { AHEAD = 3 };
@@ -221,7 +222,8 @@ static bool heap_take_in(busq_peer *peer, const busq_found *found)
   return busq_heap_push(&peer->receiver.heap, entry);
 }
 
-/* Checked again, for it lies in shared memory: what was checked when it went into the heap need not be there any more. */
+/* Checked again, for it lies in shared memory: what was checked when it went into the heap need not be there any
+ * more. */
 static bool found_from_heap(busq_peer *peer, const busq_heap_entry *least)
 {
   busq_found *found = &peer->receiver.found;
@@ -264,7 +266,7 @@ static void look_anew(busq_peer *peer)
     peer->receiver.returns--; /* memory ran out: once more next time */
 }
 
-/* What others have done since: something came back, or the head has passed us. */
+/* Follows what others have done since: something came back, or the head has passed us. */
 static void catch_up(busq_peer *peer)
 {
   const uint32_t returns = busq_load_acquire(&peer->receiver.inbox->returns);
@@ -277,7 +279,7 @@ static void catch_up(busq_peer *peer)
   }
 }
 
-/* What stands at a place outside of our way along the ring, if it can be had: the record may be used again while we look. */
+/* Can we have what stands at a place outside of our way along the ring? the record may be used again while we look. */
 static bool place_may_be_had(busq_peer *peer, busq_place place, busq_found *found)
 {
   busq_reference seen;
@@ -310,7 +312,7 @@ static bool hands_look(busq_peer *peer, uint32_t reader)
   return true;
 }
 
-/* What was put into our heap may have been taken by others since, and its record be used again.  True where the least can be
+/* An entry of our heap may have been taken by others since, and its record be used again.  True where the least can be
  * had, and is what was found. */
 static bool least_may_be_had(busq_peer *peer)
 {
@@ -385,8 +387,8 @@ static busq_reference found_reference(const busq_peer *peer, uint32_t sender)
   return (busq_reference){sender, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), peer->receiver.found.key.sequence};
 }
 
-/* The swap fails where somebody else was faster; one that succeeds a whole number of times 65536 laps too late has hit what
- * stands there now, and gives it back. */
+/* The swap fails where another reader was faster; one that succeeds a whole number of times 65536 laps too late has hit
+ * what stands there now, and gives it back. */
 static bool reach(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
@@ -430,7 +432,7 @@ int busq_receive_reach(busq_peer *peer)
     if (is_ours)
       break;
   }
-  /* What is in our own hands already stays where it is. */
+  /* A message in our own hands already stays where it is. */
   peer->receiver.kept_at = is_in_our_hands(peer, peer->receiver.found.position) ? busq_place_position(peer->receiver.found.position) : peer->receiver.hand;
   peer->receiver.has_reached = true;
   return BUSQ_OK;
@@ -490,15 +492,15 @@ BUSQ_ALWAYS_INLINE int peek_single(busq_peer *peer)
 
 static void found_record(busq_peer *peer, busq_trace_kind kind);
 
-/* The mark first: died in between, the reference is found released; the other way round nobody would release it. */
+/* The mark first: died in between, the reference is found released; the other way round no process would release it. */
 BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
 {
   record_release(peer, found->record, found->mark);
   position_done(peer, found->position);
 }
 
-/* What was found is not for us at its place in the order: as if it had never come.  The recording says so; what is nobody's event was
- * delivered all the same, to us. */
+/* The message that was found is not for us at its place in the order: as if it had never come. The recording says so;
+ * an event of watchers was delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
@@ -539,7 +541,8 @@ int busq_receive_peek(busq_peer *peer)
 
 /* ---- taking ---- */
 
-/* The members, as the one who made the change wrote them down; what is read of it is checked, as all that lies in shared memory. */
+/* The members, as the maker of the change wrote them down; what is read of it is checked, as all that lies in shared
+ * memory. */
 static void view_read(const busq_peer *peer, const busq_found *found, busq_tracer_viewed *viewed)
 {
   busq_view_change change;
@@ -604,7 +607,7 @@ static void found_record(busq_peer *peer, busq_trace_kind kind)
   found_record_now(peer, kind);
 }
 
-/* What was reached for is ours.  Copied, its release says so; otherwise its being in our hands does. */
+/* The message that was reached for is ours. Copied, its release says so; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;
@@ -645,7 +648,7 @@ BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)
   peer->receiver.pins += mode == BUSQ_TAKE_PINNED;
 }
 
-/* What an envelope changes has changed before the mark; or behind it, where it may be done twice. */
+/* The changes of an envelope are made before the mark; or behind it, where they may be made twice. */
 __attribute__((noinline)) static void take_enveloped(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;
@@ -692,7 +695,7 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
     position_done(peer, position);
 }
 
-/* All marks before the head that they free, as for one; the senders are told of the room once. */
+/* All marks before the head that they free, as for one; the senders are woken once. */
 void busq_receive_release_all(busq_peer *peer, const busq_message *messages, size_t n_messages)
 {
   bool has_moved = false;
@@ -734,8 +737,8 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message)
   return BUSQ_OK;
 }
 
-/* A pinned message also goes back from a peer that was closed meanwhile, for a successor: none can have come before.  To what was
- * offered one may have. */
+/* A pinned message also goes back from a peer that was closed meanwhile, for a successor: none can have come before.
+ * To what was offered one may have. */
 static bool message_return(busq_peer *peer, const busq_message *message)
 {
   busq_record *record = busq_bus_record(peer->bus, message->record);

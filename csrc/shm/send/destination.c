@@ -5,9 +5,10 @@
 #include "shm/message/share.h"
 #include "shm/wake/slice.h"
 
-/* ---- who they are ---- */
+/* ---- which they are ---- */
 
-/* The same slot in two lives: a member of a group that has died, and another peer that has its slot now and is named beside the group. */
+/* Two targets name the same slot in two lives: a member of a group that has died, and another peer that has its slot
+ * now and is named beside the group. */
 static int destination_twice(busq_peer *peer, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
@@ -66,8 +67,8 @@ int busq_queue_damaged(const busq_peer *peer, uint32_t slot)
                     peer->bus->name);
 }
 
-/* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so busy
- * that it never does makes room faster than we can look: full, try again. */
+/* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is
+ * so busy that it never does makes room faster than we can look: full, try again. */
 static int room_look(busq_peer *peer, uint32_t slot)
 {
   enum { LOOKS = 16 };
@@ -87,8 +88,8 @@ static int room_look(busq_peer *peer, uint32_t slot)
   return BUSQ_FULL;
 }
 
-/* The head of a shared queue does not move over a message that a reader had released, and not taken out, when it was killed: the other
- * readers see to that when they look at the queue, but they may be busy with what they have taken. */
+/* The head of a shared queue does not move over a message that a reader had released, and not taken out, when it was
+ * killed: the other readers see to that when they look at the queue, but they may be busy with what they have taken. */
 static int room_of_dead_readers(busq_peer *peer, uint32_t slot)
 {
   busq_destination_cache *known = &peer->sender.known[slot];
@@ -101,7 +102,7 @@ static int room_of_dead_readers(busq_peer *peer, uint32_t slot)
   return room_look(peer, slot);
 }
 
-/* A full queue that nobody reads may be full of references that will never be received. */
+/* A full queue without a reader may be full of references that will never be received. */
 int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
 {
   int result = room_look(peer, slot);

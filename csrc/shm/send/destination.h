@@ -2,15 +2,18 @@
 #ifndef BUSQ_SHM_SEND_DESTINATION_H
 #define BUSQ_SHM_SEND_DESTINATION_H
 /*
- * The destinations of a message, before any queue is touched: who they are, whether they live, and whether they have room.
+ * The destinations of a message, before any queue is touched: which they are, whether they live, and whether they have
+ * room.
  *
- * Guarantee: what is wrong with a call, or with a receiver that can be seen to be gone or full, is found here, and then nothing was
- * changed.
+ * Guarantee: what is wrong with a call, or with a receiver that can be seen to be gone or full, is found here, and then
+ * nothing was changed.
  *
- * Mechanism.  Whether a peer lives is asked of the kernel (grave.h), but not for every message: always for a peer that sends now and
- * then; in a burst a limited number of times per tick of the clock, and each destination at least every few ticks.
+ * Mechanism.  Whether a peer lives is asked of the kernel (grave.h), but not for every message: always for a peer that
+ * sends now and then; in a burst a limited number of times per tick of the clock, and each destination at least every
+ * few ticks.
  *
- * Not given: that a destination still lives, or has room, a moment later.  The stages that follow find out (multicast.h).
+ * Not given: that a destination still lives, or has room, a moment later.  The stages that follow find out
+ * (multicast.h).
  *
  * What most sends need of this is inlined into them; the rest is in destination.c.
  */
@@ -30,8 +33,9 @@ BUSQ_ALWAYS_INLINE busq_route busq_route_to(const busq_peer *peer, uint32_t slot
   return (busq_route){slot, &peer->bus->slots[slot], &peer->sender.known[slot], busq_bus_ring(peer->bus, slot)};
 }
 
-/* Sorts the targets by slot into peer->sender.destinations; every sender visits queues in this order, which keeps proposals from getting
- * lost.  Incarnations go to peer->sender.known.  BUSQ_TO_GROUP where one of the targets is a group. */
+/* Sorts the targets by slot into peer->sender.destinations; every sender visits queues in this order, which keeps
+ * proposals from getting lost.  Incarnations go to peer->sender.known.  BUSQ_TO_GROUP where one of the targets is a
+ * group. */
 int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets);
 
 /* ---- life ---- */
@@ -68,11 +72,11 @@ BUSQ_ALWAYS_INLINE int busq_destination_check(busq_peer *peer, const busq_route 
 /* ---- room ---- */
 
 BUSQ_COLD int busq_queue_damaged(const busq_peer *peer, uint32_t slot);
-/* The head that was seen last leaves no room: looks again, and makes room where nobody reads. */
+/* The head that was seen last leaves no room: looks again, and makes room where there is no reader. */
 BUSQ_COLD int busq_destination_room_slow(busq_peer *peer, uint32_t slot);
 
-/* Each peer has at most one message between this look and its last stage, and the ring has a slot to spare for every peer: so staging
- * never finds a ring full. */
+/* Each peer has at most one message between this look and its last stage, and the ring has a slot to spare for every
+ * peer: so staging never finds a ring full. */
 BUSQ_ALWAYS_INLINE int busq_destination_room(busq_peer *peer, const busq_route *to)
 {
   const uint64_t tail = busq_ring_tail(&to->ring);
@@ -114,8 +118,8 @@ BUSQ_ALWAYS_INLINE int busq_message_admit_one(busq_peer *peer, const busq_route 
   BUSQ_TIME("tick");
   result = busq_destination_check(peer, only, tick_ns);
   BUSQ_TIME("checked");
-  /* The line where the reference will stand is the one that a waiting reader looks at: asked for as early as it is known, it comes
-   * while the record is filled. */
+  /* The line where the reference will stand is the one that a waiting reader looks at: asked for as early as it is
+   * known, it comes while the record is filled. */
   busq_prefetch_write(busq_ring_slot(&only->ring, busq_ring_tail(&only->ring)));
   if (BUSQ_LIKELY(!result))
     result = busq_destination_room(peer, only);

@@ -4,9 +4,10 @@
 /*
  * Drafts: records that are filled in place before they are sent.
  *
- * A draft is FREE in its owner's hands: on no list, in no queue.  So nobody else can know of it, whoever buries its owner finds a
- * record that is not needed, and a successor finds one that is free.  It is in hand (grave.h) only while it is being sent.
- * A closed peer keeps its slot for as long as it has drafts: they can still be written to.
+ * A draft is FREE in its owner's hands: on no list, in no queue.  So no other process can know of it, a process that
+ * buries its owner finds a record that is not needed, and a successor finds one that is free.  It is in hand (grave.h)
+ * only while it is being sent.  A closed peer keeps its slot for as long as it has drafts: they can still be written
+ * to.
  */
 #include "shm/send/payload.h"
 

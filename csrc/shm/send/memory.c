@@ -5,8 +5,8 @@
 #include "shm/send/record.h"
 #include "shm/wake/wake.h"
 
-/* Peers that sleep behind a descriptor are woken to give back what they do not need; once in a slice, for a sender without time tries
- * again at once. */
+/* Peers that sleep behind a descriptor are woken to give back what they do not need; once in a slice, for a sender
+ * without time tries again at once. */
 static void holders_ask(busq_peer *peer)
 {
   (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
@@ -18,8 +18,9 @@ static void holders_ask(busq_peer *peer)
   busq_wake_deep_sleepers(peer->bus);
 }
 
-/* A step of each at a time: a sender without time gets BUSQ_FULL, and the next call goes on from there.  What the gone have left is kept
- * for successors that may never come; what others keep and do not need they are asked for, and we try again later. */
+/* A step of each at a time: a sender without time gets BUSQ_FULL, and the next call goes on from there.  What the gone
+ * have left is kept for successors that may never come; what others keep and do not need they are asked for, and we try
+ * again later. */
 int busq_send_find_memory(busq_peer *peer, uint64_t bytes, busq_record **recordp)
 {
   busq_grave_reclaim_some(peer->bus, &peer->sender.reclaims_slot);

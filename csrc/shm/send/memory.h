@@ -4,8 +4,8 @@
 /*
  * Memory for a record, and giving back what others need more.
  *
- * Guarantee: a sender finds what the arena can give, wherever it is: its own, that of the gone, what others keep and do not need.  A
- * single call looks at a bounded number of records; the next one goes on from there.
+ * Guarantee: a sender finds what the arena can give, wherever it is: its own, that of the gone, what others keep and do
+ * not need.  A single call looks at a bounded number of records; the next one goes on from there.
  */
 #include "shm/memory/peer.h"
 
@@ -21,7 +21,8 @@ static inline void busq_send_share_memory(busq_peer *peer)
     busq_send_share_memory_slow(peer);
 }
 
-/* The arena has none: first what the gone do not need any more, then what they have left, last what others may give back. */
+/* The arena has none: first what the gone do not need any more, then what they have left, last what others may give
+ * back. */
 BUSQ_COLD int busq_send_find_memory(busq_peer *peer, uint64_t bytes, busq_record **recordp);
 
 BUSQ_ALWAYS_INLINE int busq_send_take_record(busq_peer *peer, uint64_t bytes, busq_record **recordp)

@@ -16,7 +16,7 @@
  *      busq_multicast_try      one message, once; chooses the form that was compiled for it
  *        one_try, many_try     is it admitted (destination.h)?
  *          admitted_try        takes a record and fills it (record.h)
- *            send_filled       numbers it, makes it final, tells hooks and recording, wakes the readers
+ *            send_filled       numbers it, makes it final, calls hooks and recording, wakes the readers
  *              unicast         one destination: ticks its clock and takes a position in one swap
  *              multicast_with  several: attempt_once stages, seals, syncs and commits; again where a helper was faster
  */
@@ -29,9 +29,9 @@ static uint64_t peer_clock(const busq_peer *peer)
   return busq_timestamp_max(peer->sender.lamport, busq_load_relaxed(&peer->receiver.delivered));
 }
 
-/* A ring knows the last bits of its incarnation only: a sender that was stopped for long before it took a position may have taken it
- * from a peer that has the slot now, two thousand lives later.  Publishes nothing there but a hole to be passed; as a reference
- * would be, by a swap that can't hit a later lap. */
+/* A ring knows the last bits of its incarnation only: a sender that was stopped for long before it took a position may
+ * have taken it from a peer that has the slot now, two thousand lives later.  Publishes nothing there but a hole to be
+ * passed; as a reference would be, by a swap that can't hit a later lap. */
 BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_ring_claim *claim)
 {
   if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&to->reader->life) >> 32) == to->known->incarnation))
@@ -127,7 +127,8 @@ BUSQ_ALWAYS_INLINE int propose(busq_peer *peer, attempt *self)
   return BUSQ_OK;
 }
 
-/* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
+/* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message
+ * back. */
 BUSQ_ALWAYS_INLINE int stage(busq_peer *peer, attempt *self, uint32_t index, const busq_send_hooks *hooks)
 {
   const busq_route to = busq_route_to(peer, peer->sender.destinations[index]);
@@ -155,8 +156,8 @@ BUSQ_ALWAYS_INLINE int stage(busq_peer *peer, attempt *self, uint32_t index, con
 }
 
 /*
- * One attempt: all that makes a message final.  BUSQ_OK with a timestamp: it is.  BUSQ_OK with 0: a helper has put the attempt off,
- * its references are dead, and another one follows.  Anything else: why there will be none.
+ * One attempt: all that makes a message final.  BUSQ_OK with a timestamp: it is.  BUSQ_OK with 0: a helper has put the
+ * attempt off, its references are dead, and another one follows.  Anything else: why there will be none.
  */
 BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_hooks *hooks, uint64_t *timestampp)
 {
@@ -166,28 +167,30 @@ BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_ho
   self->is_lost = false;
   if (!result)
     result = propose(peer, self);
-  /* Stage Round.  A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
-   * peer's message (busq_destination_room), but holes that were skipped and attempts that were put off may use them up while a
-   * reader's head stands still. */
+  /* Stage Round.  A foreseeable failure has come before this; but a receiver may die while we stage; and there is a
+   * slot for every peer's message (busq_destination_room), but holes that were skipped and attempts that were put off
+   * may use them up while a reader's head stands still. */
   for (uint32_t i = 0; i < self->n_targets && result == BUSQ_OK; i++) {
     BUSQ_STEP("stage");
     result = stage(peer, self, i, hooks);
   }
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  /* Announce.  The positions are taken, and nothing is committed: deep sleepers must be awake, should we die in between (wake.h). */
+  /* Announce.  The positions are taken, and nothing is committed: deep sleepers must be awake, should we die in between
+   * (wake.h). */
   BUSQ_STEP("announce");
   busq_fence_after_swap();
   for (uint32_t i = 0; i < self->n_targets; i++)
     busq_wake_announce(peer, &peer->bus->slots[peer->sender.destinations[i]], peer->sender.destinations[i]);
   if (BUSQ_LIKELY(!self->is_lost)) {
-    /* Commit Round.  Every queue accepted the proposal, so every clock has reached it: one swap makes the message final everywhere. */
+    /* Commit Round.  Every queue accepted the proposal, so every clock has reached it: one swap makes the message final
+     * everywhere. */
     const bool is_ours = busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);
     *timestampp = BUSQ_LIKELY(is_ours) ? self->proposal : 0;
     return BUSQ_OK;
   }
-  /* Seal Round.  The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands.  From here
-   * on it is fixed, and any process may finish the rest. */
+  /* Seal Round.  The proposal was lost somewhere: the final timestamp lies above every clock at which the message
+   * stands.  From here on it is fixed, and any process may finish the rest. */
   const uint64_t timestamp = busq_timestamp_max(self->proposal, self->clock_max) + 1;
   if (!busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
     return BUSQ_OK;
@@ -202,8 +205,8 @@ BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_ho
   return BUSQ_OK;
 }
 
-/* A reader that waited for us has made another attempt current.  Our references are dead; only the sender stages, so go on
- * from there.  False where it is none of ours: the record is damaged, or the attempts are used up. */
+/* A reader that waited for us has made another attempt current.  Our references are dead; only the sender stages, so go
+ * on from there.  False where it is none of ours: the record is damaged, or the attempts are used up. */
 static bool attempt_next(attempt *self)
 {
   const busq_pair seen = busq_pair_load(&self->record->state);
@@ -214,7 +217,8 @@ static bool attempt_next(attempt *self)
   return true;
 }
 
-/* Why there is no next attempt.  A claim that hooks have made may be broken before the commit: then the whole send is retried. */
+/* Why there is no next attempt.  A claim that hooks have made may be broken before the commit: then the whole send is
+ * retried. */
 static int attempts_ended(const busq_peer *peer, const attempt *self, const busq_send_hooks *hooks)
 {
   if (hooks && hooks->begin)
@@ -226,8 +230,8 @@ static int attempts_ended(const busq_peer *peer, const attempt *self, const busq
 }
 
 /* Takes back what has not been committed, as if it had never been begun, whatever attempt others have made current: the
- * references die with the attempt, and readers that they blocked may go on.  Each failure of the swap means that a reader has put
- * us off once more, which it can only once per attempt that we have staged. */
+ * references die with the attempt, and readers that they blocked may go on.  Each failure of the swap means that a
+ * reader has put us off once more, which it can only once per attempt that we have staged. */
 static void take_back(busq_peer *peer, const attempt *self, busq_send_hooks *hooks)
 {
   enum { TRIES = 4 };
@@ -329,8 +333,8 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
   return BUSQ_OK;
 }
 
-/* A message that was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of what is sent,
- * nothing is left of its loops and questions. */
+/* A message that was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of
+ * what is sent, nothing is left of its loops and questions. */
 BUSQ_ALWAYS_INLINE int admitted_try(busq_peer *peer, const busq_route *first, uint32_t n_targets, const busq_payload *payload,
                                     busq_send_hooks *hooks)
 {
@@ -383,8 +387,8 @@ __attribute__((noinline)) static int plain_many_try(busq_peer *peer, const uint6
   return many_try(peer, targets, n_targets, payload, NULL);
 }
 
-/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no more than
- * BUSQ_DRAFT_TARGETS is always the same. */
+/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no
+ * more than BUSQ_DRAFT_TARGETS is always the same. */
 static void draft_move(void *to, const void *from, uint64_t size_bytes)
 {
   if (BUSQ_UNLIKELY(to != from))

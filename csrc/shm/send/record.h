@@ -20,7 +20,8 @@ static inline uint64_t busq_send_next_sequence(busq_peer *peer)
   return peer->sender.sequence;
 }
 
-/* Free first: a sender that dies here must not leave marks behind that look as if the record's last message were needed. */
+/* Free first: a sender that dies here must not leave marks behind that look as if the record's last message were
+ * needed. */
 BUSQ_ALWAYS_INLINE void busq_send_free_record(busq_record *record)
 {
   busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
@@ -48,8 +49,8 @@ BUSQ_ALWAYS_INLINE void busq_send_fill(busq_peer *peer, busq_record *record, uin
   record->size_bytes = (uint32_t)payload->size_bytes;
   record->sender_incarnation = peer->incarnation;
   record->origin = (uint16_t)(payload->form << BUSQ_RECORD_FORM_SHIFT | peer->slot);
-  /* Atomic, because others may be late and still look at them: a helper that completes the record's last message, or a reader that
-   * released it and asks whether it was the last (large_release; the swap that follows its look fails). */
+  /* Atomic, because others may be late and still look at them: a helper that completes the record's last message, or a
+   * reader that released it and asks whether it was the last (large_release; the swap that follows its look fails). */
   busq_store_relaxed(&record->outline, (uint16_t)n_targets);
   for (uint32_t i = 0; i < n_targets; i++) {
     BUSQ_ASSERT(peer->sender.destinations[i] < peer->bus->geometry.peers);
@@ -75,8 +76,8 @@ static inline void busq_send_take_in_hand(const busq_peer *peer, uint32_t unit)
   busq_store_release(&peer->self->in_hand, (peer->sender.sent + 1) << 32 | unit);
 }
 
-/* The state is stored, not swapped, while no other process can know the record; the release orders it before the marks' next readers,
- * which come by way of the extent table. */
+/* The state is stored, not swapped, while no other process can know the record; the release orders it before the marks'
+ * next readers, which come by way of the extent table. */
 static inline void busq_send_set_state(busq_record *record, uint64_t tag, uint32_t phase, uint64_t timestamp)
 {
   BUSQ_ASSERT(!(tag & BUSQ_PHASE_MASK));

@@ -36,9 +36,10 @@ void busq_descriptor_settle(busq_peer *peer)
   if (peer->receiver.received != peer->descriptor.received_seen)
     busq_fifo_sleep_lightly(peer);
   peer->descriptor.received_seen = peer->receiver.received;
-  /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
-   * gone.  Several readers have one FIFO: a reader that finds nothing empties it for all, raises the flag, and looks again; so a message
-   * that came since, though its byte was lost with the others, is found here, and all readers are woken. */
+  /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message
+   * that is gone.  Several readers have one FIFO: a reader that finds nothing empties it for all, raises the flag, and
+   * looks again; so a message that came since, though its byte was lost with the others, is found here, and all readers
+   * are woken. */
   if (result == BUSQ_EMPTY &&
       (!is_armed || peer->descriptor.is_readable || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);

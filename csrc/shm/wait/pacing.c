@@ -141,9 +141,9 @@ void busq_pacing_let_room_gather(const busq_peer *peer)
     stay_away(GATHER_NS);
 }
 
-/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and both
- * crawl.  So a reader that sends nothing, and never waits for long, gives the sender time to get ahead by a few messages; a
- * peer that also sends may be part of a conversation, where nothing is gained by waiting. */
+/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and
+ * both crawl.  So a reader that sends nothing, and never waits for long, gives the sender time to get ahead by a few
+ * messages; a peer that also sends may be part of a conversation, where nothing is gained by waiting. */
 void busq_pacing_let_messages_gather(busq_peer *peer)
 {
   enum { SHORT_WAITS = 16, GATHER_NS = 1000 };
@@ -162,9 +162,9 @@ void busq_pacing_let_messages_gather(busq_peer *peer)
 /* ---- whether spinning and yielding are worth it ---- */
 
 /*
- * They are where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at once: its next
- * message comes no later for that, and its cores are spared.  The first wait that was not long at all, and was spent asleep,
- * makes it spin again; so the second message of a conversation is slow, and not the third.
+ * They are where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at once: its
+ * next message comes no later for that, and its cores are spared.  The first wait that was not long at all, and was
+ * spent asleep, makes it spin again; so the second message of a conversation is slow, and not the third.
  */
 enum { IN_VAIN_MAX = 4, IN_VAIN_TIMES = 8 };
 

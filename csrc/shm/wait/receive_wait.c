@@ -108,8 +108,8 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
-  /* Events of messages that were passed over.  A silent peer passes none; what is noted there is the business of the protocol that
-   * runs over it, which may be writing it into the ring at this moment. */
+  /* Events of messages that were passed over.  A silent peer passes none; what is noted there is the business of the
+   * protocol that runs over it, which may be writing it into the ring at this moment. */
   if (BUSQ_UNLIKELY(!peer->tracer.is_silent && peer->tracer.n_taken))
     busq_tracer_flush(peer);
   busq_biased_latch_release(&peer->receiver.latch);
@@ -118,9 +118,9 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   return result;
 }
 
-/* Before going to sleep: no process must wait for what this one could do now.  Here stands also the fence that the wake-ups of
- * waiting senders do without.  A sleep costs the same however many messages are under way: memory that this is too slow
- * to give back is asked for by the process that needs it. */
+/* Before going to sleep: no process must wait for what this one could do now.  Here stands also the fence that the
+ * wake-ups of waiting senders do without.  A sleep costs the same however many messages are under way: memory that this
+ * is too slow to give back is asked for by the process that needs it. */
 static void receive_tidy(busq_peer *peer)
 {
   enum { LOOKS_PER_SLEEP = 64 };
@@ -146,8 +146,8 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
   busq_fence_full();
   int result = receive_ready(peer, &blocker);
   if (result == BUSQ_EMPTY) {
-    /* Nothing is on its way: a sender will wake this thread, and a long slice spares the processor a timer.  Otherwise it comes back
-     * when its patience with what blocks the queue ends. */
+    /* Nothing is on its way: a sender will wake this thread, and a long slice spares the processor a timer.  Otherwise
+     * it comes back when its patience with what blocks the queue ends. */
     const bool is_blocked = blocker.help_in_ns != UINT64_MAX;
     if (!is_blocked)
       wait->slice_ns = BUSQ_SLICE_NS;
@@ -166,13 +166,15 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
 }
 
 /* The flag is up only around sleeps: left up, it would cost the next sender a system call for nothing.  It stands for all threads
- * that sleep, so only the last one to leave takes it down.  One that comes while it does so has raised a flag that is gone:
+ * that sleep, so only the last one to leave takes it down.  One that comes while it does so has raised a flag that is
+ * gone:
  *
  *      leaver   is the last; finds the flag up
  *      sibling  counts itself, raises the flag, looks, finds nothing
  *      leaver   takes the flag down; and, since a sibling is there, wakes it to raise the flag again
  *
- * SYNC POINT sleepers: a sibling counts itself before it raises the flag; a flag that we take down after that shows us its count. */
+ * SYNC POINT sleepers: a sibling counts itself before it raises the flag; a flag that we take down after that shows us
+ * its count. */
 static void wait_leave(busq_peer *peer, int result)
 {
   const uint32_t n_asleep = busq_fetch_add(&peer->sleepers.receivers_asleep, UINT32_MAX);
@@ -180,8 +182,8 @@ static void wait_leave(busq_peer *peer, int result)
   if (n_asleep != 1)
     return;
   busq_published_end(peer, &peer->self->receives, &peer->sleepers.receive_left_ns, result);
-  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's.  That of a queue of several readers stands
-   * for those of other processes too. */
+  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's.  That of a queue of several
+   * readers stands for those of other processes too. */
   if (peer->receiver.is_consumer || result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
     return;
   (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
@@ -213,8 +215,8 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
-/* Between begin and end.  Looks for messages alone: whether something blocks the queue, or the bus has ended, is seen a microsecond
- * later. */
+/* Between begin and end.  Looks for messages alone: whether something blocks the queue, or the bus has ended, is seen a
+ * microsecond later. */
 static int receive_spin(busq_peer *peer, busq_wait *wait)
 {
   int result;

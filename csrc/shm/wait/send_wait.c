@@ -18,8 +18,9 @@ typedef struct {
   uint32_t recording; /* whose clock says so; 0: none */
 } send_times;
 
-/* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no more is recorded.
- * That comes before the message can be seen: its receiver must not find a message that was never sent. */
+/* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no
+ * more is recorded.  That comes before the message can be seen: its receiver must not find a message that was never
+ * sent. */
 __attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times, uint32_t recording)
 {
   if (peer->tracer.is_silent)
@@ -56,7 +57,8 @@ static void record_timeout(busq_peer *peer, send_times *times)
 
 /* ---- one attempt ---- */
 
-/* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be sent. */
+/* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be
+ * sent. */
 BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, const uint64_t *targets, uint32_t n_targets,
                                  const busq_payload *payload, send_times *times, uint64_t *failed_targetp)
 {
@@ -109,8 +111,9 @@ static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_targ
   room->is_armed = true;
 }
 
-/* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the reader that makes
- * room there does not know of it yet.  Readers that keep changing places with each other do not keep it awake for ever. */
+/* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the
+ * reader that makes room there does not know of it yet.  Readers that keep changing places with each other do not keep
+ * it awake for ever. */
 static bool room_wait_is_armed(const room_wait *room, uint64_t failed_target, uint32_t n_targets)
 {
   return room->is_armed && (room->target == failed_target || room->n_changes > n_targets);
@@ -217,7 +220,8 @@ static int targets_attempt(busq_peer *peer, const void *arguments)
   return result == BUSQ_TO_GROUP ? group_attempt(peer, arguments) : result;
 }
 
-/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one follows. */
+/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one
+ * follows. */
 __attribute__((noinline)) static int payload_go_on(busq_peer *peer, const message *sent, int64_t timeout_ns, send_times *times, int result)
 {
   const busq_send_job job = {result == BUSQ_TO_GROUP ? group_attempt : targets_attempt, sent, sent->n_targets};

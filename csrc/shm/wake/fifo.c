@@ -15,8 +15,8 @@
 
 /* ---- a sender's end ---- */
 
-/* In a directory for all, others may make files too.  A name that they can't know beforehand is one that they can't take away
- * from us; those who may know it read it in the slot. */
+/* In a directory for all, others may make files too.  A name that they can't know beforehand is one that they can't
+ * take away from us; processes that may know it read it in the slot. */
 static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, uint64_t fifo, char *name, size_t bytes)
 {
   uint64_t generation;
@@ -25,14 +25,14 @@ static int fifo_name(const busq_bus *bus, uint32_t slot, uint32_t incarnation, u
                   (unsigned long long)fifo);
 }
 
-/* Of a FIFO that is open. */
+/* Is the open file the FIFO that it should be? */
 static bool fifo_is_sound(const busq_bus *bus, int fd)
 {
   struct stat status;
   return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode) && busq_file_is_of_bus(bus, &status);
 }
 
-/* Open for both directions: writing to a FIFO that nobody reads any more would end the process with SIGPIPE. */
+/* Open for both directions: writing to a FIFO without a reader would end the process with SIGPIPE. */
 static int fifo_open_writer(const busq_bus *bus, uint32_t slot)
 {
   char name[96];
@@ -50,7 +50,7 @@ static int fifo_open_writer(const busq_bus *bus, uint32_t slot)
   return fd;
 }
 
-/* For who has no further use of it. */
+/* Keeps no descriptor. */
 void busq_fifo_write_once(const busq_bus *bus, uint32_t slot)
 {
   const int fd = fifo_open_writer(bus, slot);
@@ -92,7 +92,8 @@ static void fifo_fail(busq_peer *peer, uint32_t slot)
 }
 
 /* The byte goes first and the flag second: killed in between, the flag stays up and the next sender writes again.  The
- * swap carries the number of the arming, so that it can't take down a flag that was raised after our byte was drained. */
+ * swap carries the number of the arming, so that it can't take down a flag that was raised after our byte was
+ * drained. */
 void busq_fifo_signal(busq_peer *peer, uint32_t slot, uint32_t seen)
 {
   uint32_t *flags = &peer->bus->slots[slot].wake_flags;
@@ -119,7 +120,7 @@ void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   busq_store_release(&bus->slots[slot].fifo, 0);
 }
 
-/* That of a shared queue is made by whoever asks for it first, and is the same for all of its readers. */
+/* The FIFO of a shared queue is made by the first reader that asks for it, and is the same for all of its readers. */
 static int fifo_make_shared(const busq_peer *peer, char *name, size_t bytes)
 {
   busq_slot *inbox = peer->receiver.inbox;
@@ -131,7 +132,8 @@ static int fifo_make_shared(const busq_peer *peer, char *name, size_t bytes)
   return busq_error_system("can't make the FIFO behind fileno() beside bus \"%s\", as user %u", peer->bus->name, geteuid());
 }
 
-/* The name is told before there is anything of that name: killed in between, whoever buries us finds what we have made. */
+/* The name is published before there is anything of that name: killed in between, the process that buries us finds what
+ * we have made. */
 static int fifo_make(busq_peer *peer, char *name, size_t bytes)
 {
   enum { TRIES = 16 };
@@ -176,8 +178,8 @@ int busq_fifo_open(busq_peer *peer)
   busq_fifo_sleep_lightly(peer);
   busq_room_begin(peer);
   int result = fifo_begin(peer);
-  /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its swap: the
-   * numbers of our armings begin somewhere else. */
+  /* A sender that was stopped half-way through signalling a predecessor in this slot must not take down our flag by its
+   * swap: the numbers of our armings begin somewhere else. */
   peer->descriptor.epoch = (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo) & (UINT32_MAX >> 1);
   if (!result && (peer->descriptor.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) < 0)
     result = busq_error_system("can't make the timer behind fileno()");
@@ -238,7 +240,7 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
   const uint32_t failed = busq_load_relaxed(&peer->receiver.inbox->fifo_failed);
-  /* Of several readers each looks for the others, should they die. */
+  /* Where there are several readers, each looks for the others, should they die. */
   const bool may_sleep = in_ns == UINT64_MAX && !peer->receiver.is_consumer && !busq_load_relaxed(&peer->deaths.cares) &&
                          (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
   if (!may_sleep)

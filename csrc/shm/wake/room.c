@@ -19,7 +19,7 @@ void busq_room_ask(busq_peer *peer, uint32_t slot)
   const uint64_t what = room_of(slot);
   uint32_t *flag = slot == BUSQ_RING_NOBODY ? &peer->self->memory_waits : &peer->bus->slots[slot].room_waiters;
   peer->descriptor.asked |= what;
-  /* SYNC POINT asks: our bit stands before anybody can be told to look for it. */
+  /* SYNC POINT asks: our bit stands before any process can look for it. */
   (void)busq_fetch_or(&peer->self->asks, what);
   BUSQ_STEP("ask");
   (void)busq_fetch_or(flag, busq_waits_bit(peer->slot));
