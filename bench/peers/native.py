@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from .. import __path__ as folders
 from ..plan import Case
 from .base import Adapter, Endpoint, load
 
@@ -21,9 +22,13 @@ PROGRAMS = "BUSQ_BENCH_PROGRAMS"  # a directory to look in first
 
 
 def program_path(name: str) -> Path:
-    """Where the program `name` is: next to this package, where the build puts it."""
+    """Where the program `name` is: next to this package, where the build puts it.
+
+    In editable mode the package has two folders, the sources' and the build's.
+    """
     directory = os.environ.get(PROGRAMS)
-    return Path(directory) / name if directory else Path(__file__).resolve().parent.parent / name
+    places = [Path(folder) / name for folder in ([directory] if directory else folders)]
+    return next(filter(Path.exists, places), places[0])
 
 
 class _ProgramAdapter(Adapter):
