@@ -7,6 +7,7 @@ other's cache, and a bare ring is three times as fast as between two cores: that
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import os
 import subprocess
@@ -14,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .. import __path__ as folders
 from ..plan import Case
 from .base import Adapter, Endpoint, load
 
@@ -22,13 +22,9 @@ PROGRAMS = "BUSQ_BENCH_PROGRAMS"  # a directory to look in first
 
 
 def program_path(name: str) -> Path:
-    """Where the program `name` is: next to this package, where the build puts it.
-
-    In editable mode the package has two folders, the sources' and the build's.
-    """
+    """Where the program `name` is: among the files of this package, where the build puts it."""
     directory = os.environ.get(PROGRAMS)
-    places = [Path(folder) / name for folder in ([directory] if directory else folders)]
-    return next(filter(Path.exists, places), places[0])
+    return Path(directory) / name if directory else Path(str(importlib.resources.files("busq.bench") / name))
 
 
 class _ProgramAdapter(Adapter):
