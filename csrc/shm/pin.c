@@ -15,9 +15,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "shm/handle.h"
-#include "shm/node.h"
-#include "shm/region.h"
+#include "shm/memory/peer.h"
+#include "shm/memory/region.h"
+#include "shm/node/node.h"
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "shm/request.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/join.h"
-#include "shm/multicast.h"
-#include "shm/name.h"
-#include "shm/receive.h"
+#include "shm/death/join.h"
+#include "shm/death/name.h"
+#include "shm/receive/receive.h"
+#include "shm/send/multicast.h"
 #include <stdio.h>
 #include <string.h>
 

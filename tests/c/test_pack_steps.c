@@ -5,8 +5,8 @@
  * by another sender, or by a successor, who finds every message there once, in order.
  */
 #include "harness/company.h"
-#include "shm/handle.h"
-#include "shm/commit.h"
+#include "shm/memory/peer.h"
+#include "shm/message/commit.h"
 
 #ifndef BUSQ_STEPS
 #error "this test needs a core built with BUSQ_STEPS"
