@@ -27,6 +27,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["watchdog"]
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 # The installed package is what is tested, in editable mode or not: the sources beside the tests hold no compiled core.
