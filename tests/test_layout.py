@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rooms: who may include whom, held against what the files really include; and what every file keeps to."""
+"""The rooms: which may include, import and call which, held against the files; and what every file keeps to."""
 
 from __future__ import annotations
 
