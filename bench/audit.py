@@ -2,7 +2,7 @@
 """How fast is an audit: on one core in C, on Spark, and next to DuckDB and Polars?
 
 Two shapes of work.  One large run: the C core reads and judges it in memory on one core, Spark judges it relationally
-on all cores, and DuckDB and Polars do what can be said in SQL: completeness, FIFO and causal order, the side channel,
+on all cores, and DuckDB and Polars do what SQL can express: completeness, FIFO and causal order, the side channel,
 and the certificate of the stamps.  Many runs (`--runs`): one process in C, a pool of such processes, the threads of
 `busq audit`, and Spark with a file as a row.
 
@@ -45,7 +45,7 @@ from . import machine
 from .audit_foreign import NAMES
 
 HUGE = ("c", "spark", "duckdb", "polars")
-SQL = ("duckdb", "polars")  # they are told which clocks the messages have, and know our own names alone
+SQL = ("duckdb", "polars")  # they get the kinds of clocks of the messages, and know our own names alone
 MANY = ("c", "pool", "threads", "spark")
 NEEDS = {"spark": "pyspark", "duckdb": "duckdb", "polars": "polars"}
 CLOCKED_MAX = 2e7  # deliveries: beyond that, making the clocks takes too long
@@ -113,7 +113,7 @@ def judge_on_spark(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge_in_duckdb(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be said in SQL."""
+    """What SQL can express."""
     from .audit_sql import judge
 
     began_s = time.perf_counter()
@@ -122,7 +122,7 @@ def judge_in_duckdb(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge_in_polars(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be said in SQL, in its expressions."""
+    """What SQL can express, in the expressions of Polars."""
     from .audit_polars import judge
 
     began_s = time.perf_counter()

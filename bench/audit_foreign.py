@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs as strangers have them: other names, rows in any order, any number of files, nothing said about the files.
+"""Runs as other systems have them: other names, rows in any order, any number of files, no description of the files.
 
 The events are those of `busq.bench.audit_trace`, faults included, so that the counts are known.  Messages are named by
-numbers of 62 bits that tell nothing, or by texts; with texts, processes have texts as well.  Rows are shuffled, among
+numbers of 62 bits without a meaning, or by texts; with texts, processes have texts as well.  Rows are shuffled, among
 20 million at a time, and dealt out to the files.
 """
 

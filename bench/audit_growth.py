@@ -65,7 +65,7 @@ def _can(way: str, deliveries: float, foreign: str) -> bool:
 
 
 def print_row(result: Mapping[str, Any]) -> None:
-    """Tell on stderr what has been measured, so that an interrupted run is not lost."""
+    """Print on stderr what has been measured, so that an interrupted run is not lost."""
     kind = "a stranger's" if result["settings"]["foreign"] else "own files"
     for point in result["points"]:
         spent = "failed" if point["seconds"] is None else f"{point['seconds']:.2f} s"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit with Polars: the checks of `busq.bench.audit_sql`, said in its expressions and with the same beliefs."""
+"""An audit with Polars: the checks of `busq.bench.audit_sql` in its expressions, with the same beliefs."""
 
 from __future__ import annotations
 

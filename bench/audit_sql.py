@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An audit in SQL, for DuckDB: what somebody without busq could write.
+"""An audit in SQL, for DuckDB: what a user without busq could write.
 
 Stamps, times and the numbers of messages are believed, and a message that was not sent to its receiver is left out of
 all judgements of order.  Causal order takes a vector clock for each message (how many messages of each process are in

@@ -4,13 +4,13 @@
 What is written looks like the log of a bus, of any size, in the schema of `busq.trace`: one file per process and
 segment.  Every process sends at random times to random destinations.  What then happens is a matter of `--order`:
 
-- bus1: one order for everybody.  Stamps rise with the time of commit, and everybody delivers by stamp.
-- causal: everybody in an order of its own, none of them against causality (rounds: what was sent in one is delivered at
-  its end).
+- bus1: one order for all.  Stamps rise with the time of commit, and all processes deliver by stamp.
+- causal: each process has an order of its own, none of them against causality (rounds: what was sent in one is
+  delivered at its end).
 - fifo: every channel has its own delays and keeps its own order; nothing else is kept.
 - none: nothing is kept.
 
-A process is in one call at a time, and one clock is everybody's: deliveries come after the commit of their send, and
+A process is in one call at a time, and all have one clock: deliveries come after the commit of their send, and
 not during a send of the receiver.  Under bus1, faults can be planted, far apart from each other; what an audit has to
 count is known then, and printed as JSON.
 
@@ -194,7 +194,7 @@ def make(folder: Path, plan: Plan, runs: int = 1, *, foreign: str = "", files: i
 
 
 def main() -> int:
-    """Make what the options say."""
+    """Make the run that the options describe."""
     parser = argparse.ArgumentParser(prog="python -m busq.bench.audit_trace", description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--deliveries", type=float, default=1e6, help="of each run, about (default 1e6)")

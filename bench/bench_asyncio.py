@@ -46,7 +46,7 @@ PIECE_S = 50e-6
 PATIENCE_S = 60.0
 
 
-# ---- those who are compared ----
+# ---- what is compared ----
 
 
 @dataclass(frozen=True)

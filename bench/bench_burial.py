@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long does anybody wait because somebody died with many messages that nobody had received yet?
+"""How long does a process wait because another died with many messages in its queues that were not received yet?
 
 A process sends `waiting` messages to one receiver (or to two at once), none of which is received, and is killed. Then
-those who are left do each operation once, and the first of each is timed: sending to the dead, to its receiver and to
+the survivors do each operation once, and the first of each is timed: sending to the dead, to its receiver and to
 others without waiting, receiving, joining under a new name and under that of the dead, resuming the dead, removing the
 bus. Last, the receiver itself is killed and its name is joined anew, which drops what it had not received.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from .peers.base import load
 
-RECORD_BYTES_MAX = 128  # a message of a few bytes with its head, rounded up; twice, for those who are left
+RECORD_BYTES_MAX = 128  # a message of a few bytes with its head, rounded up; twice, for the survivors
 VICTIM = """
 import sys, busq
 bus = busq.Bus.open(sys.argv[1])
@@ -41,7 +41,7 @@ with busq.Bus.open(sys.argv[1]).join("reader"):
 
 
 def measure(bus_name: str, waiting: int, receivers: int) -> dict[str, Any]:
-    """Milliseconds that each operation took, at `waiting` messages that nobody has received."""
+    """Milliseconds that each operation took, at `waiting` messages that were not received."""
     busq = load("busq")
     arena_bytes = max(16 << 20, 2 * waiting * RECORD_BYTES_MAX)
     bus = busq.Bus.create(bus_name, peers=16, capacity=waiting + 1024, arena=arena_bytes)

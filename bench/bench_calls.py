@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does one call cost inside a process? Nobody else takes part, so nothing waits and nothing is woken.
+"""What does one call cost inside a process? No other process takes part, so nothing waits and nothing is woken.
 
 Run with `pytest bench/bench_calls.py` (needs pytest-benchmark).
 """

@@ -4,8 +4,8 @@
     python -m busq.bench.bench_large --json large.json
 
 One process is sender and receiver, so that nothing waits and what is measured is the work: that of sending one message
-and of looking at it, in processor time, which others on the machine disturb least.  The ways, alike for everybody who
-is compared:
+and of looking at it, in processor time, which others on the machine disturb least.  The ways, alike for all that
+are compared:
 
     lend      memory of the message is borrowed, sent and received, and neither end looks at it
     in place  the same; the sender writes a byte through a view of it, the receiver reads one
@@ -176,7 +176,7 @@ def seconds_of(call: Callable[[], Any], count: int) -> float:
 
 
 def measure_size(size_bytes: int, repeats: int, tell: Callable[[int], None]) -> list[dict[str, Any]]:
-    """All peers and ways in turn, each as often as said; a point for each."""
+    """All peers and ways in turn, each as often as asked for; a point for each."""
     count = max(300, ROUNDS_BYTES // size_bytes // 8)
     worlds, failed = {}, {}
     for name, make in PEERS.items():

@@ -104,7 +104,7 @@ def rate(bus: Any, seconds: float) -> float:
 
 
 def recorded_rate(bus: Any, seconds: float, limit: int | None) -> tuple[float, dict[str, Any]]:
-    """The same while somebody records; and what he says about it."""
+    """Measure the same while a recorder runs; return the rate, and the recorder's report about it."""
     # In memory, so that no disk is measured.
     directory = tempfile.mkdtemp(dir="/dev/shm")
     command = [sys.executable, "-m", "busq", "record", bus.name, directory, "--json"]

@@ -4,7 +4,7 @@
     python -m busq.bench.bench_replica [--seconds S] [--repeats N] [--only NAME ...]
     python -m busq.bench.bench_replica --joins N
 
-Everybody has four processes and puts numbers into a dict under 1000 keys.  Counted is what *each* of the four has
+Each contender has four processes and puts numbers into a dict under 1000 keys.  Counted is what *each* of the four has
 applied (of multiprocessing: what the one server has); the clock stops when the last of them has everything.  `batch` is
 how many puts the caller hands over at once.  The contenders take turns.  With `--joins`: for how long four members that
 apply 200,000 commands per second stand still, at most, while others join and get a state of 1 MB.
@@ -234,7 +234,7 @@ class Paced(Dict):
 
     @busq.command
     def mark(self, number: int) -> None:
-        """Keep what is held here, where somebody compares."""
+        """Keep what is held here, where a contender compares."""
         if self.member in Paced.watched:
             Paced.marked[self.member, number] = self.position, dict(self.data)
 

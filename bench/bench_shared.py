@@ -4,7 +4,7 @@
     python -m busq.bench.bench_shared --json shared.json
 
 One process puts messages of 64 bytes into a queue, and 1, 2 or 4 workers take them; each message has to come to exactly
-one of them.  With acknowledgements a worker tells the queue that a message is done before it takes the next one, so
+one of them.  With acknowledgements a worker reports to the queue that a message is done before taking the next one, so
 that another worker gets what a killed one had in its hands: the other queues have no such thing.
 """
 
@@ -70,7 +70,7 @@ def take_from_queue(queue: Any, way: str) -> Iterator[Take]:
 
 
 def work(source: Callable[..., Iterator[Take]], queue: Any, way: str, line: Any) -> None:
-    """Take until told to stop; tell how many."""
+    """Take until `stop` is set; return how many."""
     for take in source(queue, way):
         line.send("ready")
         count, is_over = 0, False

@@ -36,7 +36,7 @@ OTHER_BYTES = 32_000  # headers, acknowledgements
 RUNS_PER_REPEAT = 20  # of busq, which takes milliseconds: both are measured over some tenths of a second
 BANDWIDTH_BYTES_PER_S = 50_000_000
 
-Program = Sequence[tuple[int, int, int]]  # when (ns), to whom, how many bytes
+Program = Sequence[tuple[int, int, int]]  # when (ns), to which process, how many bytes
 
 
 class Model:

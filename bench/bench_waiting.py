@@ -4,7 +4,7 @@
     python -m busq.bench.bench_waiting --plot waiting.png --json waiting.json
 
 A client asks a server at intervals, busily, so that it is awake itself; the server answers at once and waits for the
-next question, and is told for how long to stay awake (`spin_us`; "by itself": nothing is told).  For each interval:
+next question, and gets a time for which to stay awake (`spin_us`; "by itself": it gets none).  For each interval:
 the round trip that the client sees, and the share of a core that the server uses.
 """
 
@@ -42,7 +42,7 @@ def label(spin_us: float | None) -> str:
 
 
 def serve(name: str, spin_us: float | None, line: Any) -> None:
-    """Answer until an empty question; tell the share of a core that it took."""
+    """Answer until an empty question; return the share of a core that it took."""
     with busq.Bus.open(name) as bus, bus.join("server", spin_us=spin_us) as peer:
         line.send("ready")
         peer.recv()

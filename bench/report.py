@@ -22,7 +22,7 @@ DISTURBED = 1.5  # between the smallest and the largest repeat
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """What tells on stderr how far a run has come; None where that is no terminal."""
+    """What shows on stderr how far a run has come; None where that is no terminal."""
     if not sys.stderr.isatty():
         return None
     return lambda number, total, label: print(f"\r\x1b[K{number}/{total} {label}", end="", file=sys.stderr, flush=True)
@@ -162,7 +162,7 @@ def lines_table(result: Result) -> Table:
 
 
 def remarks(result: Result) -> list[str]:
-    """What a reader must know beside the figures: who is missing, who failed, what was lost, what was out of order."""
+    """What a reader must know beside the figures: which are missing, which failed, what was lost or out of order."""
     texts: dict[str, None] = {}
     for point in result["points"]:
         what = f"{point['peer']} {point['workload']} {size_text(point['size_bytes'])}"

@@ -34,7 +34,7 @@ from .runner import Progress, check_settings, chosen
 Question = tuple[str, int]  # workload, size in bytes
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
-# Besides the workloads: send and recv by one thread, so that nothing waits and nobody else takes part.
+# Besides the workloads: send and recv by one thread, so that nothing waits and no other process takes part.
 ALONE = "one_process"
 ALONE_SIZES_BYTES = (64, 1024)
 ALONE_SCRIPT = """

@@ -104,7 +104,7 @@ class BusqViewAdapter(BusqAdapter):
 
 
 class OrderAdapter(BusqAdapter):
-    """A bus under one of its orders: what it costs to say in which order messages come."""
+    """A bus under one of its orders: what an order of messages costs."""
 
     def __init__(self, order: str) -> None:
         self.name = order
@@ -115,6 +115,6 @@ class OrderAdapter(BusqAdapter):
         return "orders are measured message by message" if case.calls > 1 or case.workload.kind == "depth" else None
 
     def _sizes(self, case: Case) -> dict[str, Any]:
-        # The members of a group are all there from the start: some orders tell each message to every one of them.
+        # The members of a group are all there from the start: some orders send each message to every one of them.
         members = {} if self.order.name == "bus1" else {"peers": case.workload.processes}
         return super()._sizes(case) | {"order": self.name} | members

@@ -31,7 +31,7 @@ SEARCH = "test_explore_steps"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A core in which one file says something else in some places; each of the old texts stands there once."""
+    """A core in which one file differs in some places; each of the old texts stands there once."""
 
     name: str
     slip: str  # what is broken
@@ -353,7 +353,7 @@ class Workshop:
 
 
 def search(program: Path, *arguments: str) -> tuple[bool, str]:
-    """Does everything hold, and what the search says."""
+    """Return whether everything holds, and the output of the search."""
     done = subprocess.run(
         [str(program), *arguments],
         stdout=subprocess.PIPE,
