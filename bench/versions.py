@@ -2,9 +2,9 @@
 """Is this version of busq slower than that one?  Two installations, measured in turn.
 
 OLD and NEW are virtual environments, or interpreters, in which a version of busq is installed (`busq bench --compare
-OLD NEW`).  Each question (a workload at one size) is put to both, one right after the other, OLD first and then NEW first,
-so that what drifts, drifts for both.  Such a pair gives a ratio; above 1, NEW is faster.  The figure is the median of
-the ratios, with an interval of 95 % from resampled pairs.
+OLD NEW`).  Each question (a workload at one size) is put to both, one right after the other, OLD first and then NEW
+first, so that what drifts, drifts for both.  Such a pair gives a ratio; above 1, NEW is faster.  The figure is the
+median of the ratios, with an interval of 95 % from resampled pairs.
 """
 
 from __future__ import annotations

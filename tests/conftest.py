@@ -27,9 +27,11 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["watchdog"]
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-# The installed package is what is tested: the source tree beside us holds no compiled core.
+# The installed package is what is tested, in editable mode or not: the sources beside the tests hold no compiled core.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402

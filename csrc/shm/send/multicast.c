@@ -14,7 +14,7 @@
 typedef struct {
   uint32_t slot;
   busq_slot *reader;
-  busq_acquaintance *known;
+  busq_destination_cache *known;
   busq_ring ring;
 } route;
 
@@ -42,7 +42,7 @@ BUSQ_COLD static int destination_gone(busq_peer *peer, uint32_t slot)
 BUSQ_COLD static int destination_twice(busq_peer *peer, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
-  busq_acquaintance *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->known[slot];
   if (known->incarnation == incarnation) {
     peer->failed_target = target;
     return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once", peer->bus->slots[slot].name);
@@ -85,7 +85,7 @@ BUSQ_COLD static int queue_damaged(const busq_peer *peer, uint32_t slot)
 
 /* May the kernel be asked about this destination?  Always, for who sends now and then; in a burst, a limited number of times
  * per tick, and each destination at least every few ticks. */
-BUSQ_ALWAYS_INLINE bool may_glance(busq_peer *peer, busq_acquaintance *known, uint64_t tick_ns)
+BUSQ_ALWAYS_INLINE bool may_glance(busq_peer *peer, busq_destination_cache *known, uint64_t tick_ns)
 {
   enum { GLANCES_PER_TICK = 64 };
   const uint64_t overdue_ns = 50000000;
@@ -121,7 +121,7 @@ static int destination_room_slow(busq_peer *peer, uint32_t slot)
 {
   enum { LOOKS = 16 };
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
-  busq_acquaintance *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->known[slot];
   for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
     const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
@@ -147,7 +147,7 @@ BUSQ_ALWAYS_INLINE void destination_ask_for(const route *to)
  * readers see to that when they look at the queue, but they may be busy with what they have taken. */
 static int destination_room_left(busq_peer *peer, uint32_t slot)
 {
-  busq_acquaintance *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->known[slot];
   const uint64_t tick_ns = busq_time_tick_ns();
   if (known->tended_ns && tick_ns - known->tended_ns < BUSQ_SLICE_NS)
     return BUSQ_FULL;
@@ -165,9 +165,9 @@ BUSQ_COLD static int destination_room_unread(busq_peer *peer, uint32_t slot)
     result = destination_room_left(peer, slot);
   if (result != BUSQ_FULL)
     return result;
-  const busq_pack_outcome outcome = busq_grave_pack(peer->bus, slot);
-  busq_store_relaxed(&peer->finds_more, outcome == BUSQ_PACK_NOT_OVER);
-  return outcome == BUSQ_PACK_ROOM ? destination_room_slow(peer, slot) : BUSQ_FULL;
+  const busq_compact_outcome outcome = busq_grave_compact(peer->bus, slot);
+  busq_store_relaxed(&peer->finds_more, outcome == BUSQ_COMPACT_NOT_OVER);
+  return outcome == BUSQ_COMPACT_ROOM ? destination_room_slow(peer, slot) : BUSQ_FULL;
 }
 
 /* Room at a destination, before the first is touched.  Each peer has at most one message between here and its last stage, and
@@ -455,12 +455,12 @@ int busq_multicast_rise(busq_peer *peer, uint32_t slot)
 }
 
 /* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
-BUSQ_ALWAYS_INLINE int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index, const busq_companion *companion)
+BUSQ_ALWAYS_INLINE int multicast_stage(busq_peer *peer, busq_multicast *multicast, uint32_t index, const busq_send_hooks *hooks)
 {
   const route to = route_to(peer, peer->destinations[index]);
   const busq_reference reference = record_reference(peer, multicast->record, multicast->tag);
-  /* One that goes to a single queue is never late: its reader does not ask.  Without a companion it does not come here. */
-  const bool is_stamped = index == 0 && (!peer->proposes_stale || (companion && multicast->n_targets == 1));
+  /* One that goes to a single queue is never late: its reader does not ask.  Without a hooks it does not come here. */
+  const bool is_stamped = index == 0 && (!peer->proposes_stale || (hooks && multicast->n_targets == 1));
   uint64_t *const stamp = is_stamped ? &multicast->record->proposal : NULL;
   busq_ring_claim claim;
   bool is_late;
@@ -531,15 +531,15 @@ static uint64_t multicast_commit(busq_peer *peer, const busq_multicast *multicas
 }
 
 /* Propose and stage, once. */
-BUSQ_ALWAYS_INLINE int multicast_attempt(busq_peer *peer, busq_multicast *multicast, busq_companion *companion)
+BUSQ_ALWAYS_INLINE int multicast_attempt(busq_peer *peer, busq_multicast *multicast, busq_send_hooks *hooks)
 {
   multicast->is_lost = false;
-  int result = companion && companion->attempt ? companion->attempt(companion, peer) : BUSQ_OK;
+  int result = hooks && hooks->attempt ? hooks->attempt(hooks, peer) : BUSQ_OK;
   if (!result)
     result = multicast_propose(peer, multicast);
   for (uint32_t i = 0; i < multicast->n_targets && result == BUSQ_OK; i++) {
     BUSQ_STEP("stage");
-    result = multicast_stage(peer, multicast, i, companion);
+    result = multicast_stage(peer, multicast, i, hooks);
   }
   return result;
 }
@@ -562,40 +562,40 @@ static int record_damaged(const busq_peer *peer)
                     peer->slot, peer->bus->name);
 }
 
-/* What a companion claims with its message, somebody may break before we are through: then we begin anew. */
-static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, const busq_companion *companion, int result)
+/* What a hooks claims with its message, somebody may break before we are through: then we begin anew. */
+static int multicast_failed(busq_peer *peer, const busq_multicast *multicast, const busq_send_hooks *hooks, int result)
 {
   if (result != BUSQ_OK)
     return result;
-  if (companion && companion->begin)
+  if (hooks && hooks->begin)
     return BUSQ_AGAIN;
   return busq_tag_attempt(multicast->tag) + 1 >= BUSQ_ATTEMPT_MAX ? BUSQ_FULL : record_damaged(peer);
 }
 
-static int multicast_take_back(busq_peer *peer, const busq_multicast *multicast, busq_companion *companion, int result)
+static int multicast_take_back(busq_peer *peer, const busq_multicast *multicast, busq_send_hooks *hooks, int result)
 {
   multicast_undo(peer, multicast);
-  if (companion && companion->undone)
-    companion->undone(companion, peer, multicast->record, multicast->tag);
+  if (hooks && hooks->undone)
+    hooks->undone(hooks, peer, multicast->record, multicast->tag);
   return result;
 }
 
-/* Compiled twice: of one without a companion, no question about it is left. */
-BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets, busq_companion *companion)
+/* Compiled twice: of one without a hooks, no question about it is left. */
+BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets, busq_send_hooks *hooks)
 {
-  BUSQ_ASSERT(n_targets > 1 || companion);
+  BUSQ_ASSERT(n_targets > 1 || hooks);
   busq_multicast multicast = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
   record_set_state(record, tag, BUSQ_PHASE_STAGING, 0);
-  if (companion && companion->begin) {
-    const int result = companion->begin(companion, peer, record, tag);
+  if (hooks && hooks->begin) {
+    const int result = hooks->begin(hooks, peer, record, tag);
     if (result != BUSQ_OK)
-      return multicast_take_back(peer, &multicast, companion, result);
+      return multicast_take_back(peer, &multicast, hooks, result);
   }
   for (;;) {
     /* A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
      * peer's message (see destination_room), but holes that were skipped and attempts that were put off may use them up while a
      * reader's head stands still. */
-    int result = multicast_attempt(peer, &multicast, companion);
+    int result = multicast_attempt(peer, &multicast, hooks);
     if (BUSQ_LIKELY(result == BUSQ_OK))
       readers_announce(peer, n_targets);
     const uint64_t timestamp = BUSQ_LIKELY(result == BUSQ_OK) ? multicast_commit(peer, &multicast) : 0;
@@ -607,7 +607,7 @@ BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint
     }
     if (result == BUSQ_OK && multicast_next_attempt(&multicast))
       continue;
-    return multicast_take_back(peer, &multicast, companion, multicast_failed(peer, &multicast, companion, result));
+    return multicast_take_back(peer, &multicast, hooks, multicast_failed(peer, &multicast, hooks, result));
   }
 }
 
@@ -617,32 +617,32 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
 }
 
 __attribute__((noinline)) static int multicast_accompanied(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
-                                                           busq_companion *companion)
+                                                           busq_send_hooks *hooks)
 {
-  return multicast_with(peer, record, tag, n_targets, companion);
+  return multicast_with(peer, record, tag, n_targets, hooks);
 }
 
 /* ---- the whole of a send ---- */
 
 /* While the record is still ours. */
-static int companion_end(busq_peer *peer, busq_companion *companion, busq_record *record, uint64_t tag)
+static int hooks_end(busq_peer *peer, busq_send_hooks *hooks, busq_record *record, uint64_t tag)
 {
-  companion->outcome = BUSQ_OK;
-  if (companion->end)
-    companion->end(companion, peer, record, (busq_key){peer->lamport, tag, peer->slot});
-  return companion->outcome;
+  hooks->outcome = BUSQ_OK;
+  if (hooks->end)
+    hooks->end(hooks, peer, record, (busq_key){peer->lamport, tag, peer->slot});
+  return hooks->outcome;
 }
 
 /* `only` is the route where there is one destination. */
 BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_record *record, uint64_t bytes, uint32_t n_targets,
-                                   busq_companion *companion)
+                                   busq_send_hooks *hooks)
 {
   const uint64_t tag = busq_record_tag(sequence_next(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
-    busq_tracer_send_begin(peer, peer->sequence, n_targets, companion ? companion->group : 0, companion ? companion->view : 0);
-  const bool is_unicast = n_targets == 1 && (!companion || !companion->begin);
+    busq_tracer_send_begin(peer, peer->sequence, n_targets, hooks ? hooks->group : 0, hooks ? hooks->view : 0);
+  const bool is_unicast = n_targets == 1 && (!hooks || !hooks->begin);
   int result = is_unicast ? unicast(peer, only, record, tag)
-               : companion ? multicast_accompanied(peer, record, tag, n_targets, companion)
+               : hooks ? multicast_accompanied(peer, record, tag, n_targets, hooks)
                            : multicast(peer, record, tag, n_targets);
   if (BUSQ_UNLIKELY(result != BUSQ_OK)) {
     if (peer->tracer.begun)
@@ -651,8 +651,8 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const route *only, busq_reco
   }
   if (BUSQ_UNLIKELY(peer->tracer.begun) && n_targets > 1)
     busq_tracer_send_commit(peer);
-  if (companion)
-    result = companion_end(peer, companion, record, tag);
+  if (hooks)
+    result = hooks_end(peer, hooks, record, tag);
   busq_arena_sent(&peer->arena, bytes, record);
   busq_store_relaxed(&peer->self->sent, ++peer->sent);
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
@@ -813,10 +813,10 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   return result;
 }
 
-/* What was admitted.  Compiled for each of its callers: for one destination and no companion, which is most of what is sent, nothing is
+/* What was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of what is sent, nothing is
  * left of its loops and questions. */
 BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t n_targets, const busq_payload *payload,
-                                   busq_companion *companion)
+                                   busq_send_hooks *hooks)
 {
   busq_record *record;
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
@@ -828,20 +828,20 @@ BUSQ_ALWAYS_INLINE int message_try(busq_peer *peer, const route *first, uint32_t
   busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | record_reference(peer, record, 0).record);
   BUSQ_TIME("taken");
   record_fill(peer, record, n_targets, payload);
-  result = send_filled(peer, first, record, bytes, n_targets, companion);
+  result = send_filled(peer, first, record, bytes, n_targets, hooks);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     busq_arena_cancel(&peer->arena, bytes, record);
   return result;
 }
 
 BUSQ_ALWAYS_INLINE int message_try_many(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                                        busq_companion *companion)
+                                        busq_send_hooks *hooks)
 {
   const int result = message_admit(peer, targets, n_targets, payload->size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   const route first = route_to(peer, peer->destinations[0]);
-  return message_try(peer, &first, n_targets, payload, companion);
+  return message_try(peer, &first, n_targets, payload, hooks);
 }
 
 __attribute__((noinline)) static int message_try_more(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
@@ -850,11 +850,11 @@ __attribute__((noinline)) static int message_try_more(busq_peer *peer, const uin
   return message_try_many(peer, targets, n_targets, payload, NULL);
 }
 
-BUSQ_ALWAYS_INLINE int message_try_one(busq_peer *peer, uint64_t target, const busq_payload *payload, busq_companion *companion)
+BUSQ_ALWAYS_INLINE int message_try_one(busq_peer *peer, uint64_t target, const busq_payload *payload, busq_send_hooks *hooks)
 {
   const route only = route_to(peer, busq_target_slot(target));
   const int result = message_admit_one(peer, &only, target, payload->size_bytes);
-  return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : message_try(peer, &only, 1, payload, companion);
+  return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : message_try(peer, &only, 1, payload, hooks);
 }
 
 static bool is_for_one(const busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
@@ -862,18 +862,18 @@ static bool is_for_one(const busq_peer *peer, const uint64_t *targets, uint32_t 
   return n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers;
 }
 
-/* A draft, or what has a companion. */
+/* A draft, or what has a hooks. */
 __attribute__((noinline)) static int special_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   if (payload->draft)
     return draft_try(peer, targets, n_targets, payload);
-  return is_for_one(peer, targets, n_targets) ? message_try_one(peer, targets[0], payload, payload->companion)
-                                              : message_try_many(peer, targets, n_targets, payload, payload->companion);
+  return is_for_one(peer, targets, n_targets) ? message_try_one(peer, targets[0], payload, payload->hooks)
+                                              : message_try_many(peer, targets, n_targets, payload, payload->hooks);
 }
 
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
-  if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->companion))
+  if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->hooks))
     return special_try(peer, targets, n_targets, payload);
   return BUSQ_LIKELY(is_for_one(peer, targets, n_targets)) ? message_try_one(peer, targets[0], payload, NULL)
                                                            : message_try_more(peer, targets, n_targets, payload);

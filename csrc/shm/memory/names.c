@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/death/name.h"
+#include "shm/memory/names.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "shm/burial/grave.h"
-#include "shm/group/group.h"
 #include <string.h>
 
 /* ---- what may be a name ---- */
@@ -26,7 +24,7 @@ static size_t utf8_length(const unsigned char *text, size_t bytes)
   return overlong || surrogate || beyond ? 0 : length;
 }
 
-static int name_check(const char *what, const char *name, size_t bytes, bool is_beside)
+static int name_check(const char *what, const char *name, size_t bytes, bool is_hidden)
 {
   if (bytes == 0 || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
     return busq_error(BUSQ_INVALID, "a %s's name of %zu bytes: expected 1 to %u bytes of UTF-8", what, bytes,
@@ -37,7 +35,7 @@ static int name_check(const char *what, const char *name, size_t bytes, bool is_
     const size_t length = utf8_length((const unsigned char *)name + at, bytes - at);
     if (length == 0)
       return busq_error(BUSQ_INVALID, "a %s's name with the byte 0x%02x at %zu: expected UTF-8", what, (unsigned char)name[at], at);
-    if (name[at] == '\0' || (name[at] == '/' && !is_beside))
+    if (name[at] == '\0' || (name[at] == '/' && !is_hidden))
       return busq_error(BUSQ_INVALID, "a %s's name with %s at byte %zu: neither NUL nor \"/\" may be in a name", what,
                         name[at] ? "\"/\"" : "NUL", at);
     at += length;
@@ -59,7 +57,7 @@ int busq_name_check(const char *name, size_t bytes)
   return name_check("peer", name, bytes, false);
 }
 
-int busq_name_check_beside(const char *name, size_t bytes)
+int busq_name_check_hidden(const char *name, size_t bytes)
 {
   return name_check("peer", name, bytes, true);
 }
@@ -85,33 +83,6 @@ bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, 
   *lifep = life;
   busq_fence_full();
   return busq_load_acquire(&self->life) >> 32 == life >> 32;
-}
-
-int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp)
-{
-  busq_bus *bus = peer->bus;
-  bool was_here = false;
-  int result = busq_peer_check(peer);
-  if (!result && name_bytes && name[0] == '@')
-    return busq_group_check(name, name_bytes) ? BUSQ_INVALID : busq_group_named(bus, name, name_bytes, false, targetp);
-  if (!result)
-    result = busq_name_check(name, name_bytes);
-  if (result)
-    return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    uint64_t life;
-    if (!busq_name_is(bus, slot, name, name_bytes, &life))
-      continue;
-    was_here = true;
-    const uint32_t incarnation = (uint32_t)(life >> 32);
-    if (slot == peer->slot || busq_grave_check(bus, slot, incarnation)) {
-      *targetp = (uint64_t)incarnation << 16 | slot;
-      return BUSQ_OK;
-    }
-  }
-  if (was_here)
-    return busq_error(BUSQ_PEER_DEAD, "peer \"%.*s\" has left bus \"%s\" or died", (int)name_bytes, name, bus->name);
-  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has joined bus \"%s\"", (int)name_bytes, name, bus->name);
 }
 
 int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp)
