@@ -36,7 +36,6 @@ OPEN = {
     "busq/ops",
     "busq/trace",
     "busq/trial",
-    "busq/trial/soak",
     "csrc",
     "csrc/base",
     "csrc/check",
