@@ -95,7 +95,7 @@ def command(function: _Command) -> _Command:
     @functools.wraps(function)
     def call(self: Replica, *args: Any, **kwargs: Any) -> Any:
         engine: Engine | None = self.__dict__.get(_ENGINE)
-        if engine is None or engine.is_here:
+        if engine is None or engine.is_in_command:
             return function(self, *args, **kwargs)
         (result,) = engine.call(call_of(self._busq_commands.numbers[name], args, kwargs))
         if type(result) is Raised:
@@ -368,7 +368,7 @@ class Replica:
 
     def _busq_withdraw(self, mine: list[Any]) -> Any:
         """Have an entry of a row taken out everywhere, by the `_withdraw` of a class that has rows."""
-        return self._busq.give_up(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
+        return self._busq.call_or_queue(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
 
     def _busq_check(self, *args: Any, **kwargs: Any) -> None:
         """Compare what `__init__` was given with the state that has been taken, where that matters."""

@@ -9,10 +9,10 @@
  * orders together have no cycle.  (2) An effect never arrives before its cause at the same receiver, not even where the
  * cause travelled outside the bus.  (3) A multicast reaches all its receivers or none, each of them once.
  *
- * The mechanism stands in shm/multicast.h (sending), shm/receive.h (receiving) and queue/ring.h (the queue between them).
+ * The mechanism stands in shm/send/multicast.h (sending), shm/receive/receive.h (receiving) and queue/ring.h (the queue between them).
  *
  * A process may be killed, stopped or forked at any instruction: nobody else waits for it, and a peer can take over what a dead
- * one of its name had not finished (busq_peer_join_as; shm/join.h).
+ * one of its name had not finished (busq_peer_join_as; shm/death/join.h).
  *
  * Not given: order between messages that share no receiver and no cause, delivery to a process that has
  * died and that nobody resumes, protection from a process of the same user that writes into the file on purpose (damage is
@@ -154,7 +154,7 @@ typedef enum {
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
   BUSQ_FORM_CONTROL = 5, /* for the library above, and never handed to an application */
   BUSQ_FORM_MAX = 7,
-  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/envelope.h), and is not counted with it */
+  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/letter/envelope.h), and is not counted with it */
 } busq_form;
 
 /* What a message is, beside its form: data, or an event that stands in the order as messages do. */
@@ -270,7 +270,7 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
 int busq_peer_fileno(busq_peer *peer, int *fdp);
 
 /*
- * Sending and receiving behind the descriptor of busq_peer_fileno, for an event loop (shm/wake.h):
+ * Sending and receiving behind the descriptor of busq_peer_fileno, for an event loop (shm/wake/wake.h):
  *
  *   1. busq_peer_listen(NOT): takes back what was asked for; the descriptor is unreadable, and no sender writes to it
  *   2. receive with timeout 0 (busq_peer_recv), send with busq_peer_send_asking: BUSQ_FULL has asked for the room that was missing
@@ -365,7 +365,7 @@ int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, con
                                  uint8_t *missed, uint32_t *sentp);
 
 /*
- * Nodes and handles (shm/node.h).  A node is named by a number: which of its owner's, and which generation.
+ * Nodes and handles (shm/node/node.h).  A node is named by a number: which of its owner's, and which generation.
  */
 int busq_peer_node(busq_peer *peer, uint64_t *nodep);
 /* Ends it, for everybody at one place in the order; BUSQ_FULL where somebody who must be told has no room. */
@@ -420,7 +420,7 @@ int busq_peer_has_received(busq_peer *replies, uint64_t position);
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
 
 /*
- * Groups (shm/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives its target, once
+ * Groups (shm/group/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives its target, once
  * somebody has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one is in, and leaving what one is not,
  * is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for a message.
  *

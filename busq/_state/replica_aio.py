@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from busq import errors
 from busq._port import core as _core
 from busq._state.commands import Raised, call_of
-from busq._state.replica_engine import Call, Engine
+from busq._state.replica_engine import Completion, Engine
 
 if TYPE_CHECKING:
     from busq.replica import Batch, Replica
@@ -31,7 +31,7 @@ class _AsyncioLoop:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[None] | None = None
-        self.call = Call(self._then)
+        self.call = Completion(self._then)
 
     def _then(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
@@ -62,7 +62,7 @@ class _TrioLoop:
         self._trio = trio
         self._token = trio.lowlevel.current_trio_token()
         self._event = trio.Event()
-        self.call = Call(self._then)
+        self.call = Completion(self._then)
 
     def _then(self) -> None:
         with contextlib.suppress(RuntimeError):

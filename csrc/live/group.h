@@ -9,7 +9,7 @@
  * while a member that lives, though it may be stopped, has packets that it has not taken from its mailbox.
  *
  * Mechanism: slots of the bus are looked at until their member is known, and from then on only to see whether it still
- * lives: before each send to it, as bus1 does (shm/life.h), and every 50 ms while somebody waits.
+ * lives: before each send to it, as bus1 does (shm/memory/life.h), and every 50 ms while somebody waits.
  *
  * Everything here wants the mutex.
  */

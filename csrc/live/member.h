@@ -22,8 +22,8 @@
  * the bus was shut down.
  */
 #include "live/message.h"
-#include "shm/handle.h"
-#include "shm/tracer.h"
+#include "shm/memory/peer.h"
+#include "shm/trace/tracer.h"
 #include <pthread.h>
 
 /* ---- the group ---- */

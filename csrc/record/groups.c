@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/reserve.h"
 #include "record/recorder.h"
-#include "shm/claim.h"
+#include "shm/message/claim.h"
 
 /* What the entry is called now, if it is that of a group: it has a name before, and the same one after.  While it gets another one it
  * has none, and what stands there may be half of the old one and half of the new one. */

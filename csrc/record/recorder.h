@@ -20,8 +20,8 @@
  * Not given: what peers dropped because the rings were full, or what a recorder that was killed had taken and not written.
  */
 #include "busq.h"
-#include "shm/life.h"
-#include "shm/rings.h"
+#include "shm/memory/life.h"
+#include "shm/trace/rings.h"
 
 /* A run of messages of one slot whose numbers rise with their sequence numbers. */
 typedef struct {

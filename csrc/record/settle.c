@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
-#include "shm/grave.h"
+#include "shm/burial/grave.h"
 #include "trace/columns.h"
 #include <string.h>
 

@@ -24,6 +24,6 @@
  *
  * Not given: that a late reply is never sent.  One that is on its way when its asker gives up is dropped where it arrives.
  */
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 
 #endif /* BUSQ_SHM_REQUEST_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for messages on their way: who has it, when it comes back, and that nobody is left without. */
 #include "harness/company.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 #include <pthread.h>
 
 #define PEERS 4

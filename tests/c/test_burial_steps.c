@@ -7,8 +7,8 @@
  * noticed.
  */
 #include "harness/company.h"
-#include "shm/handle.h"
-#include "shm/grave.h"
+#include "shm/burial/grave.h"
+#include "shm/memory/peer.h"
 
 #ifndef BUSQ_STEPS
 #error "this test needs a core built with BUSQ_STEPS"

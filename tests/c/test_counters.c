@@ -17,9 +17,9 @@
  *      clock                       62        damage: refused before anything is touched, and nobody else's clock follows
  */
 #include "harness/company.h"
-#include "shm/commit.h"
-#include "shm/handle.h"
-#include "shm/multicast.h"
+#include "shm/memory/peer.h"
+#include "shm/message/commit.h"
+#include "shm/send/multicast.h"
 #include <poll.h>
 
 /* ---- as if it had run for years ---- */

@@ -7,8 +7,8 @@
  * is armed for an empty queue, comes in an hour: who is not woken sleeps on, and the test comes to its time limit.
  */
 #include "harness/company.h"
-#include "shm/handle.h"
-#include "shm/wake.h"
+#include "shm/memory/peer.h"
+#include "shm/wake/wake.h"
 #include <poll.h>
 
 #ifndef BUSQ_STEPS

@@ -17,7 +17,7 @@
  */
 #include "harness/nodes.h"
 #include "harness/strike.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 
 #define PEERS 4
 #define CAPACITY 32

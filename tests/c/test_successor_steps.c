@@ -19,9 +19,9 @@
 #include "harness/groups.h"
 #include "harness/nodes.h"
 #include "harness/strike.h"
-#include "shm/group.h"
-#include "shm/handle.h"
-#include "shm/node.h"
+#include "shm/group/group.h"
+#include "shm/memory/peer.h"
+#include "shm/node/node.h"
 
 #define PEERS 5
 #define CAPACITY 32

@@ -2,9 +2,9 @@
 /* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
 #include "harness/company.h"
 #include "record/recorder.h"
-#include "shm/claim.h"
-#include "shm/handle.h"
-#include "shm/rings.h"
+#include "shm/memory/peer.h"
+#include "shm/message/claim.h"
+#include "shm/trace/rings.h"
 #include "trace/event_ring.h"
 #include <pthread.h>
 

@@ -8,7 +8,7 @@
  */
 #include "harness/company.h"
 #include "record/recorder.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>

@@ -4,8 +4,8 @@
  * makes the change that such a one would make.
  */
 #include "harness/company.h"
-#include "shm/group.h"
-#include "shm/handle.h"
+#include "shm/group/group.h"
+#include "shm/memory/peer.h"
 
 static busq_peer *alice;
 static uint64_t watched; /* the group of those who watch bob */

@@ -50,7 +50,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     csrc = ROOT / "csrc"
     if not csrc.exists():
         pytest.skip("needs the C sources, which are not part of an installation")
-    sources = [source for room in ROOMS for source in sorted((csrc / room).glob("*.c"))] + [csrc / "busq.c"]
+    sources = [source for room in ROOMS for source in sorted((csrc / room).rglob("*.c"))] + [csrc / "busq.c"]
     flags = [
         "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all", f"-I{csrc}", f"-I{TESTS / 'c'}",

@@ -20,7 +20,7 @@
  * record's state says so, are none.
  */
 #include "base/atomic.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -18,9 +18,9 @@
 #include "base/atomic.h"
 #include "base/time.h"
 #include "busq.h"
-#include "harness/check.h"
 #include "crash/crash_points.h"
-#include "shm/handle.h"
+#include "harness/check.h"
+#include "shm/memory/peer.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -24,12 +24,12 @@
  *      stay                does nothing, but lives
  */
 #include "busq_lab.h"
-#include "harness/company.h"
 #include "explore/explore_system.h"
-#include "shm/handle.h"
-#include "shm/grave.h"
-#include "shm/node.h"
-#include "shm/receive.h"
+#include "harness/company.h"
+#include "shm/burial/grave.h"
+#include "shm/memory/peer.h"
+#include "shm/node/node.h"
+#include "shm/receive/receive.h"
 
 #ifndef BUSQ_STEPS
 #error "the search needs a core built with BUSQ_STEPS"
@@ -215,7 +215,7 @@ static uint8_t explore_read_envelope(const busq_message *message)
 
 #define explore_node_fault(...) snprintf(explore_shared.fault, sizeof explore_shared.fault, __VA_ARGS__)
 
-/* The rules of shm/node.h, as far as one peer sees them. */
+/* The rules of shm/node/node.h, as far as one peer sees them. */
 static void explore_judge_node(uint32_t peer, const busq_message *message, uint8_t number)
 {
   const uint8_t bit = (uint8_t)(1u << (number & 7));

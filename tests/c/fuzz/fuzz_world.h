@@ -19,9 +19,9 @@
  */
 #include "fuzz/fuzz_coroutine.h"
 #include "harness/play.h"
-#include "shm/grave.h"
-#include "shm/multicast.h"
-#include "shm/wake.h"
+#include "shm/burial/grave.h"
+#include "shm/send/multicast.h"
+#include "shm/wake/wake.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

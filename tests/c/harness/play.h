@@ -12,9 +12,9 @@
  *
  * Not given: that calls end.  Whoever includes this sets an alarm, or counts steps.
  */
-#include "busq.h"
 #include "base/error.h"
-#include "shm/handle.h"
+#include "busq.h"
+#include "shm/memory/peer.h"
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
