@@ -49,7 +49,7 @@ def end_message(size_bytes: int, sent: int) -> bytes:
 
 
 class Ledger:
-    """What the senders said they sent: the receiver's side of the end messages."""
+    """How much the senders announced: the receiver's side of the end messages."""
 
     def __init__(self, senders: int) -> None:
         self.open = senders
