@@ -49,7 +49,7 @@ def end_message(size_bytes: int, sent: int) -> bytes:
 
 
 class Ledger:
-    """How much the senders announced: the receiver's side of the end messages."""
+    """The numbers that the senders sent at the end: the receiver's side of the end messages."""
 
     def __init__(self, senders: int) -> None:
         self.open = senders

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: times that can be computed by hand, workloads and faults that do what they say, literal references.
+"""The simulator: times that can be computed by hand, workloads and faults as they are defined, literal references.
 
 The simple network of most tests: 96 bytes take 1 ms, a control packet of 32 bytes 333,333 ns, and every packet 5 ms
 more.
@@ -122,7 +122,7 @@ def test_an_order_that_gets_stuck_leaves_messages_unsent_and_is_not_ok() -> None
     assert simple("sync", messages_per_process=2).unsent == 0
 
 
-# ---- the same network for everybody ----
+# ---- the same network for all ----
 
 
 def arrivals_ns(execution: Execution, config: Config) -> dict[int, int]:
@@ -332,7 +332,7 @@ def test_jobs_delay_communication_only_where_they_block_sends(blocks: bool) -> N
 
 
 def relay(after: int) -> Schedule:
-    """Ann writes to bob at once; bob, who wants to write to cleo at the same time, waits for so many messages."""
+    """Ann writes to bob at once; bob, about to write to cleo at the same time, waits for so many messages."""
     builder = Builder("relay")
     builder.add("1", 0.0, "ann", ["bob"], 64)
     builder.add("2", 0.0, "bob", ["cleo"], 64, after)
@@ -406,7 +406,7 @@ def test_every_order_gets_the_same_dependent_programs() -> None:
     assert run(Config(order="cykas", **fields)) == run(Config(order="cykas", **fields))
 
 
-# ---- downlinks, and who has most to carry ----
+# ---- downlinks, and the process with most to carry ----
 
 
 def gathering() -> Schedule:

@@ -31,7 +31,7 @@ SEARCH = "test_explore_steps"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A core in which one file says something else in some places; each of the old texts stands there once."""
+    """A core in which one file differs in some places; each of the old texts stands there once."""
 
     name: str
     slip: str  # what is broken
@@ -66,8 +66,8 @@ MUTANTS = [
         "two senders, the same two receivers",
         MULTICAST,
         (
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;",
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max);",
+            "busq_timestamp_max(self->proposal, self->clock_max) + 1;",
+            "busq_timestamp_max(self->proposal, self->clock_max);",
         ),
     ),
     mutant(
@@ -161,10 +161,8 @@ MUTANTS = [
         "one multicast, the sender may be stopped",
         MULTICAST,
         (
-            "  return BUSQ_LIKELY(busq_commit_swap(",
-            "  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);\n"
-            "  return multicast->proposal;\n"
-            "  return BUSQ_LIKELY(busq_commit_swap(",
+            "busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);\n",
+            "true;\n    busq_send_set_state(record, tag, BUSQ_PHASE_COMMITTED, self->proposal);\n",
         ),
     ),
     mutant(
@@ -355,7 +353,7 @@ class Workshop:
 
 
 def search(program: Path, *arguments: str) -> tuple[bool, str]:
-    """Does everything hold, and what the search says."""
+    """Return whether everything holds, and the output of the search."""
     done = subprocess.run(
         [str(program), *arguments],
         stdout=subprocess.PIPE,
