@@ -392,7 +392,7 @@ def test_one_package_is_installed() -> None:
 LONG_LINES, LONG_MAX = 500, 50
 VERY_LONG_LINES = 900
 VERY_LONG_LEFT = {
-    *("busq/_port/core.py", "busq/aio.py", "busq/lab/diagram.py", "busq/queues.py", "busq/replica.py"),
+    *("busq/_port/core.py", "busq/aio.py", "busq/queues.py", "busq/replica.py"),
     "csrc/python/accelerator.c",
 }
 

@@ -66,8 +66,8 @@ MUTANTS = [
         "two senders, the same two receivers",
         MULTICAST,
         (
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;",
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max);",
+            "busq_timestamp_max(self->proposal, self->clock_max) + 1;",
+            "busq_timestamp_max(self->proposal, self->clock_max);",
         ),
     ),
     mutant(
@@ -161,10 +161,8 @@ MUTANTS = [
         "one multicast, the sender may be stopped",
         MULTICAST,
         (
-            "  return BUSQ_LIKELY(busq_commit_swap(",
-            "  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);\n"
-            "  return multicast->proposal;\n"
-            "  return BUSQ_LIKELY(busq_commit_swap(",
+            "busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);\n",
+            "true;\n    busq_send_set_state(record, tag, BUSQ_PHASE_COMMITTED, self->proposal);\n",
         ),
     ),
     mutant(
