@@ -202,8 +202,8 @@ class Meeting:
 class Relay:
     """One call in the middle of another one: begun at a boundary of it, and let go of at a boundary of its own.
 
-    The first one goes on then, to its end, and after that the second one.  A call that must wait for the other one, which
-    is held up, is let go on after a moment.
+    The first one goes on then, to its end, and after that the second one.  A call that must wait for the other one,
+    which is held up, is let go on after a moment.
     """
 
     MOMENT_S = 0.1
