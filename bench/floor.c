@@ -274,7 +274,7 @@ static int run(shared_area *area, const options *o)
   if (o->across && machine_pin(other ? 0 : 1) < 0)
     fail("no core of its own");
   if (other == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that none is left spinning */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no child is left spinning */
     if (is_ring)
       ring_consume(area);
     else

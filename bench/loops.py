@@ -4,8 +4,8 @@
 A loop is a text into which a peer's own statements are put before it is compiled, as `timeit` does: nothing of the
 harness stands between the loop and the call that is measured, and every peer is called as its user would call it.
 
-Every message is looked at. Its first byte names its kind; up to `COMPARED_BYTES_MAX` the rest is compared as well,
-above that the length. A sender's last message counts those before it, so losses are counted and not guessed.
+Every message is looked at. Its first byte is its kind; up to `COMPARED_BYTES_MAX` the rest is compared as well,
+above that the length. A sender's last message holds how many came before it, so losses are counted and not guessed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 DATA = 1
 END = 2
 
-# The last window of a lock-step run is announced this far ahead. No process can have sent two windows more than
-# another one: to finish a window it needs as many messages as all four send in it.
+# The last window of a lock-step run is announced this far ahead. No process can be two
+# windows ahead of another: the first to finish a window needs as many messages as all four send in it.
 WINDOWS_AHEAD = 4
 
 
 class WrongMessageError(Exception):
-    """A message came that was never sent like this."""
+    """A message came that was not sent like this."""
 
 
 def message(size_bytes: int, sender: int = 0) -> bytes:
@@ -252,7 +252,7 @@ def windows(case: Case, endpoint: Endpoint, seconds: float, me: int, stop: memor
     """Sends a window, receives those of all, and so on; gives (start_ns, end_ns, windows, order).
 
     `order` is a checksum over the senders of all messages in the order in which they came. `stop[0]` is shared by all
-    processes and holds the number of windows to stop after; process 0 sets it when the time is over.
+    processes and holds after how many windows to stop; process 0 sets it when the time is over.
     """
     senders = len(case.workload.senders_to(me))
     names = _common(case) | {

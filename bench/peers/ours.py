@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from ..plan import Case
@@ -56,14 +55,7 @@ class BusqAdapter(Adapter):
         return None
 
     def refuses(self, case: Case) -> str | None:
-        return None
-
-    def alone(self, case: Case, token: str, seconds: float) -> Callable[[], dict[str, Any]] | None:
-        if case.workload.kind != "depth":
-            return None
-        from .. import bench_queue_depth
-
-        return lambda: bench_queue_depth.measure(token, case.waiting, case.stale, seconds)
+        return "busq-c measures it" if case.workload.kind == "depth" else None
 
     def prepare(self, case: Case, token: str) -> str:
         load("busq").Bus.create(token, **self._sizes(case)).close()
@@ -104,7 +96,7 @@ class BusqViewAdapter(BusqAdapter):
 
 
 class OrderAdapter(BusqAdapter):
-    """A bus under one of its orders: what an order of messages costs."""
+    """A bus under one of its orders: what an order costs."""
 
     def __init__(self, order: str) -> None:
         self.name = order

@@ -11,6 +11,7 @@ import itertools
 import random
 import re
 import signal
+import statistics
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import simpy_model
 
 import busq.orders
 from busq.execution import Event, Execution
@@ -792,10 +794,15 @@ def test_faults_that_make_no_sense_are_refused() -> None:
 
 def test_a_model_in_another_library_comes_to_the_same_times() -> None:
     pytest.importorskip("simpy")
-    from busq.bench import bench_sim
-
-    point = bench_sim.measure(10, 20, interval_s=0.001, repeats=1)  # which compares, to the nanosecond
-    assert point["events"] == 3 * 200
+    programs = simpy_model.draw(10, 20, interval_ns=1_000_000, seed=1)
+    config = simpy_model.config_of(programs)
+    result, model = run(config), simpy_model.Model(config, programs)
+    model.run()
+    assert result.events == 3 * 200
+    assert len(model.latencies_ns) == result.deliveries
+    assert model.last_ns == pytest.approx(result.execution_time_s * 1e9, abs=0.5)
+    assert statistics.fmean(model.latencies_ns) == pytest.approx(result.latency_mean_s * 1e9, abs=0.5)
+    assert max(model.latencies_ns) == pytest.approx(result.latency_max_s * 1e9, abs=0.5)
 
 
 def test_hours_of_latency_over_a_million_deliveries_add_up() -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from audit_oracle import judge, random_run, rows_of, to_run, transcribe
+from foreign_runs import make_foreign
 from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
@@ -22,7 +23,6 @@ from busq.audit.spark import checks, huge, islands, layout, pace
 from busq.audit.spark.load import Loaded, load
 from busq.audit.spark.segments import Summary
 from busq.bench.audit_run import Plan
-from busq.bench.audit_trace import make
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
 
@@ -52,7 +52,7 @@ def assert_same(found: RunAudit, wanted: RunAudit, hint: str) -> None:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Source, Mapping[str, int]]:
     folder = tmp_path_factory.mktemp("foreign") / "traces"
-    (made,) = make(folder, Plan(20_000, stamps=False, faults=24), foreign="numbers", files=8)
+    made = make_foreign(folder, Plan(20_000, stamps=False, faults=24), "numbers", 8)
     (source,) = find([folder]).sources
     return source, made["expected"]
 

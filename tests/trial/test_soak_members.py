@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak about who is there: that its judge is not easily satisfied, and that it holds.
+"""The soak of members: that its judge is not easily satisfied, and that it holds.
 
 The judge is tried with forged ledgers, each with one thing wrong.
 """
@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
+import busq
 from busq import soak
 from busq.cli import commands
-from busq.trial.soak.census import Findings, judge, read_member
-from busq.trial.soak.ledger import Kind, Phase, Row, change_of, name_of, packed, view_name
-from busq.trial.soak.member import GROUPS, REPLICAS, WHOLE, Member
-from busq.trial.soak.worker import ACKNOWLEDGING, WORDS, Mode, Plan
+from busq.trial.soak.belongings import Belongings
+from busq.trial.soak.judge import Findings, judge, read_worker
+from busq.trial.soak.ledger import (
+    GROUPS,
+    REPLICAS,
+    WHOLE,
+    Kind,
+    Phase,
+    Row,
+    change_of,
+    name_of,
+    packed,
+    view_name,
+)
+from busq.trial.soak.plan import ACKNOWLEDGING, WORDS, Mode, Plan
+from busq.trial.soak.worker import Worker
 
 MS = 1_000_000
 PEOPLE = ("ann", "bob", "cleo", "dan")
@@ -126,7 +140,7 @@ class Forger:
             if self.rows[PEOPLE.index(name)][-1][0] != Kind.DIED:
                 self.note(name, Kind.LEFT, number=7, extra=7)
         each = enumerate(zip(PEOPLE, self.modes, self.rows, strict=True))
-        return judge([read_member(index, name, mode, rows) for index, (name, mode, rows) in each])
+        return judge([read_worker(index, name, mode, rows) for index, (name, mode, rows) in each], "members")
 
     def faults(self) -> set[str]:
         """What does not hold."""
@@ -327,7 +341,7 @@ def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_la
     forger.sends("ann", aimed=[NODE])
     forger.gets("bob", forger.sends("ann", "bob"))
     reborn(forger, "bob")
-    forger.received("ann", Kind.NODE_OVER, extra=NODE)
+    forger.received("ann", Kind.NODE_DESTROYED, extra=NODE)
     assert forger.faults() == {"lost"}
 
 
@@ -455,13 +469,13 @@ def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: F
     reborn(forger, "cleo")  # and watches once more: so it is told the same again
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
     for name in told[:2]:
-        forger.note("cleo", Kind.HERE, name, number=3)
+        forger.note("cleo", Kind.PEER_JOINED, name, number=3)
     message = forger.sends("ann", "cleo")
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
     forger.killed("cleo", Phase.ACKING, subject=told[0])
     forger.born("cleo")
     for name in told[1 - comes_again : 2]:
-        forger.note("cleo", Kind.HERE, name, number=3, flags=1)
+        forger.note("cleo", Kind.PEER_JOINED, name, number=3, flags=1)
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
     for name in (*told[1 - comes_again : 2], message):
         forger.note("cleo", Kind.ACKED, name)
@@ -503,7 +517,7 @@ def watch(forger: Forger) -> None:
     """Ann watches dan, who is plain here."""
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     forger.note("ann", Kind.WATCHED, extra=forger.now_ns, number=3)
-    forger.received("ann", Kind.HERE, number=3)
+    forger.received("ann", Kind.PEER_JOINED, number=3)
 
 
 def reborn(forger: Forger, name: str = "dan") -> None:
@@ -514,14 +528,14 @@ def reborn(forger: Forger, name: str = "dan") -> None:
 def test_a_death_is_told_once(forger: Forger) -> None:
     watch(forger)
     reborn(forger)
-    forger.received("ann", Kind.GONE, number=3)
-    forger.received("ann", Kind.HERE, number=3)
+    forger.received("ann", Kind.PEER_LEFT, number=3)
+    forger.received("ann", Kind.PEER_JOINED, number=3)
     assert forger.faults() == set()
 
 
 @pytest.mark.parametrize(
     "told",
-    [(), (Kind.GONE, Kind.GONE), (Kind.HERE,), (Kind.GONE, Kind.HERE, Kind.GONE)],
+    [(), (Kind.PEER_LEFT, Kind.PEER_LEFT), (Kind.PEER_JOINED,), (Kind.PEER_LEFT, Kind.PEER_JOINED, Kind.PEER_LEFT)],
     ids=["never", "twice", "only that it is there again", "another one that was none"],
 )
 def test_a_death_that_is_not_told_once(forger: Forger, told: Sequence[int]) -> None:
@@ -534,22 +548,22 @@ def test_a_death_that_is_not_told_once(forger: Forger, told: Sequence[int]) -> N
 
 def test_nobody_is_gone_who_lives(forger: Forger) -> None:
     watch(forger)
-    forger.received("ann", Kind.GONE, number=3)
+    forger.received("ann", Kind.PEER_LEFT, number=3)
     assert forger.faults() == {"deaths"}
 
 
 def test_who_was_killed_before_it_wrote_that_it_watches_is_told_as_well(forger: Forger) -> None:
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     reborn(forger, "cleo")
-    forger.received("cleo", Kind.HERE, number=3)
+    forger.received("cleo", Kind.PEER_JOINED, number=3)
     for _ in range(2):
         reborn(forger)
-        forger.received("cleo", Kind.GONE, number=3)
-        forger.received("cleo", Kind.HERE, number=3)
+        forger.received("cleo", Kind.PEER_LEFT, number=3)
+        forger.received("cleo", Kind.PEER_JOINED, number=3)
     reborn(forger, "cleo")
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
     reborn(forger)
-    forger.received("cleo", Kind.GONE, number=3)
+    forger.received("cleo", Kind.PEER_LEFT, number=3)
     assert forger.faults() == set()
 
 
@@ -557,7 +571,7 @@ def test_a_death_comes_after_all_that_the_dead_one_had_sent(forger: Forger) -> N
     watch(forger)
     message = forger.sends("dan", "ann")
     reborn(forger)
-    forger.received("ann", Kind.GONE, number=3)
+    forger.received("ann", Kind.PEER_LEFT, number=3)
     forger.gets("ann", message)
     assert forger.faults() == {"deaths"}
 
@@ -567,8 +581,8 @@ def test_between_two_lives_stands_a_death(forger: Forger) -> None:
     forger.gets("ann", forger.sends("dan", "ann"))
     reborn(forger)
     forger.gets("ann", forger.sends("dan", "ann"))
-    forger.received("ann", Kind.GONE, number=3)
-    forger.received("ann", Kind.HERE, number=3)
+    forger.received("ann", Kind.PEER_LEFT, number=3)
+    forger.received("ann", Kind.PEER_JOINED, number=3)
     assert forger.faults() == {"deaths"}
 
 
@@ -587,7 +601,7 @@ def destroy(forger: Forger, told: str = "bob ann") -> None:
     forger.note("bob", Kind.DESTROYING, NODE)
     forger.note("bob", Kind.DESTROYED, NODE, forger.now_ns)
     for name in told.split():
-        forger.received(name, Kind.NODE_OVER, extra=NODE)
+        forger.received(name, Kind.NODE_DESTROYED, extra=NODE)
 
 
 def test_a_node_lives_and_ends(forger: Forger) -> None:
@@ -630,21 +644,21 @@ def test_a_killed_owner_ends_its_nodes(forger: Forger) -> None:
 @pytest.mark.parametrize("node", [NODE, NODE + 1], ids=["that lives", "that never was"])
 def test_the_end_of_a_node_that_nobody_has_ended(forger: Forger, node: int) -> None:
     forger.note("bob", Kind.MADE, NODE)
-    forger.received("bob", Kind.NODE_OVER, extra=node)
+    forger.received("bob", Kind.NODE_DESTROYED, extra=node)
     assert forger.faults() == {"nodes"}
 
 
 def test_the_end_of_a_node_before_its_owner_is_killed(forger: Forger) -> None:
     forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.ACK, Mode.RESUME)
     given(forger)
-    forger.received("ann", Kind.NODE_OVER, extra=NODE)
+    forger.received("ann", Kind.NODE_DESTROYED, extra=NODE)
     reborn(forger, "bob")
     assert forger.faults() == {"nodes"}
 
 
 def test_the_end_of_a_node_that_its_maker_had_no_time_to_write_down(forger: Forger) -> None:
     reborn(forger, "cleo")
-    forger.received("cleo", Kind.NODE_OVER, extra=NODE)
+    forger.received("cleo", Kind.NODE_DESTROYED, extra=NODE)
     assert forger.faults() == set()
 
 
@@ -698,13 +712,13 @@ def test_a_message_brings_the_handles_that_were_given_to_it(forger: Forger) -> N
 def let_go(forger: Forger, *told_before: bool) -> None:
     given(forger)
     if told_before:
-        forger.received("bob", Kind.NODE_FREE, extra=NODE)
+        forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
     forger.note("ann", Kind.RELEASING, NODE)
 
 
 def test_the_owner_is_told_that_nobody_holds_its_node(forger: Forger) -> None:
     let_go(forger)
-    forger.received("bob", Kind.NODE_FREE, extra=NODE)
+    forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
     assert forger.faults() == set()
 
 
@@ -721,14 +735,14 @@ def test_an_owner_that_is_told_too_early(forger: Forger) -> None:
 def test_an_owner_that_is_told_too_often(forger: Forger) -> None:
     let_go(forger)
     for _ in range(3):
-        forger.received("bob", Kind.NODE_FREE, extra=NODE)
+        forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
     assert forger.faults() == {"nodes"}
 
 
 def test_nothing_is_told_of_a_node_after_its_end(forger: Forger) -> None:
     given(forger)
     destroy(forger)
-    forger.received("bob", Kind.NODE_FREE, extra=NODE)
+    forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
     assert forger.faults() == {"nodes"}
 
 
@@ -936,9 +950,10 @@ def test_every_random_choice_has_its_seed() -> None:
     drawn = []
     for seed in (42, 42, 43):
         words = memoryview(bytearray(8 * WORDS * (1 + len(PEOPLE)))).cast("Q")
-        member = Member(Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "", "members"), 1, 7, words)
-        member._handles = {1: None, 2: None}
-        drawn.append([member._aims() for _ in range(20)])
+        worker = Worker(Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "", "members"), 1, 7, words)
+        worker._belongings = Belongings(worker._reporter, cast(busq.Peer, None))
+        worker._belongings._handles = {1: None, 2: None}
+        drawn.append([worker._aims() for _ in range(20)])
     assert drawn[0] == drawn[1] != drawn[2]
 
 
