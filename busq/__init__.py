@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from busq import _places
 from busq.bus import Bus
 from busq.errors import (
     BusqError,
@@ -100,14 +99,29 @@ __all__ = [
     "put_all",
 ]
 
-_WINGS = (
+_MODULES = (
     "aio",
     "audit",
+    "check",
     "codec",
+    "compare",
+    "diagram",
+    "doctor",
+    "examples",
+    "execution",
+    "leftovers",
     "orders",
+    "replay",
     "replica",
+    "scenario",
+    "sim",
+    "soak",
+    "spark",
+    "spec",
+    "stage",
     "trace",
-)  # packages and modules that stand where their names say
+    "workload",
+)
 
 _LATER = {
     **dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues"),
@@ -116,13 +130,11 @@ _LATER = {
     **dict.fromkeys(("Replica", "command"), "busq.replica"),
 }
 
-_places.install()
-
 
 def __getattr__(name: str) -> Any:
-    """Give queues, groups, nodes, replicas and the modules of the wings when they are asked for: most need none."""
+    """Give queues, groups, nodes, replicas and public modules when they are asked for: most programs need none."""
     if name in _LATER:
         return getattr(importlib.import_module(_LATER[name]), name)
-    if name in _WINGS or name in _places.PLACES:
-        return importlib.import_module(_places.PLACES.get(name, f"busq.{name}"))
+    if name in _MODULES:
+        return importlib.import_module(f"busq.{name}")
     raise AttributeError(f"module 'busq' has no attribute {name!r}")

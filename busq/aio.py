@@ -2,7 +2,7 @@
 """Sending and receiving in an event loop: asyncio, uvloop, and through anyio also trio.
 
 What waits here is a task, and nothing else: no thread, and no timer that polls.  Whoever is cancelled while it waits
-has received nothing and sent nothing.  The stations at which tasks wait stand in busq/_stations.py.
+has received nothing and sent nothing.  The stations at which tasks wait stand in busq/_port/event_loops.py.
 
 >>> import asyncio, busq
 >>> async def main(bus):
@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from busq import _core
 from busq._native import lib
-from busq._stations import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
+from busq._port import core as _core
+from busq._port.event_loops import SLICE_S, Ears, OrderedEars, Station, sleep, station_here
 from busq.bus import Bus
 from busq.errors import Empty, Full, ShutDown
 from busq.peer import Buffer, Codec, Message, Payload
@@ -362,7 +362,7 @@ class Peer:
             raise
 
     async def _ask(self, to: Any, data: Any, deadline: _core.Deadline, note: Any) -> Message:
-        from busq import _requests  # here, since most who send never ask
+        from busq._port import requests as _requests  # here, since most who send never ask
 
         _requests.check_name(to)
         request = _requests.Request()
@@ -750,7 +750,7 @@ class _Hold:
     def __init__(self, peer: Any) -> None:
         self._peer = peer
         self._pins: list[Any] = []
-        self._taken: list[Any] = []  # of a peer that looks at what comes first: busq/_stateful.py
+        self._taken: list[Any] = []  # of a peer that looks at what comes first: busq/_state/group_state.py
 
     def take(self, limit: int, ack: bool) -> Any:
         """Take a message, or with a limit a list of them; raise Empty where there is none."""
@@ -979,7 +979,7 @@ async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None =
     ...     asyncio.run(main(bus))
     >>> busq.Bus.unlink("doc-aio-wait")
     """
-    from busq import _presence  # here, since most never wait so
+    from busq._port import wait_for as _presence  # here, since most never wait so
 
     if not isinstance(bus, Bus):
         raise _core.wrong_type("bus", bus, "a Bus")

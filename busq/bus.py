@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from busq import _core
 from busq._native import ffi, lib
+from busq._port import core as _core
 from busq.errors import ShutDown
 from busq.peer import Buffer, Codec, Message, Payload, Peer
 
 if TYPE_CHECKING:
-    from busq._requests import Requests
+    from busq._port.requests import Requests
     from busq.groups import View
     from busq.nodes import Handle, Node
 
@@ -131,7 +131,7 @@ class Bus1Peer(_core.Port, Peer):
         encoded = groups.encode_group(group)
         if state is None and take is None:
             return groups.change(self, lib.busq_peer_enter, encoded, timeout)
-        from busq._stateful import become
+        from busq._state.group_state import become
 
         deadline = _core.Deadline(timeout)
         is_member = groups.is_in(self, encoded)
@@ -177,7 +177,7 @@ class Bus1Peer(_core.Port, Peer):
         note = _core._new_note()
         try:
             try:
-                from busq._requests import ask  # here, since most who import busq never need it
+                from busq._port.requests import ask  # here, since most who import busq never need it
 
                 return ask(self, to, data, timeout, note)
             except BaseException as error:
@@ -564,7 +564,7 @@ class Bus:
         not there before the timeout: 'bob'
         >>> busq.Bus.unlink("doc-wait-for")
         """
-        from busq._presence import wait_for  # here, since most who import busq never need it
+        from busq._port.wait_for import wait_for  # here, since most who import busq never need it
 
         wait_for(self, names, timeout)
 
@@ -739,7 +739,7 @@ class Bus:
         expected, called = f"0 to {SPIN_US_MAX:,} microseconds", "spin_us"
         if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
             return None
-        from busq._arguments import number  # here, since most who import busq never need it
+        from busq._util.arguments import number  # here, since most who import busq never need it
 
         if chosen_us is None:
             text = os.environ["BUSQ_SPIN_US"]

@@ -12,8 +12,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from busq import _core, errors
+from busq import errors
 from busq._native import ffi, lib
+from busq._port import core as _core
 
 if TYPE_CHECKING:
     from busq.bus import Bus

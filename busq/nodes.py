@@ -25,8 +25,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from busq import _core
 from busq._native import ffi, lib
+from busq._port import core as _core
 
 __all__ = ["Handle", "Node", "Receiver"]
 

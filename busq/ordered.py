@@ -12,9 +12,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from busq import _core, errors
-from busq._core import COPY_BYTES_MAX, Deadline, check
+from busq import errors
 from busq._native import ffi, lib
+from busq._port import core as _core
+from busq._port.core import COPY_BYTES_MAX, Deadline, check
 from busq.orders import Order, parse
 from busq.peer import Buffer, Draft, Message, Payload, Peer
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from busq import _arguments
 from busq._native import ffi, lib
+from busq._util import arguments
 
 __all__ = ["ORDERS", "Order", "parse"]
 
@@ -108,7 +108,7 @@ def parse(text: str) -> tuple[Order, int]:
     >>> parse("fifo")[0].name
     'fifo'
     """
-    _arguments.typed("order", text, str, "str, as in 'fifo' or 'lamport:ack=all'")
+    arguments.typed("order", text, str, "str, as in 'fifo' or 'lamport:ack=all'")
     number, options = ffi.new("uint32_t *"), ffi.new("uint32_t *")
     if lib.busq_order_read(text.encode("utf-8", "replace").replace(b"\0", b"?"), number, options) != lib.BUSQ_OK:
         raise ValueError(_text(lib.busq_error_text()))

@@ -31,8 +31,9 @@ from collections.abc import Callable, Iterable
 from multiprocessing import parent_process, reduction, util
 from typing import Any, Generic, NoReturn, TypeVar
 
-from busq import _core, errors
+from busq import errors
 from busq._native import ffi, lib
+from busq._port import core as _core
 from busq.bus import Bus, _reopen
 from busq.peer import Message, Peer
 

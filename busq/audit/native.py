@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from busq._core import check as check_result
 from busq._native import ffi, lib
-from busq._words import amount
+from busq._port.core import check as check_result
+from busq._util.humanize import amount
 from busq.audit import clock_check, doubts, missing, times, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
 from busq.audit.promises import claims, known

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import busq
-from busq._files import replacing
+from busq._util.files import replacing
 from busq.audit.blocks import Blocks
 from busq.audit.result import TABLE, Audit, Check, Finding, RunAudit, signed
 from busq.audit.tables import METADATA, TABLES, VERSION

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
+from busq.audit.report_data import encode
 from busq.audit.report_html import CHART_ROWS_MAX, chart, element, number, page, table, write_whole
 from busq.audit.report_scene import SCENE_MAX, Scene, around_all, count_events, whole
 from busq.audit.report_words import COUNTED, clean, figure_title
 from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit
 from busq.trace.run import Run
-from busq.trace.schema import sender_of
 
 __all__ = ["SECTIONS_MAX", "render", "write"]
 
@@ -71,7 +71,7 @@ def render(audit: Audit, *, runs: Runs = None, title: str = "") -> str:
         "runs": [
             {
                 "processes": [clean(process) for process in run_audit.processes],
-                "scenes": [_encode(scene, run_audit) for scene in made],
+                "scenes": [encode(scene, run_audit) for scene in made],
                 "first": _first(made, run_audit),
             }
             for run_audit, (made, _) in zip(detailed, scenes, strict=True)
@@ -335,47 +335,6 @@ def _marked(scene: Scene, cut: Scene) -> Scene:
     )
 
 
-def _encode(scene: Scene, run_audit: RunAudit) -> dict[str, Any]:
-    """A scene as its page reads it: columns, with what few events have by index."""
-    line_of = {process: line for line, process in enumerate(scene.shown)}
-    place_of = {message: place for place, message in enumerate(scene.messages)}
-    events = scene.events
-    times = [event.facts["time_ns"] for event in events if "time_ns" in event.facts]
-    start = min(times, default=0)
-    n = len(scene.processes)
-    return {
-        "check": scene.check,
-        "text": clean(run_audit.checks[scene.check].text) if scene.check else "",
-        "note": _left_out(scene),
-        "shown": scene.shown,
-        "line": [line_of[event.process] for event in events],
-        "column": [event.column for event in events],
-        "kind": [event.kind for event in events],
-        "message": [place_of.get(event.message, -1) if event.message is not None else -1 for event in events],
-        "position": [event.facts.get("position", event.row) for event in events],
-        "messages": [
-            [clean(name), sender_of(message) if 0 <= sender_of(message) < n else -1]
-            for message, name in scene.messages.items()
-        ],
-        "edges": scene.edges,
-        "through": scene.through,
-        "backwards": scene.backwards,
-        "gaps": [[line_of[process], before, count] for process, before, count in scene.gaps],
-        "witness": scene.witness,
-        "missing": [[send, line_of[process]] for send, process in scene.missing if process in line_of],
-        "to": {
-            index: event.facts["destinations"] for index, event in enumerate(events) if event.facts.get("destinations")
-        },
-        "stamp": {index: str(event.facts["stamp"]) for index, event in enumerate(events) if "stamp" in event.facts},
-        "time": {
-            index: event.facts["time_ns"] - start for index, event in enumerate(events) if "time_ns" in event.facts
-        },
-        "label": {
-            index: clean(str(event.facts["label"])) for index, event in enumerate(events) if event.facts.get("label")
-        },
-    }
-
-
 def _first(scenes: Sequence[Scene], run_audit: RunAudit) -> int:
     """Which scene is opened first: that of a broken claim, if there is one."""
     checks = [run_audit.checks.get(scene.check) for scene in scenes]
@@ -384,14 +343,3 @@ def _first(scenes: Sequence[Scene], run_audit: RunAudit) -> int:
             if check is not None and check.claimed and check.verdict == verdict:
                 return place
     return 0
-
-
-def _left_out(scene: Scene) -> str:
-    if not scene.left_out:
-        return ""
-    text = f"{len(scene.events):,} events are shown, {scene.left_out:,} are left out"
-    away = len(scene.processes) - len(scene.shown)
-    text += f", among them all of {amount(away, 'process', 'processes')}." if away else "."
-    if not scene.is_exact:
-        text += " Past and future are those within the picture: the run is too long to follow the rest."
-    return text

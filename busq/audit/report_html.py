@@ -18,14 +18,14 @@ from string import Template
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from busq._files import replacing
+from busq._util.files import replacing
 from busq.audit.report_words import clean
 
 __all__ = ["CHART_ROWS_MAX", "Child", "chart", "element", "number", "page", "table", "write_whole"]
 
 Child = Element | str | None
 
-_SCRIPTS = ("diagram.js", "draw.js", "points.js", "page.js")
+_SCRIPTS = ("scene.js", "diagram.js", "draw.js", "points.js", "page.js")
 _ROW, _LEFT, _RIGHT, _WIDTH, _FOOT = 20, 110, 30, 470, 22
 CHART_ROWS_MAX = 16
 _LOG_SCALE_FROM = 30.0  # the largest over the smallest

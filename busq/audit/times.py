@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from busq._core import check as check_result
-from busq._core import held, owned
 from busq._native import ffi, lib
-from busq._words import amount
+from busq._port.core import check as check_result
+from busq._port.core import held, owned
+from busq._util.humanize import amount
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
 from busq.cli import show
 from busq.cli.base import Refusal, print_json
 

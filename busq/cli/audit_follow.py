@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.cli.base import Refusal, is_read, print_json
 
 if TYPE_CHECKING:

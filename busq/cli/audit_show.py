@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
 from busq.audit.report_words import figure_title
 from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
 from busq.cli import show

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from busq._words import rounded, size
+from busq._util.humanize import rounded, size
 from busq.cli import show
 from busq.cli.base import no_space_refused, plain_errors, print_json, wrote
 from busq.cli.check_show import probability

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from busq._words import rounded
+from busq._util.humanize import rounded
 from busq.cli import check_show, show
 from busq.cli.base import no_space_refused, plain_errors, print_json
 from busq.cli.figures_show import new_table

@@ -16,7 +16,7 @@ import busq
 from busq.cli.base import JSON, TIMEOUT, Refusal, check_number, examples, plain_errors, print_json
 
 if TYPE_CHECKING:
-    from busq.trace.record import Recording
+    from busq.trace.recorder import Recording
 
 __all__ = ["RECORD", "check_record", "record"]
 
@@ -84,8 +84,8 @@ def record(
     The exit code is 1 where something is missing.
     """
     check_record(directory, "busq record")
-    from busq.trace.record import limit_of_machine
-    from busq.trace.record import record as record_bus
+    from busq.trace.recorder import limit_of_machine
+    from busq.trace.recorder import record as record_bus
 
     most = float(limit_of_machine()) if limit is None else limit or None
     with plain_errors(), busq.Bus.open(name) as bus, _endings() as is_over, _shown(name) as progress:
@@ -103,7 +103,7 @@ def record(
 
 @contextlib.contextmanager
 def _endings() -> Iterator[Callable[[], bool]]:
-    """Whether somebody wants us to end, by Ctrl-C or otherwise."""
+    """Whether this process was asked to end, by Ctrl-C or another signal."""
     came: list[int] = []
 
     def note(number: int, frame: Any) -> None:
@@ -119,7 +119,7 @@ def _endings() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Callable[[Recording], None] | None]:
-    """A line that says how much was recorded so far; None where stderr is no terminal."""
+    """A line that shows how much was recorded so far; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from busq._words import amount, duration, short, size
+from busq._util.humanize import amount, duration, short, size
 from busq.lab.observers import PROPERTIES, Verdict
 from busq.ops.doctor import Finding, Report, waits_of
 from busq.ops.leftovers import Cleaning

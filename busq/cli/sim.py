@@ -39,7 +39,7 @@ from busq.cli.record import check_record
 if TYPE_CHECKING:
     from busq.lab.execution import Execution
     from busq.lab.sim import Config, Result
-    from busq.lab.sweep import Figure, Settings
+    from busq.lab.sweep import Settings
 
 __all__ = ["sim"]
 
@@ -227,14 +227,14 @@ def _settings(options: dict[str, Any], **more: Any) -> Settings:
     return Settings(**plain, **parameters(sizes), **more)
 
 
-def _figure(make: Callable[..., Figure[Any]], settings: Settings, **options: Any) -> None:
-    """Measure a figure, print it with the paper's claims, and draw it."""
+def _figure(name: str, settings: Settings, options: dict[str, Any], **values: Sequence[Any]) -> None:
+    """Measure a figure, print it with the paper's claims, and draw it; `values` are those of parameters of its grid."""
     from busq.cli import figures_show as tables
-    from busq.lab.sweep import EXECUTION, judge
+    from busq.lab.sweep import EXECUTION, Figure, judge
 
-    plot, workers, as_json = options.pop("plot"), options.pop("workers"), options.pop("as_json")
-    orders = options.pop("orders")
-    figure = make(settings=settings, **options, **({"orders": tuple(orders)} if orders else {}))
+    plot, workers, as_json = options["plot"], options["workers"], options["as_json"]
+    orders = tuple(options["orders"] or ())
+    figure = Figure(name=name, settings=settings, orders=orders, values=values, packets_max=options["packets_max"])
     begin = time.monotonic()
     measured, so_far = _measured(figure.name, figure.measure, jobs=workers)
     findings = [] if so_far else judge(measured)
@@ -262,6 +262,10 @@ def _figure(make: Callable[..., Figure[Any]], settings: Settings, **options: Any
             tables.findings(findings)
             tables.changes(findings, otherwise)
     _end_if_stopped(so_far)
+
+
+def _network(processes: int, bandwidth: float) -> dict[str, Sequence[Any]]:
+    return {"processes": [processes], "bandwidth_bytes_per_s": [bandwidth * 1e3]}
 
 
 def _end_if_stopped(so_far: str) -> None:
@@ -293,7 +297,7 @@ def _draw(measured: Any, paths: Sequence[str]) -> None:
     )
 )
 @_numbers("--processes", "processes", Numbers(int, *PROCESSES), "25,50,100,200,500")
-@_numbers("--bandwidths", "bandwidths_kB_per_s", Numbers(low=1e-3), "20,100,1000,10000", "Of each uplink, in kB/s.")
+@_numbers("--bandwidths", "bandwidths", Numbers(low=1e-3), "20,100,1000,10000", "Of each uplink, in kB/s.")
 @_positive("--interval", "interval", 1.0, "MS", "Between two messages of a process; the paper does not say it.")
 @option(
     "--program",
@@ -303,37 +307,43 @@ def _draw(measured: Any, paths: Sequence[str]) -> None:
 )
 @_share("--dependent-share", 1.0, "Messages of dependent programs that wait.")
 @FIGURE
-def fig4(interval: float, program: str, **options: Any) -> None:
+def fig4(
+    interval: float,
+    program: str,
+    dependent_share: float,
+    processes: tuple[int, ...],
+    bandwidths: tuple[float, ...],
+    **options: Any,
+) -> None:
     """Execution time over processes per bandwidth: when do matrix clocks cost more than waiting for ACKs?"""
-    from busq.lab.sweep import PROGRAMS, Scaling
-
     settings = _settings(options, interval_s=interval / 1e3)
-    _figure(Scaling, settings, programs=PROGRAMS if program == "both" else (program,), **options)
+    shares = {"timed": [0.0], "dependent": [dependent_share], "both": [0.0, dependent_share]}
+    values = {"bandwidth_bytes_per_s": [bandwidth * 1e3 for bandwidth in bandwidths], "processes": processes}
+    _figure("fig4", settings, options, dependent_share=shares[program], **values)
 
 
 @sim.command(epilog=examples("busq sim fig5", "busq sim fig5 --payload 100 --plot fig5.png"))
 @_processes(100)
-@_bandwidth("bandwidth_kB_per_s", 50.0)
-@_numbers(
-    "--intervals", "intervals_ms", Numbers(low=1e-3), "1,10,100,1000", "Between two messages of a process, in ms."
-)
-@_numbers("--job-lengths", "jobs_ms", Numbers(), "0.5,5,12.5,25,50", "In ms.")
+@_bandwidth("bandwidth", 50.0)
+@_numbers("--intervals", "intervals", Numbers(low=1e-3), "1,10,100,1000", "Between two messages of a process, in ms.")
+@_numbers("--job-lengths", "job_lengths", Numbers(), "0.5,5,12.5,25,50", "In ms.")
 @FIGURE
-def fig5(**options: Any) -> None:
+def fig5(
+    processes: int, bandwidth: float, intervals: tuple[float, ...], job_lengths: tuple[float, ...], **options: Any
+) -> None:
     """Speedup over MFSS by job length and interval: what is an early start of jobs worth?
 
     Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
     it, and until the last job.
     """
-    from busq.lab.sweep import Jobs
-
-    _figure(Jobs, _settings(options), **options)
+    values = {"interval_s": [one / 1e3 for one in intervals], "job_mean_s": [one / 1e3 for one in job_lengths]}
+    _figure("fig5", _settings(options), options, **_network(processes, bandwidth), **values)
 
 
 @sim.command(epilog=examples("busq sim fig6", "busq sim fig6 --hotspots 0,1,2,5,10,20,50 --plot fig6.svg"))
 @_processes(100)
-@_bandwidth("bandwidth_kB_per_s", 50.0)
-@_positive("--interval", "interval_ms", 10.0, "MS", "Between two messages of a process.")
+@_bandwidth("bandwidth", 50.0)
+@_positive("--interval", "interval", 10.0, "MS", "Between two messages of a process.")
 @_numbers(
     "--hotspots",
     "hotspots",
@@ -341,7 +351,7 @@ def fig5(**options: Any) -> None:
     "0,5,10,20",
     "Processes that draw 80 % of the messages, in percent of all.",
 )
-@_positive("--job-length", "job_ms", 25.0, "MS", "In the mean.")
+@_positive("--job-length", "job_length", 25.0, "MS", "In the mean.")
 @option(
     "--job-spread",
     type=click.FloatRange(min=0),
@@ -350,16 +360,24 @@ def fig5(**options: Any) -> None:
     help="Standard deviation; the paper does not say it.",
 )
 @FIGURE
-def fig6(hotspots: tuple[float, ...], job_spread: float, **options: Any) -> None:
+def fig6(
+    processes: int,
+    bandwidth: float,
+    interval: float,
+    hotspots: tuple[float, ...],
+    job_length: float,
+    job_spread: float,
+    **options: Any,
+) -> None:
     """Speedup over MFSS by share of hotspots: what if everybody sends to the same few?
 
     Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
     it, and until the last job.
     """
-    from busq.lab.sweep import Hotspots
-
     settings = _settings(options, job_spread_s=job_spread / 1e3)
-    _figure(Hotspots, settings, hotspot_shares=tuple(percent / 100 for percent in hotspots), **options)
+    values = {"interval_s": [interval / 1e3], "job_mean_s": [job_length / 1e3]}
+    values["hotspot_share"] = [percent / 100 for percent in hotspots]
+    _figure("fig6", settings, options, **_network(processes, bandwidth), **values)
 
 
 @sim.command(epilog=examples("busq sim sensitivity", "busq sim sensitivity --figures fig6 --seeds 10"))
@@ -382,16 +400,18 @@ def sensitivity(
     jobs are read; the interval of Figure 4), measures the figures again, and shows every verdict.
     """
     from busq.cli import figures_show as tables
-    from busq.lab.sweep import FIGURES
+    from busq.lab.sweep import FIGURES, Figure
     from busq.lab.sweep import sensitivity as room
 
-    names = figures or list(FIGURES)
+    names = figures or FIGURES
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise Refusal(f"{', '.join(unknown)}: expected some of {', '.join(FIGURES)}")
     settings = _settings(options)
-    makers: dict[str, Any] = dict(FIGURES)
-    wanted = [makers[name](settings=settings, **({"processes": processes} if name == "fig4" else {})) for name in names]
+    wanted = [
+        Figure(name=name, settings=settings, values={"processes": processes} if name == "fig4" else {})
+        for name in names
+    ]
     cases, so_far = _measured("sensitivity", room.grid, figures=wanted, jobs=workers)
     if as_json:
         points = [row for case in cases for row in case.as_json()]

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextCol
 from rich.table import Table
 from rich.text import Text
 
-from busq._words import duration
+from busq._util.humanize import duration
 from busq.cli import show
 from busq.lab.sweep.draw_grid import phrase, said
 from busq.lab.sweep.flow import Plan

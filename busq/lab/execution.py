@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from busq import _arguments
-from busq._core import integer, whole_number
+from busq._port.core import integer, whole_number
+from busq._util import arguments
 from busq.lab.observers import PROPERTIES, History, Verdict, tell
 
 __all__ = ["KINDS", "Event", "Execution", "message_name"]
@@ -155,7 +155,7 @@ class Execution:
     @classmethod
     def from_json(cls, text: str | bytes) -> Execution:
         """Read what as_json wrote; ValueError where it is something else."""
-        _arguments.typed("text", text, str | bytes, "str or bytes, what as_json wrote")
+        arguments.typed("text", text, str | bytes, "str or bytes, what as_json wrote")
         try:
             data = json.loads(text)
             if data["format"] != FORMAT:
@@ -188,9 +188,9 @@ class Execution:
         >>> [(event.time_s, event.kind) for event in Execution.from_history(history).events]
         [(1.0, 'sent'), (1.0, 'send'), (2.0, 'receive'), (2.0, 'deliver')]
         """
-        _arguments.typed("history", history, History, "a History")
-        named = _arguments.mapping("labels", {} if labels is None else labels, "a mapping of messages to their names")
-        return _Recorded(history).execution(_arguments.text("order", order), named)
+        arguments.typed("history", history, History, "a History")
+        named = arguments.mapping("labels", {} if labels is None else labels, "a mapping of messages to their names")
+        return _Recorded(history).execution(arguments.text("order", order), named)
 
     def _check(self) -> None:
         n = len(self.processes)
@@ -226,7 +226,7 @@ def judge(
 
     In one that is not finished nothing is lost yet.
     """
-    asked = _arguments.names("properties", properties)
+    asked = arguments.names("properties", properties)
     verdicts: dict[str, Verdict] = {}
     for whole in (False, True):
         part = [name for name in asked if (name in _WHOLE and has_copies) is whole]

@@ -57,9 +57,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busq import _arguments
-from busq._core import check, held, integer, owned
 from busq._native import ffi, lib
+from busq._port.core import check, held, integer, owned
+from busq._util import arguments
 
 __all__ = [
     "CLASSES",
@@ -176,7 +176,7 @@ class History:
 
     def __init__(self, processes: Iterable[str] | int) -> None:
         """Start an empty history of these processes, at most 65,536; ValueError if a name comes twice."""
-        names = _arguments.process_names(processes)
+        names = arguments.process_names(processes)
         self._names = tuple(names)
         self._indices = {name: index for index, name in enumerate(names)}
         if len(self._indices) != len(names):
@@ -269,7 +269,7 @@ class History:
         >>> History(2).judge(["fifo", "total"])["total"].ok
         True
         """
-        asked = frozenset(_arguments.names("properties", properties))
+        asked = frozenset(arguments.names("properties", properties))
         unknown = sorted(asked.difference(_NUMBERS))
         if unknown:
             raise ValueError(f"unknown property {unknown[0]!r}: known are {', '.join(_NUMBERS)}")
@@ -360,14 +360,14 @@ class History:
             )
 
     def _index(self, process: Process, argument: str = "process") -> int:
-        known = _arguments.process(argument, process)
+        known = arguments.process(argument, process)
         index = self._indices.get(known, -1) if isinstance(known, str) else known
         if not 0 <= index < len(self._names):
             raise ValueError(f"{process!r} is not one of the {len(self._names)} processes")
         return index
 
     def _destinations(self, to: Process | Iterable[Process]) -> array[int]:
-        return array("I", [self._index(process, "a process (to)") for process in _arguments.processes("to", to)])
+        return array("I", [self._index(process, "a process (to)") for process in arguments.processes("to", to)])
 
     def _verdict(
         self, name: str, verdict: Any, names: Sequence[str] = (), message: Callable[[int], str] | None = None
@@ -434,7 +434,7 @@ def classify(history: History) -> Classification:
     >>> classification.missed["synchronous"].text
     'm1 and m2 are on a crown: ann sent m1 before it delivered m2, bob sent m2 before it delivered m1'
     """
-    _arguments.typed("history", history, History, "a History")
+    arguments.typed("history", history, History, "a History")
     names = PROPERTIES + REMARKS + CONDITIONS
     judgement = history._judge(names)
     verdicts = {name: history._verdict(name, judgement.verdicts[_NUMBERS[name]]) for name in names}
@@ -469,7 +469,7 @@ def _column(argument: str, values: Iterable[int], typecode: str) -> Any:
         is_fit = view.ndim == 1 and view.c_contiguous and view.format in tuple(_FORMATS[typecode])
         if is_fit and view.itemsize == array(typecode).itemsize:
             return view
-    _arguments.typed(argument, values, Iterable, "an iterable of whole numbers")
+    arguments.typed(argument, values, Iterable, "an iterable of whole numbers")
     kept = values if isinstance(values, Sequence) else list(values)
     try:
         return array(typecode, iter(kept))  # an iterator, so that bytes are numbers here too and not raw memory

@@ -56,7 +56,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from busq import _arguments
+from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
 from busq.lab.execution import Event, Execution
 from busq.lab.observers import PROPERTIES
@@ -85,7 +85,7 @@ class Scenario:
 
 def load(path: str | Path) -> Scenario:
     """Play the scenario in a file: as play; OSError where there is none."""
-    source = _arguments.path("path", path)
+    source = arguments.path("path", path)
     return play(Path(source).read_text(encoding="utf-8"), name=source)
 
 
@@ -99,8 +99,8 @@ def play(text: str, *, name: str = "scenario") -> Scenario:
     """
     stage: Stage | None = None
     lines: list[str] = []
-    _arguments.text("name", name)
-    for number, line in enumerate(_arguments.text("text", text).splitlines(), 1):
+    arguments.text("name", name)
+    for number, line in enumerate(arguments.text("text", text).splitlines(), 1):
         if line.startswith("  "):
             continue
         lines.append(line)
@@ -130,7 +130,7 @@ def remains(stage: Stage) -> Iterator[str]:
     >>> list(remains(stage))
     ['bob goes on holding something back']
     """
-    _arguments.typed("stage", stage, Stage, "a Stage")
+    arguments.typed("stage", stage, Stage, "a Stage")
     gauges = {name: stage.gauge(name) for name in stage.processes}
     if stage.packets or any(gauge["alarms"] for gauge in gauges.values()):
         return
@@ -162,14 +162,14 @@ class Player:
     """
 
     def __init__(self, stage: Stage) -> None:
-        self._stage = _arguments.typed("stage", stage, Stage, "a Stage")
+        self._stage = arguments.typed("stage", stage, Stage, "a Stage")
         self._order = parse(stage.order)[0]
         self.failure: BusqError | None = None
 
     def play(self, command: str) -> list[str]:
         """Play a command, as it stands behind the ">"; ValueError or LookupError for what is none or can't be done."""
         for pattern, act in _COMMANDS:
-            match = re.fullmatch(pattern, _arguments.text("command", command))
+            match = re.fullmatch(pattern, arguments.text("command", command))
             if match:
                 return list(act(self, match))
         raise ValueError("no such command; busq.scenario lists them")

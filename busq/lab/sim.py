@@ -26,9 +26,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from busq import _arguments, orders
-from busq._core import check, held, owned
+from busq import orders
 from busq._native import ffi, lib
+from busq._port.core import check, held, owned
+from busq._util import arguments
 from busq.lab.execution import KINDS, Execution, event_of, judge
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule, by_traffic
@@ -185,13 +186,13 @@ class Config:
         if self.schedule is not None:
             object.__setattr__(self, "processes", len(self.schedule.participants))
         for name, (low, high) in _WHOLE_NUMBERS.items():
-            _arguments.whole(name, getattr(self, name), low, high)
+            arguments.whole(name, getattr(self, name), low, high)
         for name, maximum in _NUMBERS.items():
             _check_number(name, getattr(self, name), 0, maximum)
         _check_number("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s, 1e-3, 1e15)
         if self.downlink_bytes_per_s != 0:
             _check_number("downlink_bytes_per_s", self.downlink_bytes_per_s, 1e-3, 1e15)
-        _arguments.whole("coordinator", self.coordinator, -1, self.processes - 1)
+        arguments.whole("coordinator", self.coordinator, -1, self.processes - 1)
         self._check_workload()
         self._check_faults(order)
 
@@ -232,7 +233,7 @@ class Config:
         return self.singled_out if self.singled_out < self.processes else 0
 
     def _check_workload(self) -> None:
-        _arguments.whole("fan_out", self.fan_out, 1, 65535)
+        arguments.whole("fan_out", self.fan_out, 1, 65535)
         if self.dependent_share and self.workload == "trace":
             raise ValueError(
                 f"dependent_share is {self.dependent_share}: expected 0, as a schedule says by itself what waits"
@@ -243,7 +244,7 @@ class Config:
         if self.workload == "client-server" and servers >= self.processes:
             raise ValueError(f"hotspot_share is {self.hotspot_share}: expected to leave a client among the processes")
         most = servers if self.workload == "client-server" else self.processes - 1
-        _arguments.whole("fan_out", self.fan_out, 1, most)
+        arguments.whole("fan_out", self.fan_out, 1, most)
         _check_number("messages_per_process x interval_s", self.messages_per_process * self.interval_s, 0, _SECONDS_MAX)
 
     def _check_faults(self, order: orders.Order) -> None:
@@ -259,7 +260,7 @@ class Config:
             raise ValueError(f"lets_copies_pass: {self.order} has clocks, and takes no message twice")
         for partition in self.faults.partitions:
             for process in partition.side:
-                _arguments.whole("a process of a partition", process, 0, self.processes - 1)
+                arguments.whole("a process of a partition", process, 0, self.processes - 1)
 
 
 _WHOLE_NUMBERS = {
@@ -392,7 +393,7 @@ def run(config: Config) -> Result:
     >>> result.execution_time_s  # 96 bytes take 1 ms, and 5 ms to arrive
     0.006
     """
-    _arguments.typed("config", config, Config, "busq.sim.Config, as in Config(order='fifo')")
+    arguments.typed("config", config, Config, "busq.sim.Config, as in Config(order='fifo')")
     return _Run(config).result()
 
 

@@ -21,9 +21,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from busq import _arguments, orders
-from busq._core import check, held, integer, owned, whole_number
+from busq import orders
 from busq._native import ffi, lib
+from busq._port.core import check, held, integer, owned, whole_number
+from busq._util import arguments
 from busq.lab.execution import KINDS, Event, Execution, event_of, judge
 from busq.lab.observers import PROPERTIES, History, Verdict
 
@@ -102,10 +103,10 @@ class Stage:
         Raises ValueError for what cannot be, NoSpace.  O(processes x the size of a state).
         """
         orders.parse(order)  # which says what is wrong with it
-        named = _arguments.process_names(processes)
+        named = arguments.process_names(processes)
         if len(set(named)) != len(named):
             raise ValueError("a process is named twice: names tell processes apart")
-        _arguments.typed("network", network, str | None, "'fifo', 'unordered', or None for what the order needs")
+        arguments.typed("network", network, str | None, "'fifo', 'unordered', or None for what the order needs")
         if network not in _CHANNELS:
             raise ValueError(f"network is {network!r}: expected 'fifo', 'unordered', or None for what the order needs")
         self._order = order
@@ -141,8 +142,8 @@ class Stage:
         Event(time_s=1.0, process=0, kind='sent', message=1, packet=-1, what='', peer=-1)
         """
         origin = self._index(process)
-        targets = tuple(self._index(one, "a process (to)") for one in _arguments.processes("to", to))
-        _arguments.text("label", label)
+        targets = tuple(self._index(one, "a process (to)") for one in arguments.processes("to", to))
+        arguments.text("label", label)
         name = ffi.new("uint64_t *")
         before = self._facts().n_events
         check(lib.busq_stage_submit(self._stage, origin, targets, len(targets), name))
@@ -269,8 +270,8 @@ class Stage:
         """
         receiver = None if to is None else self._index(to, "to")
         origin = None if sender is None else self._index(sender, "sender")
-        _arguments.text("what", what)
-        _arguments.text("label", label)
+        arguments.text("what", what)
+        arguments.text("label", label)
         place = integer("place", place)
         for packet in self.packets:
             is_like = (
@@ -333,7 +334,7 @@ class Stage:
 
     def brings_payload(self, what: str) -> bool:
         """Return whether packets of this kind bring the message itself."""
-        return _arguments.text("what", what) in self._payloads
+        return arguments.text("what", what) in self._payloads
 
     def label(self, message: int) -> str:
         """Return what a message is called; ValueError if it was not submitted."""
@@ -411,7 +412,7 @@ class Stage:
         return tuple(event_of(one, float(one.step), _KINDS[one.kind], self._kinds) for one in events)
 
     def _index(self, process: Process, argument: str = "process") -> int:
-        known = _arguments.process(argument, process)
+        known = arguments.process(argument, process)
         index = self._indices.get(known, -1) if isinstance(known, str) else known
         if not 0 <= index < len(self._names):
             raise ValueError(f"{process!r} is not one of {', '.join(self._names)}")

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from busq import _arguments
-from busq._core import integer, whole_number
+from busq._port.core import integer, whole_number
+from busq._util import arguments
 
 __all__ = ["OtherColumns", "Schedule", "ScheduleError", "by_traffic", "read", "skewed"]
 
@@ -193,7 +193,7 @@ def by_traffic(schedule: Schedule) -> list[int]:
     >>> by_traffic(skewed(1000))[0] == by_traffic(skewed(1000))[-1]
     False
     """
-    _arguments.typed("schedule", schedule, Schedule, "a Schedule, as busq.workload.read gives it")
+    arguments.typed("schedule", schedule, Schedule, "a Schedule, as busq.workload.read gives it")
     sent, received = Counter(schedule.senders), Counter(schedule.recipients)
     return sorted(range(len(schedule.participants)), key=lambda person: (-sent[person] - received[person], person))
 
@@ -232,7 +232,7 @@ def read(path: str | os.PathLike[str], *, size_bytes: int = SIZE_BYTES_DEFAULT) 
     >>> len(schedule), schedule.copies, schedule.participants
     (2, 3, ('ann', 'bob', 'cleo'))
     """
-    source = _arguments.path("path", path)
+    source = arguments.path("path", path)
     whole_number("size_bytes", size_bytes, 32)
     builder = Builder(source)
     with open(path, "rb") as raw:
@@ -370,7 +370,7 @@ def skewed(
     >>> len(schedule), schedule.participants
     (1000, ('ann', 'bob', 'cleo', 'dan'))
     """
-    participants = _arguments.each_typed("participants", participants, str, "str, a name")
+    participants = arguments.each_typed("participants", participants, str, "str, a name")
     if len(participants) < 2 or whole_number("messages", messages, 32) < 1:
         raise ValueError(f"{len(participants)} participants, {messages} messages: expected at least 2 and at least 1")
     dice = random.Random(integer("seed", seed))

@@ -16,8 +16,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from busq.trace.errors import TraceError
@@ -26,7 +24,7 @@ from busq.trace.finding import Finding
 if TYPE_CHECKING:
     from busq.trace.locate import FORMATS, Found, find
     from busq.trace.reader import read
-    from busq.trace.record import Recorder, Recording, record
+    from busq.trace.recorder import Recorder, Recording, record
     from busq.trace.run import Run, Source
     from busq.trace.schema import SCHEMA, Kind, message_of, number_of, sender_of
     from busq.trace.writer import Writer, write
@@ -57,9 +55,9 @@ _PLACES = {
     "Found": "locate",
     "find": "locate",
     "read": "reader",
-    "Recorder": "record",
-    "Recording": "record",
-    "record": "record",
+    "Recorder": "recorder",
+    "Recording": "recorder",
+    "record": "recorder",
     "Run": "run",
     "Source": "run",
     "SCHEMA": "schema",
@@ -82,14 +80,3 @@ def __getattr__(name: str) -> Any:
         if (error.name or "").split(".")[0] != "pyarrow":
             raise
         raise ImportError("busq.trace needs pyarrow: pip install 'busq[trace]'", name="pyarrow") from None
-
-
-class _Package(ModuleType):
-    """This package: where a module is called as what it gives, `busq.trace.record`, the name means the latter."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        is_module = isinstance(value, ModuleType) and _PLACES.get(name) == name
-        super().__setattr__(name, getattr(value, name) if is_module else value)
-
-
-sys.modules[__name__].__class__ = _Package

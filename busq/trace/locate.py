@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 
-from busq import _arguments
+from busq._util import arguments
 from busq.trace import csv_log, epfl, ndjson, otlp, parquet, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
-from busq.trace.fields import FIELDS, sample
+from busq.trace.fields import FIELDS
 from busq.trace.finding import Finding
+from busq.trace.records import sample
 from busq.trace.run import Source
 from busq.trace.tables import kinds
 from busq.trace.text import beginning, is_binary, stem
@@ -88,13 +89,13 @@ def find(
     >>> source.format, len(source.paths)
     ('epfl', 2)
     """
-    _arguments.typed("format", format, str | None, "str, or None to find out")
+    arguments.typed("format", format, str | None, "str, or None to find out")
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
-    given = [places.plain(path) for path in _arguments.paths("paths", paths)]
+    given = [places.plain(path) for path in arguments.paths("paths", paths)]
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
-    described = places.plain(_arguments.path("fields", fields)) if fields is not None else beside(given)
+    described = places.plain(arguments.path("fields", fields)) if fields is not None else beside(given)
     its = settled(options, described, runs_by)
     findings: list[Finding] = []
     files = [file for root in given for file in _logs(root, format, its, findings)]
@@ -111,10 +112,10 @@ def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str
 
     Errors: TraceError for what is not known; OSError.
     """
-    its = dict(_arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
+    its = dict(arguments.mapping("options", {} if options is None else options, "a mapping of names to str"))
     its = (options_in(described) if described else {}) | its
     if runs_by is not None:
-        its[RUNS_BY] = _arguments.text("runs_by", runs_by)
+        its[RUNS_BY] = arguments.text("runs_by", runs_by)
         its |= {} if runs_by in WAYS else {"field.run": runs_by}
     _check_options(its)
     return its
@@ -125,7 +126,7 @@ def _check_options(options: Mapping[str, str]) -> None:
     for name, value in options.items():
         if name not in known and not name.startswith("kind."):
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
-        _arguments.text(f"options[{name!r}]", value)
+        arguments.text(f"options[{name!r}]", value)
         if name.startswith("field."):
             parsed(value)
         if name.startswith("kind.") and kinds(value) is None:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding

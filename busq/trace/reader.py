@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from busq import _arguments
+from busq._util import arguments
 from busq.trace import csv_log, epfl, ndjson, otlp, parquet, shiviz
 from busq.trace.errors import TraceError
 from busq.trace.locate import find
@@ -40,9 +40,9 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
     ...     read(directory).logs[0]["kind"].to_pylist()
     [1, 0]
     """
-    wanted = None if columns is None else _arguments.names("columns", columns)
+    wanted = None if columns is None else arguments.names("columns", columns)
     if not isinstance(source, Source):
-        _arguments.path("source", source)
+        arguments.path("source", source)
         located = find([source])
         if len(located.sources) != 1:
             names = ", ".join(s.name for s in located.sources[:5]) + (", ..." if len(located.sources) > 5 else "")

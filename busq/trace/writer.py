@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from busq import _arguments
-from busq._core import whole_number
-from busq._files import replacing
+from busq._port.core import whole_number
+from busq._util import arguments
+from busq._util.files import replacing
 from busq.trace.errors import TraceError
 from busq.trace.run import Run
 from busq.trace.schema import metadata
@@ -55,10 +55,10 @@ class Writer:
         source: str = "busq",
     ) -> None:
         """Make the folder of the run."""
-        self._folder = Path(_arguments.path("directory", directory)) / file_name(_arguments.text("run", run))
+        self._folder = Path(arguments.path("directory", directory)) / file_name(arguments.text("run", run))
         self._run = run
-        self._order, self._source = _arguments.text("order", order), _arguments.text("source", source)
-        self._names = _arguments.each_typed("names", names, str, "str, the name of a process")
+        self._order, self._source = arguments.text("order", order), arguments.text("source", source)
+        self._names = arguments.each_typed("names", names, str, "str, the name of a process")
         self._stems: dict[str, int] = {}
         self._segments: dict[int, int] = {}
         self._next_positions: dict[int, int] = {}
@@ -82,7 +82,7 @@ class Writer:
         'bob-000000.parquet'
         """
         index = whole_number("process", process, 16)  # a history has no more of them
-        _arguments.text("name", name)
+        arguments.text("name", name)
         self._names.extend(f"p{other}" for other in range(len(self._names), index + 1))
         self._names[index] = name
 
@@ -98,7 +98,7 @@ class Writer:
             raise ValueError("the writer is closed")
         process = whole_number("process", process, 31)
         expected = "a table, or a mapping of names to columns"
-        _arguments.typed("columns", columns, (pa.Table, pa.RecordBatch, Mapping), expected)
+        arguments.typed("columns", columns, (pa.Table, pa.RecordBatch, Mapping), expected)
         table = conform(columns, run=self._run, process=process, start=self._next_positions.get(process, 0))
         segment = self._segments.get(process, 0)
         path = self._folder / f"{self._stem(process)}-{segment:06}.parquet"
@@ -169,7 +169,7 @@ def write(run: Run, directory: str | os.PathLike[str]) -> list[Path]:
     ...     [path.name for path in write(run, directory)]
     ['ann-000000.parquet']
     """
-    _arguments.typed("run", run, Run, "a Run, as busq.trace.read gives it")
+    arguments.typed("run", run, Run, "a Run, as busq.trace.read gives it")
     if len(run.processes) != len(run.logs):
         raise TraceError(f"{len(run.processes)} processes and {len(run.logs)} logs: expected a log for each process")
     with Writer(

@@ -7,7 +7,7 @@
 /*
  * The short way from Python to send and recv.
  *
- * Guarantee: exactly what busq/_core.py does through cffi, or else its very code: whatever is not the common case (bad
+ * Guarantee: exactly what busq/_port/core.py does through cffi, or else its very code: whatever is not the common case (bad
  * arguments, unknown names, errors, payloads that are not plain bytes, what a codec has written, queues that are full) is handed to the
  * methods _send_slow, _recv_slow and so on of the Python subclass.  Without this module everything works, more slowly.
  *
@@ -42,7 +42,7 @@ typedef struct {
   PyObject *replaced; /* by another one in `names`; or NULL */
   busq_flag names_flag; /* of both */
   uint32_t slots;
-  /* Of one that has asked; see busq/_requests.py. */
+  /* Of one that has asked; see busq/_port/requests.py. */
   busq_peer *replies;
   uint64_t replies_target;
   PyObject *requests, *replies_handle;
@@ -51,7 +51,7 @@ typedef struct {
   uint64_t last_node_number;
   PyObject *nodes; /* dict: number -> busq.nodes.Node, of its own; NULL before there is one */
   int has_codec; /* for objects; the port holds it in Python's sight, since a codec may hold the port */
-  char is_covered; /* what is received goes through Python first: busq/_stateful.py */
+  char is_covered; /* what is received goes through Python first: busq/_state/group_state.py */
 } Port;
 
 typedef struct {
@@ -69,7 +69,7 @@ typedef struct {
   int is_replied;
   busq_request request;  /* of one that was asked: */
   PyObject *replier;     /* the handle that received it, or NULL */
-  PyObject *slow_reply;  /* a busq._core.Reply, once one was needed */
+  PyObject *slow_reply;  /* a busq._port.core.Reply, once one was needed */
   busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
@@ -824,7 +824,7 @@ static PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t 
   return returned;
 }
 
-/* How many messages a busq._core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
+/* How many messages a busq._port.core.Sending has sent: those it has counted, and the one in hand, if the core has noted that. */
 static Py_ssize_t sending_count(PyObject *sending)
 {
   PyObject *zero = PyLong_FromLong(0);
@@ -914,7 +914,7 @@ static const busq_fast_state *draft_state(const Draft *self)
   return self->port ? ((const Port *)self->port)->state : NULL;
 }
 
-/* A view of a pin, counted before it is made: see busq._core. */
+/* A view of a pin, counted before it is made: see busq._port.core. */
 static PyObject *draft_make_view(const busq_fast_state *state, Pin *pin)
 {
   const int result = calls->pin_show(&pin->pin);
@@ -1612,7 +1612,7 @@ PyTypeObject *busq_awaiting_type(PyObject *port)
 
 /* ---- asking ---- */
 
-/* One request, under way: registered as busq._requests would have done it, so that from any step on that can go on with it. */
+/* One request, under way: registered as busq._port.requests would have done it, so that from any step on that can go on with it. */
 typedef struct {
   uint64_t number, target, began;
   int64_t end_ns; /* -1: never */
@@ -1938,7 +1938,7 @@ static PyObject *bind_handle(PyObject *module, PyObject *class)
   Py_RETURN_NONE;
 }
 
-/* ---- what busq/_core.py gives ---- */
+/* ---- what busq/_port/core.py gives ---- */
 
 /* Lets a method or property have its text, which stands in busq/peer.py.  The tables of methods are the process's, and so are the
  * texts: of several imports the first one's, which say the same. */
@@ -1976,7 +1976,7 @@ static int set_texts(PyObject *texts)
   return busq_text_set(&draft_getset[0].doc, texts, "buffer");
 }
 
-/* Once for each import: where busq/_core.py is loaded anew over this module, objects that exist keep the helpers that they know, and
+/* Once for each import: where busq/_port/core.py is loaded anew over this module, objects that exist keep the helpers that they know, and
  * the second load goes without the accelerator. */
 static PyObject *bind(PyObject *module, PyObject *args)
 {

@@ -10,14 +10,14 @@
  * raises before that has taken nothing.  Likewise for what is sent.
  *
  * Mechanism: an object that is awaited in place of a coroutine.  It tries at once; where it can't go on it asks its station
- * (busq/_stations.py) for a coroutine that waits and does nothing else, lets that run to its end, and tries again.  Uncommon
+ * (busq/_port/event_loops.py) for a coroutine that waits and does nothing else, lets that run to its end, and tries again.  Uncommon
  * arguments go to the coroutines of busq/aio.py, whose names begin with an underscore.  One thread at a time goes on with it: another
  * one, or code that it runs itself, is told so.
  *
  * Not given: anything beyond the limited API of CPython 3.10.
  */
 
-/* For so long a task may go on without letting others run: SLICE_S in busq/_stations.py. */
+/* For so long a task may go on without letting others run: SLICE_S in busq/_port/event_loops.py. */
 #define SLICE_S 200e-6
 
 typedef struct {

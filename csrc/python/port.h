@@ -25,7 +25,7 @@ typedef struct {
     };
   };
   union {
-    PyObject *given[BUSQ_FAST_GIVEN]; /* by busq/_core.py, in this order */
+    PyObject *given[BUSQ_FAST_GIVEN]; /* by busq/_port/core.py, in this order */
     struct {
       PyObject *draft_class;       /* _FastDraft */
       PyObject *fail_helper;       /* fail */

@@ -101,7 +101,7 @@ finally:
 
 
 def test_the_main_interpreter_may_come_after_a_refused_one() -> None:
-    code = 'run(TRY.format("busq"), "legacy")\nimport busq\nprint(busq._core._fast is not None)'
+    code = 'run(TRY.format("busq"), "legacy")\nimport busq\nprint(busq._port.core._fast is not None)'
     assert transcript(code)[1:] == ["True"]
 
 
@@ -170,7 +170,7 @@ use(second, make(second, "after"))
 
 @ways
 @pytest.mark.parametrize(
-    "names", ["busq", "busq._core", "busq._core busq.bus busq", "busq._native busq._core busq.bus"]
+    "names", ["busq", "busq._port.core", "busq._port.core busq.bus busq", "busq._native busq._port.core busq.bus"]
 )
 def test_reloading_disturbs_nobody(names: str, way: str) -> None:
     code = """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects: what is sent is what arrives, and large buffers are views that live as long as anybody looks at them."""
+"""Objects: what is sent is what arrives, and large buffers are views that live as long as they are looked at."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 from conftest import PATIENCE_S, Child, fresh_python
 
 import busq
-from busq import _objects
+from busq._port import objects as _objects
 
 SMALL, LARGE = 100, 100_000
 
@@ -356,7 +356,7 @@ def test_threads_send_and_look_at_objects(make_bus: Callable[..., busq.Bus]) -> 
         for _ in range(200):
             number, picture = bob.recv(timeout=PATIENCE_S).object()
             n_right.append(bytes(picture.content) == bytes([number]) * len(picture.content))
-            picture = None  # who waits for the next one while it looks at this one may keep the queue full
+            picture = None  # waiting for the next one while looking at this one may keep the queue full
 
     threads = [threading.Thread(target=send, args=(number,)) for number in range(3)]
     threads += [threading.Thread(target=look) for _ in range(3)]
@@ -575,6 +575,6 @@ def test_who_sends_bytes_imports_no_pickle() -> None:
         "bus = busq.Bus.create('no-pickle-%d' % os.getpid())\n"
         "busq.Bus.unlink(bus.name)\n"
         "alice = bus.join('alice'); alice.send('alice', bytes(9999)); alice.recv().data\n"
-        "print(sorted({'pickle', 'busq._objects', 'busq.codec', 'numpy'} & (set(sys.modules) - before)))\n"
+        "print(sorted({'pickle', 'busq._port.objects', 'busq.codec', 'numpy'} & (set(sys.modules) - before)))\n"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

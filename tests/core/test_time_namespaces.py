@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes in different time namespaces share a bus: their monotonic clocks are days apart, and nobody is misled.
+"""Processes in different time namespaces share a bus: their monotonic clocks are days apart, and none is misled.
 
 One side runs under unshare(1), eleven days ahead.  That takes root, and a kernel with time namespaces; elsewhere all of
 this is skipped.
@@ -117,7 +117,7 @@ def test_the_last_one_of_a_name_is_resumed_not_the_one_whose_clock_was_ahead(bus
 
 
 def test_a_recording_of_both_sides_has_one_clock(bus: busq.Bus, inside: Inside, tmp_path: Path) -> None:
-    record = pytest.importorskip("busq.trace.record")
+    record = pytest.importorskip("busq.trace.recorder")
     parquet = pytest.importorskip("pyarrow.parquet")
     from busq.audit import audit
 

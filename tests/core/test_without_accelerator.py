@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from conftest import TESTS, fresh_python
 
-from busq import _core
+from busq._port import core as _core
 
 LONG = (
     "objects",

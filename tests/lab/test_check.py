@@ -16,9 +16,9 @@ from conftest import TESTS
 
 import busq
 from busq.check import ALL, Counterexample, Finding, Progress, Result, run
-from busq.check.search import CoreSearch
 from busq.errors import NoSpace
 from busq.execution import Execution
+from busq.lab.check.search import CoreSearch
 from busq.orders import ORDERS, parse
 from busq.scenario import Player, play
 from busq.spec import PROPERTIES
@@ -52,7 +52,11 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 
 @pytest.mark.parametrize(
     "name",
-    ["busq.check", *(f"busq.check.{name}" for name in ("checker", "plan", "result", "witness")), "busq.cli.check_show"],
+    [
+        "busq.check",
+        *(f"busq.lab.check.{name}" for name in ("checker", "plan", "result", "witness")),
+        "busq.cli.check_show",
+    ],
 )
 def test_the_examples_of_the_documentation_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(name))
@@ -194,7 +198,7 @@ def test_a_counterexample_without_fifo_channels_is_handed_on_with_its_network() 
 
 
 def test_a_file_that_calls_its_network_unordered_although_channels_kept_the_order_plays_as_before() -> None:
-    """Files of earlier versions: lamport-literal was searched with FIFO channels, whatever they say."""
+    """Files of earlier versions: lamport-literal was searched with FIFO channels, whatever they hold."""
     example = violation("lamport-literal", 3, 1, network="fifo")
     old = Counterexample.from_json(example.to_json().replace('"network": "fifo"', '"network": "unordered"'))
     assert old.confirmed() == example.confirmed() == dict.fromkeys(example.faults, True)
@@ -246,7 +250,7 @@ def test_side_channels_break_orders_that_do_not_promise_otherwise(order: str) ->
 
 
 def test_the_observer_of_side_channels_sees_none_where_everybody_waits() -> None:
-    """The same steps, but what is known travels with the messages: then nobody is late."""
+    """The same steps, but what is known travels with the messages: then no process is late."""
     example = violation("none", 3, 2, fan_out=1, application="side", properties=["side"])
     quiet = replace(example, steps=example.steps[:-1])
     assert not quiet.confirmed()["side"]
@@ -599,7 +603,7 @@ def test_a_violation_stays_when_there_is_no_memory_to_look_for_a_shorter_one(mon
             raise NoSpace(28, "no memory")
         begin(self, plan, kind, *rest, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("busq.check.search.CoreSearch.__init__", begin_depth_first_alone)
+    monkeypatch.setattr("busq.lab.check.search.CoreSearch.__init__", begin_depth_first_alone)
     example = violation("cykas-telling", 3, 2)
     assert example.faults == ("causal",)
     assert not example.is_shortest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check that could not fail within its bound says so: nothing, whatever an order does, could break the property."""
+"""A check that could not fail within its bound reports that: no order, whatever it does, could break the property."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from busq.check import run
-from busq.check.vacuous import Sends, vacuous
 from busq.cli import commands
+from busq.lab.check.vacuous import Sends, vacuous
 from busq.spec import History
 
 ORDERING = ("fifo", "causal", "consistent", "total")

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from busq.cli import commands
-from busq.examples import copies, leaders, mutex, plays, replicas, secret, threads
-from busq.examples.crew import Crew, CrewError, Link
+from busq.lab.examples import copies, leaders, mutex, plays, replicas, secret, threads
+from busq.lab.examples.crew import Crew, CrewError, Link
 
 
 def run(*arguments: str) -> Result:
@@ -265,7 +265,7 @@ def test_an_unfair_grant_is_drawn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["copies", "mutex", "threads", "leaders"])
 def test_the_documentation_of_an_example_runs(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"busq.examples.{name}"))
+    result = doctest.testmod(importlib.import_module(f"busq.lab.examples.{name}"))
     assert result.failed == 0
     assert result.attempted > 0
 

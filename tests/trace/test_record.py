@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording: a trace tells what peers did, all of it and nothing else, whatever happens to them and to the recorder."""
+"""Recording: a trace holds what peers did, all of it and nothing else, whatever happens to them and to the recorder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from busq._native import ffi, lib
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-from busq.trace.record import Recorder, record  # noqa: E402
+from busq.trace.recorder import Recorder, record  # noqa: E402
 from busq.trace.schema import Kind, message_of, number_of, sender_of  # noqa: E402
 
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ def messages(rows: list[Row], *kinds: Kind) -> list[int]:
 
 
 def check_sound(found: dict[str, list[Row]]) -> None:
-    """What holds of every trace: positions rise, numbers rise, times fit, and nothing is delivered that nobody sent."""
+    """What holds of every trace: positions rise, numbers rise, times fit, and what is delivered was sent."""
     sent = {row["message"]: row for rows in found.values() for row in of_kind(rows, Kind.SEND)}
     incomplete = any(row["kind"] == Kind.GAP for rows in found.values() for row in rows)
     for rows in found.values():
@@ -77,7 +77,7 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trace"
 
 
-# ---- what is told ----
+# ---- what is recorded ----
 
 
 def test_sends_and_deliveries_are_told_with_times_stamps_and_destinations(bus: busq.Bus, trace: Path) -> None:
@@ -544,7 +544,7 @@ def test_rings_go_with_the_recording_with_the_bus_or_with_gc(
         assert len(ring_files()) == 1
     assert not ring_files()
     code = (
-        "import os, signal, sys, busq; from busq.trace.record import Recorder\n"
+        "import os, signal, sys, busq; from busq.trace.recorder import Recorder\n"
         "with busq.Bus.open(sys.argv[1]) as bus:\n"
         "    Recorder(bus, sys.argv[2]); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

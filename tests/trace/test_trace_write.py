@@ -22,13 +22,13 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from busq import trace  # noqa: E402
-from busq._files import replacing  # noqa: E402
+from busq._util.files import replacing  # noqa: E402
 from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of  # noqa: E402
 from busq.trace.writer import file_name  # noqa: E402
 
 MODULES = (
-    "builder csv_log dataset epfl errors expressions fields finding foreign locate named ndjson otlp parquet reader "
-    "shiviz tables text vector_clocks writer"
+    "builder csv_log dataset epfl errors expressions fields finding foreign locate mapping ndjson ordering otlp "
+    "parquet reader records shiviz tables text values vector_clocks writer"
 )
 
 
@@ -240,7 +240,7 @@ def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
 
 
 def test_record_is_a_function_even_after_its_module_was_imported() -> None:
-    importlib.import_module("busq.trace.record")
+    importlib.import_module("busq.trace.recorder")
     assert callable(trace.record)
     assert callable(trace.Recorder)
 

@@ -43,5 +43,5 @@ from busq.audit.spark.session import SparkFailed, busy, session  # noqa: E402
 def __getattr__(name: str) -> Any:
     """Give the modules of this package, imported when they are asked for."""
     if name in _LATER:
-        return importlib.import_module(f"busq.spark.{name}")
+        return importlib.import_module(f"busq.audit.spark.{name}")
     raise AttributeError(f"module 'busq.spark' has no attribute {name!r}")

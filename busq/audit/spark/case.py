@@ -12,7 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.audit import missing
 from busq.audit.result import INVALID, VALID, Check, signed, unsigned
 from busq.audit.spark import checks, layout

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from busq._words import amount, listed
+from busq._util.humanize import amount, listed
 from busq.audit.result import TABLE, RunAudit
 from busq.audit.spark.driver import Progress, interruptible, shares_files
 from busq.audit.spark.names import column_of

@@ -27,7 +27,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.audit import doubts, missing, views_check
 from busq.audit.clock_check import clock_faults
 from busq.audit.promises import claims, known

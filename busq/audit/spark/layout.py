@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.audit.spark import checks, repack, segments
 from busq.audit.spark.load import Loaded
 from busq.audit.spark.segments import Summary

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from busq._words import amount, size
+from busq._util.humanize import amount, size
 from busq.audit.spark.available import SparkFailed
 from busq.audit.spark.driver import active
 from busq.audit.spark.ending import end_at_once

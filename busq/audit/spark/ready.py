@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import busq
-from busq._words import amount, listed, size
+from busq._util.humanize import amount, listed, size
 from busq.audit.many import memory_bytes
 from busq.audit.spark import workers
 from busq.audit.spark.available import SparkFailed, Unavailable

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.trace.finding import Finding
 from busq.trace.schema import NAMED, Kind
 

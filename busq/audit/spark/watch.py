@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from busq._files import replacing
+from busq._util.files import replacing
 from busq.audit.promises import claims
 from busq.audit.result import CHECKS
 from busq.audit.spark.watch_files import Files, Piece, Unreadable, read

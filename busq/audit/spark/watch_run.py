@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from busq._words import amount
+from busq._util.humanize import amount
 from busq.audit.spark.watch_state import AGAIN, DELIVERED, PASSED, REPEATED, SENT, Found, Ints, Process, Receiver
 from busq.trace.schema import Kind, number_of, sender_of
 

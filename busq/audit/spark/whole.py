@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from busq._core import check
 from busq._native import ffi, lib
+from busq._port.core import check
 from busq.audit.columns import Rows, count_kinds, passed_of, rows_of
 from busq.lab.observers import History
 from busq.trace.schema import Kind

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from busq import _arguments
+from busq._util import arguments
 from busq.errors import NoSpace
 from busq.lab.check.plan import ALL, BITS, Destinations, Plan, plan
 from busq.lab.check.result import Finding, Progress, Result, Search, Transition
@@ -95,7 +95,7 @@ def run(
     """
     asked = dict(locals()) | {"to_self": bool(to_self)}
     del asked["progress"]
-    return _Check(plan(**asked), _arguments.callback("progress", progress)).result()
+    return _Check(plan(**asked), arguments.callback("progress", progress)).result()
 
 
 class _Check:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from busq import _arguments
-from busq._core import check, held, owned
 from busq._native import ffi, lib
+from busq._port.core import check, held, owned
+from busq._util import arguments
 from busq.lab.check.plan import memory_of
 from busq.lab.check.result import Figures
 from busq.lab.check.witness import NAMES
@@ -193,23 +193,23 @@ def run_groups(
     `memory` and `seconds` bound the search; `progress` is told states and depth.  Errors: ValueError, NoSpace.
     """
     config = ffi.new("busq_groups_config *")
-    config.processes = n = _arguments.whole("processes", processes, 2, lib.BUSQ_GROUPS_PROCESSES_MAX)
-    config.members = max(1, n - 2) if members is None else _arguments.whole("members", members, 0, n)
-    config.changes = _arguments.whole("changes", changes, 0, lib.BUSQ_GROUPS_CHANGES_MAX)
-    config.messages = _arguments.whole("messages", messages, 0, lib.BUSQ_GROUPS_MESSAGES_MAX)
-    config.kills = _arguments.whole("kills", kills, 0, config.changes, ": each is one of the changes")
-    config.stops = _arguments.whole("stops", stops, 0, n)
-    config.put_offs = _arguments.whole("put_offs", put_offs, 0, 8)
+    config.processes = n = arguments.whole("processes", processes, 2, lib.BUSQ_GROUPS_PROCESSES_MAX)
+    config.members = max(1, n - 2) if members is None else arguments.whole("members", members, 0, n)
+    config.changes = arguments.whole("changes", changes, 0, lib.BUSQ_GROUPS_CHANGES_MAX)
+    config.messages = arguments.whole("messages", messages, 0, lib.BUSQ_GROUPS_MESSAGES_MAX)
+    config.kills = arguments.whole("kills", kills, 0, config.changes, ": each is one of the changes")
+    config.stops = arguments.whole("stops", stops, 0, n)
+    config.put_offs = arguments.whole("put_offs", put_offs, 0, 8)
     config.names_last, config.whole, config.reduces = bool(named), bool(whole_steps), bool(reductions)
-    if _arguments.text("variant", variant) not in VARIANTS:
+    if arguments.text("variant", variant) not in VARIANTS:
         raise ValueError(f"variant is {variant!r}: expected one of {', '.join(name for name in VARIANTS if name)}")
     config.variant = list(VARIANTS).index(variant)
-    if _arguments.text("search", search) not in SEARCHES:
+    if arguments.text("search", search) not in SEARCHES:
         raise ValueError(f"search is {search!r}: expected one of {', '.join(SEARCHES)}")
     config.depth_first = search == "depth"
     config.memory_bytes = memory_of(memory)
-    limit_s = math.inf if seconds is None else _arguments.number("seconds", seconds, "a number of seconds, or None")
-    told = _arguments.callback("progress", progress)
+    limit_s = math.inf if seconds is None else arguments.number("seconds", seconds, "a number of seconds, or None")
+    told = arguments.callback("progress", progress)
     result = _search(config, variant, limit_s, told)
     if result.holds or not config.depth_first:
         return result

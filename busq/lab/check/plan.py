@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busq import _arguments, orders
-from busq._core import integer
+from busq import orders
 from busq._native import lib
+from busq._port.core import integer
+from busq._util import arguments
 from busq.lab.check.result import BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS
 from busq.lab.observers import PROPERTIES
@@ -79,19 +80,19 @@ class Plan:
 
 def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **options: Any) -> Plan:
     """Make a plan of the arguments of `busq.check.run`; ValueError for what cannot be."""
-    order = orders.parse(_arguments.text("protocol", protocol))[0]
-    _arguments.whole("processes", processes, 2, len(NAMES))
-    _arguments.whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
+    order = orders.parse(arguments.text("protocol", protocol))[0]
+    arguments.whole("processes", processes, 2, len(NAMES))
+    arguments.whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
     fan_out = _fan_out(order, processes, options.pop("fan_out"), options["to_self"])
     is_walk = options["walks"] is not None or options["search"] == "walk"
     search = "walk" if is_walk else options["search"]
     _check_search(options.pop("search"), has_walks=options["walks"] is not None)
-    _arguments.choice("application", options["application"], APPLICATIONS)
+    arguments.choice("application", options["application"], APPLICATIONS)
     if options["network"] is None:
         options["network"] = "fifo" if order.fifo_channels else "unordered"
-    _arguments.choice("network", options["network"], NETWORKS)
-    _arguments.whole("doubled", options["doubled"], 0, 100)
-    _arguments.whole("lost", options["lost"], 0, 100)
+    arguments.choice("network", options["network"], NETWORKS)
+    arguments.whole("doubled", options["doubled"], 0, 100)
+    arguments.whole("lost", options["lost"], 0, 100)
     if options["lost"] and protocol not in ("none", _LOSSY):
         raise ValueError(
             f"lost is {options['lost']}: expected 0, as {protocol} would wait for what is lost; "
@@ -99,10 +100,10 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         )
     walks, depth, seconds = options.pop("walks"), options.pop("depth"), options.pop("seconds")
     threads = options.pop("threads")
-    seconds = math.inf if seconds is None else _arguments.number("seconds", seconds, "a number, or None for no limit")
+    seconds = math.inf if seconds is None else arguments.number("seconds", seconds, "a number, or None for no limit")
     if not seconds > 0:
         raise ValueError(f"seconds is {seconds}: expected more than 0")
-    _arguments.whole("seed", options["seed"], 0, 2**63 - 1)
+    arguments.whole("seed", options["seed"], 0, 2**63 - 1)
     known = _known(order, options["application"])
     owed = _owed(order, protocol, options["doubled"], options["lost"])
     owed += ("side",) if owed and order.side_channels and "side" in known else ()
@@ -120,9 +121,9 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         known=known,
         reductions=_reductions(options.pop("reductions")),
         search=search,
-        walks=_arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
-        depth=_arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
-        threads=_arguments.whole("threads", threads, 1, 64) if threads is not None else _cores(),
+        walks=arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
+        depth=arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
+        threads=arguments.whole("threads", threads, 1, 64) if threads is not None else _cores(),
         memory=memory_of(memory),
         seconds=seconds,
         destinations=given,
@@ -131,7 +132,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
 
 
 def _check_search(search: Any, *, has_walks: bool) -> None:
-    _arguments.choice("search", search, SEARCHES)
+    arguments.choice("search", search, SEARCHES)
     if has_walks and search not in ("auto", "walk"):
         raise ValueError(f"search is {search!r}, and walks are asked for: expected one of both")
 
@@ -146,7 +147,7 @@ def _fan_out(order: orders.Order, processes: int, asked: int | None, to_self: bo
     most = processes if to_self else processes - 1
     if asked is None:
         return 1 if order.point_to_point else most
-    return _arguments.whole("fan_out", asked, 1, most)
+    return arguments.whole("fan_out", asked, 1, most)
 
 
 def _destinations(
@@ -154,9 +155,9 @@ def _destinations(
 ) -> tuple[int, ...]:
     if given is None:
         return ()
-    _arguments.typed("destinations", given, Sequence, "a sequence for each process, of a set for each message")
-    for process, some in enumerate(_arguments.each_typed("destinations", given, Sequence, "a sequence of sets")):
-        _arguments.each_typed(f"destinations[{process}]", some, Iterable, "a set of processes, by their indices")
+    arguments.typed("destinations", given, Sequence, "a sequence for each process, of a set for each message")
+    for process, some in enumerate(arguments.each_typed("destinations", given, Sequence, "a sequence of sets")):
+        arguments.each_typed(f"destinations[{process}]", some, Iterable, "a set of processes, by their indices")
     if len(given) != processes or any(len(one) != messages for one in given):
         raise ValueError(f"destinations: expected {messages} sets of processes for each of {processes} processes")
     sets = []
@@ -225,7 +226,7 @@ def _judged(
     order: orders.Order, owed: tuple[str, ...], known: tuple[str, ...], asked: Iterable[str] | None
 ) -> tuple[str, ...]:
     if asked is not None:
-        chosen = _arguments.names("properties", asked)
+        chosen = arguments.names("properties", asked)
         for name in chosen:
             if name not in BITS:
                 raise ValueError(f"properties: {name!r} is none: expected {', '.join(BITS)}")
@@ -241,7 +242,7 @@ def _judged(
 
 
 def _reductions(asked: Iterable[str]) -> tuple[str, ...]:
-    chosen = set(_arguments.names("reductions", asked))
+    chosen = set(arguments.names("reductions", asked))
     strange = sorted(chosen - set(REDUCTIONS))
     if strange:
         raise ValueError(f"reductions: {strange[0]!r} is none: expected {', '.join(REDUCTIONS)}")

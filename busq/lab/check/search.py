@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from busq import orders
-from busq._core import check, held, owned
 from busq._native import ffi, lib
+from busq._port.core import check, held, owned
 from busq.errors import NoSpace
 from busq.lab.check.plan import APPLICATIONS, BITS, REDUCTIONS, SEARCHES, Plan
 from busq.lab.check.result import Progress, Search, Transition

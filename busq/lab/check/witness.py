@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from busq import _arguments, orders
+from busq import orders
+from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
 from busq.lab.execution import Execution, as_text, brief
 from busq.lab.observers import PROPERTIES, Verdict
@@ -180,7 +181,7 @@ class Counterexample:
 
         Raises ValueError where the order can't be performed.  O(steps^2).
         """
-        _arguments.text("title", title)
+        arguments.text("title", title)
         performance = self._perform()
         text = title or f"{self.order}: {len(self.steps)} steps to a fault ({', '.join(self.faults)})."
         if not title and self.is_shortest:
@@ -256,7 +257,7 @@ class Counterexample:
     @classmethod
     def from_json(cls, text: str | bytes) -> Counterexample:
         """Read what to_json wrote; ValueError where it is something else."""
-        _arguments.typed("text", text, str | bytes, "str or bytes, what to_json wrote")
+        arguments.typed("text", text, str | bytes, "str or bytes, what to_json wrote")
         try:
             data = json.loads(text)
             if data["format"] != FORMAT:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import busq
-from busq._processes import call, end, how_ended, start, uninterrupted
+from busq._util.processes import call, end, how_ended, start, uninterrupted
 
 __all__ = ["Crew", "CrewError", "Link"]
 

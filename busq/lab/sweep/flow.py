@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from busq._files import replacing
+from busq._util.files import replacing
 from busq.lab.sweep import parts
 from busq.lab.sweep.cells import Cell, Task, cells, seconds_expected, tasks
 from busq.lab.sweep.grid import Grid

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from busq._words import duration
+from busq._util.humanize import duration
 from busq.lab.sweep.cells import simulator
 from busq.lab.sweep.estimate import finite
 from busq.lab.sweep.grid import Grid

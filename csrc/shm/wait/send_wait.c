@@ -15,7 +15,7 @@
 typedef struct {
   uint64_t begun;
   uint64_t blocked;
-  uint32_t recording; /* whose clock says so; 0: none */
+  uint32_t recording; /* whose clock gave these times; 0: none */
 } send_times;
 
 /* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no

@@ -14,8 +14,8 @@ from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.spark import huge, runs
-from busq.spark.load import load
+from busq.audit.spark import huge, runs
+from busq.audit.spark.load import load
 from busq.trace import Run, Source, find, read, write
 
 if TYPE_CHECKING:

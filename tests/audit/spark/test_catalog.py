@@ -19,9 +19,9 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, wait_until
 
 from busq.audit import Audit, Check, Finding, RunAudit, native, output
+from busq.audit.spark import huge, repack, results
 from busq.audit.tables import TABLES
 from busq.cli import commands
-from busq.spark import huge, repack, results
 from busq.trace import TraceError, find, read
 
 if TYPE_CHECKING:

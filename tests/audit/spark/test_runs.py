@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs on Spark: what the audit in C says of each, whatever the order, the sizes, and who fails."""
+"""Many runs on Spark: the results of the audit in C for each, whatever the order, the sizes, and what fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from conftest import fresh_python
 
 from busq.audit.many import audit_sources
-from busq.spark import runs
+from busq.audit.spark import runs
 from busq.trace import Kind, Source, Writer, find, message_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ CLUSTER = """
 import json, os, sys, time
 import pyarrow
 import busq.spark
-from busq.spark import runs
+from busq.audit.spark import runs
 from busq.trace import find
 
 def parents(batches):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps on Spark: the same rows as without it, and whoever is killed loses only what was running."""
+"""Sweeps on Spark: the same rows as without it, and a killed one loses only what was running."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from conftest import wait_until
 from pyspark.sql import SparkSession
 
+from busq.audit.spark import sweep as on_spark
 from busq.audit.spark.session import sweep as sweep_places
 from busq.lab.sweep import cells, parse, parts, plan, sweep
 from busq.lab.sweep.pool import Pool
-from busq.spark import sweep as on_spark
 
 SMALL = """
 seeds = 3
@@ -115,7 +115,7 @@ KILLED = """
 import sys
 import busq.spark
 from busq.lab.sweep import parse
-from busq.spark.sweep import sweep
+from busq.audit.spark.sweep import sweep
 if __name__ == "__main__":
     with busq.spark.session("local[2]", "512m", local_dir=sys.argv[3]) as spark:
         sweep(spark, parse(open(sys.argv[1]).read()), sys.argv[2])

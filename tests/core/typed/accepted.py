@@ -13,7 +13,6 @@ from typing import Any
 from typing_extensions import assert_type
 
 import busq
-import busq.check
 import busq.lab.check
 from busq.check import Counterexample
 from busq.examples import chat

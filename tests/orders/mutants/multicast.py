@@ -31,7 +31,7 @@ SEARCH = "test_explore_steps"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A core in which one file says something else in some places; each of the old texts stands there once."""
+    """A core in which one file differs in some places; each of the old texts stands there once."""
 
     name: str
     slip: str  # what is broken
@@ -45,7 +45,12 @@ MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
 RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group.c", "shm/group/group_send.c", "shm/group/group_receive.c"
-NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node/node_table.c", "shm/node/node_end.c", "shm/node/node_receive.c", "shm/letter/letter.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
+    "shm/node/node_table.c",
+    "shm/node/node_end.c",
+    "shm/node/node_receive.c",
+    "shm/letter/letter.c",
+)
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -354,7 +359,7 @@ class Workshop:
 
 
 def search(program: Path, *arguments: str) -> tuple[bool, str]:
-    """Does everything hold, and what the search says."""
+    """Return whether everything holds, and the output of the search."""
     done = subprocess.run(
         [str(program), *arguments],
         stdout=subprocess.PIPE,

@@ -1,0 +1,492 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of one replica: its peer, the thread that applies commands, and the calls that wait for that thread.
+
+One thread of each replica receives and applies, and no other one does.  So the queues of others do not fill while the
+application is busy elsewhere, and no signal handler, which Python runs in the main thread, can strike in the middle of
+a command and leave a half-changed replica.  A call sends its command to the group and sleeps until the thread has
+applied it.
+
+Messages, all of the replica's own peer.  To the group, counted by transfer.py as events:
+
+    C number(8) calls         commands; the number is the sender's, which waits for their results
+    D position(8) digest      the digest of the sender's state at a position (verify.py)
+    T position(8) digests     the digests after each command since the last position at which all agreed
+
+To the replica itself:
+
+    M number(8)               a mark: everything that was finished anywhere before it has arrived before it
+
+The words by which a state is given and taken are those of exchange.py.
+
+Anything else is passed over, and so is a C of a non-member that can't be read.  A C of a member that can't be read here
+ends this replica, since others may have applied it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from busq import errors
+from busq._port import core as _core
+from busq._state.chunks import chunk_bytes
+from busq._state.exchange import CannotGiveError, StateExchange
+from busq._state.plain_codec import PLAIN, name_of
+from busq._state.verify import Verifier
+
+_LIMIT = 256  # messages that are applied before readers get a turn
+_RETRY_S = 0.001
+_NUMBER = struct.Struct("<cQ")
+
+_running: weakref.WeakSet[Engine] = weakref.WeakSet()
+_applying_threads: set[int] = set()
+os.register_at_fork(after_in_child=_applying_threads.clear)  # a thread of the child may get the number of one of them
+
+
+class Completion:
+    """What one call waits for; `then`, if given, is called when it is done, in the applying thread."""
+
+    __slots__ = ("_lock", "error", "is_done", "results", "then")
+
+    def __init__(self, then: Callable[[], object] | None = None) -> None:
+        self.results: Any = None
+        self.error: BaseException | None = None
+        self.is_done = False
+        self.then = then
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def finish(self, results: Any = None, error: BaseException | None = None) -> None:
+        """Note the results, or the error, and wake the waiting thread."""
+        if self.is_done:
+            return
+        self.results, self.error, self.is_done = results, error, True
+        self._lock.release()
+        if self.then is not None:
+            self.then()
+
+    def wait(self, left_ns: int = -1) -> bool:
+        """Sleep until it is done or the time is over; returns whether it is done."""
+        if not self.is_done and self._lock.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
+            self._lock.release()
+        return self.is_done
+
+
+class Engine:
+    """The engine of one replica, to which it has a weak reference: a replica that is forgotten is closed."""
+
+    def __init__(self, replica: Any, bus: Any, group: str, member: str, codec: Any, verify: int) -> None:
+        self._replica = weakref.ref(replica)
+        self.commands = replica._busq_commands
+        self.names = self.commands.names
+        self.codec = codec
+        self._encode_calls = codec.encode_calls if codec is PLAIN else self.encode
+        self.group = group
+        self._to = f"@{group}"
+        self._pid = os.getpid()
+        self.member = member
+        self.own_bus: Any = None  # one that was opened for this replica
+        # A thread that looked again and again before it slept would hold the interpreter back from its owner.
+        self.peer = bus.join(member, spin_us=0)
+        self._exchange = StateExchange(member, group, chunk_bytes(bus._raw()), self)
+        self._transfer = self._exchange.transfer
+        self.position = 0
+        self.members: tuple[str, ...] = ()
+        self._ready = Completion()  # done when the state is there
+        self._verifier = Verifier(self, verify, self._exchange.send_all) if verify else None
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, Completion] = {}
+        self._waiters: dict[Completion, Callable[[], Any]] = {}
+        self.failure: BaseException | None = None
+        # Held while the state changes, and by readers.  Readers queue for it in a lock of their own, which the applying
+        # thread passes through: otherwise that thread would take the state again before a reader wakes.
+        self._state_lock, self._readers = threading.Lock(), threading.Lock()
+        self._reader = 0  # the thread that reads
+        self._applied_to: Any = None  # the replica, while commands are applied
+        self._thread = threading.Thread(target=self._run, name=f"busq replica {member}", daemon=True)
+        _running.add(self)
+
+    def encode(self, obj: Any) -> bytes:
+        """Return the bytes that the codec makes of it."""
+        made = self.codec.encode(obj)
+        return made if isinstance(made, bytes) else b"".join(made if isinstance(made, list | tuple) else (made,))
+
+    # ---- its life ----
+
+    def start(self, timeout: float | None) -> None:
+        """Enter the group, and return when the state is there."""
+        deadline = _core.Deadline(timeout)
+        self._thread.start()
+        self.peer.enter(self.group, timeout=timeout)
+        if not self._ready.wait(deadline.left_ns()):
+            raise errors.Empty(
+                f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
+                f"be no replica"
+            )
+        if self._ready.error is not None:
+            raise self._ready.error
+
+    def close(self) -> None:
+        """Leave the group, and end the thread."""
+        self._fail(errors.ShutDown("this replica was closed"))
+        self.peer.close()
+        if self._pid == os.getpid() and self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        if self.own_bus is not None:
+            self.own_bus.close()
+        _running.discard(self)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+        for call in [self._ready, *self._pending.values(), *self._waiters]:
+            call.finish(error=self.failure)
+
+    def check(self) -> None:
+        """Raise unless this replica is in use, here."""
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        self.check_process()
+
+    def check_process(self) -> None:
+        """Raise in a forked child."""
+        if self._pid != os.getpid():
+            raise errors.ForkedHandle(
+                "this replica belongs to the parent process: open the bus and join again in the child"
+            )
+
+    # ---- calls, in any thread ----
+
+    @property
+    def is_in_command(self) -> bool:
+        """Whether a command runs, so that another one that it calls is a part of it."""
+        if threading.get_ident() != self._thread.ident:
+            return False
+        if self._applied_to is None:
+            raise RuntimeError("a command was called by what waits for the state: only a command may change it")
+        return True
+
+    def begin(self, calls: Any, call: Completion, timeout: float | None = None) -> int:
+        """Send commands as one message; returns the number of their call.  Whatever comes, `end` has to follow."""
+        self._check_caller()
+        body = self._encode_calls(calls)
+        if self.codec is not PLAIN:
+            self.codec.decode(memoryview(body))  # what nobody can read is refused here, before it is sent
+        return self._post(b"C", self._to, body, call, timeout)
+
+    def _post(self, kind: bytes, to: str, body: Any, call: Completion, timeout: float | None) -> int:
+        number = next(self._numbers)
+        try:
+            self._pending[number] = call
+            self.check()  # after that: one that fails finishes what it finds here
+            head = _NUMBER.pack(kind, number)
+            self.peer.send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
+            return number
+        except BaseException as error:
+            self._pending.pop(number, None)
+            if isinstance(error, errors.ShutDown):
+                self.check()  # the thread may have ended for another reason, and closed the peer
+            raise
+
+    def end(self, number: int) -> None:
+        """Forget a call, which is over."""
+        self._pending.pop(number, None)
+
+    def call_or_queue(self, calls: Any) -> Any:
+        """Have commands applied everywhere; returns what they returned here.
+
+        Where there is no room it returns None, and they are sent later: it never waits for room.
+        """
+        try:
+            return self.call(calls, 0)
+        except errors.Full:
+            self._exchange.send_all(_NUMBER.pack(b"C", 0) + self._encode_calls(calls))
+            with contextlib.suppress(errors.Full):  # then the thread has other messages, and flushes behind them
+                self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
+            return None
+
+    def call(self, calls: Any, timeout: float | None = None) -> list[Any]:
+        """Have commands applied everywhere; returns what they returned here."""
+        call = Completion()
+        number = self.begin(calls, call, timeout)
+        try:
+            call.wait()
+        finally:
+            self._pending.pop(number, None)
+        if call.error is not None:
+            raise call.error.with_traceback(None)
+        return call.results  # type: ignore[no-any-return]
+
+    def begin_sync(self, call: Completion, timeout: float | None = None) -> int:
+        """Send a mark to this replica: it arrives after everything that was finished anywhere."""
+        self._check_caller()
+        return self._post(b"M", self.member, b"", call, timeout)
+
+    def sync(self, timeout: float | None) -> None:
+        """Return when everything that was finished anywhere at the call has been applied here."""
+        deadline = _core.Deadline(timeout)
+        call = Completion()
+        number = self.begin_sync(call, timeout)
+        self._await(call, deadline, lambda: self.end(number), "what was finished elsewhere was not applied here")
+
+    def begin_wait(self, predicate: Callable[[], Any], call: Completion) -> None:
+        """Have a predicate called after each change."""
+        self._check_caller()
+        with self.reading():
+            if self._look(call, predicate):
+                return
+            self._waiters[call] = predicate
+        try:
+            self.check()
+        except BaseException:
+            self.end_wait(call)
+            raise
+
+    def end_wait(self, call: Completion) -> None:
+        """Forget a wait, which is over."""
+        self._waiters.pop(call, None)
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None) -> Any:
+        """Return what the predicate returns as soon as that is true."""
+        deadline = _core.Deadline(timeout)
+        call = Completion()
+        try:
+            try:
+                self.begin_wait(predicate, call)
+                self._await(call, deadline, lambda: self.end_wait(call), "what was waited for did not come")
+                return call.results
+            finally:
+                self.end_wait(call)
+        finally:  # a signal handler may have raised in the inner block
+            self.end_wait(call)
+
+    def _await(self, call: Completion, deadline: _core.Deadline, end: Callable[[], None], what: str) -> None:
+        try:
+            call.wait(deadline.left_ns())
+        finally:
+            end()
+        if not call.is_done:
+            raise errors.Empty(f"{what} before the timeout")
+        if call.error is not None:
+            raise call.error.with_traceback(None)
+
+    def _check_caller(self) -> None:
+        me = threading.get_ident()
+        if me in _applying_threads:  # it would wait for itself, or every replica would do what only one should
+            raise RuntimeError(
+                "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and "
+                "a command may call other commands of the same object"
+            )
+        if self._reader and self._reader == me:
+            raise RuntimeError("this thread keeps the state as it is (`reading`): leave that block first")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Apply nothing during a block."""
+        me = threading.get_ident()
+        if me == self._thread.ident or (self._reader and me == self._reader):
+            yield
+            return
+        if self._pid != os.getpid():  # the thread of the parent may have held the lock
+            yield
+            return
+        with self._readers, self._state_lock:
+            try:
+                try:
+                    self._reader = me
+                    yield
+                finally:
+                    self._reader = 0
+            finally:  # a signal handler may have raised in the inner block
+                self._reader = 0
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        _applying_threads.add(threading.get_ident())
+        try:
+            while True:
+                has_more = self._flush()
+                try:
+                    messages = self.peer.recv_many(_LIMIT, _RETRY_S if has_more else None)
+                except errors.Empty:
+                    continue
+                with self._readers:  # behind those that wait
+                    pass
+                with self._state_lock:
+                    self._receive(messages)
+        except errors.ShutDown as error:
+            self._fail(error)
+        except BaseException as error:
+            self._fail(error)
+            self.peer.close()  # others must not wait for room in this queue
+        finally:
+            _applying_threads.discard(threading.get_ident())
+
+    def _receive(self, messages: list[Any]) -> None:
+        replica = self._replica()
+        if replica is None:
+            raise errors.ShutDown("this replica was forgotten")
+        self._applied_to = replica
+        try:
+            for message in messages:
+                self._take(message)
+        finally:
+            self._applied_to = None
+        if self._waiters:
+            for call, predicate in list(self._waiters.items()):
+                if self._look(call, predicate):
+                    self._waiters.pop(call, None)
+
+    @staticmethod
+    def _look(call: Completion, predicate: Callable[[], Any]) -> bool:
+        try:
+            found = predicate()
+        except BaseException as error:
+            call.finish(error=error)
+            return True
+        if found:
+            call.finish(found)
+        return bool(found)
+
+    def _take(self, message: Any) -> None:
+        if message.kind == "view":
+            self._exchange.view(message.view, ("view", message.view, None))
+        elif message.kind == "data":
+            sender, data = message.sender, message.data
+            letter = data[:1]
+            if letter == b"C" and self._transfer.follows():
+                return self._apply(sender, data)
+            if letter in (b"C", b"D", b"T"):
+                self._exchange.follow(self._transfer.event(("data", sender, data)))
+            elif letter == b"M" and sender == self.member:
+                self._exchange.follow(self._transfer.aside(("mark", _NUMBER.unpack(data)[1], None)))
+            else:
+                self._exchange.word(sender, letter, data[1:])
+        if self._transfer.has_state:
+            self._ready.finish()
+        return None
+
+    def _flush(self) -> bool:
+        """Send what has room now; returns whether something is left."""
+        full: set[str] = set()
+        self._exchange.flush(self._try, full)
+        return bool(full)
+
+    def _try(self, to: str, data: bytes) -> bool:
+        try:
+            self.peer.send(to, data, timeout=0)
+        except errors.Full:
+            return False
+        except (errors.PeerDead, errors.UnknownPeer):
+            return True  # the receiver has gone
+        return True
+
+    # ---- the owner of the exchange ----
+
+    def give_state(self) -> tuple[dict[str, Any], bytes]:
+        """Return the state, with what a joiner compares and goes on from."""
+        replica = self._applied_to
+        try:
+            state = self.encode(replica.get_state())
+        except Exception as error:
+            raise CannotGiveError(str(error)) from error
+        facts = {
+            "position": self.position,
+            "members": self.members,
+            "class": type(replica).__name__,
+            "codec": name_of(self.codec),
+            "commands": self.names,
+        }
+        return facts, state
+
+    def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
+        """Take the state of another replica."""
+        replica = self._applied_to
+        self._compare(type(replica).__name__, facts)
+        replica.set_state(self.codec.decode(state))
+        self.position, self.members = facts["position"], tuple(facts["members"])
+        self._begin_to_verify()
+
+    def begin_anew(self) -> None:
+        """Begin with the state that `__init__` made."""
+        self.position = 0
+        self._begin_to_verify()
+
+    def _begin_to_verify(self) -> None:
+        if self._verifier is not None:
+            self._verifier.begin(self._applied_to)
+
+    def deliver(self, item: Any) -> None:
+        """Apply commands, change the view, finish a call, or compare digests."""
+        kind, what, data = item
+        if kind == "view":
+            self._change_view(tuple(what.members))
+        elif kind == "mark":
+            call = self._pending.pop(what, None)
+            if call is not None:
+                call.finish()
+        elif data[:1] == b"C":
+            self._apply(what, data)
+        elif self._verifier is not None:
+            self._verifier.receive(self._applied_to, data[:1], what, data[1:])
+
+    def _change_view(self, members: tuple[str, ...]) -> None:
+        # Compared here: the view can't name a member that died and whose slot has another peer by now.
+        former, self.members = self.members, members
+        joined = tuple(name for name in members if name not in former)
+        left = tuple(name for name in former if name not in members)
+        self.position += 1
+        self._applied_to.on_view(members, joined, left)
+        if self._verifier is not None:
+            self._verifier.note(self._applied_to, "view", (members, joined, left))
+
+    def _apply(self, sender: str, data: bytes) -> None:
+        try:
+            number = _NUMBER.unpack_from(data)[1]
+            calls = self.codec.decode(memoryview(data)[_NUMBER.size :])
+            results = self.commands.run(self._applied_to, calls)
+        except Exception as error:
+            if sender not in self.members:
+                return  # not a replica: passed over everywhere
+            raise errors.Diverged(
+                f"what {sender!r} sent at position {self.position + 1} of {self.group!r} can't be read here: "
+                f"{error!r}; have all replicas the codec, and the classes, that it has?",
+                self.position + 1,
+                None,
+            ) from error
+        call = self._pending.pop(number, None) if sender == self.member else None
+        self.position += len(results)
+        if self._verifier is not None:
+            self._verifier.note(self._applied_to, "calls", data[_NUMBER.size :], results)
+        if call is not None:
+            call.finish(results)
+
+    def _compare(self, own: str, given: dict[str, Any]) -> None:
+        if given["commands"] != self.names:
+            raise TypeError(
+                f"{self.group!r} is kept by a {given['class']} with the commands {', '.join(given['commands'])}; "
+                f"{own} has {', '.join(self.names)}: join with the same class"
+            )
+        if given["class"] != own:
+            raise TypeError(f"{self.group!r} is kept by a {given['class']}, not by a {own}: join with the same class")
+        if given["codec"] != name_of(self.codec):
+            raise TypeError(
+                f"{self.group!r} is kept with the codec {given['codec']!r}, and not with {name_of(self.codec)!r}: join "
+                f"with the same codec"
+            )
+
+
+@atexit.register
+def _close_all() -> None:
+    """Leave every group before the interpreter ends: a thread that waits in C must not find the interpreter gone."""
+    for engine in list(_running):
+        if engine._pid == os.getpid():
+            engine.close()

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that a catalog knows: the public name of `busq.audit.spark.catalog`."""
+
+from busq.audit.spark.catalog import *
+from busq.audit.spark.catalog import __all__ as __all__

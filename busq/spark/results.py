@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as tables of a catalog: the public name of `busq.audit.spark.results`."""
+
+from busq.audit.spark.results import *
+from busq.audit.spark.results import __all__ as __all__
