@@ -30,7 +30,8 @@ from typing import Any
 
 from busq._port.core import integer, whole_number
 from busq._util import arguments
-from busq.lab.observers import PROPERTIES, History, Verdict, tell
+from busq.lab.observers import PROPERTIES, History, Verdict
+from busq.lab.witness import describe
 
 __all__ = ["KINDS", "Event", "Execution", "message_name"]
 
@@ -239,7 +240,7 @@ def judge(
 
 
 def _named(name: str, verdict: Verdict, label: Callable[[int], str]) -> Verdict:
-    return verdict if verdict.witness is None else replace(verdict, text=tell(name, verdict.witness, label))
+    return verdict if verdict.witness is None else replace(verdict, text=describe(name, verdict.witness, label))
 
 
 def brief(one: Any) -> dict[str, Any]:
@@ -293,11 +294,15 @@ class _Recorded:
 
     def __init__(self, history: History) -> None:
         self._processes = history.processes
+        indices = {name: index for index, name in enumerate(history.processes)}
         self._logs = [
             [(kind == "send", message) for kind, message in history.events(process)] for process in self._processes
         ]
         self._destinations = {
-            message: history._destinations_of(message) for log in self._logs for is_send, message in log if is_send
+            message: tuple(indices[name] for name in history.destinations(message))
+            for log in self._logs
+            for is_send, message in log
+            if is_send
         }
         self._events: list[Event] = []
         self._at = [0] * len(self._logs)

@@ -26,7 +26,7 @@ from busq._native import ffi, lib
 from busq._port.core import check, held, integer, owned, whole_number
 from busq._util import arguments
 from busq.lab.execution import KINDS, Event, Execution, event_of, judge
-from busq.lab.observers import PROPERTIES, History, Verdict
+from busq.lab.observers import PROPERTIES, History, Verdict, core_of
 
 __all__ = ["Packet", "Stage", "Stuck"]
 
@@ -370,7 +370,7 @@ class Stage:
     def history(self, *, whole: bool = False) -> History:
         """Return what observers judge, as Execution.history does, without a detour.  O(events)."""
         history = History(self._names)
-        check(lib.busq_stage_tell(self._stage, bool(whole), history._history))
+        check(lib.busq_stage_tell(self._stage, bool(whole), core_of(history)))
         return history
 
     def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:

@@ -45,7 +45,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from busq.lab.execution import Log
-from busq.lab.observers import History, Verdict, tell
+from busq.lab.observers import History, Verdict
+from busq.lab.witness import describe
 from busq.trial.soak.ledger import Kind, Phase, Row, bits_of, number_of, sender_of
 from busq.trial.soak.worker import ACKNOWLEDGING, Mode
 
@@ -312,7 +313,9 @@ class Idle:
 
 def pretty(verdicts: Mapping[str, Verdict], tell_one: Callable[[int], str]) -> dict[str, Verdict]:
     """Return verdicts of the observers that tell their witnesses."""
-    return {name: replace(verdict, text=tell(name, verdict.witness, tell_one)) for name, verdict in verdicts.items()}
+    return {
+        name: replace(verdict, text=describe(name, verdict.witness, tell_one)) for name, verdict in verdicts.items()
+    }
 
 
 def _end_of(idle_ns: tuple[int, int]) -> int:
