@@ -2,7 +2,7 @@
 """Programs in C that measure themselves: the floor of the machine, and busq without Python; and the floor of Python.
 
 Their processes take the cores in turn. Where the scheduler puts two of them on one core they never wait for each
-other's cache, and a bare ring is three times as fast as between two cores: that says nothing about either.
+other's cache, and a bare ring is three times as fast as between two cores: that measures neither.
 """
 
 from __future__ import annotations

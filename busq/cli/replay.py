@@ -87,7 +87,7 @@ class Shuffle(ParamType[tuple[int, float]]):
 
 
 def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Outcome:
-    """Replay under a progress bar; if a process died, that is told in words, and as JSON where that is wanted."""
+    """Replay under a progress bar; if a process died, report that in words, and as JSON where that is wanted."""
     from busq.cli import show
     from busq.trial import replay
 
@@ -169,7 +169,7 @@ def replay(
     separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet; or a log as busq audit takes it, with a
     time for each send.  Every participant is a peer of its own; the processes host them.
 
-    An order other than bus1 has a group of fixed members, and many orders tell each message to all of them.  So
+    An order other than bus1 has a group of fixed members, and many orders send each message to all of them.  So
     there the participants that a process hosts share one peer, and a message goes once to each process that hosts
     a recipient of it, perhaps to its sender itself.  A comparison with --orders folds all orders alike, bus1 too.
 

@@ -42,7 +42,7 @@ def spark() -> None:
 )
 @JSON
 def check(paths: tuple[str, ...], master: str | None, memory: str | None, timeout: float, as_json: bool) -> int:
-    """Say in advance what would go wrong on a cluster, and what to do.
+    """Find in advance what would go wrong on a cluster, and what to do.
 
     Starts a session, and looks around on the executors: their Python, busq on them, whether they see each PATH, the
     memory they have.  Exit code 1 means that something is missing, 2 that there can be no such master.

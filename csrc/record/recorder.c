@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/time.h"
-#include "shm/memory/region.h"
+#include "shm/memory/mapping.h"
 #include "trace/columns.h"
 #include <stdlib.h>
 #include <string.h>

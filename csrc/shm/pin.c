@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "shm/memory/peer.h"
-#include "shm/memory/region.h"
+#include "shm/memory/mapping.h"
 #include "shm/node/node.h"
 #include <pthread.h>
 #include <sched.h>
@@ -161,12 +161,8 @@ static void pin_empty(busq_pin *pin)
 /* The handles that it has brought and that nobody has taken over are let go with it. */
 static void pin_let_go_handles(const busq_pin *pin)
 {
-  const busq_message *message = &pin->message;
-  if (pin->mode == BUSQ_TAKE_DRAFT || !(message->form & BUSQ_FORM_ENVELOPE))
-    return;
-  for (uint32_t i = 0; i < message->n_handles; i++)
-    if (message->handles_alive >> i & 1)
-      busq_node_release(pin->peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
+  if (pin->mode != BUSQ_TAKE_DRAFT)
+    busq_node_release_handles(pin->peer, &pin->message);
 }
 
 static void pin_let_go(busq_pin *pin, uint32_t state)
@@ -249,7 +245,7 @@ int busq_pin_check(const busq_pin *pin)
   const uint32_t state = busq_load_acquire(&pin->state);
   if (pin_is_orphaned(pin))
     return BUSQ_FORKED;
-  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && busq_peer_is_forked(pin->peer) ? BUSQ_FORKED : BUSQ_OK;
+  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && pin->peer->fork_generation != busq_fork_generation ? BUSQ_FORKED : BUSQ_OK;
 }
 
 int busq_pin_show(busq_pin *pin)
@@ -257,7 +253,7 @@ int busq_pin_show(busq_pin *pin)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_EMPTY)
     return pin_is_orphaned(pin) ? BUSQ_FORKED : BUSQ_OK;
-  const bool is_forked = state != BUSQ_PIN_SHOWN && busq_peer_is_forked(pin->peer);
+  const bool is_forked = state != BUSQ_PIN_SHOWN && pin->peer->fork_generation != busq_fork_generation;
   if (state != BUSQ_PIN_SHOWN && !is_forked)
     list_add(pin);
   if (!is_forked)

@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/death/join.h"
-#include "shm/death/name.h"
+#include "shm/memory/names.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
 #include <stdio.h>
@@ -46,16 +46,11 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
   /* Numbers are for long names that begin alike. */
   for (uint32_t number = 0; number < peer->bus->geometry.peers; number++) {
     const size_t bytes = replies_name(peer, number, name);
-    result = busq_join_beside(peer->bus, name, bytes, repliesp);
+    result = busq_join_hidden(peer->bus, name, bytes, repliesp);
     if (result != BUSQ_PEER_EXISTS)
       break;
   }
   return result == BUSQ_NO_SPACE ? replies_without_slot(peer) : result;
-}
-
-uint64_t busq_peer_target(const busq_peer *peer)
-{
-  return (uint64_t)peer->incarnation << 16 | peer->slot;
 }
 
 /* ---- who waits ---- */
@@ -112,23 +107,6 @@ int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
 {
   return target_life(peer, target, false, beganp);
-}
-
-int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
-{
-  bool was_here = false;
-  const int result = busq_name_check(name, name_bytes);
-  if (result)
-    return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    uint64_t life;
-    if (!busq_name_is(bus, slot, name, name_bytes, &life))
-      continue;
-    was_here = true;
-    if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && busq_life_is_held(bus, slot))
-      return BUSQ_OK;
-  }
-  return was_here ? BUSQ_PEER_DEAD : BUSQ_UNKNOWN_PEER;
 }
 
 /* ---- what has come ---- */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audits of small traces: transcripts, and what is said of them."""
+"""Audits of small traces: transcripts, and their verdicts."""
 
 from __future__ import annotations
 

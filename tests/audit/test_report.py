@@ -56,7 +56,7 @@ def names_of(n: int) -> tuple[str, ...]:
 
 
 def random_run(seed: int, processes: int = 4, messages: int = 12, name: str = "run") -> Run:
-    """Everybody sends to everybody else; messages overtake each other as chance will have it."""
+    """Each process sends to all others; messages overtake each other as chance will have it."""
     chance = random.Random(seed)
     logs: list[list[tuple[Any, ...]]] = [[] for _ in range(processes)]
     queues: list[list[int]] = [[] for _ in range(processes)]

@@ -102,7 +102,7 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
             "draft-unicast",
             "kill",
             "shm/send/multicast.c",
-            "  busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | draft->record);\n",
+            "  busq_send_take_in_hand(peer, draft->record);\n",
             "",
         ),
         (

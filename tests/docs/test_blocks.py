@@ -3,8 +3,8 @@
 
 Blocks of Python share their names.  A block of commands has a prompt before each command, `> ` before the lines that it
 goes on with, and perhaps what it prints, where `...` stands for anything.  What a `print` shows stands behind it as a
-comment.  A command whose exit code is not 0 says so: `# exit code 1`.  All happens in an empty folder, and on buses of
-its own.  A block that takes too long, or needs what is not there, is marked in the line before it:
+comment.  A command whose exit code is not 0 has a comment: `# exit code 1`.  All happens in an empty folder, on buses
+of its own.  A block that takes too long, or needs what is not there, is marked in the line before it:
 
     <!-- block: not run, because it takes four minutes -->
 
@@ -208,7 +208,7 @@ def test_the_blocks_of_a_page_run_in_order(page: Path, session: Session) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_block_goes_unread(page: Path) -> None:
-    """What is not run is there to be read, or says why it is not run."""
+    """What is not run is there to be read, or names the reason why it is not run."""
     for block in blocks(page):
         assert block.language, f"{block}: a block names its language"
         known = block.language in SHOWN | {"python", "console"} or block.language.startswith("{")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures 4 to 6: do verdicts follow the points, both ways, and does the pool end with whoever started it?"""
+"""Figures 4 to 6: verdicts follow the points, both ways, and the pool ends with the process that started it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grids: what their files may say, which simulations they stand for, what is kept on disk, and what is made of it."""
+"""Grids: what their files may hold, which simulations they stand for, what is kept on disk, and what is made of it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_examples_in_the_docstrings_run(name: str) -> None:
     assert result.failed == 0
 
 
-# ---- what a file may say ----
+# ---- what a file may hold ----
 
 
 def test_lists_are_axes_and_everything_is_combined_with_every_seed() -> None:

@@ -23,11 +23,11 @@ from conftest import PATIENCE_S, wait_until
 
 from busq import soak
 from busq.cli import commands
-from busq.soak import conductor
-from busq.soak import worker as soak_worker
+from busq.trial.soak import conductor
+from busq.trial.soak import worker as soak_worker
 from busq.trial.soak.judge import Findings, Worker, judge, read_worker
 from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
-from busq.trial.soak.worker import ACKNOWLEDGING, Mode, queues_of
+from busq.trial.soak.plan import ACKNOWLEDGING, WORDS, Mode, Plan, queues_of
 
 MS = 1_000_000
 VERDICTS = [
@@ -149,7 +149,7 @@ def test_a_quiet_day_has_no_faults(forger: Forger) -> None:
             forger.gets(name, *([second] if name == "ann" else [first, second]))
     found = forger.judged()
     assert [name for name, verdict in found.verdicts.items() if not verdict.ok] == []
-    assert (found.messages, found.deliveries, found.lives) == (6, 21, 4)
+    assert (found.counts["messages"], found.counts["deliveries"], found.counts["lives"]) == (6, 21, 4)
 
 
 # ---- lost ----
@@ -173,7 +173,7 @@ def test_what_was_under_way_to_a_killed_plain_receiver_goes_with_it(forger: Forg
     forger.reborn("ann")
     forger.gets("ann", forger.sends("bob", "ann"))
     found = forger.judged()
-    assert (found.verdicts["lost"].count, found.dropped_with_receiver) == (0, 1)
+    assert (found.verdicts["lost"].count, found.counts["dropped_with_receiver"]) == (0, 1)
 
 
 def test_a_plain_receiver_does_not_lose_what_was_sent_to_its_next_life(forger: Forger) -> None:
@@ -206,7 +206,7 @@ def test_one_who_resumes_loses_what_it_had_taken_when_it_was_killed(forger: Forg
     forger.reborn("bob", Phase.RECEIVING, limit=1)
     forger.gets("bob", after)
     found = forger.judged()
-    assert (found.verdicts["lost"].count, found.taken_at_kill) == (0, 1)
+    assert (found.verdicts["lost"].count, found.counts["taken_at_kill"]) == (0, 1)
 
 
 def test_one_call_takes_no_more_than_its_limit(forger: Forger) -> None:
@@ -221,7 +221,7 @@ def test_each_of_two_deaths_takes_its_own(forger: Forger) -> None:
     forger.reborn("bob", Phase.RECEIVING, limit=1)
     forger.gets("bob", between)
     forger.reborn("bob", Phase.RECEIVING, limit=1)
-    assert forger.judged().taken_at_kill == 2
+    assert forger.judged().counts["taken_at_kill"] == 2
 
 
 def test_two_that_are_missing_in_one_place_are_not_explained_by_deaths_elsewhere(forger: Forger) -> None:
@@ -302,7 +302,7 @@ def test_a_repetition_after_a_death_is_allowed_if_it_is_marked(forger: Forger, n
     forger.gets(name, message, again=True)
     found = forger.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert (found.redelivered, found.resumes) == (1, 1)
+    assert (found.counts["redelivered"], found.counts["resumes"]) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["cleo", "dan"])
@@ -367,7 +367,7 @@ def test_each_message_goes_to_one_of_those_who_share_a_queue(shared: Forger) -> 
     shared.gets("dan", second)
     found = shared.judged()
     assert [name for name, verdict in found.verdicts.items() if not verdict.ok] == []
-    assert (found.messages, found.deliveries, found.redelivered) == (3, 4, 0)
+    assert (found.counts["messages"], found.counts["deliveries"], found.counts["redelivered"]) == (3, 4, 0)
 
 
 def test_what_none_of_the_readers_got_is_lost_whoever_died(shared: Forger) -> None:
@@ -390,7 +390,7 @@ def test_a_dead_reader_leaves_what_it_had_to_another(shared: Forger) -> None:
     shared.gets("cleo", message, again=True)
     found = shared.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert found.redelivered == 1
+    assert found.counts["redelivered"] == 1
 
 
 @pytest.mark.parametrize("dies", ["never", "later", "had acknowledged", "unmarked"])
@@ -462,7 +462,7 @@ def test_an_interrupted_multicast_reaches_all_or_none(forger: Forger, receivers:
         forger.gets(name, message)
     found = forger.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert (found.completed, found.undone) == ((1, 0) if receivers else (0, 1))
+    assert (found.counts["completed"], found.counts["undone"]) == ((1, 0) if receivers else (0, 1))
 
 
 @pytest.mark.parametrize("receivers", ["bob", "bob cleo", "cleo dan"])
@@ -689,12 +689,13 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
     assert {name: verdict.text for name, verdict in outcome.verdicts.items() if not verdict.ok} == {}
     assert outcome.ok
     assert sorted(outcome.verdicts) == sorted(VERDICTS)
-    assert (outcome.kills, outcome.found.lives) == (400, 400 + len(outcome.names) * outcome.rounds)
+    assert (outcome.kills, outcome.found.counts["lives"]) == (400, 400 + len(outcome.names) * outcome.rounds)
     assert outcome.stops > 0
-    assert outcome.found.messages > 1_000
-    assert outcome.found.resumes > 100
-    assert outcome.found.completed + outcome.found.undone > 0, "no send was interrupted: kills miss their aim"
-    assert outcome.found.replies > 0, "nobody has asked and got a reply"
+    counts = outcome.found.counts
+    assert counts["messages"] > 1_000
+    assert counts["resumes"] > 100
+    assert counts["completed"] + counts["undone"] > 0, "no send was interrupted: kills miss their aim"
+    assert counts["replies"] > 0, "no request got its reply"
     assert outcome.longest_block_ns < 1e9
     assert outcome.descriptors_after == outcome.descriptors_baseline
     assert outcome.arena_after_bytes == outcome.arena_baseline_bytes
@@ -704,7 +705,7 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
 def test_rounds_follow_each_other_on_one_bus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor, "ROUND_KILLS", 20)
     outcome = soak.run(seconds=60, kills=60, kills_per_s=500, seed=3, workers=3)
-    assert (outcome.ok, outcome.rounds, outcome.kills, outcome.found.lives) == (True, 3, 60, 69)
+    assert (outcome.ok, outcome.rounds, outcome.kills, outcome.found.counts["lives"]) == (True, 3, 60, 69)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -780,7 +781,7 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     """sabotage(code) has the killer run this first; its workers are then not what they should be."""
 
     def begin(code: str) -> None:
-        head = "import os, signal, time\nfrom busq.soak import killer, worker as soak_worker\n"
+        head = "import os, signal, time\nfrom busq.trial.soak import killer, worker as soak_worker\n"
         (tmp_path / "sabotage.py").write_text(f"{head}{code}\nkill_and_restart = killer.kill_and_restart\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(conductor, "_KILLER", "sabotage:kill_and_restart")
@@ -790,18 +791,18 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
 
 
 FORGETFUL = """
-record = soak_worker._Worker._receive
+record = soak_worker.Worker._receive
 def receive(self, timeout_s):
-    write = self._ledger.write_many
+    write = self._reporter.write_rows
     def write_less(rows):
-        if self._count % 50 != 49:
+        if self._reporter._count % 50 != 49:
             write(rows)
-    self._ledger.write_many = write_less
+    self._reporter.write_rows = write_less
     try:
         return record(self, timeout_s)
     finally:
-        self._ledger.write_many = write
-soak_worker._Worker._receive = receive
+        self._reporter.write_rows = write
+soak_worker.Worker._receive = receive
 """
 
 
@@ -816,7 +817,7 @@ def test_a_worker_that_forgets_is_noticed_and_the_ledgers_are_kept(sabotage: Cal
 
 
 def test_a_worker_that_falls_over_is_named(sabotage: Callable[[str], None]) -> None:
-    sabotage("def fall(self): raise RuntimeError('no more')\nsoak_worker._Worker._send = fall\n")
+    sabotage("def fall(self): raise RuntimeError('no more')\nsoak_worker.Worker._send = fall\n")
     result = run("--kills", "100", "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["verdicts"]["hung"]["ok"]) == (1, False)
@@ -824,7 +825,7 @@ def test_a_worker_that_falls_over_is_named(sabotage: Callable[[str], None]) -> N
 
 
 def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], None]) -> None:
-    sabotage("soak_worker._Worker._send = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n")
+    sabotage("soak_worker.Worker._send = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n")
     outcome = soak.run(kills=100, seed=1)
     assert not outcome.ok
     assert "was killed by SIGSEGV" in outcome.verdicts["hung"].text
@@ -832,7 +833,7 @@ def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], No
 
 def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callable[[str], None]) -> None:
     sabotage(
-        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker._Worker._send = oversleep\n"
+        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker.Worker._send = oversleep\n"
     )
     outcome = soak.run(seconds=20, kills=10, kills_per_s=0.1, seed=1)
     assert not outcome.ok
@@ -841,7 +842,7 @@ def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callabl
 
 
 def test_a_descriptor_that_leaks_is_noticed(sabotage: Callable[[str], None]) -> None:
-    sabotage("soak_worker._Worker._send = lambda self: os.open('/dev/null', os.O_RDONLY)\n")
+    sabotage("soak_worker.Worker._send = lambda self: os.open('/dev/null', os.O_RDONLY)\n")
     outcome = soak.run(kills=10, kills_per_s=100, seed=1)
     assert not outcome.verdicts["descriptors"].ok
 
@@ -940,8 +941,8 @@ def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen
 def test_every_random_choice_has_its_seed() -> None:
     drawn = []
     for seed in (42, 42, 43):
-        words = memoryview(bytearray(8 * soak_worker.WORDS * (1 + len(PEOPLE)))).cast("Q")
-        plan = soak_worker.Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "")
-        worker = soak_worker._Worker(plan, 1, 7, words)
-        drawn.append([worker._make_up() for _ in range(20)])
+        words = memoryview(bytearray(8 * WORDS * (1 + len(PEOPLE)))).cast("Q")
+        plan = Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "")
+        worker = soak_worker.Worker(plan, 1, 7, words)
+        drawn.append([worker._make_up("send") for _ in range(20)])
     assert drawn[0] == drawn[1] != drawn[2]

@@ -106,7 +106,7 @@ static void pass_look(pack_pass *pass)
 
 /* The word first: killed in between, the next pass finds what is dead at the head once more; the other way round it would move
  * the head twice.  That the queue is clean comes last, because nobody would look at it again. */
-static busq_pack_outcome pass_end(const pack_pass *pass)
+static busq_compact_outcome pass_end(const pack_pass *pass)
 {
   BUSQ_ASSERT(pass->from == pass->head);
   BUSQ_ASSERT(pass->to >= pass->head); /* a head never goes back */
@@ -120,16 +120,16 @@ static busq_pack_outcome pass_end(const pack_pass *pass)
   }
   BUSQ_STEP("pack");
   busq_store_release(&pass->self->packing, pass->unfinished ? 0 : PACK_CLEAN);
-  return pass->to == pass->head ? BUSQ_PACK_NOTHING : BUSQ_PACK_ROOM;
+  return pass->to == pass->head ? BUSQ_COMPACT_NOTHING : BUSQ_COMPACT_ROOM;
 }
 
-busq_pack_outcome busq_pack_step(busq_bus *bus, uint32_t slot)
+busq_compact_outcome busq_compact_step(busq_bus *bus, uint32_t slot)
 {
   pack_pass pass;
   if (!pass_load(&pass, bus, slot)) {
     const uint64_t tail = busq_ring_tail(&pass.ring);
     if (tail - pass.head > pass.ring.slot_count)
-      return BUSQ_PACK_NOTHING; /* damage, which a reader will report */
+      return BUSQ_COMPACT_NOTHING; /* damage, which a reader will report */
     pass.from = pass.to = tail;
     pass.unfinished = 0;
     /* In this order: that the last pass was clean is not true up to the new tail. */
@@ -143,17 +143,17 @@ busq_pack_outcome busq_pack_step(busq_bus *bus, uint32_t slot)
   if (pass.from == pass.head)
     return pass_end(&pass);
   pass_note(&pass);
-  return BUSQ_PACK_NOT_OVER;
+  return BUSQ_COMPACT_NOT_OVER;
 }
 
-bool busq_pack_is_clean(const busq_bus *bus, uint32_t slot)
+bool busq_compact_is_clean(const busq_bus *bus, uint32_t slot)
 {
   const busq_slot *self = &bus->slots[slot];
   const busq_ring ring = busq_bus_ring(bus, slot);
   return busq_load_acquire(&self->packing) == PACK_CLEAN && busq_load_relaxed(&self->packed) == busq_ring_tail(&ring);
 }
 
-void busq_pack_settle(busq_bus *bus, uint32_t slot)
+void busq_compact_settle(busq_bus *bus, uint32_t slot)
 {
   pack_pass pass;
   if (pass_load(&pass, bus, slot)) {

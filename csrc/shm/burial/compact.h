@@ -26,16 +26,16 @@
 #include "shm/memory/bus.h"
 
 typedef enum {
-  BUSQ_PACK_NOTHING, /* the queue has a reader, or is full of messages */
-  BUSQ_PACK_ROOM,    /* look again */
-  BUSQ_PACK_NOT_OVER /* no room so far: another call goes on */
-} busq_pack_outcome;
+  BUSQ_COMPACT_NOTHING, /* the queue has a reader, or is full of messages */
+  BUSQ_COMPACT_ROOM,    /* look again */
+  BUSQ_COMPACT_NOT_OVER /* no room so far: another call goes on */
+} busq_compact_outcome;
 
 /* Was the last pass clean, and has nothing come since? */
-bool busq_pack_is_clean(const busq_bus *bus, uint32_t slot);
+bool busq_compact_is_clean(const busq_bus *bus, uint32_t slot);
 /* Both in the grave.  A bounded step, for a sender that finds the queue full. */
-busq_pack_outcome busq_pack_step(busq_bus *bus, uint32_t slot);
+busq_compact_outcome busq_compact_step(busq_bus *bus, uint32_t slot);
 /* For whoever takes the queue over or drops what is in it: ends a move that somebody has begun, and forgets the pass. */
-void busq_pack_settle(busq_bus *bus, uint32_t slot);
+void busq_compact_settle(busq_bus *bus, uint32_t slot);
 
 #endif /* BUSQ_SHM_BURIAL_COMPACT_H */

@@ -6,6 +6,7 @@
 #include "shm/message/commit.h"
 #include "shm/message/reference.h"
 #include "shm/message/share.h"
+#include "shm/wake/fifo.h"
 #include "shm/wake/wake.h"
 #include <sys/types.h>
 
@@ -261,7 +262,7 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
     return true; /* of its queue's estate */
   busq_store_release(&self->life, (life & ~(uint64_t)BUSQ_LIFE_DURABLE) | BUSQ_LIFE_DROPPED);
   BUSQ_STEP("discard");
-  busq_pack_settle(bus, slot);
+  busq_compact_settle(bus, slot);
   const uint64_t tail = busq_ring_close(&ring);
   uint64_t head = busq_load_acquire(&ring.queue->head);
   if (head > tail || tail - head > ring.slot_count)
@@ -390,19 +391,19 @@ bool busq_grave_make_room(busq_bus *bus, uint32_t *slotp)
   return done;
 }
 
-busq_pack_outcome busq_grave_pack(busq_bus *bus, uint32_t slot)
+busq_compact_outcome busq_grave_compact(busq_bus *bus, uint32_t slot)
 {
   busq_grave grave;
-  busq_pack_outcome outcome = BUSQ_PACK_NOTHING;
+  busq_compact_outcome outcome = BUSQ_COMPACT_NOTHING;
   busq_slot *self = &bus->slots[slot];
   if (!(busq_load_acquire(&self->life) & BUSQ_LIFE_DURABLE) || busq_life_is_held(bus, slot) ||
-      busq_pack_is_clean(bus, slot) || busq_grave_open(&grave, bus) != BUSQ_OK)
-    return BUSQ_PACK_NOTHING;
+      busq_compact_is_clean(bus, slot) || busq_grave_open(&grave, bus) != BUSQ_OK)
+    return BUSQ_COMPACT_NOTHING;
   if (busq_grave_enter(&grave, slot)) {
     if (!busq_grave_bury(bus, slot))
-      outcome = BUSQ_PACK_NOT_OVER;
+      outcome = BUSQ_COMPACT_NOT_OVER;
     else if (busq_load_acquire(&self->life) & BUSQ_LIFE_DURABLE)
-      outcome = busq_pack_step(bus, slot);
+      outcome = busq_compact_step(bus, slot);
     busq_grave_leave(&grave, slot);
   }
   busq_grave_close(&grave);

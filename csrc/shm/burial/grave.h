@@ -77,6 +77,6 @@ bool busq_grave_discard_oldest(busq_grave *grave);
 /* The same for who is short of memory. */
 bool busq_grave_make_room(busq_bus *bus, uint32_t *slotp);
 /* A bounded step of making room in a full queue that is durable and whose peer is gone (compact.h). */
-busq_pack_outcome busq_grave_pack(busq_bus *bus, uint32_t slot);
+busq_compact_outcome busq_grave_compact(busq_bus *bus, uint32_t slot);
 
 #endif /* BUSQ_SHM_BURIAL_GRAVE_H */

@@ -4,15 +4,16 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/burial/compact.h"
-#include "shm/death/name.h"
+#include "shm/death/bus_end.h"
 #include "shm/death/notice.h"
-#include "shm/death/unread.h"
 #include "shm/group/group.h"
-#include "shm/memory/region.h"
+#include "shm/letter/envelope.h"
+#include "shm/memory/mapping.h"
+#include "shm/memory/names.h"
 #include "shm/message/share.h"
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
-#include "shm/wake/wake.h"
+#include "shm/wait/pacing.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,13 @@ static int peer_allocate(busq_peer *peer)
   return BUSQ_OK;
 }
 
-#define YIELD_NS_DEFAULT 50000u
+static const busq_upcalls upcalls = {
+    .admit = busq_envelope_admit,
+    .take = busq_envelope_take,
+    .taken = busq_envelope_taken,
+    .send_to_group = busq_group_try,
+    .notice_deaths = busq_notice_deaths,
+};
 
 static busq_peer *peer_new(busq_bus *bus)
 {
@@ -49,10 +56,8 @@ static busq_peer *peer_new(busq_bus *bus)
   busq_biased_latch_init(&peer->send_latch);
   busq_biased_latch_init(&peer->receive_latch);
   peer->references = 1;
-  peer->spin_ns = BUSQ_SPIN_NS_MAX;
-  peer->yield_ns = YIELD_NS_DEFAULT;
-  if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
-    peer->spin_ns = 0;
+  peer->upcalls = &upcalls;
+  busq_pacing_init(peer);
   const char *stale = getenv("BUSQ_STALE_PROPOSALS");
   peer->proposes_stale = stale && *stale && *stale != '0';
   busq_bus_retain(bus);
@@ -279,7 +284,7 @@ static void predecessor_settle(busq_bus *bus, uint32_t slot)
     ;
   while ((busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DROPPED) && !busq_grave_discard(bus, slot, &n_dropped))
     ;
-  busq_pack_settle(bus, slot);
+  busq_compact_settle(bus, slot);
 }
 
 /* BUSQ_EMPTY where the slot has meanwhile become somebody else's. */
@@ -524,7 +529,7 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
     (void)busq_node_adopt(peer);
   if (busq_bus_is_recorded(bus))
     busq_tracer_join(peer);
-  busq_mourn_begin(peer);
+  busq_notice_joined(peer);
   *peerp = peer;
   return BUSQ_OK;
 }
@@ -537,128 +542,13 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
   return result ? result : peer_join_checked(bus, name, name_bytes, flags, peerp);
 }
 
-int busq_join_beside(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
+int busq_join_hidden(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
 {
-  const int result = busq_name_check_beside(name, name_bytes);
+  const int result = busq_name_check_hidden(name, name_bytes);
   return result ? result : peer_join_checked(bus, name, name_bytes, 0, peerp);
 }
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp)
 {
   return busq_peer_join_as(bus, name, name_bytes, 0, peerp);
-}
-
-/* ---- leaving ---- */
-
-/* The last reader closes the queue, which nobody else holds then: as a peer would close its own. */
-static void queue_leave(const busq_peer *peer)
-{
-  busq_slot *queue = peer->inbox;
-  if (busq_life_hold(peer->lock_fd, peer->inbox_slot) < 0)
-    return;
-  const uint64_t life = busq_load_acquire(&queue->life);
-  if (!(life & BUSQ_LIFE_DURABLE))
-    (void)busq_ring_close(&peer->ring);
-  busq_fifo_unlink(peer->bus, peer->inbox_slot, (uint32_t)(life >> 32));
-  busq_store_relaxed(&queue->ended_ns, busq_time_host_ns());
-  BUSQ_STEP("leave");
-  busq_store_release(&queue->life, (life & ~(uint64_t)BUSQ_LIFE_MASK) | BUSQ_LIFE_LEFT);
-  busq_wake_for_room(peer->bus, peer->inbox_slot);
-}
-
-/* Unreceived messages stay where they are, for a successor. */
-void busq_join_finish_close(busq_peer *peer)
-{
-  uint64_t looks = UINT64_MAX; /* as much as it has sent in its life, at most */
-  BUSQ_ASSERT(peer->is_closed);
-  BUSQ_ASSERT(!peer->pins && !peer->drafts);
-  BUSQ_STEP("leave");
-  (void)busq_arena_reclaim(peer->bus, peer->slot, &looks);
-  busq_wake_for_memory(peer->bus);
-  if (peer->is_consumer)
-    busq_share_advance(peer->bus, peer->slot, peer->inbox_slot);
-  busq_store_relaxed(&peer->self->ended_ns, busq_time_host_ns());
-  BUSQ_STEP("leave");
-  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | peer->life_flags));
-  if (peer->is_consumer)
-    queue_leave(peer);
-  busq_guard_close(&peer->lock_guard);
-  /* Of two that leave at the same time, both may have found the other there. */
-  if (peer->is_consumer)
-    busq_grave_bury_one(peer->bus, peer->inbox_slot);
-}
-
-static void peer_leave(busq_peer *peer)
-{
-  busq_node_leave(peer);
-  busq_store_release(&peer->is_closed, 1);
-  BUSQ_STEP("leave");
-  if (peer->is_consumer)
-    (void)busq_share_settle(peer->bus, peer->slot, false); /* sets free what was not acknowledged */
-  else if (!(peer->life_flags & BUSQ_LIFE_DURABLE))
-    (void)busq_ring_close(&peer->ring);
-  BUSQ_STEP("leave");
-  busq_fifo_close(peer);
-  busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
-  busq_mourn_left(peer);
-  if (busq_bus_is_recorded(peer->bus)) {
-    if (!peer->is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
-      busq_rest_record(peer);
-    busq_tracer_leave(peer);
-  }
-  if (!peer->pins && !peer->drafts)
-    busq_join_finish_close(peer);
-  else if (!peer->is_consumer)
-    busq_lock_drop(peer->lock_fd, peer->name_lock);
-  for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++) {
-    if (peer->known[slot].fifo_fd >= 0)
-      close(peer->known[slot].fifo_fd);
-    peer->known[slot].fifo_fd = -1;
-  }
-}
-
-int busq_peer_close(busq_peer *peer)
-{
-  if (peer->fork_generation != busq_fork_generation)
-    return BUSQ_FORKED;
-  busq_mourn_end(peer);
-  busq_biased_latch_acquire(&peer->send_latch);
-  busq_biased_latch_acquire(&peer->receive_latch);
-  const bool was_closed = busq_load_relaxed(&peer->is_closed);
-  if (!was_closed)
-    peer_leave(peer);
-  busq_biased_latch_release(&peer->receive_latch);
-  busq_biased_latch_release(&peer->send_latch);
-  if (!was_closed) {
-    if (!peer->is_consumer)
-      busq_wake_for_room_slow(peer->bus, peer->slot);
-    busq_wake_self(peer);
-    busq_bus_leave(peer->bus);
-  }
-  return BUSQ_OK;
-}
-
-void busq_peer_retain(busq_peer *peer)
-{
-  (void)busq_fetch_add(&peer->references, 1);
-}
-
-void busq_peer_free(busq_peer *peer)
-{
-  if (!peer || busq_fetch_add(&peer->references, UINT32_MAX) != 1)
-    return;
-  if (peer->fork_generation == busq_fork_generation && !peer->is_closed)
-    (void)busq_peer_close(peer);
-  else if (!peer->is_closed)
-    busq_bus_leave(peer->bus);
-  busq_tracer_deinit(peer);
-  busq_node_forget(&peer->nodes);
-  busq_arena_deinit(&peer->arena);
-  busq_heap_deinit(&peer->heap);
-  busq_group_deinit(peer);
-  free(peer->known);
-  free(peer->destinations);
-  free(peer->done);
-  busq_bus_release(peer->bus);
-  free(peer);
 }

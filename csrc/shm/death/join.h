@@ -21,9 +21,7 @@
  * that can't be now. */
 int busq_join_take_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes);
 int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes);
-/* Joins under a name that no application can give (busq_name_check_beside). */
-int busq_join_beside(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
-/* After the last message that was taken from a closed peer has been released. */
-void busq_join_finish_close(busq_peer *peer);
+/* Joins under a name that no application can give (busq_name_check_hidden). */
+int busq_join_hidden(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 
 #endif /* BUSQ_SHM_DEATH_JOIN_H */

@@ -26,13 +26,13 @@ static uint64_t gone_find(busq_peer *peer, uint32_t index)
     const uint64_t target = busq_member_target(member, slot);
     if (!(member & BUSQ_MEMBER_IS_IN))
       continue;
-    if (target == busq_peer_target(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target))
+    if (target == busq_peer_address(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target))
       return target;
   }
   return 0;
 }
 
-static void group_mourn(busq_peer *peer, uint32_t index)
+static void group_notice_deaths(busq_peer *peer, uint32_t index)
 {
   const uint64_t group = group_target(peer->bus, index);
   uint64_t who;
@@ -44,31 +44,31 @@ static void group_mourn(busq_peer *peer, uint32_t index)
 }
 
 /* Whoever enters one while we look says so again, behind this. */
-static void groups_mourn(busq_peer *peer)
+static void groups_notice_deaths(busq_peer *peer)
 {
   (void)busq_fetch_and(&peer->cares, ~(uint32_t)BUSQ_CARES_FOR_MEMBERS);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++) {
     if (!is_in(peer, index))
       continue;
     busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
-    group_mourn(peer, index);
+    group_notice_deaths(peer, index);
   }
 }
 
-void busq_mourn_slow(busq_peer *peer)
+void busq_notice_deaths(busq_peer *peer)
 {
   const uint64_t tick_ns = busq_time_tick_ns();
-  const bool is_due = tick_ns - busq_load_relaxed(&peer->mourned_ns) >= BUSQ_SLICE_NS;
+  const bool is_due = tick_ns - busq_load_relaxed(&peer->deaths_noticed_ns) >= BUSQ_SLICE_NS;
   const uint32_t cares = busq_load_relaxed(&peer->cares);
   const bool for_members = (cares & BUSQ_CARES_FOR_MEMBERS) && (is_due || !tick_ns); /* in tests of steps there is no time */
   const bool for_nodes = (cares & BUSQ_CARES_FOR_NODES) && (is_due || busq_node_is_unheld(peer));
   if (!(for_members || for_nodes) || peer->fork_generation != busq_fork_generation)
     return;
   if (is_due)
-    busq_store_relaxed(&peer->mourned_ns, tick_ns);
+    busq_store_relaxed(&peer->deaths_noticed_ns, tick_ns);
   busq_biased_latch_acquire(&peer->send_latch);
   if (for_members && !busq_load_relaxed(&peer->is_closed))
-    groups_mourn(peer);
+    groups_notice_deaths(peer);
   if (for_nodes && !busq_load_relaxed(&peer->is_closed))
     (void)busq_node_tend(peer);
   busq_biased_latch_release(&peer->send_latch);
@@ -96,7 +96,7 @@ static void watchers_tell(busq_peer *peer)
 /* What a predecessor was a member of, and what has been noticed of its death. */
 static void membership_adopt(busq_peer *peer, uint32_t index)
 {
-  const uint64_t us = busq_peer_target(peer);
+  const uint64_t us = busq_peer_address(peer);
   uint64_t number;
   busq_group_note_resumed(peer->bus, index, us);
   (void)busq_group_settle(peer->bus, index, &number);
@@ -108,7 +108,7 @@ static void membership_adopt(busq_peer *peer, uint32_t index)
     busq_peer_care(peer, BUSQ_CARES_FOR_MEMBERS);
 }
 
-void busq_mourn_begin(busq_peer *peer)
+void busq_notice_joined(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
     return;
@@ -121,21 +121,21 @@ void busq_mourn_begin(busq_peer *peer)
   busq_biased_latch_release(&peer->send_latch);
 }
 
-void busq_mourn_left(busq_peer *peer)
+void busq_notice_left(busq_peer *peer)
 {
-  const uint64_t us = busq_peer_target(peer) << 1 | 1;
+  const uint64_t us = busq_peer_address(peer) << 1 | 1;
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (busq_numbered_load(&busq_bus_group(peer->bus, index)->subject).hi == us)
       (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us >> 1, BUSQ_CHANGE_DOWN});
 }
 
-void busq_mourn_end(busq_peer *peer)
+void busq_notice_leaving(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
     return;
   busq_biased_latch_acquire(&peer->send_latch);
   for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
-      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), busq_peer_target(peer), BUSQ_CHANGE_LEAVES});
+      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), busq_peer_address(peer), BUSQ_CHANGE_LEAVES});
   busq_biased_latch_release(&peer->send_latch);
 }

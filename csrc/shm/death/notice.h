@@ -25,19 +25,14 @@
 #include "shm/memory/peer.h"
 
 /* With no latch held.  Looks at most once in a slice. */
-void busq_mourn_slow(busq_peer *peer);
-static inline void busq_mourn(busq_peer *peer)
-{
-  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->cares)))
-    busq_mourn_slow(peer);
-}
+void busq_notice_deaths(busq_peer *peer);
 
 /* One who has just joined: those who watch its name are told, and it cares for whom its predecessor cared. */
-void busq_mourn_begin(busq_peer *peer);
+void busq_notice_joined(busq_peer *peer);
 /* One who is about to close leaves its groups; where there is no room for that, it is mourned. */
-void busq_mourn_end(busq_peer *peer);
+void busq_notice_leaving(busq_peer *peer);
 /* With the send latch, of one whose life says that it is leaving: those who watch it are told.  Not before, or one of them would find that
  * it is there still, and tell the others that it has come. */
-void busq_mourn_left(busq_peer *peer);
+void busq_notice_left(busq_peer *peer);
 
 #endif /* BUSQ_SHM_DEATH_NOTICE_H */

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "shm/burial/grave.h"
 #include "shm/death/join.h"
-#include "shm/death/name.h"
+#include "shm/memory/names.h"
 #include "shm/group/group.h"
 #include "shm/message/commit.h"
 #include <time.h>

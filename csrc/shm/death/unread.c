@@ -42,7 +42,7 @@ static void rest_note(busq_peer *peer, uint32_t sender, uint32_t unit, uint64_t 
   busq_tracer_take(peer, &taken);
 }
 
-void busq_rest_record(busq_peer *peer)
+void busq_unread_record(busq_peer *peer)
 {
   const uint64_t tail = busq_ring_tail(&peer->ring);
   busq_reference reference;

@@ -13,6 +13,6 @@
 #include "shm/memory/peer.h"
 
 /* With the receive latch; the queue is closed, and has one reader. */
-void busq_rest_record(busq_peer *peer);
+void busq_unread_record(busq_peer *peer);
 
 #endif /* BUSQ_SHM_DEATH_UNREAD_H */

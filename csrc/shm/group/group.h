@@ -53,6 +53,7 @@
  * resumed, has missed a change, and can't be taken off the group because a member has no room.
  */
 #include "shm/message/claim.h"
+#include "shm/send/multicast.h"
 
 /* What happens to a group; which of its members, or watched peers, it happens to. */
 enum {
@@ -78,7 +79,7 @@ typedef struct busq_change {
 } busq_change;
 
 /* What a sender keeps of a group. */
-struct busq_company {
+struct busq_sender_view {
   uint64_t number;   /* of the view whose members these are */
   uint64_t *members; /* their targets, in the order in which they entered; NULL: not known so far */
   uint32_t n_members;
@@ -92,23 +93,6 @@ struct busq_viewed {
   bool has_missed;  /* a successor, of one that is still a member for the others; up to the view without it */
   bool is_read;     /* the number that a predecessor may have left was looked at */
 };
-
-/* In front of a view's payload; behind it the members, and, where it is none of them, the one that is changed; then all their names. */
-typedef struct {
-  uint64_t number;      /* of the new view */
-  uint32_t incarnation; /* of the one that is changed */
-  uint16_t slot;
-  uint16_t what;
-  uint32_t n_entries;
-  uint32_t n_members; /* the first of the entries */
-  uint64_t subject;     /* of watchers, from one who enters: what stands in the group's word then; of others: its base */
-} busq_view_change;
-
-typedef struct {
-  uint32_t incarnation;
-  uint16_t slot;
-  uint16_t name_bytes;
-} busq_view_entry;
 
 static inline uint32_t busq_group_index(uint64_t target)
 {
@@ -124,15 +108,17 @@ int busq_group_change_try(busq_peer *peer, const busq_change *change);
 
 /* The group among targets of which one is a group; BUSQ_INVALID where there are several, or one that can't stand beside a group. */
 int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t *groupp);
-/* The view that stands now; BUSQ_UNKNOWN_PEER where nobody is in it.  The company is the peer's, and stays until the next look. */
-int busq_group_company(busq_peer *peer, uint64_t group, busq_company **companyp);
-bool busq_group_company_has(const busq_company *company, uint64_t target);
-/* Of a message to the companion's group and view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
+/* The view that stands now; BUSQ_UNKNOWN_PEER where nobody is in it.  The view is the peer's, and stays until the next look. */
+int busq_group_sender_view(busq_peer *peer, uint64_t group, busq_sender_view **viewp);
+/* Reads it anew if it has changed; it may have no members. */
+int busq_group_refresh(busq_peer *peer, uint64_t group, busq_sender_view **viewp);
+bool busq_sender_view_has(const busq_sender_view *view, uint64_t target);
+/* Of a message to the hooks's group and view that is final, while its record is still the sender's.  BUSQ_AGAIN: it does not count, and has to be sent to
  * the view that follows.  `has_others`: receivers that are no members, who look into the record. */
-int busq_group_judge(busq_peer *peer, const busq_companion *companion, busq_record *record, busq_key key, bool has_others);
+int busq_group_judge(busq_peer *peer, const busq_send_hooks *hooks, busq_record *record, busq_key key, bool has_others);
 /* Of one that was not sent, since a receiver is gone (peer->failed_target).  BUSQ_AGAIN: it was a member, and the view without it comes
  * first; BUSQ_PEER_DEAD: it was none. */
-int busq_group_mourn_failed(busq_peer *peer, uint64_t group, const busq_company *company);
+int busq_group_end_failed(busq_peer *peer, uint64_t group, const busq_sender_view *view);
 
 /* With the receive latch. */
 busq_admission busq_group_admit(busq_peer *peer, const busq_found *found);

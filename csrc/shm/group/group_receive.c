@@ -51,7 +51,7 @@ static bool is_missing(const busq_peer *peer, const busq_found *found, busq_view
 {
   const uint32_t index = found->envelope.group - 1u;
   const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);
-  viewed->has_missed = busq_group_has_missed(peer->bus, index, busq_peer_target(peer)) || found->envelope.view < member.lo;
+  viewed->has_missed = busq_group_has_missed(peer->bus, index, busq_peer_address(peer)) || found->envelope.view < member.lo;
   return viewed->has_missed;
 }
 

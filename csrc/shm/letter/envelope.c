@@ -50,10 +50,3 @@ void busq_envelope_taken(busq_peer *peer, const busq_found *found)
   if (found->envelope.kind == BUSQ_KIND_NODE_RELEASED)
     busq_node_taken(peer, found);
 }
-
-uint64_t busq_message_node(const busq_message *message, uint32_t at)
-{
-  busq_node_name name;
-  memcpy(&name, (const char *)message->data + message->size_bytes + at * sizeof name, sizeof name);
-  return busq_node_pack(name);
-}

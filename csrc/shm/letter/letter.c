@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/letter/letter.h"
 #include "base/error.h"
 #include "shm/group/group.h"
 #include "shm/node/node_table.h"
@@ -8,12 +9,12 @@
 /* ---- sending to nodes, and sending handles ---- */
 
 typedef struct {
-  busq_companion companion;
+  busq_send_hooks hooks;
   const busq_letter *letter;
   uint8_t *missed; /* [n_nodes] */
   uint32_t n_missed;
   uint64_t group;              /* among the targets of the letter; 0: none */
-  const busq_company *company; /* of the group, in the view that the message is for; NULL without a group */
+  const busq_sender_view *view; /* of the group, in the view that the message is for; NULL without a group */
   bool has_others;             /* receivers that are no members */
 } node_sending;
 
@@ -39,9 +40,9 @@ static void handle_grant(busq_peer *peer, busq_node_name name, uint32_t n_target
     peer->lamport = busq_timestamp_max(peer->lamport, end.timestamp);
 }
 
-static int sending_begin(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
+static int sending_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
 {
-  const node_sending *sending = (const node_sending *)(const void *)companion;
+  const node_sending *sending = (const node_sending *)(const void *)hooks;
   const busq_letter *letter = sending->letter;
   const uint32_t n_targets = busq_record_destinations(record);
   uint64_t granting = 0;
@@ -55,9 +56,9 @@ static int sending_begin(busq_companion *companion, busq_peer *peer, busq_record
   return BUSQ_OK;
 }
 
-static void sending_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
+static void sending_undone(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
 {
-  (void)companion;
+  (void)hooks;
   (void)record;
   (void)tag;
   busq_store_release(&peer->self->granting, 0);
@@ -81,15 +82,15 @@ static bool node_was_reached(busq_peer *peer, busq_node_name name, busq_key key)
   return state == BUSQ_NODE_ALIVE || busq_node_is_before(key, end);
 }
 
-static void sending_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
+static void sending_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key)
 {
-  node_sending *sending = (node_sending *)(void *)companion;
+  node_sending *sending = (node_sending *)(void *)hooks;
   if (sending->letter->n_handles)
     busq_store_release(&peer->self->granting, 0);
   /* What does not count is passed by all, owners of nodes among them. */
-  if (sending->company)
-    companion->outcome = busq_group_judge(peer, companion, record, key, sending->has_others);
-  if (companion->outcome != BUSQ_OK)
+  if (sending->view)
+    hooks->outcome = busq_group_judge(peer, hooks, record, key, sending->has_others);
+  if (hooks->outcome != BUSQ_OK)
     return;
   for (uint32_t i = 0; i < sending->letter->n_nodes; i++)
     if (!sending->missed[i] && !node_was_reached(peer, letter_node(sending->letter, i), key)) {
@@ -144,7 +145,7 @@ static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_tar
 {
   const busq_letter *letter = sending->letter;
   const uint32_t peers = peer->bus->geometry.peers;
-  busq_company *company = NULL;
+  busq_sender_view *view = NULL;
   *n_targetsp = 0;
   if (letter->n_targets > peers + (sending->group != 0))
     return busq_error(BUSQ_INVALID, "%u receivers: expected at most %u, each of them once", letter->n_targets, peers);
@@ -153,15 +154,15 @@ static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_tar
       peer->nodes->targets[(*n_targetsp)++] = letter->targets[i];
   if (!sending->group)
     return BUSQ_OK;
-  const int result = busq_group_company(peer, sending->group, &company);
+  const int result = busq_group_sender_view(peer, sending->group, &view);
   if (result)
     return result;
-  sending->company = company;
-  sending->companion.group = busq_group_index(sending->group) + 1;
-  sending->companion.view = company->number;
+  sending->view = view;
+  sending->hooks.group = busq_group_index(sending->group) + 1;
+  sending->hooks.view = view->number;
   const uint32_t n_named = *n_targetsp;
-  for (uint32_t i = 0; i < company->n_members; i++)
-    target_add(peer, company->members[i], n_named, n_targetsp);
+  for (uint32_t i = 0; i < view->n_members; i++)
+    target_add(peer, view->members[i], n_named, n_targetsp);
   return BUSQ_OK;
 }
 
@@ -192,7 +193,7 @@ static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targ
     if (*n_targetsp > 2 * peers)
       return targets_too_many(peer);
   }
-  sending->has_others = sending->company && *n_targetsp > sending->company->n_members;
+  sending->has_others = sending->view && *n_targetsp > sending->view->n_members;
   return BUSQ_OK;
 }
 
@@ -213,7 +214,7 @@ static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 {
   const busq_letter *letter = sending->letter;
   bool is_any = false;
-  if (peer->failed_target == BUSQ_NO_TARGET || (sending->company && busq_group_company_has(sending->company, peer->failed_target)))
+  if (peer->failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->failed_target)))
     return false;
   for (uint32_t i = 0; i < letter->n_targets; i++)
     if (letter->targets[i] == peer->failed_target)
@@ -241,7 +242,7 @@ static bool is_among(const uint64_t *targets, uint32_t n_targets, uint32_t slot)
 static bool is_named(const node_sending *sending, uint32_t slot)
 {
   return is_among(sending->letter->targets, sending->letter->n_targets, slot) ||
-         (sending->company && is_among(sending->company->members, sending->company->n_members, slot));
+         (sending->view && is_among(sending->view->members, sending->view->n_members, slot));
 }
 
 static uint64_t tail_bytes_max(const busq_letter *letter)
@@ -255,8 +256,8 @@ static uint64_t tail_write(const node_sending *sending, char *to)
   const busq_letter *letter = sending->letter;
   busq_envelope envelope = {.kind = BUSQ_KIND_DATA,
                             .n_handles = (uint16_t)letter->n_handles,
-                            .group = (uint16_t)sending->companion.group,
-                            .view = sending->companion.view};
+                            .group = (uint16_t)sending->hooks.group,
+                            .view = sending->hooks.view};
   char *at = to;
   for (uint32_t i = 0; i < letter->n_nodes; i++) {
     const busq_node_name names[] = {letter_node(letter, i), {letter_node(letter, i).slot, BUSQ_NODE_BY_NAME, 0}};
@@ -291,9 +292,9 @@ static int letter_send(busq_peer *peer, node_sending *sending, const busq_payloa
   whole.n_parts++;
   whole.form |= BUSQ_FORM_ENVELOPE;
   whole.size_bytes += parts[payload->n_parts].size_bytes;
-  whole.companion = &sending->companion;
+  whole.hooks = &sending->hooks;
   result = busq_multicast_try(peer, peer->nodes->targets, n_targets, &whole);
-  return result == BUSQ_OK ? sending->companion.outcome : result;
+  return result == BUSQ_OK ? sending->hooks.outcome : result;
 }
 
 /* Until the world stands still for as long as one attempt takes: an owner has gone, whose nodes are missed, or the group has another
@@ -304,8 +305,8 @@ static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_
     int result = letter_send(peer, sending, payload, tail, parts);
     if (result == BUSQ_PEER_DEAD && owner_is_missed(peer, sending))
       continue;
-    if (result == BUSQ_PEER_DEAD && sending->company)
-      result = busq_group_mourn_failed(peer, sending->group, sending->company);
+    if (result == BUSQ_PEER_DEAD && sending->view)
+      result = busq_group_end_failed(peer, sending->group, sending->view);
     if (result != BUSQ_AGAIN)
       return result;
   }
@@ -345,7 +346,7 @@ static int node_send_one(busq_peer *peer, const busq_letter *letter, const busq_
   busq_node *node = busq_node_at(peer->bus, name);
   const uint32_t owner = busq_node_owner_of(node, name.generation);
   const uint64_t target = (uint64_t)owner << 16 | name.slot;
-  node_sending sending = {.companion = {.end = sending_end}, .letter = letter, .missed = missed};
+  node_sending sending = {.hooks = {.end = sending_end}, .letter = letter, .missed = missed};
   struct {
     busq_node_name name;
     busq_envelope envelope;
@@ -355,12 +356,12 @@ static int node_send_one(busq_peer *peer, const busq_letter *letter, const busq_
                               .n_parts = 2,
                               .form = payload->form | BUSQ_FORM_ENVELOPE,
                               .size_bytes = payload->size_bytes + sizeof tail,
-                              .companion = &sending.companion};
+                              .hooks = &sending.hooks};
   missed[0] = 0;
   const int result = busq_multicast_try(peer, &target, 1, &whole);
   if (BUSQ_UNLIKELY(result == BUSQ_PEER_DEAD))
     missed[0] = 1;
-  return result == BUSQ_OK && sending.n_missed ? BUSQ_NODE_MISSED : result;
+  return result == BUSQ_OK && sending.n_missed ? BUSQ_LETTER_MISSED : result;
 }
 
 static bool letter_is_to_one(const busq_peer *peer, const busq_letter *letter, const busq_payload *payload)
@@ -372,13 +373,13 @@ static bool letter_is_to_one(const busq_peer *peer, const busq_letter *letter, c
   return node && busq_node_is_idle(node, name.generation) && busq_node_owner_of(node, name.generation);
 }
 
-int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed)
+int busq_letter_try(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed)
 {
   if (BUSQ_LIKELY(letter_is_to_one(peer, letter, payload)))
     return node_send_one(peer, letter, payload, missed);
 
   node_sending sending = {
-      .companion = {.begin = letter->n_handles ? sending_begin : NULL,
+      .hooks = {.begin = letter->n_handles ? sending_begin : NULL,
                     .undone = letter->n_handles ? sending_undone : NULL,
                     .end = sending_end},
       .letter = letter,
@@ -398,5 +399,5 @@ int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payloa
     result = letter_room(peer, letter, payload->n_parts, &tail, &parts);
   if (!result)
     result = letter_send_again(peer, &sending, payload, tail, parts);
-  return result == BUSQ_OK && sending.n_missed ? BUSQ_NODE_MISSED : result;
+  return result == BUSQ_OK && sending.n_missed ? BUSQ_LETTER_MISSED : result;
 }

@@ -26,9 +26,9 @@ struct busq_bus {
   int fd;              /* asks the kernel who is alive; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
   bool is_temporary;   /* its name goes with the last who has it open (temporary.h) */
-  int hold_fd;         /* says that we have; -1 where that need not be said */
+  int temporary_fd;         /* says that we have; -1 where that need not be said */
   uint32_t users;      /* of this process: handles and peers that are not closed */
-  busq_bus *held_next;
+  busq_bus *temporary_next;
   uint32_t fork_generation;
   uint32_t user; /* who opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

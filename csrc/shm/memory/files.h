@@ -13,10 +13,10 @@
 
 /* May others than its owner use a bus?  In a directory that is meant for a group, and by that group.  Sharing some group with
  * whoever was first to take the name in a directory for all (/dev/shm, /tmp) is no reason to trust him. */
-bool busq_beside_is_for_group(int directory_fd, const struct stat *file);
+bool busq_file_is_for_group(int directory_fd, const struct stat *file);
 /* Does a file belong to somebody who may use the bus, and is it open to nobody else? */
-bool busq_beside_is_of_bus(const busq_bus *bus, const struct stat *file);
+bool busq_file_is_of_bus(const busq_bus *bus, const struct stat *file);
 /* A number that nobody can guess, never 0. */
-uint64_t busq_beside_draw(void);
+uint64_t busq_file_random_part(void);
 
 #endif /* BUSQ_SHM_MEMORY_FILES_H */

@@ -324,6 +324,25 @@ typedef struct {
   uint32_t generation;
 } busq_node_name;
 
+/* ---- the payload of a view ---- */
+
+/* In front of a view's payload; behind it the members, and, where it is none of them, the one that is changed; then all their names. */
+typedef struct {
+  uint64_t number;      /* of the new view */
+  uint32_t incarnation; /* of the one that is changed */
+  uint16_t slot;
+  uint16_t what;
+  uint32_t n_entries;
+  uint32_t n_members; /* the first of the entries */
+  uint64_t subject;     /* of watchers, from one who enters: what stands in the group's word then; of others: its base */
+} busq_view_change;
+
+typedef struct {
+  uint32_t incarnation;
+  uint16_t slot;
+  uint16_t name_bytes;
+} busq_view_entry;
+
 static inline uint64_t *busq_group_viewed(busq_group *group, uint32_t peers)
 {
   return (uint64_t *)(void *)(group->member + peers);

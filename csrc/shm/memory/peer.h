@@ -74,7 +74,7 @@ typedef struct {
   uint32_t tended;         /* the slot at which that goes on */
   int fifo_fd;             /* -1 until it was needed */
   uint64_t fifo;           /* which one that is, as in the slot */
-} busq_acquaintance;
+} busq_destination_cache;
 
 /* ---- recording (tracer.h) ---- */
 
@@ -138,8 +138,27 @@ enum {
 
 /* ---- groups (group.h) ---- */
 
-typedef struct busq_company busq_company;
+typedef struct busq_sender_view busq_sender_view;
 typedef struct busq_viewed busq_viewed;
+
+struct busq_payload;
+
+/* ---- calls upward ---- */
+
+/*
+ * The calls of a room to one that stands above it: messages with an envelope are judged where groups and nodes are known, and deaths
+ * are noticed there.  Set once, when a peer joins (join.c).
+ */
+typedef struct {
+  /* envelope.h */
+  busq_admission (*admit)(busq_peer *peer, busq_found *found);
+  void (*take)(busq_peer *peer, const busq_found *found);
+  void (*taken)(busq_peer *peer, const busq_found *found);
+  /* group.h: with the send latch, to targets of which one is a group */
+  int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const struct busq_payload *payload);
+  /* notice.h */
+  void (*notice_deaths)(busq_peer *peer);
+} busq_upcalls;
 
 /* ---- a peer ---- */
 
@@ -157,6 +176,7 @@ struct busq_peer {
   busq_guard lock_guard;
   int64_t name_lock; /* the byte that stands for our name */
   uint32_t life_flags; /* of the slot that it makes or has */
+  const busq_upcalls *upcalls;
 
   /* Sending: under send_latch. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_biased_latch send_latch;
@@ -174,10 +194,10 @@ struct busq_peer {
   uint32_t glances;
   busq_arena arena;
   uint64_t drafts; /* records in the hands of the application, neither sent nor given back; once closed, under both latches */
-  busq_acquaintance *known; /* [peers] */
+  busq_destination_cache *known; /* [peers] */
   uint16_t *destinations;   /* [peers + 1], scratch: the sorted slots of the multicast at hand */
   uint64_t failed_target;
-  busq_company *companies; /* [groups], made by the first send to one */
+  busq_sender_view *sender_views; /* [groups], made by the first send to one */
   uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 
   /* Receiving: under receive_latch. */
@@ -209,7 +229,7 @@ struct busq_peer {
   uint64_t net_ns; /* how long the next deep sleep may last */
   uint64_t fifo_received; /* `received` when it was last looked at */
   uint32_t fifo_epoch;
-  bool fifo_is_raised; /* by ourselves, and not emptied since */
+  bool fifo_is_readable; /* by ourselves, and not emptied since */
   uint32_t listens;    /* of busq_listen: what the descriptor is readable for */
   uint64_t asked;      /* for room, as in the slot; what is not there any more has come */
   uint64_t room_slice_ns; /* how long the next sleep for room may last */
@@ -218,7 +238,7 @@ struct busq_peer {
   busq_found found;    /* what the last look has found */
   busq_viewed *views;  /* [groups], made by the first message of one */
   uint32_t cares;      /* bits: for whom (notice.h) */
-  uint64_t mourned_ns; /* by the tick: when it last looked for dead ones among them */
+  uint64_t deaths_noticed_ns; /* by the tick: when it last looked for dead ones among them */
 
   /* Waiting. */
   uint64_t send_left_ns; /* when a wait was interrupted that the caller will go on with; 0 where there is none */
@@ -245,6 +265,19 @@ static inline void busq_peer_care(busq_peer *peer, uint32_t whom)
 {
   if (!(busq_load_relaxed(&peer->cares) & whom))
     (void)busq_fetch_or(&peer->cares, whom);
+}
+
+/* With no latch held.  A peer without groups and nodes has no deaths to notice, and pays for one look at one word. */
+static inline void busq_peer_notice_deaths(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->cares)))
+    peer->upcalls->notice_deaths(peer);
+}
+
+/* The target that stands for this peer. */
+static inline uint64_t busq_peer_address(const busq_peer *peer)
+{
+  return (uint64_t)peer->incarnation << 16 | peer->slot;
 }
 
 static inline int busq_peer_check(const busq_peer *peer)

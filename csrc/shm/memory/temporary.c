@@ -22,9 +22,9 @@ static BUSQ_PROCESS_STATE busq_latch held_latch;
 /* True where the bus was in the list, and is not any more. */
 static bool held_forget(busq_bus *bus)
 {
-  for (busq_bus **link = &held_first; *link; link = &(*link)->held_next) {
+  for (busq_bus **link = &held_first; *link; link = &(*link)->temporary_next) {
     if (*link == bus) {
-      *link = bus->held_next;
+      *link = bus->temporary_next;
       return true;
     }
   }
@@ -37,9 +37,9 @@ static bool hold_end(busq_bus *bus)
   if (!held_forget(bus))
     return false;
   /* A description that a child has inherited keeps its lock until the child closes it as well. */
-  close(bus->hold_fd);
-  bus->hold_fd = -1;
-  const int fd = busq_hold_clear(bus->directory_fd, bus->name);
+  close(bus->temporary_fd);
+  bus->temporary_fd = -1;
+  const int fd = busq_temporary_clear(bus->directory_fd, bus->name);
   if (fd >= 0)
     close(fd);
   return fd >= 0;
@@ -80,35 +80,35 @@ static int hold_open(busq_bus *bus)
 {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", bus->fd);
-  bus->hold_fd = open(path, O_RDWR | O_CLOEXEC);
-  return bus->hold_fd >= 0 ? BUSQ_OK : busq_error_system("can't open temporary bus \"%s\" once more for its lock", bus->name);
+  bus->temporary_fd = open(path, O_RDWR | O_CLOEXEC);
+  return bus->temporary_fd >= 0 ? BUSQ_OK : busq_error_system("can't open temporary bus \"%s\" once more for its lock", bus->name);
 }
 
-int busq_hold_take(busq_bus *bus, bool has_name)
+int busq_temporary_take(busq_bus *bus, bool has_name)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_OF_HOLD, .l_len = 1};
   struct stat status;
   pthread_once(&once, held_watch);
   int result = hold_open(bus);
-  if (!result && fcntl(bus->hold_fd, F_OFD_SETLK, &lock) < 0)
+  if (!result && fcntl(bus->temporary_fd, F_OFD_SETLK, &lock) < 0)
     result = errno == EAGAIN ? hold_gone(bus) : busq_error_system("can't lock temporary bus \"%s\"", bus->name);
-  if (!result && has_name && fstat(bus->hold_fd, &status) == 0 && status.st_nlink == 0)
+  if (!result && has_name && fstat(bus->temporary_fd, &status) == 0 && status.st_nlink == 0)
     result = hold_gone(bus);
   if (result) {
-    if (bus->hold_fd >= 0)
-      close(bus->hold_fd);
-    bus->hold_fd = -1;
+    if (bus->temporary_fd >= 0)
+      close(bus->temporary_fd);
+    bus->temporary_fd = -1;
     return result;
   }
   busq_latch_acquire(&held_latch);
-  bus->held_next = held_first;
+  bus->temporary_next = held_first;
   held_first = bus;
   busq_latch_release(&held_latch);
   return BUSQ_OK;
 }
 
-bool busq_hold_drop(busq_bus *bus)
+bool busq_temporary_drop(busq_bus *bus)
 {
   if (!bus->is_temporary)
     return false;
@@ -124,7 +124,7 @@ bool busq_hold_drop(busq_bus *bus)
 static bool hold_is_temporary(int directory_fd, const struct stat *status)
 {
   return S_ISREG(status->st_mode) && (status->st_mode & BUSQ_HOLD_MODE) &&
-         (status->st_uid == geteuid() || busq_beside_is_for_group(directory_fd, status));
+         (status->st_uid == geteuid() || busq_file_is_for_group(directory_fd, status));
 }
 
 static bool hold_is_bus(int fd)
@@ -133,7 +133,7 @@ static bool hold_is_bus(int fd)
   return pread(fd, &magic, sizeof magic, 0) == sizeof magic && magic == BUSQ_LAYOUT_MAGIC;
 }
 
-int busq_hold_clear(int directory_fd, const char *name)
+int busq_temporary_clear(int directory_fd, const char *name)
 {
   struct stat of_name;
   struct stat of_file;

@@ -28,10 +28,10 @@
 
 /* For a bus whose file is open and temporary.  BUSQ_NOT_FOUND where its name is gone, or just going; a file that is only being made
  * has none yet. */
-int busq_hold_take(busq_bus *bus, bool has_name);
+int busq_temporary_take(busq_bus *bus, bool has_name);
 /* Gives it up, and removes the name if that was the last one: true where it did.  Does nothing for who holds nothing. */
-bool busq_hold_drop(busq_bus *bus);
+bool busq_temporary_drop(busq_bus *bus);
 /* Removes the name of a temporary bus that nobody has open.  Gives its file, open and locked, or -1. */
-int busq_hold_clear(int directory_fd, const char *name);
+int busq_temporary_clear(int directory_fd, const char *name);
 
 #endif /* BUSQ_SHM_MEMORY_TEMPORARY_H */

@@ -30,14 +30,14 @@
  *      other B    breaks A's record, the word is IDLE; claims, commits, installs
  *      A          comes back: its commit fails, and it begins again at the next number
  *
- * Before each attempt the claimer raises its clock above whatever its message must come after (`companion.attempt` in multicast.h),
+ * Before each attempt the claimer raises its clock above whatever its message must come after (`hooks.attempt` in multicast.h),
  * also where that is a queue that it does not send to.
  *
  * Not given: fairness between claimers.  Who finds a fresh proposal waits a little before it breaks it (busq_claim_wait).
  */
 #include "shm/memory/bus.h"
 #include "shm/message/commit.h"
-#include "shm/send/multicast.h"
+#include "shm/memory/peer.h"
 
 enum {
   BUSQ_CLAIM_IDLE = 0,

@@ -62,9 +62,6 @@ enum {
   BUSQ_NODE_TOLD = 4
 };
 
-/* The message is on its way, and some of its nodes are missed.  Never the caller of the library's. */
-#define BUSQ_NODE_MISSED 66
-
 /* ---- names ---- */
 
 static inline uint64_t busq_node_pack(busq_node_name name)
@@ -105,9 +102,6 @@ void busq_node_forget(busq_node_memory **memoryp);
 int busq_node_make(busq_peer *peer, busq_node_name *namep);
 /* Ends a node, ours or one of somebody who is gone; BUSQ_OK as well where it is over.  BUSQ_FULL as for a send. */
 int busq_node_end(busq_peer *peer, busq_node_name name);
-/* Tries once to send to names and nodes, with handles.  BUSQ_NODE_MISSED: it is sent, and missed[] says of each node whether it is
- * over at the message's place. */
-int busq_node_send(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed);
 /* Now and then, by whoever has nodes or handles: ends the nodes of the gone, takes away the handles of the gone, and tells of
  * nodes that nobody holds any more.  BUSQ_FULL where that has to be tried again. */
 int busq_node_tend(busq_peer *peer);
@@ -132,6 +126,8 @@ void busq_node_taken(busq_peer *peer, const busq_found *found);
 
 /* One object less keeps the handle. */
 void busq_node_release(busq_peer *peer, busq_node_name name);
+/* All handles that a message has brought, one object less of each. */
+void busq_node_release_handles(busq_peer *peer, const busq_message *message);
 bool busq_node_is_alive(busq_peer *peer, busq_node_name name);
 bool busq_node_is_held(const busq_peer *peer, busq_node_name name);
 /* Its life; 0 where the node is no more. */

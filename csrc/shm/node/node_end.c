@@ -91,7 +91,7 @@ static uint32_t told_list(busq_peer *peer, busq_node *node, busq_node_name name,
 }
 
 typedef struct {
-  busq_companion companion;
+  busq_send_hooks hooks;
   busq_node *node;
   busq_node_name name;
   uint64_t number;
@@ -114,9 +114,9 @@ static bool list_is_whole(busq_peer *peer, const node_ending *ending)
   return true;
 }
 
-static int ending_begin(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
+static int ending_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
 {
-  const node_ending *ending = (const node_ending *)(const void *)companion;
+  const node_ending *ending = (const node_ending *)(const void *)hooks;
   if (!busq_claim_take(peer, &ending->node->claim, ending->number, record, tag))
     return BUSQ_AGAIN;
   busq_fence_full(); /* a sender that finds no claim has granted before this */
@@ -125,22 +125,22 @@ static int ending_begin(busq_companion *companion, busq_peer *peer, busq_record 
 
 /* Above whatever was committed at the owner, though that may be dead and receive nothing of this: whoever sent to the node, and found no claim,
  * believes that it has reached it, and a successor finds the message in its queue. */
-static int ending_attempt(busq_companion *companion, busq_peer *peer)
+static int ending_attempt(busq_send_hooks *hooks, busq_peer *peer)
 {
-  const node_ending *ending = (const node_ending *)(const void *)companion;
+  const node_ending *ending = (const node_ending *)(const void *)hooks;
   return busq_multicast_rise(peer, ending->name.slot);
 }
 
-static void ending_undone(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag)
+static void ending_undone(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
 {
-  const node_ending *ending = (const node_ending *)(const void *)companion;
+  const node_ending *ending = (const node_ending *)(const void *)hooks;
   busq_claim_drop(peer, &ending->node->claim, ending->number, record, tag);
 }
 
 /* Installed while the record is ours, whoever has done so before. */
-static void ending_end(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key)
+static void ending_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key)
 {
-  const node_ending *ending = (const node_ending *)(const void *)companion;
+  const node_ending *ending = (const node_ending *)(const void *)hooks;
   busq_claim_look look;
   busq_key end;
   (void)record;
@@ -152,7 +152,7 @@ static void ending_end(busq_companion *companion, busq_peer *peer, busq_record *
 static int ending_try(busq_peer *peer, busq_node *node, busq_node_name name, uint64_t number)
 {
   node_ending ending = {
-      .companion = {.begin = ending_begin, .attempt = ending_attempt, .undone = ending_undone, .end = ending_end},
+      .hooks = {.begin = ending_begin, .attempt = ending_attempt, .undone = ending_undone, .end = ending_end},
       .node = node,
       .name = name,
       .number = number,
@@ -167,7 +167,7 @@ static int ending_try(busq_peer *peer, busq_node *node, busq_node_name name, uin
                                 .n_parts = 1,
                                 .form = BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE,
                                 .size_bytes = sizeof tail,
-                                .companion = &ending.companion};
+                                .hooks = &ending.hooks};
   ending.n_targets = told_list(peer, node, name, peer->nodes->targets);
   if (!ending.n_targets) /* nobody is left to be told; that it is over is told by a message even so */
     peer->nodes->targets[ending.n_targets++] = (uint64_t)peer->incarnation << 16 | peer->slot;

@@ -281,7 +281,25 @@ void busq_node_release(busq_peer *peer, busq_node_name name)
   busq_node_poke(peer->bus, name.slot);
 }
 
-/* ---- for whoever asks ---- */
+/* ---- the handles of a message ---- */
+
+uint64_t busq_message_node(const busq_message *message, uint32_t at)
+{
+  busq_node_name name;
+  memcpy(&name, (const char *)message->data + message->size_bytes + at * sizeof name, sizeof name);
+  return busq_node_pack(name);
+}
+
+void busq_node_release_handles(busq_peer *peer, const busq_message *message)
+{
+  if (!(message->form & BUSQ_FORM_ENVELOPE))
+    return;
+  for (uint32_t i = 0; i < message->n_handles; i++)
+    if (message->handles_alive >> i & 1)
+      busq_node_release(peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
+}
+
+/* ---- for any process ---- */
 
 uint32_t busq_node_owner(const busq_bus *bus, busq_node_name name)
 {

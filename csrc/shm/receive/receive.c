@@ -4,13 +4,9 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
-#include "shm/death/join.h"
-#include "shm/group/group.h"
-#include "shm/letter/envelope.h"
 #include "shm/message/commit.h"
 #include "shm/message/reference.h"
 #include "shm/message/share.h"
-#include "shm/node/node.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/wake.h"
 #include <string.h>
@@ -521,7 +517,7 @@ __attribute__((noinline)) static int peek_enveloped(busq_peer *peer)
 {
   int result = BUSQ_OK;
   while (result == BUSQ_OK && (peer->found.form & BUSQ_FORM_ENVELOPE)) {
-    const busq_admission admission = busq_envelope_admit(peer, &peer->found);
+    const busq_admission admission = peer->upcalls->admit(peer, &peer->found);
     if (admission == BUSQ_ADMIT_DELIVER)
       return BUSQ_OK;
     if (admission == BUSQ_ADMIT_DAMAGED)
@@ -654,15 +650,15 @@ BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)
 __attribute__((noinline)) static void take_enveloped(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->found;
-  busq_envelope_take(peer, found);
+  peer->upcalls->take(peer, found);
   take_begin(peer);
   if (mode != BUSQ_TAKE_COPIED) {
     take_mark(peer, mode);
-    busq_envelope_taken(peer, found);
+    peer->upcalls->taken(peer, found);
     return;
   }
   record_release(peer, found->record, found->mark);
-  busq_envelope_taken(peer, found);
+  peer->upcalls->taken(peer, found);
   position_done(peer, found->position);
 }
 
@@ -693,11 +689,8 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
   BUSQ_ASSERT(unit < busq_bus_units(peer->bus));
   record_release(peer, busq_bus_record(peer->bus, unit), mark);
   peer->pins--;
-  const bool is_closed = busq_load_relaxed(&peer->is_closed);
-  if (!is_closed || peer->is_consumer)
+  if (!busq_load_relaxed(&peer->is_closed) || peer->is_consumer)
     position_done(peer, position);
-  if (is_closed && !peer->pins && !peer->drafts)
-    busq_join_finish_close(peer);
 }
 
 /* All marks before the head that they free, as for one; the senders are told of the room once. */
@@ -759,20 +752,14 @@ static bool message_return(busq_peer *peer, const busq_message *message)
 
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message)
 {
-  const bool is_closed = busq_load_relaxed(&peer->is_closed);
-  if ((is_closed && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
+  if ((busq_load_relaxed(&peer->is_closed) && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
     return false;
   if (!(peer->is_consumer ? claim_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED)
                           : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->pins > 0);
-  for (uint32_t i = 0; (message->form & BUSQ_FORM_ENVELOPE) && i < message->n_handles; i++)
-    if (message->handles_alive >> i & 1)
-      busq_node_release(peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
   busq_store_relaxed(&peer->self->received, --peer->received);
   peer->pins -= mode == BUSQ_TAKE_PINNED;
-  if (is_closed && !peer->pins && !peer->drafts)
-    busq_join_finish_close(peer);
   return true;
 }
 
@@ -809,6 +796,15 @@ static bool blocker_help(busq_peer *peer, busq_reference blocker)
   }
   busq_store_relaxed(&self->helped, self->helped + 1);
   return true;
+}
+
+int busq_receive_look(busq_peer *peer)
+{
+  enum { TURNS = 64 };
+  int result = busq_receive_peek(peer);
+  for (int turn = 0; result == BUSQ_EMPTY && turn < TURNS && busq_receive_help(peer); turn++)
+    result = busq_receive_peek(peer);
+  return result;
 }
 
 bool busq_receive_unblock(busq_peer *peer)

@@ -33,6 +33,20 @@
  */
 #include "shm/memory/peer.h"
 
+/* Takes the receive latch of an open peer; BUSQ_FORKED, BUSQ_CLOSED: it is not taken. */
+BUSQ_ALWAYS_INLINE int busq_receive_begin(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
+  busq_biased_latch_acquire(&peer->receive_latch);
+  BUSQ_TIME("latched");
+  if (BUSQ_UNLIKELY(busq_load_relaxed(&peer->is_closed))) {
+    busq_biased_latch_release(&peer->receive_latch);
+    return BUSQ_CLOSED;
+  }
+  return BUSQ_OK;
+}
+
 /* BUSQ_OK: peer->found can be delivered; BUSQ_EMPTY; or damage.  All of these want the receive latch. */
 int busq_receive_peek(busq_peer *peer);
 /* One of several readers of a queue (share.h) takes only what it has reached for; between the two nobody else gets it.  As peek. */
@@ -58,7 +72,10 @@ bool busq_receive_is_drained(const busq_peer *peer);
  * way: skips the hole, completes what is sealed, puts off what is not.  True if it is worth looking again.  Otherwise
  * peer->blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
 bool busq_receive_help(busq_peer *peer);
-/* The same without patience. */
+/* Peeks, and where something blocks the queue for too long, gets it out of the way and peeks again.  Each turn deals with one
+ * message, so the number of turns only matters where nonsense is written into the queue faster than we read it. */
+int busq_receive_look(busq_peer *peer);
+/* As busq_receive_help, without patience. */
 bool busq_receive_unblock(busq_peer *peer);
 
 #endif /* BUSQ_SHM_RECEIVE_RECEIVE_H */

@@ -46,16 +46,16 @@
  * Who has a part in a multicast beside its sender: a change that it decides (claim.h), a group whose view it must not miss.  All with
  * the send latch; each may be NULL.
  */
-typedef struct busq_companion busq_companion;
-struct busq_companion {
+typedef struct busq_send_hooks busq_send_hooks;
+struct busq_send_hooks {
   /* The record is filled and STAGING, and nobody knows of it.  Anything but BUSQ_OK takes it back. */
-  int (*begin)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
+  int (*begin)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag);
   /* Before each attempt: raises peer->lamport above all that the message must come after (busq_multicast_rise). */
-  int (*attempt)(busq_companion *companion, busq_peer *peer);
+  int (*attempt)(busq_send_hooks *hooks, busq_peer *peer);
   /* It can't be committed any more, and was not. */
-  void (*undone)(busq_companion *companion, busq_peer *peer, busq_record *record, uint64_t tag);
+  void (*undone)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag);
   /* It is final, and the record is still the sender's.  `outcome` is what the send comes to: BUSQ_OK, or what has to be done besides. */
-  void (*end)(busq_companion *companion, busq_peer *peer, busq_record *record, busq_key key);
+  void (*end)(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key);
   int outcome;
   /* For the recording: a message to a group, 1 + the index of that, and the view in which it is sent; 0: none. */
   uint32_t group;
@@ -63,16 +63,16 @@ struct busq_companion {
 };
 
 /* What is sent: the parts one behind the other, or a draft, a record that was filled before. */
-typedef struct {
+typedef struct busq_payload {
   const busq_part *parts;
   uint32_t n_parts;
   uint32_t form;
   uint64_t size_bytes;       /* of all parts, or of what is sent of the draft */
   const busq_message *draft; /* its place; NULL: the parts */
-  busq_companion *companion; /* of parts; NULL: none */
+  busq_send_hooks *hooks; /* of parts; NULL: none */
 } busq_payload;
 
-/* For a companion's attempt: above all that stands in this queue, though the message may not go there. */
+/* For a hooks's attempt: above all that stands in this queue, though the message may not go there. */
 int busq_multicast_rise(busq_peer *peer, uint32_t slot);
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);

@@ -56,7 +56,7 @@ static int rings_check_file(const busq_rings *rings, const busq_bus *bus, uint64
   struct stat mine;
   if (fstat(rings->fd, &mine) < 0)
     return busq_error_system("can't examine the trace of bus \"%s\"", bus->name);
-  if (!S_ISREG(mine.st_mode) || !busq_beside_is_of_bus(bus, &mine))
+  if (!S_ISREG(mine.st_mode) || !busq_file_is_of_bus(bus, &mine))
     return busq_error(BUSQ_DENIED, "the trace of bus \"%s\" has owner %u and mode %03o: expected those of the bus; remove it", bus->name,
                       mine.st_uid, mine.st_mode & 0777);
   *bytesp = (uint64_t)mine.st_size;
@@ -144,7 +144,7 @@ static int rings_publish(const busq_rings *rings, busq_bus *bus)
   snprintf(path, sizeof path, "/proc/self/fd/%d", rings->fd);
   errno = EEXIST;
   for (int i = 0; i < TRIES && result < 0 && errno == EEXIST; i++) {
-    busq_store_release(&bus->header->trace, busq_beside_draw());
+    busq_store_release(&bus->header->trace, busq_file_random_part());
     rings_name(bus, name);
     result = linkat(AT_FDCWD, path, bus->directory_fd, name, AT_SYMLINK_FOLLOW);
   }

@@ -43,17 +43,10 @@
  * A flag stands for everybody who waits.  A waker takes it down and wakes all of them; those who find nothing raise it again
  * before they sleep.  Nobody else takes it down but the last thread of a peer that waits for messages (receivers_asleep): a
  * thread that leaves must not make its sleeping siblings look as if they were awake.
- *
- * Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them: waking a sleeper
- * costs about that much.  Where yielding shows that others want the processor, the spinning is left out; where the last waits
- * for messages were far longer than all that, the yielding, too.
  */
 #include "shm/memory/peer.h"
+#include "shm/wake/slice.h"
 
-#define BUSQ_SLICE_NS UINT64_C(50000000)
-#define BUSQ_NAPS 20u
-#define BUSQ_SPIN_NS_MAX 1000u
-#define BUSQ_NET_NS UINT64_C(10000000000)
 
 /* Between taking a position in a queue and the commit of what stands there: tells a reader that sleeps deeply behind its
  * descriptor, so that it is awake, and looks again by its timer, should we not live to tell it afterwards. */
@@ -102,68 +95,5 @@ void busq_wake_self(busq_peer *peer);
 
 /* Wakes everybody on the bus, for shutdown. */
 void busq_wake_all(busq_bus *bus);
-
-/* One wait, in stages: spinning, yielding, sleeping. */
-typedef struct {
-  uint64_t began_ns;  /* 0: nobody has asked the clock so far */
-  int64_t timeout_ns; /* below 0: none */
-  uint64_t slice_ns;  /* of the next sleep */
-  uint32_t stage;
-  bool has_spun;
-  bool is_told; /* to whoever asks what this peer waits for */
-} busq_wait;
-
-/* Where the next message will stand, and what will stand there then: a reader that spins looks at this alone for some
- * pauses, before it looks at everything again.  Whoever reads more of what the senders write takes it from their caches. */
-typedef struct {
-  const uint64_t *word;
-  uint64_t lap;
-} busq_watch;
-
-void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
-/* As if it had spun already. */
-void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns);
-/* One turn of spinning; false when it is time to yield.  Without a watch, a turn is one pause. */
-bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch);
-/* One turn of yielding; false when it is time to sleep. */
-bool busq_wait_yield(busq_wait *wait, busq_peer *peer);
-/* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed;
- * BUSQ_INTERRUPTED. */
-int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
-/* Since the clock was first asked, here or by any of the others. */
-uint64_t busq_wait_spent_ns(busq_wait *wait);
-bool busq_wait_is_over(busq_wait *wait);
-
-/* The descriptor behind peer.fileno(), made when first asked for: a FIFO that senders write to, and a timer for as long as something
- * in the queue can't be received, both behind one epoll descriptor. */
-int busq_fifo_open(busq_peer *peer);
-void busq_fifo_close(busq_peer *peer);
-/* Makes the descriptor readable after a while: where something is in the queue, a slice at most; UINT64_MAX where nothing is. */
-void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns);
-/* Both with the receive latch held: empties the FIFO and asks senders to signal (look at the queue once more afterwards); or
- * makes it readable oneself. */
-void busq_fifo_arm(busq_peer *peer);
-/* Something has come to pass: the next sleep is none of the deep ones. */
-void busq_fifo_stir(busq_peer *peer);
-/* Whether it may sleep deeply, and is not armed for that. */
-bool busq_fifo_may_deepen(const busq_peer *peer);
-void busq_fifo_raise(busq_peer *peer);
-/* Empties the FIFO; true if there was anything in it. */
-bool busq_fifo_drain(busq_peer *peer);
-/* With the receive latch held: nobody sleeps behind it for now; unreadable, and no sender's business. */
-void busq_fifo_hush(busq_peer *peer);
-
-/* Waiting for room behind the descriptor, all with the receive latch held.  Asks for room in the queue of a slot (BUSQ_RING_NOBODY: for
- * memory); the caller tries once more afterwards, before anybody sleeps. */
-void busq_room_ask(busq_peer *peer, uint32_t slot);
-/* As if it had come. */
-void busq_room_come(busq_peer *peer, uint32_t slot);
-/* Something of what was asked for has come, or was lost to another: it is worth trying again. */
-bool busq_room_has_come(const busq_peer *peer);
-/* Takes back what was asked for: who still needs it asks again. */
-void busq_room_forget(busq_peer *peer);
-
-/* Also makes the slot forget it. */
-void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 
 #endif /* BUSQ_SHM_WAKE_WAKE_H */

@@ -31,7 +31,7 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class Server:
-    """A process of Spark, its log, and the address that it told there."""
+    """A process of Spark, its log, and the address that it printed there."""
 
     def __init__(self, command: list[str], log: Path, told: str, environment: Mapping[str, str]) -> None:
         self.log = log

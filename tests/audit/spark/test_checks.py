@@ -78,7 +78,7 @@ def overtaken() -> list[Log]:
 
 
 def triangle() -> list[Log]:
-    """p0 tells p2 and then p1, p1 tells p2; p2 hears of it from p1 first."""
+    """p0 sends to p2 and then to p1, p1 sends to p2; what p1 sends is delivered by p2 first."""
     return [
         [send(1, 2, by=0), send(2, 1, by=0)],
         [deliver(0, 2), send(1, 2, by=1)],
@@ -87,7 +87,7 @@ def triangle() -> list[Log]:
 
 
 def opposite() -> list[Log]:
-    """p0 and p1 each tell p2 and p3, which deliver in opposite orders."""
+    """p0 and p1 each send to p2 and p3, which deliver in opposite orders."""
     return [
         [send(1, 2, 3, by=0)],
         [send(1, 2, 3, by=1)],
@@ -102,7 +102,7 @@ def crossing() -> list[Log]:
 
 
 def incomplete() -> list[Log]:
-    """p1 lacks the first message, got the second twice, and a third that nobody sent; p2 got what is not for it."""
+    """p1 lacks the first message, got the second twice, and a third that was never sent; p2 got what is not for it."""
     return [
         [send(1, 1, by=0), send(2, 1, by=0)],
         [deliver(0, 2), deliver(0, 2), deliver(0, 9)],
@@ -151,7 +151,7 @@ def expected(runs: dict[str, Sequence[Log]], names: Sequence[str]) -> dict[tuple
 
 
 def wild(random_: random.Random) -> list[Log]:
-    """Anybody delivers anything, often what was not sent to it, or again."""
+    """Any process delivers anything, often what was not sent to it, or again."""
     n = random_.randint(1, PROCESSES)
     logs: list[Log] = [[] for _ in range(n)]
     numbers, sent = [0] * n, [message_of(0, 40)]
@@ -174,7 +174,7 @@ def _stamp(logs: Sequence[Log], message: int) -> int:
 
 
 def tidy(random_: random.Random) -> list[Log]:
-    """One order for everybody, in which now and then two neighbours stand the other way around."""
+    """One order for all, in which now and then two neighbours stand the other way around."""
     n = random_.randint(2, PROCESSES)
     logs: list[Log] = [[] for _ in range(n)]
     queues: list[list[Event]] = [[] for _ in range(n)]
@@ -493,7 +493,7 @@ def test_names_of_messages_need_not_be_numbers_of_sends(spark: SparkSession, tmp
 
 
 def test_what_does_not_fit_into_memory_is_a_lower_bound(spark: SparkSession) -> None:
-    """Eight processes send five messages each to two, who hear the senders in opposite orders: all is one island."""
+    """Eight processes send five messages each to two, which get the senders in opposite orders: all is one island."""
     sends = [(by, number) for number in range(1, 6) for by in range(8)]
     stamps = {sent: stamp for stamp, sent in enumerate(sends, start=1)}
     logs = [[send(number, 8, 9, by=by, stamp=stamps[by, number]) for number in range(1, 6)] for by in range(8)]

@@ -3,19 +3,34 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
 from busq.audit.spark.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import write_run
-from busq.bench.memory import peak_of
 from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
+
+
+def peak_of(command: list[str]) -> tuple[int, int]:
+    """Runs a command: its exit code, and the most that it and its children took, in bytes."""
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+        while child.poll() is None:
+            try:
+                peak = max(peak, tree_bytes(child.pid))
+            except psutil.NoSuchProcess:
+                break
+            time.sleep(0.1)
+    return child.returncode, peak
 
 
 def sizes_of(text: str) -> int:
@@ -82,6 +97,6 @@ def test_all_that_an_audit_starts_keeps_to_the_size(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run", Plan(20_000, order="none"))
     command = ["audit", "--engine", "spark", "--master", "local[1]", "--memory", "1600m", str(tmp_path / "run")]
-    code, _, peak = peak_of([sys.executable, "-m", "busq", *command])
+    code, peak = peak_of([sys.executable, "-m", "busq", *command])
     assert code in (0, 1)
     assert 100 * MIB < peak <= 1.05 * shares("1600m", "local[1]").total

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a cluster is ready: what would go wrong is said before it does, and what to do."""
+"""Whether a cluster is ready: what would go wrong is reported before it does, and what to do."""
 
 from __future__ import annotations
 

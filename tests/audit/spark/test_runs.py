@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs on Spark: what the audit in C says of each, whatever the order, the sizes, and who fails."""
+"""Many runs on Spark: the results of the audit in C for each, whatever the order, the sizes, and what fails."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions of Spark: quiet, sized, and gone without a trace; never somebody else's."""
+"""Sessions of Spark: quiet, sized, and gone without a trace; never those of other code."""
 
 from __future__ import annotations
 

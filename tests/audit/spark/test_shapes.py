@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the shapes in which people keep them: Spark says what the engine in C says of them.
+"""Runs in the shapes in which people keep them: Spark has the results of the engine in C.
 
 Many runs at once are judged by the observers in C inside of tasks; a huge one is looked at by Spark.  A few shapes are
 drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/spark/test_shapes.py` takes a hundredth of so many for huge runs, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps on Spark: the same rows as without it, and whoever is killed loses only what was running."""
+"""Sweeps on Spark: the same rows as without it, and a killed one loses only what was running."""
 
 from __future__ import annotations
 

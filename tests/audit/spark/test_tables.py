@@ -107,7 +107,7 @@ def test_a_column_of_runs_is_one_on_spark_as_well(spark: SparkSession, tmp_path:
 def test_whole_numbers_as_times_count_the_same_units_as_in_c(
     spark: SparkSession, tmp_path: Path, called: str, unit_ns: int
 ) -> None:
-    """Milliseconds since 1970 are told by their size; a column that says nanoseconds has them, whatever their size."""
+    """Milliseconds since 1970 are recognised by size; a column named as nanoseconds has them, whatever their size."""
     start = 1_700_000_000 * 10**9 // unit_ns if called == "time" else 0
     rows = story(str, lambda n: f"orders-7/{n}")
     rows = [{**row, called: start + 10 * row["position"] + int(row["process"])} for row in rows]

@@ -31,7 +31,7 @@ SEARCH = "test_explore_steps"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A core in which one file says something else in some places; each of the old texts stands there once."""
+    """A core in which one file differs in some places; each of the old texts stands there once."""
 
     name: str
     slip: str  # what is broken
@@ -44,7 +44,12 @@ class Mutant:
 MULTICAST, COMMIT, RECEIVE = "shm/send/multicast.c", "shm/message/commit.c", "shm/receive/receive.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group.c", "shm/group/group_send.c", "shm/group/group_receive.c"
-NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node/node_table.c", "shm/node/node_end.c", "shm/node/node_receive.c", "shm/letter/letter.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
+    "shm/node/node_table.c",
+    "shm/node/node_end.c",
+    "shm/node/node_receive.c",
+    "shm/letter/letter.c",
+)
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -66,8 +71,8 @@ MUTANTS = [
         "two senders, the same two receivers",
         MULTICAST,
         (
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;",
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max);",
+            "busq_timestamp_max(self->proposal, self->clock_max) + 1;",
+            "busq_timestamp_max(self->proposal, self->clock_max);",
         ),
     ),
     mutant(
@@ -122,7 +127,7 @@ MUTANTS = [
         "SLEEP_WITHOUT_LOOKING",
         "a reader does not look again between raising its flag and sleeping",
         "one receiver, who sleeps and is woken",
-        "busq.c",
+        "shm/wait/receive_wait.c",
         (
             "  int result = receive_ready(peer, &blocker);\n",
             "  int result = BUSQ_EMPTY;\n  blocker.help_in_ns = UINT64_MAX;\n",
@@ -161,10 +166,8 @@ MUTANTS = [
         "one multicast, the sender may be stopped",
         MULTICAST,
         (
-            "  return BUSQ_LIKELY(busq_commit_swap(",
-            "  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);\n"
-            "  return multicast->proposal;\n"
-            "  return BUSQ_LIKELY(busq_commit_swap(",
+            "busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);\n",
+            "true;\n    busq_send_set_state(record, tag, BUSQ_PHASE_COMMITTED, self->proposal);\n",
         ),
     ),
     mutant(
@@ -355,7 +358,7 @@ class Workshop:
 
 
 def search(program: Path, *arguments: str) -> tuple[bool, str]:
-    """Does everything hold, and what the search says."""
+    """Return whether everything holds, and the output of the search."""
     done = subprocess.run(
         [str(program), *arguments],
         stdout=subprocess.PIPE,
