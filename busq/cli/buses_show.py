@@ -65,7 +65,7 @@ def bus(facts: dict[str, Any]) -> None:
 
 
 def _groups(groups: dict[str, Any]) -> None:
-    """A line for each group: its view, and who is in it."""
+    """A line for each group: its view and the members."""
     for name, group in groups.items():
         to_stdout(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
 

@@ -197,7 +197,7 @@ def _fastest(first: Standing, second: Standing, pace: float | None) -> str:
 
 
 def demo(outcomes: Sequence[Outcome]) -> None:
-    """Print the demonstration: what was done, how fast, what each saw, what the observers say."""
+    """Print the demonstration: what was done, how fast, what each process saw, and the verdicts."""
     first = outcomes[0]
     people = ", ".join(first.schedule.participants)
     to_stdout(
@@ -212,7 +212,7 @@ def demo(outcomes: Sequence[Outcome]) -> None:
 
 
 def common(outcome: Outcome) -> Table:
-    """Messages that went to everybody, from the middle of the run, as each participant noted them for itself."""
+    """Messages that went to all, from the middle of the run, as each participant noted them for itself."""
     names = outcome.schedule.participants
     table = new_table("Messages to all, from the middle, as each process noted them for itself", "place", *names)
     logs = [_to_all(outcome, outcome.logs[index]) for index in range(len(names))]

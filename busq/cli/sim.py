@@ -41,7 +41,7 @@ __all__ = ["sim"]
 def sim() -> None:
     """Simulate orders on a network with delays and bandwidth.
 
-    fig4, fig5 and fig6 measure the figures of the Cykas paper and hold its claims against them; sensitivity tells how
+    fig4, fig5 and fig6 measure the figures of the Cykas paper and hold its claims against them; sensitivity shows how
     far the claims depend on sizes that the paper leaves open; run simulates anything else; advise ranks the orders
     that give a guarantee.
     """
@@ -161,9 +161,9 @@ def _write_trace(directory: str, name: str, result: Result) -> None:
 @WORKERS
 @JSON
 def advise(guarantees: list[str], workers: int | None, as_json: bool, **options: Any) -> int:
-    """Say which order to take for a workload and a network.
+    """Advise which order to take for a workload and a network.
 
-    Simulates every order that gives the guarantee, judges each run, ranks the orders, and says what the others pay.
+    Simulates every order that gives the guarantee, judges each run, ranks the orders, and shows what the others pay.
     """
     from busq.cli import outcomes
     from busq.lab.sweep import advice

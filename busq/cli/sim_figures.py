@@ -125,7 +125,7 @@ def _network(processes: int, bandwidth: float) -> dict[str, Sequence[Any]]:
 
 
 def _end_if_stopped(so_far: str) -> None:
-    """Say that what was printed is not all, and leave as after any Ctrl-C."""
+    """Warn that what was printed is not all, and leave as after any Ctrl-C."""
     if so_far:
         click.echo(f"INCOMPLETE: {so_far}; claims are judged where all is there", err=True)
         click.get_current_context().exit(130)
@@ -171,7 +171,7 @@ def fig4(
     bandwidths: tuple[float, ...],
     **options: Any,
 ) -> None:
-    """Execution time over processes per bandwidth: when do matrix clocks cost more than waiting for ACKs?"""
+    """Measure from which processes per bandwidth on matrix clocks cost more execution time than waiting for ACKs."""
     settings = _settings(options, interval_s=interval / 1e3)
     shares = {"timed": [0.0], "dependent": [dependent_share], "both": [0.0, dependent_share]}
     values = {"bandwidth_bytes_per_s": [bandwidth * 1e3 for bandwidth in bandwidths], "processes": processes}
@@ -225,7 +225,7 @@ def fig6(
     job_spread: float,
     **options: Any,
 ) -> None:
-    """Speedup over MFSS by share of hotspots: what if everybody sends to the same few?
+    """Speedup over MFSS by share of hotspots: what if most messages go to the same few?
 
     Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
     it, and until the last job.
@@ -250,7 +250,7 @@ def fig6(
 def sensitivity(
     figures: list[str] | None, processes: tuple[int, ...], workers: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Tell how far the paper's claims depend on what it leaves open.
+    """Show how far the paper's claims depend on what it leaves open.
 
     Sets one parameter after the other to other values (sizes of payload, header, control packet and clock entry; how
     jobs are read; the interval of Figure 4), measures the figures again, and shows every verdict.

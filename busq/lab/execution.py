@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executions: who did what and when, as the stage, the simulator and recorded histories tell it, and diagrams draw it.
+"""Executions: every event with its process and time, from the stage, the simulator or a recorded history, for diagrams.
 
-An execution holds every event that somebody may want to see: what applications asked for, what was sent and
+An execution holds all events worth seeing: what applications asked for, what was sent and
 delivered, every packet on its way, and when a process could not send.  Observers need less: `history()` keeps sends and
 deliveries.
 
@@ -68,7 +68,7 @@ class Event:
 
     `time_s` are seconds of a simulation; on a stage, and for what was recorded without times, it is a number that
     grows.  "send" and "receive" of the same packet carry the same number; `what` is the kind of packet ("data", "ack"),
-    `peer` to whom it goes or from whom it comes.
+    `peer` where it goes to or comes from.
     """
 
     time_s: float
@@ -223,7 +223,7 @@ def judge(
     *,
     finished: bool = True,
 ) -> dict[str, Verdict]:
-    """Judge an execution that can tell its history copy by copy, and that of whole multicasts.
+    """Judge an execution by its history copy by copy, and by that of whole multicasts.
 
     In one that is not finished nothing is lost yet.
     """
@@ -307,7 +307,7 @@ class _Recorded:
         self._events: list[Event] = []
         self._at = [0] * len(self._logs)
         self._now = [0.0] * len(self._logs)
-        self._sent: dict[int, tuple[float, int]] = {}  # by message: when, and by whom
+        self._sent: dict[int, tuple[float, int]] = {}  # by message: the time, and the sender
         self._packets: dict[tuple[int, int], int] = {}  # by message and receiver, until it is delivered
         self._n_packets = 0
 

@@ -94,9 +94,9 @@ class Config:
     ones).  "trace": the messages of `schedule`, whose participants are the processes; its times count from its first
     message.
 
-    Programs.  By default the time alone says when a process sends.  `dependent_share` of the sends depend on what was
-    received too: send number k then waits until its process has delivered everything that was sent to it by sends
-    number 0 to k - 1 of all others.  So programs are partially ordered sets of sends.  A schedule says it by itself.
+    Programs.  By default a process sends when its time has come.  `dependent_share` of the sends depend on receipts,
+    too: send number k then waits until its process has delivered everything that was sent to it by sends
+    number 0 to k - 1 of all others.  So programs are partially ordered sets of sends.  A schedule has a column for it.
 
     `coordinator`: which process an order with a coordinator has for it ("sequencer"); -1: `coordinator_at`, one that
     the workload does not single out.  All others ignore it.

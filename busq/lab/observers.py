@@ -10,7 +10,7 @@ property      what ``count`` counts
 ============  ======================================================================================
 lost          (message, destination) pairs sent and never delivered
 duplicated    deliveries of a message to a receiver beyond the first
-phantom       deliveries of a message that nobody sent to this receiver
+phantom       deliveries of a message that no process sent to this receiver
 fifo          deliveries that come after a message which the same sender sent later to the same receiver
 causal        deliveries that come, at the same receiver, after a message whose send causally follows
               theirs (FIFO faults included)
@@ -20,7 +20,7 @@ synchronous   messages on a crown (a cycle of the relation "the send of m comes 
 ============  ======================================================================================
 
 A repeated delivery counts as duplicated (and as phantom if the first one did) and as nothing else.  A phantom is no
-FIFO or causal fault, but receivers may disagree about its place.  Two remarks tell of a history that cannot be right:
+FIFO or causal fault, but receivers may disagree about its place.  Two remarks point out a history that cannot be right:
 ``resent`` counts sends of a message beyond the one that counts (at the lowest process, there the first),
 ``impossible`` counts deliveries that their own send could only follow (they hand no causality on).
 
@@ -108,7 +108,7 @@ _NAMES_MAX = 1 << 64
 
 @dataclass(frozen=True)
 class Verdict:
-    """The finding of an observer: ``ok`` says that ``count`` is 0; ``text`` is the witness, or what holds, in words."""
+    """The finding of an observer: ``ok``, whether ``count`` is 0; ``text``, the witness, or what holds, in words."""
 
     ok: bool
     count: int
@@ -208,7 +208,7 @@ class History:
         """Append a log, or a part of one, from columns.
 
         ``kinds`` holds 1 for a send and 0 for a delivery, ``messages`` the message of each (bytes and unsigned 64-bit
-        numbers).  ``destination_counts`` says for every send how many of the ``destinations`` are its own; these stand
+        numbers).  ``destination_counts`` has for every send how many of the ``destinations`` are its own; these stand
         one after the other, as indices of processes (unsigned 32-bit numbers).  Buffers of these types are not copied.
 
         Raises ValueError, NoSpace; then nothing was appended.  Below 0.1 us per event.
@@ -276,7 +276,7 @@ class History:
         return [(_KINDS[kind], message) for kind, message in zip(kinds, messages, strict=True)]
 
     def destinations(self, message: int) -> tuple[str, ...]:
-        """To whom a message was sent, in the order of the processes; nobody where it was not sent.
+        """Return the destinations of a message, in the order of the processes; none where it was not sent.
 
         Of a message that was sent more than once these are the destinations of the send that counts.  Raises ValueError
         for what is no message.  O(destinations).
@@ -375,8 +375,8 @@ def judge_raw(
 class Classification:
     """Which classes an execution belongs to.
 
-    ``satisfied`` holds the names of these, ``strongest`` those of which no other one is a part: CLASSES says what is
-    part of what.  Where no message has two receivers, consistent and total ask nothing, and are not named as the
+    ``satisfied`` holds the names of these, ``strongest`` those of which no other one is a part: CLASSES lists the
+    parts of each.  Where no message has two receivers, consistent and total ask nothing, and are not named as the
     strongest.  ``missed`` has a verdict with a witness for each other class: against it, or against one that it is part
     of.  ``verdicts`` holds everything that was judged.
     """
