@@ -65,9 +65,6 @@ OPEN = {
     "tests/c/fuzz",
     "tests/c/fuzz/corpus",
     "tests/c/harness",
-    "tests/core",
-    "tests/core/typed",
-    "tests/trial",
 }
 
 

@@ -3,8 +3,8 @@
 
 Blocks of Python share their names.  A block of commands has a prompt before each command, `> ` before the lines that it
 goes on with, and perhaps what it prints, where `...` stands for anything.  What a `print` shows stands behind it as a
-comment.  A command whose exit code is not 0 has a comment: `# exit code 1`.  All happens in an empty folder, on buses of
-its own.  A block that takes too long, or needs what is not there, is marked in the line before it:
+comment.  A command whose exit code is not 0 has a comment: `# exit code 1`.  All happens in an empty folder, on buses
+of its own.  A block that takes too long, or needs what is not there, is marked in the line before it:
 
     <!-- block: not run, because it takes four minutes -->
 

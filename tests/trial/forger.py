@@ -15,7 +15,7 @@ RED, GREEN = 0, 1
 
 
 class Forger:
-    """Writes the ledgers of four workers, who all begin with a birth."""
+    """Writes the ledgers of four workers, which all begin with a birth."""
 
     def __init__(self, modes: Sequence[str], about: str = "messages") -> None:
         self.modes = modes

@@ -235,7 +235,7 @@ def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_la
 
 
 def dies_over(forger: Forger, limit: int) -> None:
-    """Dan, who resumes, is killed while it receives."""
+    """Dan, which resumes, is killed while it receives."""
     forger.killed("dan", Phase.RECEIVING, limit)
     forger.born("dan")
 
@@ -355,7 +355,7 @@ def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> Non
 def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: Forger, comes_again: bool) -> None:
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     told = [0xFE << 56 | number for number in (1, 2)]
-    forger.reborn("cleo")  # and watches once more: so it is told the same again
+    forger.reborn("cleo")  # and watches once more: so it gets the same notice again
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
     for name in told[:2]:
         forger.note("cleo", Kind.PEER_JOINED, name, number=3)
@@ -403,7 +403,7 @@ def test_messages_and_views_have_one_order(forger: Forger) -> None:
 
 
 def watch(forger: Forger) -> None:
-    """Ann watches dan, who is plain here."""
+    """Ann watches dan, which is plain here."""
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     forger.note("ann", Kind.WATCHED, extra=forger.now_ns, number=3)
     forger.received("ann", Kind.PEER_JOINED, number=3)
