@@ -61,7 +61,6 @@ OPEN = {
     "tests/c/fuzz",
     "tests/c/fuzz/corpus",
     "tests/c/harness",
-    "tests/trial",
 }
 
 
