@@ -4,7 +4,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from busq.audit.spark import SparkFailed, Unavailable, busy, session
+from busq.audit.spark import SparkFailed, Unavailable, busy
+from busq.audit.spark.sessions import session
 
 if TYPE_CHECKING:
     from busq.spark import catalog as catalog
