@@ -4,8 +4,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from busq.audit.spark import SparkFailed, Unavailable, busy
-from busq.audit.spark.sessions import session
+from busq.audit.spark import SparkFailed, Unavailable, busy, session
 
 if TYPE_CHECKING:
     from busq.spark import catalog as catalog
