@@ -36,7 +36,6 @@ OPEN = {
     "busq/ops",
     "busq/trace",
     "busq/trial",
-    "busq/trial/soak",
     "csrc",
     "csrc/base",
     "csrc/check",
@@ -62,12 +61,6 @@ OPEN = {
     "csrc/shm/wake",
     "csrc/sim",
     "csrc/trace",
-    "tests/c",
-    "tests/c/crash",
-    "tests/c/explore",
-    "tests/c/fuzz",
-    "tests/c/fuzz/corpus",
-    "tests/c/harness",
     "tests/trial",
 }
 
@@ -112,7 +105,7 @@ SUBJECTS = re.compile(
     r"\b(?:who|whom|whoever|whomever|(?:some|no|every|any)body|(?:some|every|any)one|no one)\b(?! of\b|-)",
     re.IGNORECASE,
 )
-VERBS = re.compile(r"\b(?:tells?|told|telling|says?|said|saying)\b", re.IGNORECASE)
+VERBS = re.compile(r"\b(?:tells?|told|telling|says?|said|saying)\b(?!\()", re.IGNORECASE)
 OPENINGS = re.compile(r"(?:The same|Of|As for|Ones? that|What|Who|Whoever|Whose)\b")
 
 
