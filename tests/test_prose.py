@@ -33,9 +33,7 @@ OPEN = {
     "busq/lab/check",
     "busq/lab/examples",
     "busq/lab/sweep",
-    "busq/ops",
     "busq/trace",
-    "busq/trial",
     "csrc",
     "csrc/base",
     "csrc/check",
@@ -61,7 +59,6 @@ OPEN = {
     "csrc/shm/wake",
     "csrc/sim",
     "csrc/trace",
-    "tests/trial",
 }
 
 

@@ -14,7 +14,7 @@ from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, History
 from busq.trace.finding import Finding
-from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN, RECEIVERS_DERIVED
+from busq.trace.guesses import NO_DELIVERIES, NO_DESTINATIONS, NO_SENDS, ORDER_UNKNOWN, RECEIVERS_DERIVED
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
@@ -149,7 +149,7 @@ def tell_idle(check: Check, run: Run) -> Check:
     elif run.is_derived and check.name in _BY_CLOCKS:
         why = "by construction: messages are taken from the clocks, where none can be lost, doubled, invented or late"
     elif RECEIVERS_DERIVED in kinds and check.name == "lost":
-        why = "by construction: no send tells its destinations, and those who delivered are taken as such"
+        why = f"by construction: {NO_DESTINATIONS}, and those who delivered are taken as such"
     return replace(check, verdict=UNKNOWN, text=why) if why else check
 
 

@@ -7,24 +7,13 @@
  * descriptor, where it is armed for an empty queue, comes in an hour: a peer that is not woken sleeps on, and the test
  * comes to its time limit.
  */
-#include "harness/company.h"
+#include "harness/strike.h"
 #include "shm/memory/peer.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
 
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
-
 #define PEERS 4
 #define HOUR_NS UINT64_C(3600000000000)
-
-typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char died_at[32];
-} last_words;
 
 typedef struct {
   const char *name;
@@ -32,21 +21,7 @@ typedef struct {
   bool is_stale;
 } script;
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-} death;
-
-static last_words *words;
-static uint64_t steps_left;
-
-static void deadly_step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->died_at, sizeof words->died_at, "%s", where);
-  _exit(0);
-}
+static strike_words *words;
 
 static void act_unicast(busq_peer *victim)
 {
@@ -66,15 +41,15 @@ static void act_shutdown(busq_peer *victim)
 
 static void victim_body(void *argument)
 {
-  const death *self = argument;
-  CHECK(!self->script->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  const strike_task *self = argument;
+  const script *s = self->script;
+  CHECK(!s->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   arrive();
   busq_peer *victim = join("victim");
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  steps_left = self->steps;
-  busq_step_hook = deadly_step;
-  self->script->act(victim);
+  strike_begin(self->steps, false, words->struck_at);
+  s->act(victim);
   words->has_survived = 1;
 }
 
@@ -145,13 +120,13 @@ static bool die(const script *s, uint64_t steps)
   memset(words, 0, sizeof *words);
   meet(PEERS, 8, 1 << 16);
   busq_peer *bob = join("bob"), *carol = join("carol"), *dave = join("dave");
-  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, false});
   wait_for(&words->is_ready, 1);
   const int fds[] = {falls_asleep(bob), falls_asleep(carol)};
   tell(&words->may_go_on);
   ends_well(pid);
   snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
-           words->has_survived ? "alive" : words->died_at);
+           words->has_survived ? "alive" : words->struck_at);
   check_test = scene;
   if (busq_bus_is_shut_down(company_bus)) {
     hears_of_the_end(bob, fds[0]);

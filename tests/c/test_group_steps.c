@@ -22,13 +22,6 @@
 #define ARENA_BYTES (1 << 18)
 
 typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char struck_at[STRIKE_WHERE_BYTES];
-} last_words;
-
-typedef struct {
   const char *name;
   void (*prepare)(busq_peer *victim);
   void (*act)(busq_peer *victim);
@@ -36,7 +29,7 @@ typedef struct {
   bool names_eve; /* beside the group */
 } script;
 
-static last_words *words;
+static strike_words *words;
 
 /* ---- what happens ---- */
 
@@ -119,23 +112,18 @@ static void listen_until(const char *members, const char *last)
 
 /* ---- one run ---- */
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-  bool stops;
-} strike;
-
 static void victim_body(void *argument)
 {
-  const strike *self = argument;
+  const strike_task *self = argument;
+  const script *s = self->script;
   arrive();
   busq_peer *victim = join("victim");
-  if (self->script->prepare)
-    self->script->prepare(victim);
+  if (s->prepare)
+    s->prepare(victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
   strike_begin(self->steps, self->stops, words->struck_at);
-  self->script->act(victim);
+  s->act(victim);
   strike_end();
   words->has_survived = 1;
 }
@@ -152,7 +140,7 @@ static pid_t begin(const script *s, uint64_t steps, bool stops)
   enters(bob);
   all_listen();
   of_alice = of_bob = (transcript){.text = " ", .used = 1};
-  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, stops});
   wait_for(&words->is_ready, 1);
   check_test = s->name;
   tell(&words->may_go_on);

@@ -23,20 +23,13 @@
 #define ARENA_BYTES (1 << 18)
 
 typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char struck_at[STRIKE_WHERE_BYTES];
-} last_words;
-
-typedef struct {
   const char *name;
   void (*prepare)(void); /* with the child's first steps, before they count */
   void (*act)(void);
   bool is_watched; /* by the name of "victim", from its first step on */
 } script;
 
-static last_words *words;
+static strike_words *words;
 static busq_peer *alice, *bob, *eve, *victim;
 static transcript of_alice, of_bob;
 
@@ -108,22 +101,17 @@ static void act_mourn(void)
 
 /* ---- one run ---- */
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-  bool stops;
-} strike;
-
 static void victim_body(void *argument)
 {
-  const strike *self = argument;
+  const strike_task *self = argument;
+  const script *s = self->script;
   arrive();
-  if (self->script->prepare)
-    self->script->prepare();
+  if (s->prepare)
+    s->prepare();
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
   strike_begin(self->steps, self->stops, words->struck_at);
-  self->script->act();
+  s->act();
   strike_end();
   words->has_survived = 1;
 }
@@ -206,7 +194,7 @@ static pid_t begin(const script *s, uint64_t steps, bool stops)
   watches(bob, "victim");
   watches(alice, "fred"); /* a name that is not watched yet is given under a lock */
   watches(bob, "fred");
-  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, stops});
   wait_for(&words->is_ready, 1);
   check_test = s->name;
   tell(&words->may_go_on);

@@ -6,27 +6,16 @@
  * for n = 1, 2, 3 and so on until it comes through alive.  They sleep without a timeout: one that is neither woken, nor
  * looks by the timer of its descriptor, sleeps on, and the test comes to its time limit.
  */
-#include "harness/company.h"
+#include "harness/strike.h"
 #include "shm/memory/peer.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
 #include <sys/timerfd.h>
 
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
-
 #define PEERS 6
 #define CAPACITY 2
 #define LARGE_BYTES 20000
 #define HOUR_NS UINT64_C(3600000000000)
-
-typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char died_at[32];
-} last_words;
 
 typedef struct {
   const char *name;
@@ -35,22 +24,8 @@ typedef struct {
   bool is_large; /* what is sent: memory is short, not room */
 } script;
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-} death;
-
-static last_words *words;
-static uint64_t steps_left;
+static strike_words *words;
 static char large[LARGE_BYTES];
-
-static void deadly_step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->died_at, sizeof words->died_at, "%s", where);
-  _exit(0);
-}
 
 /* ---- waiting behind a descriptor ---- */
 
@@ -143,15 +118,15 @@ static void act_wait(busq_peer *victim)
 
 static void victim_body(void *argument)
 {
-  const death *self = argument;
+  const strike_task *self = argument;
+  const script *s = self->script;
   arrive();
-  busq_peer *victim = join(self->script->victim);
+  busq_peer *victim = join(s->victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  steps_left = self->steps;
-  busq_step_hook = deadly_step;
-  self->script->act(victim);
-  busq_step_hook = NULL;
+  strike_begin(self->steps, false, words->struck_at);
+  s->act(victim);
+  strike_end();
   words->has_survived = 1;
   wait_for(&words->may_go_on, 2);
 }
@@ -165,7 +140,7 @@ static bool die(const script *s, uint64_t steps)
   meet(PEERS, s->is_large ? 64 : CAPACITY, 1 << 16);
   const bool is_reader = strcmp(s->victim, "bob") == 0;
   busq_peer *ann = join("ann"), *dave = join("dave"), *bob = is_reader ? NULL : join("bob");
-  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, false});
   wait_for(&words->is_ready, 1);
   fills(ann, "bob", s->is_large);
   begins_to_wait(ann, "bob", s->is_large);
@@ -181,7 +156,7 @@ static bool die(const script *s, uint64_t steps)
   tell(&words->may_go_on);
   ends_well(pid);
   snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
-           words->has_survived ? "alive" : words->died_at);
+           words->has_survived ? "alive" : words->struck_at);
   check_test = scene;
   for (unsigned i = 0; i < 2; i++)
     CHECK(results[i] == BUSQ_OK || (is_reader && results[i] == BUSQ_PEER_DEAD));

@@ -815,20 +815,15 @@ static void bob_greets(void)
 
 /* ---- one run ---- */
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-  bool stops;
-} strike;
-
 static void victim_body(void *argument)
 {
-  const strike *self = argument;
+  const strike_task *self = argument;
+  const script *s = self->script;
   arrive();
-  if (self->script->before)
-    self->script->before();
+  if (s->before)
+    s->before();
   strike_begin(self->steps, self->stops, words->struck_at);
-  self->script->act();
+  s->act();
   strike_end();
   words->has_survived = 1;
 }
@@ -860,7 +855,7 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
   check_test = s->name;
   s->prepare();
   words->is_ready = 0;
-  const pid_t pid = in_a_child(victim_body, &(strike){s, steps, stops});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, stops});
   if (s->before) {
     wait_for(&words->is_ready, 1);
     s->between();

@@ -512,19 +512,20 @@ def take_the_rest(bus: busq.Bus, log: int, life: int) -> None:
             os.write(log, ENTRY.pack(life, struct.unpack_from("<I", message.data)[0], message.redelivered))
 
 
+@pytest.mark.parametrize("lives", [15, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("ack", [False, True], ids=["at-most-once", "acknowledging"])
-def test_a_consumer_that_is_killed_50_times_loses_nothing_and_repeats_nothing_unmarked(
+def test_a_consumer_that_is_killed_many_times_loses_nothing_and_repeats_nothing_unmarked(
     make_bus: Callable[..., busq.Bus],
     fork: Callable[..., Child],
     tmp_path: Any,
     seed: int,
     ack: bool,
     durable: bool,
+    lives: int,
 ) -> None:
     """Two producers send everything to the consumer and to a witness that stays; its order is the order."""
     rng = random.Random(seed)
-    lives = 50
     bus = make_bus(capacity=256, arena=4 << 20)
     path = str(tmp_path / "log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak: that it runs and says so, that it is not easily satisfied, and that it leaves nothing behind.
+"""The soak: that it runs and reports it, that it is not easily satisfied, and that it leaves nothing behind.
 
 Most of its worth is its judge, so that is tried with forged ledgers, each with one thing wrong.
 """
@@ -55,7 +55,7 @@ MODES = (Mode.PLAIN, Mode.RESUME, Mode.ACK, Mode.DURABLE)
 
 
 class Forger:
-    """Writes ledgers: whatever is told happens a millisecond after the last."""
+    """Writes ledgers: each line happens a millisecond after the last."""
 
     def __init__(self, modes: Sequence[str] = MODES) -> None:
         self.modes = modes
@@ -867,7 +867,7 @@ def soaking(bus_directory: Path, tmp_path: Path) -> Iterator[subprocess.Popen[by
     finally:
         if process.poll() is None:
             process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever is left holds the other end of its pipes
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is left holds the other end of its pipes
             process.communicate(timeout=PATIENCE_S)
 
 
@@ -928,7 +928,7 @@ def test_a_soak_whose_killer_is_killed_says_so(soaking: subprocess.Popen[bytes],
 def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen[bytes], bus_directory: Path) -> None:
     relatives = family(soaking)
     killer = next(relative for relative in relatives if relative.ppid() == soaking.pid)
-    # The first worker is never killed by plan: it stands still until somebody ends or continues it.
+    # The first worker is never killed by plan: it stands still until it is ended or continued.
     survivor = min(killer.children(), key=psutil.Process.create_time)
     survivor.suspend()
     killer.kill()

@@ -44,7 +44,7 @@ VERDICTS = {
 
 
 class Forger:
-    """Writes ledgers: whatever is told happens a millisecond after the last."""
+    """Writes ledgers: each line happens a millisecond after the last."""
 
     def __init__(self, modes: Sequence[str] = MODES) -> None:
         self.modes = modes
@@ -85,7 +85,7 @@ class Forger:
     # ---- groups ----
 
     def view(self, names: str, group: int, number: int, members: str, change: str) -> None:
-        """All these get a view; its change is "+bob", "-bob", or "xbob" for one who has died."""
+        """All these get a view; its change is "+bob", "-bob", or "xbob" for one that has died."""
         who = [PEOPLE.index(change[1:])]
         joined, left = (who, []) if change[0] == "+" else ([], who)
         changed = change_of(joined, left, who if change[0] == "x" else [])
@@ -94,7 +94,7 @@ class Forger:
             self.received(name, Kind.VIEW, view_name(group, number), everybody, number=changed)
 
     def gathered(self) -> None:
-        """Ann, bob and cleo are in a group, one after the other, and were told of it."""
+        """Ann, bob and cleo are in a group, one after the other, and got their views."""
         for number, name in enumerate(("ann", "bob", "cleo"), 1):
             there = " ".join(PEOPLE[:number])
             self.view(there, RED, number, there, f"+{name}")
@@ -346,7 +346,7 @@ def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_la
 
 
 def dies_over(forger: Forger, limit: int) -> None:
-    """Dan, who resumes, is killed while it receives."""
+    """Dan, which resumes, is killed while it receives."""
     forger.killed("dan", Phase.RECEIVING, limit)
     forger.born("dan")
 
@@ -466,7 +466,7 @@ def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> Non
 def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: Forger, comes_again: bool) -> None:
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     told = [0xFE << 56 | number for number in (1, 2)]
-    reborn(forger, "cleo")  # and watches once more: so it is told the same again
+    reborn(forger, "cleo")  # and watches once more: so it gets the same again
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
     for name in told[:2]:
         forger.note("cleo", Kind.PEER_JOINED, name, number=3)
@@ -514,7 +514,7 @@ def test_messages_and_views_have_one_order(forger: Forger) -> None:
 
 
 def watch(forger: Forger) -> None:
-    """Ann watches dan, who is plain here."""
+    """Ann watches dan, which is plain here."""
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     forger.note("ann", Kind.WATCHED, extra=forger.now_ns, number=3)
     forger.received("ann", Kind.PEER_JOINED, number=3)

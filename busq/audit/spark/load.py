@@ -22,7 +22,7 @@ from busq.trace.foreign import parquet_file
 from busq.trace.parquet import Head
 from busq.trace.run import Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
-from busq.trace.tables import _KIND_NAMES, BROKEN, UNKNOWN_KIND
+from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
 
 __all__ = ["Loaded", "conformed", "load"]
 
@@ -220,7 +220,7 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
     if wanted.name not in there:
         return F.lit(None).cast(wanted.dataType).alias(wanted.name)
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
-        words = F.create_map(*(F.lit(part) for word, kind in _KIND_NAMES.items() for part in (word, int(kind))))
+        words = F.create_map(*(F.lit(part) for word, kind in KIND_NAMES.items() for part in (word, int(kind))))
         kind_of_word = F.coalesce(F.try_element_at(words, F.lower(F.trim("kind"))), F.lit(UNKNOWN_KIND))
         return F.when(F.col("kind").isNotNull(), kind_of_word).cast("byte").alias("kind")
     if wanted.name in _TIMES:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables whose processes and messages have names, on Spark: they become numbers where they stand.
+"""Tables whose processes and messages have names, on Spark: they become numbers without passing through memory.
+
+The rules are those of `busq.trace.mapping`; whatever would have to be guessed is left to it.  They are written as Spark
+expressions, and not by handing its columns of each file to the same code: every aggregation of an audit reads the
+events again, and then only the columns that it needs.
 
 Processes become indices by a dictionary, which is small.  Messages become hashes of 63 bits; one aggregation shows
-that no two of them share one, and where two do, another hash is taken: so nothing is joined, and what is counted is
-exact.
+that no two of them share one, and where two do, another hash is taken: so nothing is joined, and counts are exact.
 """
 
 from __future__ import annotations
@@ -22,16 +25,18 @@ from pyspark.sql import types as T  # noqa: N812
 from busq._util.humanize import amount
 from busq.audit.spark import rows
 from busq.trace import places
-from busq.trace.builder import by_nature
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
-from busq.trace.fields import Fields, counts_nanoseconds, unit_of
+from busq.trace.fields import Fields, counts_nanoseconds
 from busq.trace.foreign import parquet_file
-from busq.trace.parquet import PROCESSES_MAX, Head
+from busq.trace.guesses import NO_DESTINATIONS
+from busq.trace.mapping import PROCESSES_MAX, indexed
+from busq.trace.parquet import Head
 from busq.trace.run import Source
 from busq.trace.schema import Kind
-from busq.trace.tables import _KIND_NAMES, UNKNOWN_KIND
+from busq.trace.tables import UNKNOWN_KIND
+from busq.trace.values import unit_of
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
@@ -88,7 +93,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
     events = reduce(DataFrame.unionByName, frames)
     facts = _facts(events)
     if facts["sends"] and facts["nowhere"] == facts["sends"]:
-        raise InMemory("no send tells its destinations")
+        raise InMemory(NO_DESTINATIONS)
     if facts["placeless"]:
         raise InMemory(f"{amount(facts['placeless'], 'row')} without a position")
     if facts["senders"] not in (0, facts["deliveries"]):
@@ -187,8 +192,7 @@ def _path(path: str, names: Sequence[str]) -> Column:
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
         return F.coalesce(column, F.lit(UNKNOWN_KIND)).cast("tinyint")
-    known = {word: int(number) for word, number in _KIND_NAMES.items()} | fields.words()
-    words = F.create_map(*(F.lit(part) for word, number in known.items() for part in (word, number)))
+    words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
     return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND)).cast("tinyint")
 
 
@@ -219,25 +223,14 @@ def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container
 
 
 def _processes(events: DataFrame, source: Source, *, are_numbers: bool) -> tuple[tuple[str, ...], Column]:
-    """Return the names of processes, and a dictionary from them to their indices.
-
-    Small numbers are indices, as for `busq.trace`: then there are also those below the greatest.
-    """
+    """Return what people read for processes, and a dictionary from their names to their indices."""
     its = events.select("process").unionByName(events.select(F.explode("destinations").alias("process")))
     its = its.unionByName(events.select(F.col("sender").alias("process")))
     distinct = [row[0] for row in its.where("process is not null").distinct().limit(PROCESSES_MAX + 1).collect()]
     if len(distinct) > PROCESSES_MAX:
         raise TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
-    numbers = sorted(map(int, distinct)) if are_numbers else []
-    if numbers and numbers[0] >= 0 and numbers[-1] < 4 * len(numbers) + 16:
-        indices = {str(number): number for number in numbers}
-        labels = [f"p{index}" for index in range(numbers[-1] + 1)]
-    else:
-        names = list(map(str, numbers)) or by_nature(distinct)
-        indices = {name: index for index, name in enumerate(names)}
-        are_digits = all(name.lstrip("-").isdigit() for name in names)
-        labels = [f"p{name}" if are_digits else name for name in names]
-    return tuple(labels), F.create_map(*(F.lit(part) for pair in indices.items() for part in pair))
+    _, labels, places = indexed(list(map(int, distinct)) if are_numbers else distinct)
+    return tuple(labels), F.create_map(*(F.lit(part) for pair in zip(distinct, places, strict=True) for part in pair))
 
 
 def _are_ours(events: DataFrame, indices: Column) -> bool:

@@ -44,7 +44,12 @@ class Mutant:
 MULTICAST, COMMIT, RECEIVE = "shm/send/multicast.c", "shm/message/commit.c", "shm/receive/receive.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group.c", "shm/group/group_send.c", "shm/group/group_receive.c"
-NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node/node_table.c", "shm/node/node_end.c", "shm/node/node_receive.c", "shm/letter/letter.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
+    "shm/node/node_table.c",
+    "shm/node/node_end.c",
+    "shm/node/node_receive.c",
+    "shm/letter/letter.c",
+)
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
