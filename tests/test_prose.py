@@ -35,15 +35,11 @@ OPEN = {
     "busq/lab/sweep",
     "busq/trace",
     "csrc",
-    "csrc/base",
     "csrc/check",
-    "csrc/clock",
     "csrc/explore",
     "csrc/live",
     "csrc/observe",
-    "csrc/order",
     "csrc/python",
-    "csrc/queue",
     "csrc/record",
     "csrc/shm",
     "csrc/shm/burial",
@@ -57,8 +53,6 @@ OPEN = {
     "csrc/shm/send",
     "csrc/shm/trace",
     "csrc/shm/wake",
-    "csrc/sim",
-    "csrc/trace",
 }
 
 
