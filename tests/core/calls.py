@@ -1208,7 +1208,7 @@ def finish_recorder(stage: Stage, turns: list[Turn]) -> None:
     if recorder := stage.facts.pop("recorder", None):
         recorder.close()
     if any(turn.outcome.struck is not None for turn in turns):
-        # One that was made, and struck before its caller had it, goes on: its threads hold it.  It is not judged here.
+        # A recorder that was struck before its caller had it goes on: its threads hold it.  That is not judged here.
         for recorder in [one for one in gc.get_objects() if type(one) is stage.facts["class"]]:
             recorder.close()
     del recorder
