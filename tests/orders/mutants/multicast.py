@@ -226,7 +226,8 @@ MUTANTS = [
         RECEIVE,
         (
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
-            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
+            "  if (mode != BUSQ_TAKE_COPIED)\n"
+            "    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
         ),
     ),
