@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from busq._util.humanize import amount, listed
-from busq.audit.report_words import figure_title
+from busq.audit.page.words import figure_title
 from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
 from busq.cli import show
 from busq.lab.execution import Execution

@@ -151,7 +151,7 @@ def _engine(options: dict[str, Any]) -> Iterator[Engine]:
         yield Pool(options["jobs"])
         return
     try:
-        from busq.audit.spark.memory import within
+        from busq.audit.spark.sessions.memory import within
 
         session = within(options["master"], options["memory"])
     except ImportError as error:
@@ -170,7 +170,7 @@ def _show(result: SweepResult, options: dict[str, Any]) -> SweepResult:
     if report:
         import importlib.util
 
-        from busq.audit.report_sweep import write_sweep
+        from busq.audit.page.sweep import write_sweep
         from busq.lab.sweep.draw_grid import pictures
 
         if importlib.util.find_spec("matplotlib"):

@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 
 pa = pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
-from busq.audit import report, shiviz  # noqa: E402
 from busq.audit.native import audit  # noqa: E402
-from busq.audit.report_scene import Scene, around, whole  # noqa: E402
+from busq.audit.page import report, shiviz  # noqa: E402
+from busq.audit.page.scene import Scene, around, whole  # noqa: E402
 from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit  # noqa: E402
 from busq.cli import commands  # noqa: E402
 from busq.spec import PROPERTIES  # noqa: E402
