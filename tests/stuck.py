@@ -51,7 +51,7 @@ def writes_stacks(pid: int) -> bool:
 
 
 def threads_of(pid: int) -> Iterator[str]:
-    """A line on what the kernel says of each thread."""
+    """A line on the kernel's state of each thread."""
     for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
         state, *_ = fields_of(f"{task}/stat") or "?"
         call = " ".join(words_of(f"{task}/syscall").split()[:4])

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A state that travels in pieces: only a few are on their way, until the joiner says that it has them.
+"""A state that travels in chunks, of which only a few are unacknowledged at a time.
 
 So a joiner that is stopped keeps little of the memory that all peers share, and a state may be larger than all of it.
 
-A piece is view(8) index(8) part(4) parts(4) bytes; the answer to it view(8) index(8) part(4).
+A chunk is view(8) index(8) part(4) parts(4) bytes, its acknowledgement view(8) index(8) part(4), in little-endian; view
+and index are the place of the state (transfer.py).
 """
 
 from __future__ import annotations
@@ -15,82 +16,82 @@ from typing import Any
 from busq._native import ffi, lib
 from busq._port import core as _core
 
-__all__ = ["Gift", "Pieces", "answer", "piece_bytes"]
+__all__ = ["IncomingState", "OutgoingState", "acknowledgement", "chunk_bytes"]
 
-_PART = struct.Struct("<QQII")
-_ANSWER = struct.Struct("<QQI")
+_HEAD = struct.Struct("<QQII")
+_ACKNOWLEDGEMENT = struct.Struct("<QQI")
 _BYTES_MAX = 256 << 10
-_ON_THEIR_WAY = 4
+_UNACKNOWLEDGED_MAX = 4
 
 Place = tuple[int, int]
 
 
-def piece_bytes(raw_bus: Any) -> int:
-    """Return how large the pieces are on that bus."""
+def chunk_bytes(raw_bus: Any) -> int:
+    """Return the size of the chunks on a bus: so many of them fit into its arena."""
     facts = ffi.new("busq_bus_facts *")
     _core.check(lib.busq_bus_examine(raw_bus, facts))
     return max(1024, min(_BYTES_MAX, int(facts.arena_bytes) // 64))
 
 
-def answer(piece: bytes) -> bytes:
-    """Return the answer to a piece."""
-    return _ANSWER.pack(*_PART.unpack_from(piece)[:3]) if len(piece) >= _PART.size else b""
+def acknowledgement(chunk: bytes) -> bytes:
+    """Return the acknowledgement of a chunk."""
+    return _ACKNOWLEDGEMENT.pack(*_HEAD.unpack_from(chunk)[:3]) if len(chunk) >= _HEAD.size else b""
 
 
-class Gift:
-    """A state on its way to a joiner."""
+class OutgoingState:
+    """A state on its way to one joiner."""
 
     def __init__(self, place: Place, payload: bytes, size: int) -> None:
         self.place = place
         self._payload = payload
         self._size = size
         self._parts = max(1, -(-len(payload) // size))
-        self.sent = self._answered = 0
+        self.sent = self._acknowledged = 0
 
-    def next_piece(self) -> bytes | None:
-        """Return the piece that may go now, if one may; `sent` counts those that have."""
-        if self.sent == self._parts or self.sent - self._answered >= _ON_THEIR_WAY:
+    def next_chunk(self) -> bytes | None:
+        """Return the chunk that may be sent now, if there is one; the caller counts it in `sent` once it was sent."""
+        if self.sent == self._parts or self.sent - self._acknowledged >= _UNACKNOWLEDGED_MAX:
             return None
         begin = self.sent * self._size
-        return _PART.pack(*self.place, self.sent, self._parts) + self._payload[begin : begin + self._size]
+        return _HEAD.pack(*self.place, self.sent, self._parts) + self._payload[begin : begin + self._size]
 
-    def hear(self, answer: bytes) -> bool:
-        """Note an answer; has everything arrived?"""
-        if len(answer) != _ANSWER.size:
+    def acknowledge(self, acknowledgement: bytes) -> bool:
+        """Note an acknowledgement; returns True once every chunk was acknowledged."""
+        if len(acknowledgement) != _ACKNOWLEDGEMENT.size:
             return False
-        view, index, part = _ANSWER.unpack(answer)
+        view, index, part = _ACKNOWLEDGEMENT.unpack(acknowledgement)
         if (view, index) == self.place and part < self.sent:
-            self._answered = max(self._answered, part + 1)
-        return self._answered == self._parts
+            self._acknowledged = max(self._acknowledged, part + 1)
+        return self._acknowledged == self._parts
 
 
-class Pieces:
-    """What has come of a state so far."""
+class IncomingState:
+    """The chunks that have arrived so far, from any number of givers."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int, int], list[bytes]] = {}
+        self._arrived: dict[tuple[str, int, int], list[bytes]] = {}
 
     def keep(self) -> Callable[[], None]:
-        """Return what makes it again what it is now."""
-        found = [(key, parts, len(parts)) for key, parts in self._found.items()]
+        """Return a function that restores the present contents."""
+        arrived = [(key, parts, len(parts)) for key, parts in self._arrived.items()]
 
         def restore() -> None:
-            self._found = {key: parts for key, parts, _ in found}
-            for _, parts, n_parts in found:
+            self._arrived = {key: parts for key, parts, _ in arrived}
+            for _, parts, n_parts in arrived:
                 del parts[n_parts:]
 
         return restore
 
-    def take(self, sender: str, piece: bytes) -> tuple[Place, memoryview] | None:
-        """Take a piece; returns the place and the state when it was the last."""
-        if len(piece) < _PART.size:
+    def add(self, sender: str, chunk: bytes) -> tuple[Place, memoryview] | None:
+        """Add a chunk; returns the place and the state if it was the last one."""
+        if len(chunk) < _HEAD.size:
             return None
-        view, index, part, parts = _PART.unpack_from(piece)
-        found = self._found.setdefault((sender, view, index), [])
-        if part != len(found):
+        view, index, part, parts = _HEAD.unpack_from(chunk)
+        arrived = self._arrived.setdefault((sender, view, index), [])
+        if part != len(arrived):
             return None
-        found.append(piece[_PART.size :])
-        if len(found) < parts:
+        arrived.append(chunk[_HEAD.size :])
+        if len(arrived) < parts:
             return None
-        self._found.clear()
-        return (view, index), memoryview(b"".join(found))
+        self._arrived.clear()
+        return (view, index), memoryview(b"".join(arrived))

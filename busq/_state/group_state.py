@@ -5,9 +5,9 @@ It receives as any other does, and looks at what it gets before its owner does: 
 its owner never sees, go through transfer.py.  No other peer pays for that: a peer becomes one when it first enters a
 group so, by another class.
 
-Words are messages of the form BUSQ_FORM_CONTROL: a letter, the length of the group's name(1), its name, and what
-transfer.py ("W" and "N": view(8)) and chunks.py ("S" and "A") say.  What others send to the group is not
-counted for places: who has the state takes it by the short way, which does not say to which group it belongs.
+A word of exchange.py is sent as a message of the form BUSQ_FORM_CONTROL, behind the length of the group's name(1) and
+the name.  What the application sends to the group is not counted for places: a member that has the state takes it by
+the short way, which does not say to which group it belongs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import Any
 from busq import errors
 from busq._native import ffi, lib
 from busq._port import core as _core
-from busq._state.chunks import Gift, Pieces, answer, piece_bytes
-from busq._state.transfer import Deliver, Effect, Give, Say, Take, Transfer
+from busq._state.chunks import chunk_bytes
+from busq._state.exchange import StateExchange
+from busq._state.transfer import Deliver
 
 __all__ = ["Stateful", "become"]
 
@@ -30,13 +31,13 @@ _RETRY_NS = 1_000_000
 
 
 class _Group:
-    """One group, whose state is given and taken."""
+    """One group, whose state is given and taken; the owner of its exchange."""
 
-    def __init__(self, name: str, me: str, state: Callable[[], Any], take: Callable[[bytes], object]) -> None:
-        self.name, self.state, self.take = name, state, take
-        self.transfer = Transfer(me)
-        self.pieces = Pieces()
-        self.gifts: dict[str, Gift] = {}
+    def __init__(self, name: str, peer: Any, state: Callable[[], Any], take: Callable[[bytes], object]) -> None:
+        self.name = name
+        self._peer, self._state, self._take = peer, state, take
+        self.exchange = StateExchange(peer._name, name, chunk_bytes(peer._raw_bus()), self)
+        self.transfer = self.exchange.transfer
         self.successor: _Group | None = None  # once the view without this peer has come: it has entered again
         self.is_passing = False
 
@@ -44,21 +45,42 @@ class _Group:
         """Let everything pass: it stands for a time in which there was no state to give."""
         self.is_passing = self.transfer.has_state = True
 
-    def word(self, letter: bytes, rest: bytes) -> bytes:
-        """Make a word of this group."""
+    # ---- the owner of the exchange ----
+
+    def give_state(self) -> tuple[dict[str, Any], memoryview]:
+        """Return the state of the application."""
+        state = self._state()
+        try:
+            return {}, memoryview(state)
+        except TypeError:
+            raise _core.wrong_type("what `state` returned", state, "bytes-like: the state as `take` gets it") from None
+
+    def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
+        """Hand a state to the application, and show it the view that the state stands in."""
+        self._take(bytes(state))
+        if view is not None:
+            self._peer._sorted.append(view[0])
+
+    def begin_anew(self) -> None:
+        """Begin with the state that the application has."""
+
+    def deliver(self, item: Any) -> None:
+        """Show a message to the groups behind this one."""
+        self._peer._pass(item[0], self._peer._states.index(self) + 1, item[1])
+
+    # ---- words ----
+
+    def flush(self, send: Callable[[str, bytes], bool], full: set[str]) -> None:
+        """Send the words that there is room for."""
         name = self.name.encode()
-        return letter + bytes([len(name)]) + name + rest
+        head = bytes([len(name)]) + name
+        self.exchange.flush(lambda to, word: send(to, head + word), full)
 
-    def keep(self) -> Callable[[], None]:
-        """Return what makes it again what it is now; it may be called more than once."""
-        transfer, pieces, gifts = self.transfer.keep(), self.pieces.keep(), dict(self.gifts)
 
-        def restore() -> None:
-            transfer()
-            pieces()
-            self.gifts = dict(gifts)
-
-        return restore
+def _read_word(data: bytes) -> tuple[str, bytes, bytes]:
+    """Return the name of the group, the letter, and what belongs to it."""
+    begin = 1 + data[0] if data else 0
+    return data[1:begin].decode("utf-8", "replace"), data[begin : begin + 1], data[begin + 1 :]
 
 
 class Stateful:
@@ -81,7 +103,6 @@ class Stateful:
         self._inbox: deque[Any] = deque()  # taken and not looked at
         self._sorted: deque[Any] = deque()  # for the owner
         self._addressed: dict[int, str] = {}  # to which group a message was sent, while a state is awaited
-        self._words: deque[tuple[str, bytes]] = deque()
         self._has_more = False  # to be said, as soon as there is room
         self._undo: Callable[[], None] | None = None  # of the message that is sorted
         self._is_sorting = False
@@ -227,15 +248,14 @@ class Stateful:
     def _sort_next(self) -> None:
         message = self._inbox[0]
         sent_to = self._addressed.get(id(message))
-        states, groups = list(self._states), [one.keep() for one in self._states]
-        n_sorted, n_words = len(self._sorted), len(self._words)
+        states, groups = list(self._states), [one.exchange.keep() for one in self._states]
+        n_sorted = len(self._sorted)
 
         def undo() -> None:
             self._states[:] = states
             for restore in groups:
                 restore()
             _cut(self._sorted, n_sorted)
-            _cut(self._words, n_words)
             if sent_to is not None:
                 self._addressed[id(message)] = sent_to
             if not self._inbox or self._inbox[0] is not message:
@@ -265,96 +285,38 @@ class Stateful:
         """Hand a message to whom it belongs: the library, or the owner, or whoever holds it back."""
         kind = message.kind
         if kind == "control":
-            self._pass((message.sender, message.data), 0, self._group_of_word(message.data))
+            name, letter, rest = _read_word(message.data)
+            self._pass((message.sender, letter, rest), 0, name)
         else:
             message.data  # noqa: B018  (copied: what is held back may not keep its place in the queue before a state)
             sent_to = message.group if kind == "view" else self._addressed.pop(id(message), None)
             self._pass(message, 0, sent_to)
 
-    @staticmethod
-    def _group_of_word(data: bytes) -> str:
-        return data[2 : 2 + data[1]].decode("utf-8", "replace") if len(data) > 1 else ""
-
     def _pass(self, message: Any, start: int, sent_to: str | None) -> None:
-        """Show it to one group after the other; each may hold it back, and lets it go on from there later."""
+        """Show a message, or a word, to one group after the other: each may hold it back, and lets it go on later."""
         for number in range(start, len(self._states)):
             group = self._states[number]
             if group.name == sent_to:
-                if isinstance(message, tuple) or message.kind != "view" or self._name in message.view.members:
-                    self._follow(number, self._shown(group, message))
-                else:
-                    self._follow(number, [*group.transfer.leave(), Deliver((message, None))])
-                    del self._states[number]
-                    if group.successor is not None:  # behind all others, as the last one that it has entered
-                        self._states.append(group.successor)
-                return
+                return self._show(group, message)
             if not group.transfer.has_state:
-                self._follow(number, group.transfer.aside((message, sent_to)))
-                return
+                return group.exchange.follow(group.transfer.aside((message, sent_to)))
         if not isinstance(message, tuple):
             self._sorted.append(message)
+        return None
 
-    def _shown(self, group: _Group, message: Any) -> list[Effect]:
+    def _show(self, group: _Group, message: Any) -> None:
+        """Show a message to the group that it was sent to."""
         if isinstance(message, tuple):
-            return self._heard(group, *message)
-        item = message, None
-        if message.kind != "view":
-            return group.transfer.quiet(item)
-        view = message.view
-        for name in group.gifts.keys() - set(view.members):
-            del group.gifts[name]
-        return group.transfer.view(view.number, view.members, view.joined, view.left, item)
-
-    def _heard(self, group: _Group, sender: str, data: bytes) -> list[Effect]:
-        letter, rest = data[:1], data[2 + data[1] :]
-        if letter in (b"W", b"N") and len(rest) == 8:
-            word = "settled" if letter == b"W" else "needy"
-            return group.transfer.word(word, sender, int.from_bytes(rest, "little"))
-        if letter == b"S":
-            self._words.append((sender, group.word(b"A", answer(rest))))
-            whole = None if group.transfer.has_state else group.pieces.take(sender, rest)
-            if whole is not None:
-                return self._took(group, *whole)
-        elif letter == b"A" and sender in group.gifts and group.gifts[sender].hear(rest):
-            del group.gifts[sender]
-        return []
-
-    def _took(self, group: _Group, place: tuple[int, int], payload: memoryview) -> list[Effect]:
-        if not group.transfer.wants(place):
-            return []
-        from busq._state.plain_codec import PLAIN
-
-        size = int.from_bytes(payload[:4], "little")
-        roster = PLAIN.decode(payload[4 : 4 + size])
-        group.take(bytes(payload[4 + size :]))
-        return group.transfer.state(place, roster)
-
-    def _follow(self, number: int, effects: list[Effect]) -> None:
-        group = self._states[number] if effects else None
-        for effect in effects:
-            assert group is not None
-            if isinstance(effect, Deliver):
-                self._pass(effect.item[0], number + 1, effect.item[1])
-            elif isinstance(effect, Say):
-                letter = b"W" if effect.word == "settled" else b"N"
-                self._words.append((f"@{group.name}", group.word(letter, effect.number.to_bytes(8, "little"))))
-            elif isinstance(effect, Give):
-                self._give(group, effect)
-            elif isinstance(effect, Take) and effect.view is not None:
-                self._sorted.append(effect.view[0])
-
-    def _give(self, group: _Group, effect: Give) -> None:
-        from busq._state.plain_codec import PLAIN
-
-        head = PLAIN.encode(effect.roster)
-        state = group.state()
-        try:
-            written = memoryview(state)
-        except TypeError:
-            raise _core.wrong_type("what `state` returned", state, "bytes-like: the state as `take` gets it") from None
-        payload = b"".join((len(head).to_bytes(4, "little"), head, written))
-        for to in effect.to:
-            group.gifts[to] = Gift(effect.place, payload, piece_bytes(self._raw_bus()))
+            group.exchange.word(*message)
+        elif message.kind != "view":
+            group.exchange.follow(group.transfer.quiet((message, None)))
+        elif self._name in message.view.members:
+            group.exchange.view(message.view, (message, None))
+        else:
+            group.exchange.follow([*group.transfer.leave(), Deliver((message, None))])
+            self._states.remove(group)
+            if group.successor is not None:  # behind all others, as the last one that it has entered
+                self._states.append(group.successor)
 
     # ---- sending what the library has to say: never waited for ----
 
@@ -366,19 +328,9 @@ class Stateful:
         return self._has_more
 
     def _has_flushed(self) -> bool:
-        full: set[str] = set()  # who has no room holds up nobody else
-        for word in list(self._words):
-            if word[0] in full or not self._try(*word):
-                full.add(word[0])
-            else:
-                self._words.remove(word)
+        full: set[str] = set()
         for group in self._states:
-            for to, gift in list(group.gifts.items()):
-                while (piece := gift.next_piece()) is not None:
-                    if to in full or not self._try(to, group.word(b"S", piece)):
-                        full.add(to)
-                        break
-                    gift.sent += 1
+            group.flush(self._try, full)
         return not full
 
     def _try(self, to: str, word: bytes) -> bool:
@@ -422,7 +374,7 @@ def become(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Cal
         if not callable(given):
             raise _core.wrong_type(name, given, "a function; state and take are given together")
     _check_process(port._handle)
-    made = _Group(group, port._name, state, take)
+    made = _Group(group, port, state, take)
     with port.__dict__.setdefault("_turn", threading.RLock()):
         if not isinstance(port, Stateful):
             Stateful._begin(port)
@@ -430,7 +382,7 @@ def become(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Cal
             port.__class__ = _class_of(type(port))
         last = next((one for one in port._states if one.name == group), None)
         if last is None and is_member:
-            last = _Group(group, port._name, state, take)
+            last = _Group(group, port, state, take)
             last.pass_all()
             port._states.append(last)
         while last is not None and last.successor is not None:

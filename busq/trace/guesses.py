@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was taken for what where logs do not say it, and what nobody can therefore know: findings for all formats.
 
-An audit holds its verdicts against these (`busq.audit.missing`): it says "unknown" where the logs cannot tell.
+An audit holds its verdicts against these (`busq.audit.unknown`): it says "unknown" where the logs cannot tell.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from busq.trace.tables import kinds as kind_of
 __all__ = [
     "DERIVED",
     "NO_DELIVERIES",
+    "NO_DESTINATIONS",
     "NO_SENDS",
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
@@ -32,6 +33,7 @@ __all__ = [
 DERIVED = "derived-messages"  # from clocks
 RECEIVERS_DERIVED = "derived-destinations"  # from deliveries
 NO_DELIVERIES = "sends-alone"
+NO_DESTINATIONS = "no send tells its destinations"  # how a text of a finding or a verdict begins
 NO_SENDS = "deliveries-alone"
 ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
 

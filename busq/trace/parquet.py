@@ -21,8 +21,9 @@ from busq.trace import foreign, places
 from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.foreign import PROCESSES_MAX, parquet_file
+from busq.trace.foreign import parquet_file
 from busq.trace.guesses import doubled, one_sided
+from busq.trace.mapping import PROCESSES_MAX
 from busq.trace.run import Run, Source
 from busq.trace.schema import (
     METADATA,

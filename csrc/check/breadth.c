@@ -263,7 +263,7 @@ static void spare(breadth *search)
   row *level = row_of(search, search->depth);
   const uint64_t next_unit = search->round_begin + n_units_taken(search);
   const bool is_last = next_unit == n_units_of(level);
-  busq_store_release(&level->states, is_last ? level->states.used_bytes : corner_of(level, next_unit));
+  busq_store_trim(&level->states, is_last ? level->states.used_bytes : corner_of(level, next_unit));
 }
 
 /* Before additions: the set must have room for all of them. */

@@ -9,7 +9,7 @@
  *
  * What is modelled.  Each process has a queue with a clock; a multicast is staged at one destination after the other, is committed
  * at once where no clock was in its way, and else is sealed, raises the clocks one after the other, and is committed then
- * (shm/multicast.h).  A group has a word with the number of its view, its members, and the change under way, which may be
+ * (shm/send/multicast.h).  A group has a word with the number of its view, its members, and the change under way, which may be
  * broken while it is staged, and is completed and installed by anybody once it is sealed.  Any process sends at any moment, member or
  * not; enters when it is out, leaves when it is in; dies, or stops for ever, between any two steps.
  *

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Senders sleep in poll() behind their descriptors until there is room, or memory; and nobody's death keeps them asleep.
+ * Senders sleep in poll() behind their descriptors until there is room, or memory; and no death keeps them asleep.
  *
- * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3
- * and so on until it comes through alive.  Those who wait sleep without a timeout: who is neither told, nor looks by the timer
- * of its descriptor, sleeps on, and the test comes to its time limit.
+ * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP,
+ * for n = 1, 2, 3 and so on until it comes through alive.  They sleep without a timeout: one that is neither woken, nor
+ * looks by the timer of its descriptor, sleeps on, and the test comes to its time limit.
  */
 #include "harness/strike.h"
-#include "shm/handle.h"
-#include "shm/wake.h"
+#include "shm/memory/peer.h"
+#include "shm/wake/wake.h"
 #include <poll.h>
 #include <sys/timerfd.h>
 
@@ -45,14 +45,14 @@ static int asks(busq_peer *peer, const char *to, bool is_large)
 /* The descriptor of busq_peer_fileno, which would look whether the timer is set. */
 static bool is_readable(const busq_peer *peer)
 {
-  return poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, 0) == 1;
+  return poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, 0) == 1;
 }
 
 /* As one that has had nothing to do for long: a timer for messages alone would come in an hour. */
 static void listens(busq_peer *peer, uint32_t what)
 {
-  peer->naps = BUSQ_NAPS;
-  peer->net_ns = HOUR_NS;
+  peer->descriptor.naps = BUSQ_NAPS;
+  peer->descriptor.net_ns = HOUR_NS;
   CHECK_EQUAL(busq_peer_listen(peer, what), BUSQ_OK);
 }
 
@@ -70,7 +70,7 @@ static int waits_on(busq_peer *peer, const char *to, bool is_large)
   int result;
   do {
     listens(peer, BUSQ_LISTEN_ROOM);
-    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, -1), 1);
+    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, -1), 1);
     listens(peer, BUSQ_LISTEN_NOT);
     result = asks(peer, to, is_large);
   } while (result == BUSQ_FULL);
@@ -86,10 +86,10 @@ static void fills(busq_peer *peer, const char *to, bool is_large)
   CHECK_EQUAL(result, BUSQ_FULL);
 }
 
-/* From here on it is woken by whoever tells it, and by nothing else. */
+/* From here on it is woken by a write to its FIFO, and by nothing else. */
 static void stops_its_timer(const busq_peer *peer)
 {
-  CHECK_EQUAL(timerfd_settime(peer->timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
+  CHECK_EQUAL(timerfd_settime(peer->descriptor.timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
 }
 
 /* ---- the deaths ---- */
@@ -168,7 +168,7 @@ static bool die(const script *s, uint64_t steps)
   return words->has_survived;
 }
 
-/* ---- told, not found by the timer ---- */
+/* ---- announced, not found by the timer ---- */
 
 static void test_all_who_wait_are_told_of_room(void)
 {
@@ -188,7 +188,7 @@ static void test_all_who_wait_are_told_of_room(void)
   CHECK(!is_readable(ann)); /* not before it has let go of its place */
   busq_peer_release(bob, &message);
   CHECK(is_readable(ann));
-  /* Which of its queues is told of is its affair: here it waits for the other one. */
+  /* Which of its queues is announced is its affair: here it waits for the other one. */
   CHECK_EQUAL(take_now(carol, &message), BUSQ_OK);
   busq_peer_release(carol, &message);
   CHECK(is_readable(dave));
@@ -227,7 +227,7 @@ static void test_who_receives_meanwhile_swallows_nothing(void)
   part();
 }
 
-/* Messages that nobody receives keep nobody awake who waits for room. */
+/* Messages that are not received keep no peer awake that waits for room. */
 static void test_room_alone(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
@@ -267,14 +267,14 @@ static void test_who_waits_is_told_of_memory(void)
   part();
 }
 
-/* A reader that was stopped between its claim and its byte writes to whoever has the slot by then. */
+/* A reader that was stopped between its claim and its byte writes to the peer that has the slot by then. */
 static void test_a_late_byte_is_a_false_alarm(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
   fills(ann, "bob", false);
   begins_to_wait(ann, "bob", false);
-  CHECK_EQUAL(write(ann->fifo_fd, "", 1), 1);
+  CHECK_EQUAL(write(ann->descriptor.fifo_fd, "", 1), 1);
   CHECK(is_readable(ann));
   begins_to_wait(ann, "bob", false);
   stops_its_timer(ann);
@@ -286,7 +286,7 @@ static void test_a_late_byte_is_a_false_alarm(void)
   part();
 }
 
-/* Who waits is told of the reader's end as of room. */
+/* A waiting sender learns of the reader's end as of room. */
 static void test_who_waits_is_told_when_its_reader_leaves(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);

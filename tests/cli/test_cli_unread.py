@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command whose output nobody reads, as in `busq audit ... | head -1`: it does all that it was asked for."""
+"""A command whose output is not read, as in `busq audit ... | head -1`: it does all that it was asked for."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def run(arguments: Sequence[str], place: Path, buses: Mapping[str, str], **strea
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """The end of a pipe that nobody reads."""
+    """The end of a pipe that is not read."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer

@@ -95,7 +95,7 @@ def test_objects_come_in_order_and_as_they_were() -> None:
 
 
 def test_a_connection_goes_through() -> None:
-    """Whoever has registered a way to pickle something with multiprocessing finds it here."""
+    """A way to pickle something that was registered with multiprocessing is found here."""
     queue: busq.Queue[Any] = busq.Queue()
     ours, theirs = multiprocessing.Pipe()
     queue.put([ours])
@@ -468,7 +468,7 @@ def strikes_on(victim: int, randomness: random.Random) -> None:
 
 @pytest.fixture
 def under_fire(seed: int, fork: Callable[..., Child]) -> Iterator[Callable[[Callable[[], Any]], bool]]:
-    """under_fire(call) makes a call while somebody sends signals; whether one has ended it."""
+    """under_fire(call) makes a call under a stream of signals; whether one has ended it."""
     before = signal.signal(signal.SIGUSR1, raise_inside)
     child = fork(strikes_on, os.getpid(), random.Random(seed))
 
@@ -547,7 +547,7 @@ class Strike:
 
 @pytest.mark.parametrize("kind", [busq.Queue, busq.JoinableQueue])
 def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[busq.Queue[Any]]) -> None:
-    """Each object that was put is got, and a thread that was begun and forgotten holds up nobody."""
+    """Each object that was put is got, and a thread that was begun and forgotten holds up no other one."""
     queue = kind()
     puts(queue, shorter)
     for at in itertools.count(1):
@@ -892,7 +892,7 @@ NUMBERS = 1 << 20  # of one that puts
 
 
 class Story:
-    """What those who put and get have written down, where no kill reaches."""
+    """What writers and readers have noted, where no kill reaches."""
 
     def __init__(self, putters: int) -> None:
         self._words = mmap.mmap(-1, 16 * putters)
