@@ -231,7 +231,7 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   return false;
 }
 
-/* The sender died in this send: what became of it, its receivers' events say, or still will. False where that is not
+/* The sender died in this send: what became of it, its receivers' events show, or still will.  False where that is not
  * certain yet. */
 static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_all)
 {

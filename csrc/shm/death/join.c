@@ -158,7 +158,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   const bool has_hands = slot_hands_are_ours(peer, peer->slot);
   const uint64_t consumes = peer->receiver.is_consumer ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer)) : 0;
-  /* A reader's word first, and its life says what it is from the beginning: what stands in its hands is always seen to
+  /* A reader's word first, and its life shows what it is from the beginning: what stands in its hands is always seen to
    * be its queue's. */
   busq_store_release(&self->consumes, consumes);
   /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be
@@ -243,7 +243,7 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
     if (busq_grave_enter(grave, slot))
       return BUSQ_OK;
     uint64_t life;
-    /* A new peer may just have taken the slot: it holds the life before the name says so. */
+    /* A new peer may just have taken the slot: it holds the life before the slot shows its name. */
     if (!busq_name_is(grave->bus, slot, name, name_bytes, &life))
       return BUSQ_EMPTY;
     if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LEAVING && busq_life_is_held(grave->bus, slot))

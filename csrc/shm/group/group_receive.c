@@ -26,7 +26,7 @@ static busq_viewed *viewed_of(busq_peer *peer, uint32_t index)
   return viewed;
 }
 
-/* A receiver that passes it says so in the record, for the sender, should that come so late that the change is
+/* A receiver that passes it notes that in the record, for the sender, should that come so late that the change is
  * forgotten. */
 static void missed_note(const busq_found *found)
 {
@@ -35,7 +35,7 @@ static void missed_note(const busq_found *found)
 }
 
 /* The verdict of a receiver that is no member, or resumed and may have ceased to be one: what the sender sees, and the
- * record perhaps says. */
+ * record perhaps holds. */
 static busq_group_verdict verdict_from_outside(busq_peer *peer, const busq_found *found, const busq_viewed *viewed)
 {
   const uint16_t noted = busq_load_acquire(&found->record->outline);

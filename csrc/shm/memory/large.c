@@ -99,9 +99,9 @@ void busq_large_sender_done(busq_record *record)
  * own. */
 static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot)
 {
-  /* Two that release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
-   * sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours any more;
-   * the word's generation has changed with it, so our swap fails, whatever we have read. */
+  /* Two that release at the same time must not both miss the other's mark.  If the process that would free it dies
+   * here, a sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours
+   * any more; the word's generation has changed with it, so our swap fails, whatever we have read. */
   busq_fence_full();
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE && busq_record_is_done(bus, record) &&
       (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT))

@@ -72,7 +72,7 @@ typedef struct {
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
 
-/* The life of a peer slot.  Its peer changes it, and, once the kernel says that the peer is gone, the process that
+/* The life of a peer slot.  Its peer changes it, and, once the kernel reports that the peer is gone, the process that
  * holds the lock for burying it. */
 enum {
   BUSQ_LIFE_FREE = 0,
@@ -267,7 +267,7 @@ static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_
 /* A word on which at most one multicast at a time may be decided (claim.h). */
 typedef busq_pair busq_claim_word;
 
-/* A place of the order: where a view begins, where a node ends.  Each half says which of the changes of its owner it
+/* A place of the order: where a view begins, where a node ends.  Each half shows which of the changes of its owner it
  * belongs to; they change by swaps that fail where that is not a later one. */
 typedef struct {
   busq_pair timestamp; /* number, timestamp */

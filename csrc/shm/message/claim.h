@@ -8,7 +8,7 @@
  * order is the key of its message.  No process waits for a proposer that is dead or stopped: its proposal is completed,
  * put off or broken.
  *
- * Mechanism.  One word says at which number the thing stands, and which message may be about to change it:
+ * Mechanism.  One word shows at which number the thing stands, and which message may be about to change it:
  *
  *      lo: number (48) | state (4) | slot of the claimer (12)          hi: record (32) | low half of its sequence (32)
  *
@@ -20,7 +20,7 @@
  *        STAGING    may put it off, so that it comes later in the order than all that was sent so far; or break it: the
  *                   record is undone, then the word is IDLE again at the same number
  *        SEALED     completes it
- *        COMMITTED  installs what it says (group.h, node.h), and moves the word on
+ *        COMMITTED  installs what it announces (group.h, node.h), and moves the word on
  *        gone       makes the word IDLE again.  A record is not used anew before all its receivers have released it,
  *                   and they install before they do; so no process has seen this one.
  *   5. Installing is swaps of words that carry the number they belong to: one that comes late fails.

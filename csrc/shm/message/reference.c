@@ -3,7 +3,7 @@
 #include "shm/message/commit.h"
 #include "shm/wake/wake.h"
 
-/* A dead reference stays dead: no tag comes twice, and a mark that says released stands until the record holds another
+/* A dead reference stays dead: no tag comes twice, and a mark with RELEASED stands until the record holds another
  * message. */
 busq_fate busq_reference_fate(const busq_bus *bus, uint32_t slot, busq_reference reference)
 {

@@ -10,7 +10,7 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
 {
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t word = busq_load_acquire(&node->holder[slot]);
-    if (busq_node_word_is_of(word, generation) && (word & BUSQ_NODE_TOLD) && busq_node_life_is_there(bus, slot, busq_node_word_life(word)))
+    if (busq_node_word_is_of(word, generation) && (word & BUSQ_NODE_NOTIFIED) && busq_node_life_is_there(bus, slot, busq_node_word_life(word)))
       return false;
   }
   return true;

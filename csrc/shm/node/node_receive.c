@@ -42,7 +42,7 @@ static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key, b
     const busq_node_state state = busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end);
     const uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
     is_alive = state == BUSQ_NODE_ALIVE || (state == BUSQ_NODE_ENDED && busq_node_is_before(key, end) &&
-                                       (busq_node_word_bits(word, name.generation, peer->incarnation) & BUSQ_NODE_TOLD));
+                                       (busq_node_word_bits(word, name.generation, peer->incarnation) & BUSQ_NODE_NOTIFIED));
   }
   if (!is_alive && busq_node_held_less(busq_node_held(peer, name), name.generation, &left) && !left)
     busq_node_hold_end(peer, name);
@@ -74,7 +74,7 @@ static void told_end(busq_peer *peer, busq_node_name name)
   busq_node *node = busq_node_at(peer->bus, name);
   uint64_t before;
   if (node)
-    (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, BUSQ_NODE_EVENT_NOT_TOLD, &before);
+    (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, BUSQ_NODE_EVENT_NOT_NOTIFIED, &before);
 }
 
 static busq_admission notice_admit(busq_peer *peer, const busq_found *found)

@@ -31,8 +31,8 @@ static uint64_t state_after(uint64_t state, busq_node_event event)
     return state_arrived(state) | BUSQ_NODE_HELD;
   case BUSQ_NODE_EVENT_HELD_ANEW:
     return state | BUSQ_NODE_HELD;
-  case BUSQ_NODE_EVENT_NOT_TOLD:
-    return state & ~(uint64_t)BUSQ_NODE_TOLD;
+  case BUSQ_NODE_EVENT_NOT_NOTIFIED:
+    return state & ~(uint64_t)BUSQ_NODE_NOTIFIED;
   }
   return state;
 }
@@ -69,15 +69,15 @@ bool busq_node_life_is_there(const busq_bus *bus, uint32_t slot, uint32_t life_b
 
 /* ---- the end of a node ---- */
 
-/* Sets TOLD for the receivers of the end: those whose word says so, and the owner. A list that was read from another's
- * record counts only while it is that message; and a word that was read before the claim was seen still standing can't
- * be one whose peer has taken the notice since. */
+/* Sets NOTIFIED for the receivers of the end: those with HELD or GRANTED in their word, and the owner.  A list that was
+ * read from another's record counts only while it is that message; and a word that was read before the claim was seen
+ * still standing can't be one whose peer has taken the notice since. */
 static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_slot, const busq_claim_look *look, uint32_t slot)
 {
   const uint32_t generation = (uint32_t)busq_claim_number(look->word);
   const uint64_t seen = busq_load_acquire(&node->holder[slot]);
   const bool is_owner = slot == owner_slot;
-  if (!busq_node_word_is_of(seen, generation) || (!is_owner && !(seen & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED))) || (seen & BUSQ_NODE_TOLD))
+  if (!busq_node_word_is_of(seen, generation) || (!is_owner && !(seen & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED))) || (seen & BUSQ_NODE_NOTIFIED))
     return;
   const busq_pair word = busq_claim_load(&node->claim);
   if (word.lo != look->word.lo || word.hi != look->word.hi)
@@ -85,7 +85,7 @@ static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
   const uint64_t about = is_owner ? busq_node_word_about(generation, busq_node_owner_of(node, generation))
                                   : seen & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE);
   BUSQ_STEP("told");
-  if (!busq_cas64(&node->holder[slot], seen, busq_node_word_next(seen, about, (seen & BUSQ_NODE_WORD_STATE) | BUSQ_NODE_TOLD)))
+  if (!busq_cas64(&node->holder[slot], seen, busq_node_word_next(seen, about, (seen & BUSQ_NODE_WORD_STATE) | BUSQ_NODE_NOTIFIED)))
     told_install(bus, node, owner_slot, look, slot); /* its peer, or another sender, was faster: at most a few times */
 }
 

@@ -58,7 +58,7 @@ typedef enum {
   BUSQ_NODE_EVENT_GRANTED,
   BUSQ_NODE_EVENT_HELD_ANEW,
   BUSQ_NODE_EVENT_ARRIVED, /* and is held */
-  BUSQ_NODE_EVENT_NOT_TOLD
+  BUSQ_NODE_EVENT_NOT_NOTIFIED
 } busq_node_event;
 
 /* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's
@@ -105,7 +105,7 @@ typedef enum {
 /* An end that is decided is installed first.  The turns are for damage. */
 busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look);
 
-/* For a node that is not being ended one half of the word says so. */
+/* For a node that is not being ended one half of the word shows that. */
 static inline bool busq_node_is_idle(busq_node *node, uint32_t generation)
 {
   const busq_pair word = {busq_load_acquire(&node->claim.lo), 0};
@@ -121,7 +121,7 @@ static inline busq_node_state busq_node_look(busq_bus *bus, busq_node_name name,
 }
 
 typedef enum { BUSQ_NODE_BREAK, BUSQ_NODE_PUT_OFF } busq_node_settling;
-/* Looks for a caller that can't leave the end open; `how` says what to do about a message that is not sealed.  One that
+/* Looks for a caller that can't leave the end open; `how` is what to do about a message that is not sealed.  One that
  * comes to all of those slots may stay as it is. */
 busq_node_state busq_node_settle(busq_bus *bus, busq_node_name name, busq_node_settling how, const uint16_t *slots,
                                  uint32_t n_slots, busq_key *endp);

@@ -37,9 +37,9 @@ static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, u
     return false;
   if (!busq_node_life_is_there(peer->bus, slot, busq_node_word_life(word))) {
     busq_grave_settle_hand(peer->bus, slot);
-    state &= BUSQ_NODE_TOLD;
+    state &= BUSQ_NODE_NOTIFIED;
   } else if ((state & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
-    state &= BUSQ_NODE_HELD | BUSQ_NODE_TOLD;
+    state &= BUSQ_NODE_HELD | BUSQ_NODE_NOTIFIED;
   }
   if (state == (word & BUSQ_NODE_WORD_STATE))
     return true;
@@ -119,7 +119,7 @@ int busq_node_tend(busq_peer *peer)
   if (!peer->nodes)
     return BUSQ_OK;
   busq_store_relaxed(&peer->self->unheld, 0);
-  busq_fence_full(); /* a peer that lets go after this says so again */
+  busq_fence_full(); /* a peer that lets go after this sets it again */
   for (uint32_t index = 0; index < peer->bus->geometry.nodes; index++) {
     const int tended = owned_tend(peer, index);
     result = result ? result : tended;
@@ -173,7 +173,7 @@ static bool entry_adopt(busq_peer *peer, busq_node_name name)
   if (is_own)
     return own_adopt(peer, name, node, state, end);
   const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
-  if (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD))
+  if (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_NOTIFIED))
     return true;
   if (busq_node_remember(peer) != BUSQ_OK)
     return false;

@@ -68,7 +68,7 @@ __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, bu
   return LOOK_PASS;
 }
 
-/* Where there are several readers, what others have reached for is passed; what came back says what became of it
+/* Where there are several readers, what others have reached for is passed; what came back shows what became of it
  * before. */
 static bool reference_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found)
 {
@@ -499,8 +499,8 @@ BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
   position_done(peer, found->position);
 }
 
-/* The message that was found is not for us at its place in the order: as if it had never come. The recording says so;
- * an event of watchers was delivered all the same, to us. */
+/* The message that was found is not for us at its place in the order: as if it had never come.  The recording has a
+ * PASS; an event of watchers was delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
@@ -607,7 +607,7 @@ static void found_record(busq_peer *peer, busq_trace_kind kind)
   found_record_now(peer, kind);
 }
 
-/* The message that was reached for is ours. Copied, its release says so; otherwise its being in our hands does. */
+/* The message that was reached for is ours.  Copied, its release shows that; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;

@@ -41,7 +41,7 @@ BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_rin
   return true;
 }
 
-/* Takes a position in a destination's queue, or says why there is none. */
+/* Takes a position in a destination's queue, or returns why there is none. */
 BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint64_t proposed, uint64_t *stamp, uint64_t limit,
                                      busq_ring_claim *claim, bool *is_latep)
 {

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/send/memory.h"
 #include "shm/send/multicast.h"

@@ -19,7 +19,7 @@ static busq_place_mark *change_mark(busq_group *group, uint64_t number)
 
 /* ---- installing ---- */
 
-/* Installs what a decided message says, once it is known to be that message still: in swaps that fail if they come
+/* Installs what a decided message announces, once it is known to be that message still: in swaps that fail if they come
  * late. */
 static void change_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
 {
@@ -210,7 +210,7 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   const uint64_t life = busq_load_acquire(&self->life);
   if ((uint32_t)(life >> 32) != incarnation)
     return true;
-  /* A peer that has closed its queue is leaving, though it may be stopped before it says so. */
+  /* A peer that has closed its queue is leaving, though it may be stopped before its life shows that. */
   const bool is_open = !(busq_load_acquire(&self->queue.clock_tail.hi) & BUSQ_RING_CLOSED);
   if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && is_open && busq_life_is_held(bus, slot))
     return false;
