@@ -65,7 +65,8 @@ void busq_run_free(busq_bus *bus, uint64_t first)
 
 bool busq_run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t by_slot)
 {
-  if (!busq_cas64(&bus->table[first].word, seen, busq_extent_word(busq_extent_generation(seen), by_slot, BUSQ_EXTENT_FREEING, 0)))
+  if (!busq_cas64(&bus->table[first].word, seen,
+                  busq_extent_word(busq_extent_generation(seen), by_slot, BUSQ_EXTENT_FREEING, 0)))
     return false;
   busq_run_free(bus, first);
   return true;

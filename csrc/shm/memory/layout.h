@@ -83,8 +83,9 @@ enum {
   BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
   BUSQ_LIFE_MASK = 0xff,
   BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
-  BUSQ_LIFE_DROPPED = 0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
-  BUSQ_LIFE_SHARED = 0x400,  /* a queue of several readers, each of which has a slot besides (share.h) */
+  BUSQ_LIFE_DROPPED =
+      0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
+  BUSQ_LIFE_SHARED = 0x400, /* a queue of several readers, each of which has a slot besides (share.h) */
   BUSQ_LIFE_CONSUMER = 0x800 /* one of those: it sends, and receives from the queue that its slot names */
 };
 

@@ -174,7 +174,8 @@ typedef struct {
   void (*take)(busq_peer *peer, const busq_found *found);
   void (*taken)(busq_peer *peer, const busq_found *found);
   /* group.h: with the send latch, to targets of which one is a group */
-  int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const struct busq_payload *payload);
+  int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                       const struct busq_payload *payload);
   /* notice.h */
   void (*notice_deaths)(busq_peer *peer);
 } busq_upcalls;

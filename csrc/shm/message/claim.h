@@ -45,7 +45,8 @@
 enum {
   BUSQ_CLAIM_IDLE = 0,
   BUSQ_CLAIM_CLAIMED = 1,
-  BUSQ_CLAIM_OVER = 2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
+  BUSQ_CLAIM_OVER =
+      2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
   BUSQ_CLAIM_EMPTY = 3 /* decided without a message, since no receiver is left (group.h) */
 };
 
@@ -104,9 +105,11 @@ bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uin
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp);
 
 /* The claimer's own: IDLE at the number -> CLAIMED by this record.  False: another process was faster. */
-bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);
+bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag);
 /* The claimer takes its own back, whatever others have made of it: its record can't be committed any more. */
-void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);
+void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag);
 
 /* ---- places in the order ---- */
 

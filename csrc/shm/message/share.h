@@ -82,7 +82,8 @@ static inline uint32_t busq_share_reader(uint32_t slot)
 
 static inline bool busq_share_is_claim_of(busq_reference seen, uint32_t reader)
 {
-  return seen.sender != BUSQ_RING_NOBODY && (seen.sender & (BUSQ_RING_CLAIMED | BUSQ_RING_SENDER_MASK)) == busq_share_reader(reader);
+  return seen.sender != BUSQ_RING_NOBODY &&
+         (seen.sender & (BUSQ_RING_CLAIMED | BUSQ_RING_SENDER_MASK)) == busq_share_reader(reader);
 }
 
 /* Is this a reader of the queue in that slot, as it is now?  Alive, dead or gone. */
