@@ -35,7 +35,6 @@ OPEN = {
     "busq/lab/sweep",
     "busq/trace",
     "csrc",
-    "csrc/check",
     "csrc/live",
     "csrc/python",
     "csrc/record",
