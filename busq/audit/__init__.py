@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from busq.audit.promises import claims
+from busq.audit.order_claims import claims
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Audit, Check, RunAudit
 from busq.trace.finding import Finding
 

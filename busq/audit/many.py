@@ -20,7 +20,7 @@ import psutil
 
 from busq.audit import native
 from busq.audit.columns import COLUMNS
-from busq.audit.promises import claims
+from busq.audit.order_claims import claims
 from busq.audit.result import CHECKS, Audit, Finding, RunAudit
 from busq.errors import BusqError
 from busq.trace import find, read

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was taken for what where logs do not say it, and what nobody can therefore know: findings for all formats.
 
-An audit holds its verdicts against these (`busq.audit.missing`): it says "unknown" where the logs cannot tell.
+An audit holds its verdicts against these (`busq.audit.unknown`): it says "unknown" where the logs cannot tell.
 """
 
 from __future__ import annotations

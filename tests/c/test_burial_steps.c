@@ -302,8 +302,8 @@ static void test_a_send_that_finds_no_memory_costs_a_step(void)
   for (int i = 0; i < 20; i++)
     CHECK_EQUAL(busq_peer_send(bob, &target, 1, "x", 1, 0), BUSQ_FULL);
   const uint64_t cost = counting_ends() / 20;
-  printf("    %" PRIu64 " accesses per send that finds no memory, with %" PRIu64 " messages under way\n", cost, bob->sent);
-  CHECK(cost < ACCESSES_MAX && bob->sent > 30000);
+  printf("    %" PRIu64 " accesses per send that finds no memory, with %" PRIu64 " messages under way\n", cost, bob->sender.sent);
+  CHECK(cost < ACCESSES_MAX && bob->sender.sent > 30000);
   part();
 }
 

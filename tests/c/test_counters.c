@@ -55,7 +55,7 @@ static void clock_of(const busq_peer *peer, uint64_t timestamp)
 
 static uint64_t clock_now(const busq_peer *peer)
 {
-  return busq_ring_clock(&peer->ring);
+  return busq_ring_clock(&peer->receiver.ring);
 }
 
 /* Three peers, unicasts and multicasts in turns, some with lost proposals; all must hear everything in one order. */
@@ -63,7 +63,7 @@ static void they_talk(int rounds)
 {
   busq_peer *a = company_peers[0], *b = company_peers[1], *c = company_peers[2];
   for (int round = 0; round < rounds; round++) {
-    a->proposes_stale = round % 3 == 0;
+    a->sender.proposes_stale = round % 3 == 0;
     said(a, "b c", "1");
     said(b, "a b c", "2");
     said(c, "b", "3");
@@ -72,7 +72,7 @@ static void they_talk(int rounds)
     hears(b, "1 2 3 4");
     hears(c, "1 2 4");
   }
-  a->proposes_stale = false;
+  a->sender.proposes_stale = false;
 }
 
 static void three_meet(void)
@@ -91,7 +91,7 @@ static void test_queues_go_over_the_end_of_their_lap_counter(void)
   all_queues_stand_at((UINT64_C(1) << (16 + ring.slot_shift)) - 20);
   three_meet();
   they_talk(40);
-  CHECK(busq_ring_lap(&ring, busq_ring_tail(&company_peers[0]->ring)) < 10);
+  CHECK(busq_ring_lap(&ring, busq_ring_tail(&company_peers[0]->receiver.ring)) < 10);
   part();
 }
 
@@ -220,7 +220,7 @@ static void test_a_wish_for_memory_is_heard_when_its_counter_begins_again(void)
   busq_peer *hoarder = join("hoarder"), *bob = join("bob"), *large = join("large");
   uint64_t to_bob;
   company_bus->header->memory_wanted = UINT32_MAX;
-  hoarder->memory_wanted_seen = bob->memory_wanted_seen = large->memory_wanted_seen = UINT32_MAX;
+  hoarder->sender.memory_wanted_seen = bob->sender.memory_wanted_seen = large->sender.memory_wanted_seen = UINT32_MAX;
   CHECK_EQUAL(busq_peer_lookup(large, "bob", 3, &to_bob), BUSQ_OK);
   /* The hoarder keeps extents for small messages that are not needed any more. */
   for (int i = 0; i < 64; i++)
@@ -228,7 +228,7 @@ static void test_a_wish_for_memory_is_heard_when_its_counter_begins_again(void)
   busq_message message;
   while (take_now(bob, &message) == BUSQ_OK)
     busq_peer_release(bob, &message);
-  CHECK(hoarder->arena.owned > 0);
+  CHECK(hoarder->sender.arena.owned > 0);
   CHECK_EQUAL(busq_peer_send(large, &to_bob, 1, payload, sizeof payload, 0), BUSQ_FULL);
   CHECK_EQUAL(company_bus->header->memory_wanted, 0);
   hears(hoarder, ""); /* looks, and sees the wish */
@@ -389,7 +389,7 @@ static void test_a_descriptor_tells_when_the_number_of_its_arming_begins_again(v
   meet(4, 4, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob");
   CHECK_EQUAL(busq_peer_fileno(bob, &fd), BUSQ_OK);
-  bob->fifo_epoch = (UINT32_MAX >> 1) - 3;
+  bob->descriptor.epoch = (UINT32_MAX >> 1) - 3;
   company_bus->slots[bob->slot].wake_flags = 0; /* as if just signalled: the next look arms it anew */
   for (int i = 0; i < 10; i++) {
     hears(bob, "");
@@ -399,7 +399,7 @@ static void test_a_descriptor_tells_when_the_number_of_its_arming_begins_again(v
     hears(bob, "m");
     CHECK(!is_readable(fd));
   }
-  CHECK(bob->fifo_epoch && bob->fifo_epoch < 40); /* two for each arming: the odd ones are of deep sleeps */
+  CHECK(bob->descriptor.epoch && bob->descriptor.epoch < 40); /* two for each arming: the odd ones are of deep sleeps */
   part();
 }
 
@@ -411,7 +411,7 @@ static void test_counts_of_messages_begin_again_and_nothing_depends_on_them(void
   meet(4, 4, 4096);
   three_meet();
   for (int i = 0; i < 3; i++)
-    company_peers[i]->sent = company_peers[i]->received = company_peers[i]->late = UINT64_MAX - 10;
+    company_peers[i]->sender.sent = company_peers[i]->receiver.received = company_peers[i]->sender.late = UINT64_MAX - 10;
   they_talk(20);
   CHECK_EQUAL(busq_bus_examine_peer(company_bus, company_peers[0]->slot, &facts), BUSQ_OK);
   CHECK_EQUAL(facts.sent, 40 - 11);
@@ -448,7 +448,7 @@ static void test_the_last_timestamps_are_not_passed_by_lost_proposals(void)
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
   clock_of(bob, BUSQ_TIMESTAMP_MAX - 3);
-  alice->proposes_stale = true;
+  alice->sender.proposes_stale = true;
   int n_sent = 0, result;
   while ((result = say(alice, "bob carol", "m")) == BUSQ_OK && n_sent < 8)
     n_sent++;
@@ -510,7 +510,7 @@ static void test_a_clock_that_jumped_is_refused_and_nobody_follows_it(void)
 static busq_record *record_at_head(const busq_peer *peer)
 {
   busq_reference reference;
-  CHECK(busq_ring_look(&peer->ring, peer->self->queue.head, &reference));
+  CHECK(busq_ring_look(&peer->receiver.ring, peer->self->queue.head, &reference));
   return busq_bus_record(company_bus, reference.record);
 }
 

@@ -59,12 +59,12 @@ static int falls_asleep(busq_peer *peer)
   int fd;
   busq_message message;
   CHECK_EQUAL(busq_peer_fileno(peer, &fd), BUSQ_OK);
-  peer->naps = BUSQ_NAPS;
-  peer->net_ns = HOUR_NS;
-  peer->timer_due_ns = 0;
+  peer->descriptor.naps = BUSQ_NAPS;
+  peer->descriptor.net_ns = HOUR_NS;
+  peer->descriptor.timer_due_ns = 0;
   CHECK_EQUAL(take_now(peer, &message), BUSQ_EMPTY);
   CHECK(busq_load_acquire(&peer->self->wake_flags) & BUSQ_WAKE_DEEP);
-  CHECK(peer->timer_due_ns > HOUR_NS);
+  CHECK(peer->descriptor.timer_due_ns > HOUR_NS);
   return fd;
 }
 
@@ -151,7 +151,7 @@ static void test_who_receives_sleeps_lightly(void)
   said(dave, "bob", "x");
   while (wakes_once(bob, fd) != 'x')
     ;
-  CHECK_EQUAL(bob->naps, 0);
+  CHECK_EQUAL(bob->descriptor.naps, 0);
   CHECK(!(busq_load_acquire(&bob->self->wake_flags) & BUSQ_WAKE_DEEP));
   leave(bob);
   leave(dave);

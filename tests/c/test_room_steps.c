@@ -45,14 +45,14 @@ static int asks(busq_peer *peer, const char *to, bool is_large)
 /* The descriptor of busq_peer_fileno, which would look whether the timer is set. */
 static bool is_readable(const busq_peer *peer)
 {
-  return poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, 0) == 1;
+  return poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, 0) == 1;
 }
 
 /* As one that has had nothing to do for long: a timer for messages alone would come in an hour. */
 static void listens(busq_peer *peer, uint32_t what)
 {
-  peer->naps = BUSQ_NAPS;
-  peer->net_ns = HOUR_NS;
+  peer->descriptor.naps = BUSQ_NAPS;
+  peer->descriptor.net_ns = HOUR_NS;
   CHECK_EQUAL(busq_peer_listen(peer, what), BUSQ_OK);
 }
 
@@ -70,7 +70,7 @@ static int waits_on(busq_peer *peer, const char *to, bool is_large)
   int result;
   do {
     listens(peer, BUSQ_LISTEN_ROOM);
-    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, -1), 1);
+    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, -1), 1);
     listens(peer, BUSQ_LISTEN_NOT);
     result = asks(peer, to, is_large);
   } while (result == BUSQ_FULL);
@@ -89,7 +89,7 @@ static void fills(busq_peer *peer, const char *to, bool is_large)
 /* From here on it is woken by a write to its FIFO, and by nothing else. */
 static void stops_its_timer(const busq_peer *peer)
 {
-  CHECK_EQUAL(timerfd_settime(peer->timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
+  CHECK_EQUAL(timerfd_settime(peer->descriptor.timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
 }
 
 /* ---- the deaths ---- */
@@ -274,7 +274,7 @@ static void test_a_late_byte_is_a_false_alarm(void)
   busq_peer *ann = join("ann"), *bob = join("bob");
   fills(ann, "bob", false);
   begins_to_wait(ann, "bob", false);
-  CHECK_EQUAL(write(ann->fifo_fd, "", 1), 1);
+  CHECK_EQUAL(write(ann->descriptor.fifo_fd, "", 1), 1);
   CHECK(is_readable(ann));
   begins_to_wait(ann, "bob", false);
   stops_its_timer(ann);

@@ -583,7 +583,7 @@ static void child_dies_between(bool is_begun)
   CHECK(busq_trace_ring_reserve(&ring, 1, &position));
   if (is_begun) {
     busq_trace_record *record = busq_trace_ring_at(&ring, position);
-    *record = (busq_trace_record){.word = record->word, .kind = BUSQ_TRACE_SEND, .message = peer->sequence + 1};
+    *record = (busq_trace_record){.word = record->word, .kind = BUSQ_TRACE_SEND, .message = peer->sender.sequence + 1};
     busq_trace_ring_publish(&ring, position, BUSQ_TRACE_BEGUN);
   }
   kill(getpid(), SIGKILL);

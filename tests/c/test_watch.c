@@ -37,9 +37,9 @@ static const char *told(void)
 
 static int say_late(uint64_t who, uint32_t what)
 {
-  busq_biased_latch_acquire(&alice->send_latch);
+  busq_biased_latch_acquire(&alice->sender.latch);
   const int result = busq_group_change_try(alice, &(busq_change){watched, who, what});
-  busq_biased_latch_release(&alice->send_latch);
+  busq_biased_latch_release(&alice->sender.latch);
   return result;
 }
 

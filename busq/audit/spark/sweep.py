@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
-from busq.audit.spark.driver import interruptible, parallelism, setting
-from busq.audit.spark.workers import require
+from busq.audit.spark.sessions.driver import interruptible, parallelism, setting
+from busq.audit.spark.sessions.workers import require
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
 from busq.lab.sweep.estimate import t95

@@ -154,14 +154,14 @@ static int verb_part(const char *rest)
 static int verb_stale(const char *rest)
 {
   (void)rest;
-  actor.peer->proposes_stale = true;
+  actor.peer->sender.proposes_stale = true;
   return BUSQ_OK;
 }
 
 static int verb_fresh(const char *rest)
 {
   (void)rest;
-  actor.peer->proposes_stale = false;
+  actor.peer->sender.proposes_stale = false;
   return BUSQ_OK;
 }
 

@@ -153,7 +153,7 @@ static bool explore_somebody_is_full(uint32_t stopped)
   for (uint32_t i = 0; i < explore_scene->peers && !explore_scene->is_roomy; i++) {
     const busq_peer *peer = explore_shared.peers[i];
     if (!explore_is_gone(i) && !explore_has_receiver(i, stopped) &&
-        busq_ring_tail(&peer->ring) - busq_load_relaxed(&peer->ring.queue->head) >= explore_scene->capacity)
+        busq_ring_tail(&peer->receiver.ring) - busq_load_relaxed(&peer->receiver.ring.queue->head) >= explore_scene->capacity)
       return true;
   }
   return false;
@@ -214,12 +214,12 @@ static void explore_judge_queues(void)
       explore_drain(i);
       system_leave();
     }
-    if (peer->is_consumer) { /* what one does before it sleeps */
+    if (peer->receiver.is_consumer) { /* what one does before it sleeps */
       system_enter(i);
       explore_lose_patience(i);
       system_leave();
     }
-    if (!busq_ring_verify(&peer->ring) || busq_load_relaxed(&peer->ring.queue->head) != busq_ring_tail(&peer->ring))
+    if (!busq_ring_verify(&peer->receiver.ring) || busq_load_relaxed(&peer->receiver.ring.queue->head) != busq_ring_tail(&peer->receiver.ring))
       explore_blame("something is left in the queue of p%u, which waits for it in vain", i);
   }
 }

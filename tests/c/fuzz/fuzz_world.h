@@ -292,11 +292,11 @@ static void cast_die(cast *self)
   if (!peer)
     return;
   fd_close_for_good(peer->lock_fd);
-  fd_close_for_good(peer->poll_fd);
-  fd_close_for_good(peer->fifo_fd);
-  fd_close_for_good(peer->timer_fd);
+  fd_close_for_good(peer->descriptor.poll_fd);
+  fd_close_for_good(peer->descriptor.fifo_fd);
+  fd_close_for_good(peer->descriptor.timer_fd);
   for (uint32_t slot = 0; slot < play_bus->geometry.peers; slot++)
-    fd_close_for_good(peer->known[slot].fifo_fd);
+    fd_close_for_good(peer->sender.known[slot].fifo_fd);
 }
 
 /* One operation of one player; with `steps` it stops within it after so many of them, if it has so many.  A stopped one

@@ -179,9 +179,9 @@ static void op_send(player *p)
 /* Proposals that get lost wherever they go. */
 static void op_send_late(player *p)
 {
-  p->peer->proposes_stale = true;
+  p->peer->sender.proposes_stale = true;
   op_send(p);
-  p->peer->proposes_stale = false;
+  p->peer->sender.proposes_stale = false;
 }
 
 static void look_at(player *p, const busq_message *message)
