@@ -31,7 +31,6 @@ OPEN = {
     "busq/lab/check",
     "busq/trace",
     "csrc",
-    "csrc/check",
     "csrc/python",
 }
 
