@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from busq.audit.spark.following.run import numbers_of
 from busq.trace import TraceError
 from busq.trace.finding import Finding
-from busq.trace.parquet import Head, head
+from busq.trace.parquet_head import Head, head
 from busq.trace.schema import Kind, tells_of_groups
 
 __all__ = ["Files", "Piece", "Span", "Unreadable", "pieces_of", "read"]

@@ -31,7 +31,7 @@ from busq.audit.spark.following.files import Files, Piece, Unreadable, read
 from busq.audit.spark.following.reports import Reports
 from busq.audit.spark.following.run import Run
 from busq.audit.spark.following.state import ARRAYS, Found, Process, Receiver
-from busq.trace.parquet import Head
+from busq.trace.parquet_head import Head
 from busq.trace.schema import Kind
 
 __all__ = ["KINDS", "Violation", "Watch"]

@@ -16,10 +16,10 @@ from busq.audit.many import fits
 from busq.audit.spark.large_run import bad_rows, names
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.sessions.driver import frame_of
-from busq.trace import TraceError, parquet, places, read
+from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
-from busq.trace.parquet import Head
+from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
@@ -104,7 +104,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     else:
         events, bad = bad_rows.without_bad(events, process_names, path=source.paths[0])
         findings += bad
-    ours = all(head.is_ours and len(parquet.runs_of(head)) == 1 for head in heads)
+    ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
     logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
     return Loaded(
         events=events,
@@ -127,7 +127,7 @@ def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
 def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
     heads, findings = [], []
     for path in source.paths:
-        head = parquet.head(path, source.options)
+        head = parquet_head.head(path, source.options)
         if isinstance(head, Finding):
             findings.append(head)
         else:

@@ -30,7 +30,7 @@ from busq.audit.spark.large_run.repack import workplace
 from busq.audit.spark.sessions.driver import Progress, interruptible, shares_files
 from busq.audit.spark.sessions.session import busy
 from busq.errors import BusqError
-from busq.trace import parquet
+from busq.trace import parquet_head
 from busq.trace.dataset import RUNS_BY, hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
@@ -241,7 +241,7 @@ def _pruned(name: str, frame: DataFrame, options: Mapping[str, str]) -> DataFram
     """Return the columns that an audit reads; TraceError if they cannot be those of a trace."""
     void = {column.name for column in frame.schema if isinstance(column.dataType, T.NullType)}
     names = [column for column in frame.columns if column not in void]
-    parquet.check_columns(name, names, options)
+    parquet_head.check_columns(name, names, options)
     used = {root for each in Fields(options).expressions(names).values() for root in each.roots(names)}
     used |= {*SCHEMA.names, *parsed(options.get("field.run", "run")).roots(names)}
     return frame.select(*(F.col(f"`{column}`") for column in names if column in used))
