@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 
 from busq._util import arguments
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet_head, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
@@ -276,15 +276,15 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
 def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
     """Make a run of busq's own files in a folder that say the same run; of others, as `dataset` finds out."""
     own: dict[tuple[str, str], list[str]] = {}
-    others: list[tuple[_File, parquet.Head]] = []
+    others: list[tuple[_File, parquet_head.Head]] = []
     broken: dict[str, list[tuple[str, Finding]]] = {}
     roots = {file.folder: file.root for file in files}
     for file in files:
-        file_head = parquet.head(file.path, options)
+        file_head = parquet_head.head(file.path, options)
         if isinstance(file_head, Finding):
             broken.setdefault(dataset_of(file.folder), []).append((file.path, file_head))
         elif file_head.is_ours or file_head.run:
-            for run in parquet.runs_of(file_head, options):
+            for run in parquet_head.runs_of(file_head, options):
                 own.setdefault((file.folder, run), []).append(file.path)
         else:
             others.append((file, file_head))
@@ -297,7 +297,9 @@ def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: l
         groups.append((run or name, run, dataset_of(folder), paths, ()))
     rows = max((head.rows for _, head in others), default=0)
     parts = [
-        Part(file.path, file.root, parquet.runs_of(head, options), partial(parquet.sample, head, options, rows))
+        Part(
+            file.path, file.root, parquet_head.runs_of(head, options), partial(parquet_head.sample, head, options, rows)
+        )
         for file, head in others
     ]
     for group in _grouped(parts, options, findings):
