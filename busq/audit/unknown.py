@@ -41,13 +41,13 @@ NOTHING = Finding("no-messages", "nobody sent or delivered anything: nothing was
 
 _BY_ORDER = frozenset({"impossible", "clock-backwards"})  # errors, if events were in this order
 
-# Findings that say that events of a log are missing.
+# Findings about missing events of a log.
 _HOLES = frozenset({"bad-line", "clock-gap", "dropped", "gap", "truncated"})
 
 
 def incomplete(run: Run, counts: Sequence[Sequence[int]]) -> list[bool]:
-    """Return for each process whether its log lacks events; where nobody says whose log it is, all do."""
-    # A line without a clock may be chatter, and where an event is missing the clocks say so.
+    """Return for each process whether its log lacks events; where the log is not known, all do."""
+    # A line without a clock may be chatter, and where an event is missing the clocks show it.
     holes = _HOLES - ({"bad-line"} if run.source.format == "shiviz" else set())
     named = {finding.process for finding in (*run.source.findings, *run.findings) if finding.kind in holes}
     return [
@@ -147,7 +147,7 @@ def tell_guess(check: Check, run: Run) -> Check:
 
 
 def idle(run: Run, messages: int, deliveries: int) -> list[Finding]:
-    """Return what is to be said of a run in which nothing could go wrong, as nothing came to pass."""
+    """Return findings about a run in which nothing could go wrong, as nothing came to pass."""
     if any(finding.kind == NO_DELIVERIES for finding in run.findings):
         return []
     if not messages and not deliveries:
@@ -194,7 +194,7 @@ def tell_order(check: Check, run: Run, holes: Sequence[bool]) -> Check:
 
 
 def left_open(check: Check, findings: Sequence[Finding]) -> Check:
-    """Return a verdict, "unknown" where faults may be hidden, or invented, by what a finding tells of.
+    """Return a verdict, "unknown" where faults may be hidden, or invented, by what a finding is about.
 
     >>> late = Finding("equal-times", "nobody knows the order", may_invent=("fifo",))
     >>> left_open(Check("fifo", "invalid", 1, text="late"), [late]).verdict

@@ -204,7 +204,7 @@ _READ = frozenset({"process", "kind", "message", "destinations", "sender", "labe
 
 
 def _with_keys(table: pa.Table, path: str) -> pa.Table:
-    """Return a table with what its folders say, where it has no such column itself."""
+    """Return a table with the keys of its folders as columns, where it has no such column itself."""
     for key, value in hive_keys(path).items():
         if key not in table.column_names:
             table = table.append_column(key, pa.repeat(pa.scalar(value), table.num_rows))
@@ -308,7 +308,7 @@ def _kinds(column: Any, fields: Fields) -> Any:
 
 
 def _times(column: Any, called: str, small: int) -> Any:
-    """Return times in nanoseconds: whole numbers by their size, unless their name says that; fractions are seconds.
+    """Return times in nanoseconds: whole numbers by their size, unless their name has the unit; fractions are seconds.
 
     `small` is the unit of numbers that are too small for times since 1970.
     """

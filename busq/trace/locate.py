@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding traces: which files there are, what format each has, and which of them make a run.
 
-A format is recognised from what a file begins with; its name decides only where the content says nothing.  In a folder,
+A format is recognised from what a file begins with; its name decides only where the content does not.  In a folder,
 what is no log is passed over (configuration, notes); a path that is given itself must be one.
 """
 
@@ -34,7 +34,7 @@ SHAPES = ("events", "messages")
 
 _LOG_SUFFIXES = (".output", ".out")
 _NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
-_NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it will say what is wrong with it
+_NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it reports what is wrong with it
 _HOSTS = ("hosts", "hosts.txt", "membership")
 
 
@@ -76,7 +76,7 @@ def find(
     tables (which field is which: a name or an expression, `busq.trace.expressions`), "kind.WORD" (what a word for a
     kind means), "shape" ("events" or "messages");
     `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
-    `busq.trace.dataset` says; `fields`, a file that says such things (`busq.trace.described`; without it, `busq.toml`
+    `busq.trace.dataset` finds; `fields`, a file with such options (`busq.trace.described`; without it, `busq.toml`
     beside tables).  Options go before it.
     Errors: TraceError if a path does not exist, or nothing under it is a log; OSError.
     Cost: what it takes to read the beginning of each file, and the end of those in Parquet.
@@ -108,7 +108,7 @@ def find(
 
 
 def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str | None = None) -> dict[str, str]:
-    """Return the options of a search: `options` as in `find`, stronger than what a file of fields, `described`, says.
+    """Return the options of a search: `options` as in `find`, which go before those of a file of fields, `described`.
 
     Errors: TraceError for what is not known; OSError.
     """
@@ -156,7 +156,7 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
 
 
 def _left_out(files: Sequence[_File], logs: Sequence[_File]) -> Iterator[Finding]:
-    """Tell of files that are called like tables among the logs, and in which no event was recognised."""
+    """Report files that are called like tables among the logs, and in which no event was recognised."""
     suffixes = {os.path.splitext(file.path)[1] for file in logs if file.format in _RECORDS} - {""}
     others = [file.path for file in files if not (file.format or file.is_empty)]
     left_out = [path for path in others if os.path.splitext(path)[1] in suffixes]
@@ -216,7 +216,7 @@ def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bo
     return not is_binary(head) and (shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)))
 
 
-_RECORDS = frozenset({"ndjson", "csv"})  # whose fields may be called so that nobody recognises them
+_RECORDS = frozenset({"ndjson", "csv"})  # whose fields may have names that are not recognised
 _LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
     "busq": _looks_like_parquet,
     "epfl": _looks_like_epfl,
@@ -274,7 +274,7 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
 
 
 def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    """Make a run of busq's own files in a folder that say the same run; of others, as `dataset` finds out."""
+    """Make a run of busq's own files in a folder that name the same run; of others, as `dataset` finds out."""
     own: dict[tuple[str, str], list[str]] = {}
     others: list[tuple[_File, parquet_head.Head]] = []
     broken: dict[str, list[tuple[str, Finding]]] = {}

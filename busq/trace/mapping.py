@@ -6,9 +6,9 @@ in `busq.trace.ordering`, column by column: `named` gives indices to processes, 
 leaves something open, the guess and its finding are made here:
 
 - a destination such as "*" means all processes, unless a process has that name;
-- where no send tells its destinations, messages with several receivers are broadcasts, and others were sent to the
+- where no send has destinations, messages with several receivers are broadcasts, and others were sent to the
   process that delivered them;
-- a name that several senders use means one message of each; a delivery that does not tell the sender means the first;
+- a name that several senders use means one message of each; a delivery without a sender means the first;
 - a delivered message that was never sent gets a number that no sent message has.
 """
 
@@ -131,7 +131,7 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
     codes = index[codes]
     ends = np.cumsum([len(array) for array in alike])
     process, to, sender = codes[: ends[0]], codes[ends[0] : ends[1]], codes[ends[1] :]
-    if not len(sender) or (has_own and not are_indices):  # then the name of a message tells its sender
+    if not len(sender) or (has_own and not are_indices):  # then the name of a message contains its sender
         sender = np.full(len(process), -1)
     rows = Rows(
         process=process,
@@ -262,7 +262,7 @@ def _of_clocks(
     findings: list[Finding],
     columns: Sequence[str] | None,
 ) -> Run:
-    """Return the run whose messages are those that its clocks tell of."""
+    """Return the run with the messages that follow from its clocks."""
     logs = messages(events)
     findings += derived(logs, rows.nameless)
     tables = tuple(log.table(source.name, index, columns) for index, log in enumerate(logs))
@@ -361,7 +361,7 @@ def numbered(process: Any, kind: Any, message: Any, sender: Any) -> tuple[Any, A
     names of deliveries that may mean several messages.
 
     Parameters: arrays of the same length, of events in the order of the logs: indices of processes, kinds, small
-    numbers for the names of messages (-1: none), and indices of the senders that deliveries tell (-1: none).
+    numbers for the names of messages (-1: none), and indices of the senders of deliveries (-1: not given).
 
     >>> kinds = np.array([Kind.SEND, Kind.SEND, Kind.DELIVER, Kind.DELIVER, Kind.DELIVER])
     >>> names, senders = np.array([7, 7, 7, 7, 5]), np.array([-1, -1, 1, -1, 0])
@@ -406,11 +406,11 @@ def _found(where: Any, keys: Any) -> Any:
     return np.where(where[place] == keys, place, -1)
 
 
-# ---- destinations where no send tells them ----
+# ---- destinations where no send has any ----
 
 
 def _with_destinations(source: Source, rows: Rows, numbers: Any, count: int, findings: list[Finding]) -> Rows:
-    """Return rows whose sends have destinations; where no send tells any, they follow from the deliveries."""
+    """Return rows whose sends have destinations; where none has any, they follow from the deliveries."""
     sends = int(rows.is_send.sum())
     if not sends or rows.tells[rows.is_send].any():
         return rows

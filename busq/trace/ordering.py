@@ -33,7 +33,7 @@ class Rows:
 
     `message` is a place in `messages`, and in `own_numbers` if these names may be those that busq gives, -1 for none;
     `sender` is -1 for none.  Destinations stand one after the other in
-    `to`, as many for each row as `lengths` says; `tells`: the log names destinations there.  The rest is as in
+    `to`, `lengths` of them for each row; `tells`: the log names destinations there.  The rest is as in
     `busq.trace.mapping.Events`.
     """
 
@@ -53,7 +53,7 @@ class Rows:
     are_lines: bool = False
     clocks: Sequence[Any] | None = None
     nameless: Mapping[str, int] = field(default_factory=dict)
-    positions: Any = None  # of rows in order, if the log tells them
+    positions: Any = None  # of rows in order, if the log has them
 
     @property
     def is_send(self) -> Any:
@@ -94,7 +94,7 @@ class Rows:
 
 
 def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[Finding]) -> Rows:
-    """Return events by process, in program order, as far as positions, times and files tell it."""
+    """Return events by process, in program order, as far as positions, times and files show it."""
     scope = rows.process if rows.are_lines else np.zeros(len(rows.kind), np.int64)  # what has positions all alike
     position, has_position = _values(rows, "position", scope)
     time, has_time = _values(rows, "time_ns", scope)
@@ -188,7 +188,7 @@ def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_
 
 
 def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
-    """Return the rows that have the time of the row before, and nothing else that tells which came first."""
+    """Return the rows that have the time of the row before, and nothing else that orders the two."""
     same = (rows.process[1:] == rows.process[:-1]) & by_time[1:]
     is_tied = same & (by[1:] == by[:-1])
     if not rows.are_lines and source.has_order and not rows.of_messages.any() and _rise_in_files(rows, by):

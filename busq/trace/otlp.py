@@ -17,7 +17,7 @@ settle, and all others      none
 A process is an instance of a service: `service.name` with `service.instance.id`, or with its host or pod and
 `process.pid`.  Its program order is that of its times.
 
-What spans don't tell is a finding, which leaves verdicts open: who should have got a message (so a loss never shows);
+What spans do not show is a finding, which leaves verdicts open: the intended receivers (so a loss never shows);
 the order of events at equal times, or of threads; whether spans that are not there were ever made.
 """
 
@@ -120,7 +120,7 @@ class _Event:
 
 
 class _Messages:
-    """What the spans tell of messages: who sent and who got which, and when."""
+    """The messages that spans show: their senders and receivers, and when."""
 
     def __init__(self, spans: Sequence[Span], findings: list[Finding]) -> None:
         self._spans = {span.context: span for span in spans}
@@ -177,7 +177,7 @@ class _Messages:
                     self.deliveries.append(_Event(Kind.DELIVER, time_ns, message, span))
 
     def _is_empty(self, span: Span) -> bool:
-        """Return whether a span received nothing that it tells of: it waited in vain, or what processes it tells."""
+        """Return whether a span itself shows no message: it waited in vain, or another span shows its message."""
         return (
             not span.links
             and (span.parent is None or span.parent in self._spans)
@@ -222,7 +222,7 @@ def _at(span: Span, text: str) -> str:
     return f"{span.path}:{span.line}: {text}"
 
 
-# ---- what spans don't tell ----
+# ---- what spans do not show ----
 
 
 def _untold(messages: _Messages, spans: Mapping[Context, Span]) -> Iterator[Finding]:
@@ -260,7 +260,7 @@ def _untold(messages: _Messages, spans: Mapping[Context, Span]) -> Iterator[Find
 
 
 def _other_causes(spans: Mapping[Context, Span]) -> Iterator[Finding]:
-    """Tell of calls between processes: causes, too, and no messages."""
+    """Report calls between processes: causes, too, and no messages."""
     calls = [
         span
         for span in spans.values()
@@ -272,7 +272,7 @@ def _other_causes(spans: Mapping[Context, Span]) -> Iterator[Finding]:
 
 
 def _times(by_process: Sequence[Sequence[_Event]], labels: Sequence[str]) -> Iterator[Finding]:
-    """Tell of events whose order the times don't say; and that these are of clocks on the wall."""
+    """Report events whose order the times leave open; and that these are of wall clocks."""
     text = "times are of clocks on the wall, of as many hosts as there are: latencies are as right as these"
     yield Finding("wall-clocks", text, is_error=False, may_hide=("side",), may_invent=("side",))
     for mine, label in zip(by_process, labels, strict=True):
@@ -287,7 +287,7 @@ def _times(by_process: Sequence[Sequence[_Event]], labels: Sequence[str]) -> Ite
 def _threads(
     by_process: Sequence[Sequence[_Event]], labels: Sequence[str], spans: Mapping[Context, Span]
 ) -> Iterator[Finding]:
-    """Tell of processes that do several things at once: these have an order in time, and no program order."""
+    """Report processes that do several things at once: these have an order in time, and no program order."""
     for mine, label in zip(by_process, labels, strict=True):
         sends = [event.span for event in mine if event.kind == Kind.SEND]
         handlers = [event.span for event in mine if event.kind == Kind.DELIVER]

@@ -135,7 +135,7 @@ def _attributes(raw: Any) -> dict[str, str]:
 
 
 def _identity(attributes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what tells an instance from others: its service, and then "" if nothing else does."""
+    """Return the identity of an instance: its service, and what else is known, or ""."""
     service = attributes.get("service.name") or "unknown_service"
     if attributes.get("service.namespace"):
         service = f"{attributes['service.namespace']}/{service}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading traces in Parquet: busq's own, and those of strangers, who keep to the columns that are asked for.
+"""Reading traces in Parquet: busq's own, and foreign ones with the required columns.
 
 A stranger's file may hold several processes and runs, in any order of rows; its columns may have other widths; columns
 that are not required may be missing.  What contradicts itself is reported; only a file without the required columns, or
@@ -38,7 +38,7 @@ _LAST_KIND = max(Kind)
 
 @dataclass(frozen=True)
 class _Remark:
-    """A finding to be, once the name of the process is known; -1: nobody's."""
+    """A finding to be, once the name of the process is known; -1: of none."""
 
     kind: str
     text: str
@@ -160,7 +160,7 @@ def _table(
 
 
 def _column(table: pa.Table, name: str) -> Any:
-    return cast(table[name], SCHEMA.field(name).with_nullable(True), table.num_rows)  # nulls are told row by row
+    return cast(table[name], SCHEMA.field(name).with_nullable(True), table.num_rows)  # nulls are reported by row
 
 
 def _are_whole(kind: pa.DataType) -> bool:
@@ -170,7 +170,7 @@ def _are_whole(kind: pa.DataType) -> bool:
 
 
 def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) -> pa.Table:
-    """Return the rows that mean something; kinds that nobody knows become local events."""
+    """Return the rows that mean something; unknown kinds become local events."""
     path = file_head.path
     bad = None
     for name in ("process", "position", "kind"):
@@ -191,7 +191,7 @@ def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) 
 
 
 def _note(remarks: list[_Remark], path: str, kind: str, mask: Any, what: str, table: pa.Table) -> None:
-    """Note what is to be said about the rows that a mask marks: for each process of its own."""
+    """Note a finding about the rows that a mask marks, for each process."""
     line = pc.index(mask, True).as_py() + 1
     for entry in pc.value_counts(table["process"].filter(mask)).to_pylist():
         process = entry["values"] if entry["values"] is not None else -1
@@ -213,7 +213,7 @@ def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.
 
 
 def _with_destinations(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.Table:
-    """Return the rows; what is sent must say to whom."""
+    """Return the rows; a send must have destinations."""
     sends = pc.equal(table["kind"], int(Kind.SEND))
     if not pc.any(sends).as_py():
         return table

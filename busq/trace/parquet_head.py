@@ -42,14 +42,14 @@ class Head:
 
     @property
     def is_ours(self) -> bool:
-        """It says which process and segment it is."""
+        """It names its process and its segment."""
         return self.process >= 0 and self.segment >= 0
 
 
 def head(path: str, options: Mapping[str, str] | None = None) -> Head | Finding:
-    """Return what the end of a file says, or, for one that was cut off or is empty, a finding.
+    """Return the end of a file, or, for one that was cut off or is empty, a finding.
 
-    Parameters: `options`, of the source, which may say what its columns are called.
+    Parameters: `options`, of the source, which may name its columns.
     Errors: TraceError for a file of another version, or one whose columns cannot be those of a trace; OSError.
     """
     return with_file(path, lambda file: head_of(path, file, options or {}))
@@ -160,12 +160,12 @@ def _number(text: str | None) -> int:
 
 
 def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[str]:
-    """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
+    """Return the names of the runs in a file; [""] if it has no column for them.  Reads the column if it must."""
     column = (options or {}).get("field.run", "run")
     if file_head.is_ours or column not in file_head.columns or not file_head.rows:
         return [file_head.run]
     values = with_file(file_head.path, lambda file: file.read(columns=[column])[column])
-    if isinstance(values, Finding):  # reading the rest will tell
+    if isinstance(values, Finding):  # reading the rest reports it
         return [file_head.run]
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise TraceError(

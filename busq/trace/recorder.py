@@ -7,8 +7,8 @@ written, and peers go on; the next one with the same directory goes on with the 
 
 Mechanism: one thread takes events out of the rings (csrc/record/recorder.h) and sleeps in between, as long as the rings
 can afford; every second another one writes what has come, a segment for each process.  A recorder with a limit takes no
-more than so many events a second, and gives way to everybody: what happens above it is dropped, in long stretches, and
-dropping costs the peers next to nothing.
+more than so many events a second, and gives way to all other processes: what happens above it is dropped, in long
+stretches, and dropping costs the peers next to nothing.
 
 Not given: events for which a ring had no room, because too much happened while the recorder did not get to run.  They
 are counted, and stand as gaps where they are missing.
@@ -40,7 +40,7 @@ SEGMENT_S = 1.0
 NAP_S_MIN, NAP_S_MAX = 0.001, 0.05
 FILL_PERCENT_GOAL = 25
 
-# The thread that writes gives way to whoever computes, until so many rows wait for it; then rings may get full.
+# The thread that writes gives way to other processes, until so many rows wait for it; then rings may get full.
 # Under a limit both threads do, as far as can be: on a machine that is busy they stop two peers of a conversation by
 # stopping one.
 NICE_WRITING = 10
@@ -120,7 +120,7 @@ class Recorder:
     of a peer holds, a power of two (None: 65,536, fewer on a bus with more than 64 peers); `limit_per_s`, how many
     events per second are taken in the long run (None: all, as long as there is time; then a bus that keeps all cores
     busy may get half as fast).
-    Errors: FileExistsError if somebody else records this bus, or another trace is there; ValueError for a limit of 0 or
+    Errors: FileExistsError if another recorder has this bus, or another trace is there; ValueError for a limit of 0 or
     less; NoSpace, OSError, TraceError.
     Cost: 64 bytes of shared memory per event of a ring; about 0.1 us of one core per event.
 
@@ -171,7 +171,7 @@ class Recorder:
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._handle: Any = None
-        self._begins = [True]  # taken once: by the thread that collects, or by whoever gives up before that
+        self._begins = [True]  # taken once: by the thread that collects, or by the one that gives up before that
         owner = _core.owned("busq_recorder")
         try:
             self._begin(owner, records, is_used)
@@ -192,7 +192,7 @@ class Recorder:
             self._threads[-1].start()
 
     def _give_up(self, owner: Any) -> None:
-        """End what has begun and nobody will close: somebody else may record, or this one again."""
+        """End a recording that will not be closed, so that another recorder, or this one again, may begin."""
         if not self._may_begin():
             with contextlib.suppress(Exception):
                 self.close()
@@ -257,7 +257,7 @@ class Recorder:
                     self._work.put(taken)
 
     def _finish(self) -> None:
-        """Take and write what is left: in the thread that closes, which need not give way to anybody."""
+        """Take and write what is left: in the thread that closes, which need not give way."""
         for look in range(LAST_LOOKS):
             self._drain()
             if look > 0 and not self._facts.left:
@@ -328,7 +328,7 @@ class Recorder:
             self.recording.files += 1
         lib.busq_recorder_saved(self._handle)
 
-    # ---- for whoever records ----
+    # ---- the public calls ----
 
     @property
     def failure(self) -> BaseException | None:
@@ -353,7 +353,7 @@ class Recorder:
             except BaseException as error:
                 self._failure = error
             self._examine()
-            handle, self._handle = self._handle, None  # nobody finds it any more who might use it
+            handle, self._handle = self._handle, None  # no other thread finds it any more
             ffi.release(handle)
             if self._failure is not None:
                 raise self._failure
@@ -383,7 +383,7 @@ def record(
     stop: Callable[[], bool] = lambda: False,
     progress: Progress | None = None,
 ) -> Recording:
-    """Record a bus until it is shut down, the time is over, or `stop` says so; return what was recorded.
+    """Record a bus until it is shut down, the time is over, or `stop` returns true; return what was recorded.
 
     Parameters: `seconds`, None for as long as it takes; `stop`, asked twenty times a second; `progress`, called after
     each segment; the others as for `Recorder`.  Errors and cost: those of `Recorder`.

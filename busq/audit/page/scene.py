@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes: what a space-time diagram shows of a run, all of it or what stands around a witness.
 
-A scene knows the exact causal order of its events.  What they owe to events that were left out is told by edges of its
-own (`through`): whoever follows the edges of a scene finds the past and the future that the whole run gives.  Beyond
-EXACT_MAX that would take too long; such a scene says so (`is_exact`).
+A scene knows the exact causal order of its events.  What they owe to events that were left out has edges of its
+own (`through`): the edges of a scene lead to the past and the future that the whole run gives.  Beyond
+EXACT_MAX that would take too long; such a scene has `is_exact` false.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Place = tuple[int, int]  # the index of a process, and of a row of its log
 
 @dataclass(frozen=True)
 class Happening:
-    """An event of a scene: `facts` are what its log says, by column, without what is null."""
+    """An event of a scene: `facts` are the values in its log, by column, without nulls."""
 
     process: int  # of the run
     row: int

@@ -75,7 +75,7 @@ def completeness(case: Case, prints: Fingerprints) -> dict[str, Check]:
 
 
 def with_told_senders(case: Case, check: Check) -> Check:
-    """Return the verdict about phantoms whose deliveries tell the sender: its log may lack their sends.
+    """Return the verdict about phantoms whose deliveries name the sender: its log may lack their sends.
 
     A message that was sent, but not to its receiver, is certainly one.
     """

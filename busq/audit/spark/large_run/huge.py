@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One huge run on Spark: a certificate first, and an exact search only where there is none.
 
-The stamps that a protocol wrote prove its order if they rise along everybody's deliveries and every send has a higher
-one than all that its process sent or delivered before: then the run is FIFO, causal, consistent and total, and no
-vector clock has to be looked at.  Where they fall, or where there are none, all faults lie within intervals of the
+The stamps that a protocol wrote prove its order if they rise along the deliveries of every receiver and every send has
+a higher one than all that its process sent or delivered before: then the run is FIFO, causal, consistent and total, and
+no vector clock has to be looked at.  Where they fall, or where there are none, all faults lie within intervals of the
 stamps (or of another rank); the events of these islands go to the exact observers in C.  What was lost, duplicated or
 invented shows in sums of hashes per sender and receiver; only groups whose sums differ are joined.
 
 Where a run fits into what the observers may take, and is not proven, they go through its files as they stand, whatever
-its messages are called.  Everything else is relational (`busq.spark.checks`), and spills; messages whose names tell
+its messages are called.  Everything else is relational (`busq.spark.checks`), and spills; messages whose names contain
 neither sender nor order are named anew for that.  Where islands do not fit into what the observers may take, they judge
 as much as does, and the count is a lower bound.
 """
@@ -84,7 +84,7 @@ def audit(
     """Audit one run, however large: a verdict for each check, as `busq.audit.native.audit` gives.
 
     Parameters: `source`, or the name of a table in the session's catalog, or a DataFrame, of one run; `fields` of a
-    table or a DataFrame, by the columns in which they stand, or a file that says so, and `place`, as in
+    table or a DataFrame, by the columns in which they stand, or a file with them, and `place`, as in
     `busq.spark.catalog.staged`; `order`, `allow` and `ask` as there; `checks`, which are judged; `memory_bytes`, how
     much the exact observers may take (35 % of the machine's); `names` of the processes of a DataFrame in which these
     are indices.
@@ -176,7 +176,7 @@ def _of_frame(frame: DataFrame, names: Sequence[str]) -> Loaded:
 def _laid_out(
     spark: SparkSession, loaded: Loaded, judged: frozenset[str], budget: int, *, may_move: bool
 ) -> Iterator[tuple[Loaded, Summary | None]]:
-    """Give a run as files that can be looked at where they stand, and what they say; as it is, where that can't be."""
+    """Give a run as files that can be looked at where they stand, with their summary; as it is, where that can't be."""
     if not may_move:
         yield loaded, None
         return
@@ -266,7 +266,7 @@ def _takes_files(case: Case, names: Sequence[str], prints: Fingerprints, budget:
 def _judge_files(case: Case, names: Sequence[str], judged: frozenset[str]) -> _Found:
     """Have the observers judge the files of the run as they stand: order, times, and what is missing."""
     history = file_stream.history_of(case.logs, len(case.names))
-    counts = () if case.is_renamed else tuple(name for name in COUNTS if name in judged)  # old names tell senders
+    counts = () if case.is_renamed else tuple(name for name in COUNTS if name in judged)  # old names contain senders
     results = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
     n_resent = sum(row["count"] for row in results if row["check"] == "resent")
     checks = observed(case, results, "c")

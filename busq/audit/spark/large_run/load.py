@@ -46,7 +46,7 @@ _LISTS = ("destinations", "clock", "members")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run as a DataFrame of EVENTS (and `label`), and what its files say about it.
+    """A run as a DataFrame of EVENTS (and `label`), and the facts in its files.
 
     `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
     one process.  `is_renamed`: messages have other names than there, which are kept in a column `name`.
@@ -58,8 +58,8 @@ class Loaded:
     findings: Sequence[Finding] = ()
     rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
-    is_foreign: bool = False  # nobody has looked yet whether it has both sends and deliveries
-    is_derived: bool = False  # its messages are those that its clocks tell of
+    is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
+    is_derived: bool = False  # its messages are those that follow from its clocks
     is_renamed: bool = False
     tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
 
@@ -118,7 +118,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
 
 
 def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
-    """Return the rows of a run, where a column tells of several."""
+    """Return the rows of a run, where a column names several."""
     if not column or column not in frame.columns:
         return frame
     return frame.where(F.coalesce(F.col(column).cast("string"), F.lit("")) == run)
@@ -169,7 +169,7 @@ def _spark_type(path: str, column: pa.Field) -> T.DataType:
 def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     """Return the columns of EVENTS and `label`, in their types; `bad_rows.without_bad` leaves out what means nothing.
 
-    `run`: only its rows, if the frame tells of several.  Raises TraceError for a required column that is missing.
+    `run`: only its rows, if the frame has several.  Raises TraceError for a required column that is missing.
 
     >>> rows = [(0, 0, "sent", 1, [1]), (1, 0, "received", 1, None)]
     >>> types = "process int, position int, kind string, message int, destinations array<int>"

@@ -273,7 +273,7 @@ def _have_namesakes(events: DataFrame) -> bool:
 
 
 def _key(*, tells_senders: bool) -> Column:
-    """Return the name of a message, with its sender where deliveries tell it."""
+    """Return the name of a message, with its sender where deliveries name it."""
     if not tells_senders:
         return F.col("message")
     is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A huge run before its judge: its events as a DataFrame, what each log has and lacks, and how to tell of it."""
+"""A huge run before its judge: its events as a DataFrame, what each log has and lacks, and words for it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Case:
 
     @cached_property
     def run(self) -> Run:
-        """The run without its events, for those who put verdicts in words: they see which logs are empty."""
+        """The run without its events, for putting verdicts into words: its logs show only whether they are empty."""
         columns = {"kind": pa.int8(), "message": pa.int64(), "label": pa.string()}
         logs = [
             pa.table({name: pa.nulls(int(process in self.profile), kind) for name, kind in columns.items()})
