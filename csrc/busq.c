@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments and errors of the public calls that need checks, and the table of calls for language bindings.  What the calls do stands in
- * csrc/shm; calls without arguments to check are defined there.
+ * Arguments and errors of the public calls that need checks, and the table of calls for language bindings.  What the
+ * calls do stands in csrc/shm; calls without arguments to check are defined there.
  */
 #include "busq.h"
 #include "base/error.h"
@@ -27,7 +27,8 @@ void (*busq_step_hook)(const char *where);
 
 int busq_bus_shutdown(busq_bus *bus)
 {
-  /* Deep sleepers behind a descriptor have no slices: they are woken first, and look every slice, should we be killed half-way. */
+  /* Deep sleepers behind a descriptor have no slices: they are woken first, and look every slice, should we be killed
+   * half-way. */
   uint32_t *const words[] = {&bus->header->is_ending, &bus->header->is_shut_down};
   for (unsigned i = 0; i < 2; i++) {
     BUSQ_STEP("shutdown");
@@ -57,14 +58,14 @@ uint64_t busq_peer_target(const busq_peer *peer)
 
 uint64_t busq_peer_failed_target(busq_peer *peer)
 {
-  return peer->failed_target;
+  return peer->sender.failed_target;
 }
 
 int busq_peer_limit(busq_peer *peer, uint32_t limit)
 {
   const int result = busq_peer_check(peer);
   if (!result)
-    busq_store_relaxed(&peer->inbox->limit, limit);
+    busq_store_relaxed(&peer->receiver.inbox->limit, limit);
   return result;
 }
 
@@ -91,7 +92,7 @@ int busq_peer_listen(busq_peer *peer, uint32_t what)
       busq_room_forget(peer);
       busq_fifo_disarm(peer);
     }
-    peer->listens = what;
+    peer->descriptor.listens = what;
   }
   busq_peer_receive_end(peer);
   return result;
@@ -102,12 +103,12 @@ int busq_peer_fileno(busq_peer *peer, int *fdp)
   int result = busq_peer_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  const bool is_first = peer->poll_fd < 0;
+  const bool is_first = peer->descriptor.poll_fd < 0;
   result = busq_fifo_open(peer);
   if (result == BUSQ_OK) {
-    *fdp = peer->poll_fd;
+    *fdp = peer->descriptor.poll_fd;
     if (is_first)
-      peer->listens = BUSQ_LISTEN_MESSAGES;
+      peer->descriptor.listens = BUSQ_LISTEN_MESSAGES;
   }
   busq_peer_receive_end(peer);
   return result;
@@ -159,8 +160,8 @@ int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, con
 
 static int nodes_check(const busq_peer *peer)
 {
-  if (peer->is_consumer)
-    return busq_error(BUSQ_INVALID, "\"%.255s\" is a queue that several processes read: it has no nodes and no handles", peer->inbox->name);
+  if (peer->receiver.is_consumer)
+    return busq_error(BUSQ_INVALID, "\"%.255s\" is a queue that several processes read: it has no nodes and no handles", peer->receiver.inbox->name);
   if (!peer->bus->geometry.nodes)
     return busq_error(BUSQ_INVALID, "bus \"%s\" has no room for nodes: create it with nodes=1 or more", peer->bus->name);
   return BUSQ_OK;
@@ -231,7 +232,7 @@ int busq_peer_next_node(busq_peer *peer, uint64_t *fromp, uint64_t *nodep, uint3
 
 uint64_t busq_peer_handles_alive(const busq_peer *peer)
 {
-  return peer->handles_alive;
+  return peer->receiver.handles_alive;
 }
 
 /* ---- groups ---- */
@@ -260,9 +261,9 @@ static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is
 static int group_may_change(const busq_peer *peer, const char *what)
 {
   const int result = busq_peer_check(peer);
-  if (!result && peer->is_consumer)
+  if (!result && peer->receiver.is_consumer)
     return busq_error(BUSQ_INVALID, "one of several readers of \"%s\" can't %s: what came of it would go to any of them",
-                      peer->inbox->name, what);
+                      peer->receiver.inbox->name, what);
   return result;
 }
 
@@ -274,7 +275,7 @@ int busq_peer_enter(busq_peer *peer, const char *group, size_t group_bytes, int6
   return result ? result : group_change(peer, group, group_bytes, true, BUSQ_CHANGE_ENTERS, timeout_ns);
 }
 
-/* A group that nobody knows is one that we are not in. */
+/* A group without an entry is one that we are not in. */
 int busq_peer_leave(busq_peer *peer, const char *group, size_t group_bytes, int64_t timeout_ns)
 {
   int result = group_may_change(peer, "leave a group");
@@ -297,7 +298,8 @@ static int watched_name(const busq_peer *peer, const char *name, size_t bytes, c
   return BUSQ_OK;
 }
 
-/* Whoever comes or goes while we begin to watch is told of by itself, or was found by us; what we have missed, we tell now. */
+/* A peer that comes or goes while we begin to watch sends a notice by itself, or was found by us; what we have missed,
+ * we announce now. */
 int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns)
 {
   char group[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -307,10 +309,10 @@ int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_
     result = group_change(peer, group, name_bytes + 1, true, BUSQ_CHANGE_ENTERS, timeout_ns);
   if (result || busq_group_named(peer->bus, group, name_bytes + 1, false, &target))
     return result;
-  busq_biased_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
   if (!busq_load_relaxed(&peer->is_closed))
     (void)busq_group_subject_tell(peer, target);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
   return BUSQ_OK;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas in an event loop: what waits is awaited, everything else is the replica itself.
+"""Replicas in an event loop: calls that wait are awaited, everything else is the replica itself.
 
 The thread of the replica applies, as it does without an event loop; when a call is done it wakes the loop.  A send that
 finds no room is made in a thread, so that the loop goes on.
@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from busq import errors
 from busq._port import core as _core
 from busq._state.commands import Raised, call_of
 from busq._state.replica_engine import Completion, Engine
 
-if TYPE_CHECKING:
-    from busq.replica import Batch, Replica
-
 __all__ = ["AsyncReplica", "Joining"]
+
+_Replica = TypeVar("_Replica")
 
 
 class _AsyncioLoop:
@@ -34,7 +34,7 @@ class _AsyncioLoop:
         self.call = Completion(self._then)
 
     def _then(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed
             self._loop.call_soon_threadsafe(self._set)
 
     def _set(self) -> None:
@@ -54,7 +54,7 @@ class _AsyncioLoop:
 
 
 class _TrioLoop:
-    """The same in trio."""
+    """The trio that runs here."""
 
     def __init__(self) -> None:
         import trio
@@ -90,8 +90,8 @@ def _loop() -> Any:
         raise RuntimeError("no event loop of asyncio or trio runs here: call this within asyncio.run") from None
 
 
-class _Port:
-    """What the steps of the ready-made classes wait with."""
+class _AwaitedCalls:
+    """How the methods of a replica wait in an event loop (`waits` in replica_base.py)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -117,11 +117,11 @@ class _Port:
             found: int = await loop.in_thread(lambda: send(timeout))
             return found
 
-    async def call(self, number: int, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
-        return await self.call_one(call_of(number, args, {}), deadline.left_s())
+    async def call(self, name: str, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
+        return await self.call_one(name, args, {}, deadline.left_s())
 
-    async def call_one(self, one: list[Any], timeout: float | None = None) -> Any:
-        (result,) = await self.call_all(one, timeout)
+    async def call_one(self, name: str, args: Any, kwargs: dict[str, Any], timeout: float | None = None) -> Any:
+        (result,) = await self.call_all(call_of(self._engine.commands.numbers[name], args, kwargs), timeout)
         if type(result) is Raised:
             raise result.error
         return result
@@ -151,110 +151,79 @@ class _Port:
             raise loop.call.error.with_traceback(None)
 
 
-class AsyncReplica:
-    """A replica in an event loop: its commands are coroutines.  What `Replica.join_async` gives."""
+class AsyncReplica(Generic[_Replica]):
+    """A replica in an event loop: its commands, and its methods that wait, are coroutines.  Made by `join_async`."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
-        self._port = _Port(replica._busq)
+    def __init__(self, replica: _Replica) -> None:
+        shown: Any = replica
+        self._replica = shown
+        self._calls = _AwaitedCalls(shown._busq)
 
     @property
-    def replica(self) -> Replica:
+    def replica(self) -> _Replica:
         """The replica itself."""
-        return self._replica
+        return self._replica  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
-        number = self._replica._busq_commands.numbers.get(name)
-        if number is None:
+        steps = getattr(getattr(type(self._replica), name, None), "_steps", None)
+        if steps is not None:
+            return functools.partial(steps, self._replica, self._calls)
+        if name not in self._replica._busq_commands.numbers:
             return getattr(self._replica, name)
-        port = self._port
+        calls = self._calls
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await port.call_one(call_of(number, args, kwargs))
+            return await calls.call_one(name, args, kwargs)
 
         return call
 
     async def sync(self, timeout: float | None = None) -> None:
-        """Do what `Replica.sync` does."""
-        await self._port.sync(timeout)
+        """As `Replica.sync`."""
+        await self._calls.sync(timeout)
 
     async def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Do what `Replica.wait_for` does."""
-        return await self._port.wait_for(predicate, timeout)
+        """As `Replica.wait_for`."""
+        return await self._calls.wait_for(predicate, timeout)
 
     @contextlib.asynccontextmanager
-    async def batch(self, timeout: float | None = None) -> AsyncIterator[Batch]:
-        """Do what `Replica.batch` does: `async with book.batch() as batch`, whose commands are not awaited."""
+    async def batch(self, timeout: float | None = None) -> AsyncIterator[Any]:
+        """As `Replica.batch`: `async with book.batch() as batch`, whose commands are not awaited."""
         batch = self._replica.batch(timeout)
         yield batch
-        batch._finish(await self._port.call_all(batch._calls, timeout) if batch._calls else [])
-
-    # ---- the ready-made classes ----
-
-    async def acquire(self, timeout: float | None = None) -> int:
-        """Do what `Lock.acquire` does."""
-        return int(await self._has("_acquire")(self._port, timeout))
-
-    async def release(self) -> None:
-        """Do what `Lock.release` does."""
-        await self._has("_release")(self._port)
+        batch._finish(await self._calls.call_all(batch._calls, timeout) if batch._calls else [])
 
     @contextlib.asynccontextmanager
     async def held(self, timeout: float | None = None) -> AsyncIterator[int]:
-        """Do what `Lock.held` does: `async with lock.held()`."""
+        """As `Lock.held`: `async with lock.held()`."""
         number = await self.acquire(timeout)
         try:
             yield number
         finally:
             await self.release()
 
-    async def stand(self) -> None:
-        """Do what `Election.stand` does."""
-        self._has("_stand")
-        await self._port.call(self._replica._busq_commands.numbers["_stand"], self._replica.member)
-
-    async def resign(self) -> None:
-        """Do what `Election.resign` does."""
-        self._has("_resign")
-        await self._port.call(self._replica._busq_commands.numbers["_resign"], self._replica.member)
-
-    async def lead(self, timeout: float | None = None) -> int:
-        """Do what `Election.lead` does."""
-        return int(await self._has("_lead")(self._port, timeout))
-
-    async def wait(self, timeout: float | None = None) -> int:
-        """Do what `Barrier.wait` does."""
-        return int(await self._has("_wait")(self._port, timeout))
-
-    def _has(self, name: str) -> Any:
-        found = getattr(self._replica, name, None)
-        if found is None:
-            raise AttributeError(f"a {type(self._replica).__name__} has no {name[1:]!r}")
-        return found
-
     # ---- what looks like an item ----
 
     def __getitem__(self, key: Any) -> Any:
-        return self._replica[key]  # type: ignore[index]
+        return self._replica[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._replica  # type: ignore[operator]
+        return key in self._replica
 
     def __len__(self) -> int:
-        return len(self._replica)  # type: ignore[arg-type]
+        return len(self._replica)
 
     def __repr__(self) -> str:
         return f"<async {self._replica!r}>"
 
 
-class Joining:
-    """A replica that is about to join: what `Replica.join_async` returns, for `async with`."""
+class Joining(Generic[_Replica]):
+    """A replica that is about to join, for `async with`.  Made by `Replica.join_async`."""
 
-    def __init__(self, kind: Any, bus: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        self._join = lambda: kind.join(bus, name, *args, **options)
-        self._replica: Replica | None = None
+    def __init__(self, join: Callable[[], _Replica]) -> None:
+        self._join = join
+        self._replica: Any = None
 
-    async def __aenter__(self) -> AsyncReplica:
+    async def __aenter__(self) -> AsyncReplica[_Replica]:
         if self._replica is not None:
             raise RuntimeError("this replica has joined already: call `join_async` once more for another one")
         self._replica = await type(_loop()).in_thread(self._join)

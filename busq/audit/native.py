@@ -18,7 +18,7 @@ from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of,
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.audit.words import Words
-from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
+from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict, core_of, judge_raw
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES
 from busq.trace.run import Run
@@ -105,26 +105,20 @@ class _Case:
         if settled is not log:
             parts = rows_of(settled, self.groups)
         for part in parts:
-            check_result(lib.busq_history_append_rows(self.history._history, process, part.pointer))
+            check_result(lib.busq_history_append_rows(core_of(self.history), process, part.pointer))
         self.counts.append(kinds)
         self.rows.append(parts)
         self.repetitions += repetitions
 
     def _pass(self, process: int, messages: Sequence[int]) -> None:
         names = ffi.new("uint64_t[]", messages)
-        check_result(lib.busq_history_pass(self.history._history, process, names, len(messages)))
+        check_result(lib.busq_history_pass(core_of(self.history), process, names, len(messages)))
 
     def judge(self, judged: frozenset[str]) -> Iterator[Check]:
         """Judge what is asked for; notes findings and figures on the way."""
         names = tuple(name for name in PROPERTIES if name in judged) + REMARKS
-        judgement = self.history._judge(names)
+        judgement, verdicts = judge_raw(self.history, names, self.run.processes, self.words.message)
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
-        verdicts = {
-            name: self.history._verdict(
-                name, judgement.verdicts[_NUMBERS[name]], self.run.processes, self.words.message
-            )
-            for name in names
-        }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
         self.findings += unknown.idle(self.run, self.messages, self.deliveries)
         self._remark(verdicts)
@@ -175,6 +169,3 @@ class _Case:
         if self.repetitions:
             text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
             self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))
-
-
-_NUMBERS = {name: getattr(lib, f"BUSQ_PROPERTY_{name.upper()}") for name in PROPERTIES + REMARKS}

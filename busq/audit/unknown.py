@@ -11,7 +11,7 @@ from busq._port.core import check as check_result
 from busq._util.humanize import amount, listed
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import PROPERTIES, History
+from busq.lab.observers import PROPERTIES, History, core_of
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES, NO_DESTINATIONS, NO_SENDS, ORDER_UNKNOWN, RECEIVERS_DERIVED
 from busq.trace.run import Run
@@ -63,7 +63,7 @@ def tell_absent(
     absences, opens = ffi.new("busq_absence[2]"), [ffi.new("uint64_t[]", n + 1) for _ in range(2)]
     flags = ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0")
     pointers = absences + 0, opens[0], absences + 1, opens[1]
-    check_result(lib.busq_history_judge_absence(history._history, flags, *pointers))
+    check_result(lib.busq_history_judge_absence(core_of(history), flags, *pointers))
     for check, absence, by_process in zip((lost, phantom), absences, opens, strict=True):
         if check is not None and check.count:
             places = [index for index in range(n) if by_process[index]]

@@ -13,7 +13,7 @@ from busq._util.humanize import listed
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import History
+from busq.lab.observers import History, core_of
 
 __all__ = ["FAULTS", "HOLDS", "NOTHING", "NO_VIEWS", "OPEN", "judge", "named", "tell", "unrefuted"]
 
@@ -32,7 +32,7 @@ def judge(
         return Check("views", UNKNOWN, text=NOTHING)
     owner = owned("busq_sights")
     flags = ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0")
-    check_result(lib.busq_sights_new(history._history, flags, len(groups), owner))
+    check_result(lib.busq_sights_new(core_of(history), flags, len(groups), owner))
     sights, found = held(owner), ffi.new("busq_sights_found *")
     for process, parts in enumerate(rows):
         for part in parts:

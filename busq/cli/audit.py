@@ -336,7 +336,7 @@ class _Command:
 
         return audit_follow.follow(self.paths, self.options, self.asked)
 
-    # ---- telling ----
+    # ---- output ----
 
     def _tell(self, found: Audit) -> int:
         from busq.cli import audit_show

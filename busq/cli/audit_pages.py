@@ -19,7 +19,7 @@ __all__ = ["Reader", "write_diagram", "write_report", "write_shiviz"]
 
 
 class Reader:
-    """Reads runs for those who draw them; one that several draw is read once, where there is memory to keep it."""
+    """Reads runs for the pages that draw them; one that several draw is read once, where there is memory to keep it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = {source.name: source for source in sources}

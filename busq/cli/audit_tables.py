@@ -105,7 +105,7 @@ def stage(stack: ExitStack, spark: SparkSession, options: Mapping[str, Any], fie
 
 
 def write(found: Audit, load: Reader, spark: SparkSession, database: str) -> None:
-    """Add the audit to tables of a database, and say what became of rows that were there."""
+    """Add the audit to tables of a database, and print what became of rows that were there."""
     from busq.audit.spark.tables import results
     from busq.cli import audit_compare
 

@@ -83,8 +83,8 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
     return result;
   }
   self->facts.ring_records = (uint32_t)self->rings.size;
-  /* From here on peers write.  The number is never 0, which means that nobody records, and never that of a recording which a peer may
-   * still have mapped. */
+  /* From here on peers write.  The number is never 0, which means that there is no recording, and never that of a
+   * recording which a peer may still have mapped. */
   const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns()) << 2 | 2;
   if (!self->facts.is_continued)
     busq_store_release(&bus->header->recording, self->rings.scale.factor ? mixed | BUSQ_TRACE_TICKS : mixed);

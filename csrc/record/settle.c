@@ -165,8 +165,8 @@ static bool join_add(const translation *now, const busq_trace_record *record)
   return row_add(now, &row);
 }
 
-/* Tells the events that were dropped before there were `then` of them.  Of two threads of a peer, the one that reserved first may have
- * looked last: what is less than was told is told already. */
+/* Writes rows for the events that were dropped before there were `then` of them.  Of two threads of a peer, the one
+ * that reserved first may have looked last: a count below what was written is written already. */
 static bool dropped_add(const translation *now, uint64_t then)
 {
   busq_source *from = now->from;
@@ -216,7 +216,7 @@ static bool record_translate(const translation *now)
   }
 }
 
-/* Does the message stand in the queue of somebody who has not received it yet? */
+/* Does the message stand in the queue of a peer that has not received it yet? */
 static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uint64_t sequence)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -231,8 +231,8 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   return false;
 }
 
-/* A send whose sender died in it: what became of it is told by whoever got it, or still will.  False where that is not certain
- * yet. */
+/* The sender died in this send: what became of it, its receivers' events say, or still will. False where that is not
+ * certain yet. */
 static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_all)
 {
   enum { PASSES = 50 };
@@ -271,7 +271,7 @@ static void queue_shrink(busq_source *from)
   from->done = 0;
 }
 
-/* Another peer has the slot: what the one before it dropped is told in its log. */
+/* Another peer has the slot: what the one before it dropped is reported in its log. */
 static bool writer_change(translation *now, const busq_trace_record *join)
 {
   busq_source *from = now->from;
@@ -297,7 +297,7 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
     if (record->kind == BUSQ_TRACE_JOIN && !writer_change(&now, record))
       return busq_recorder_no_memory(self);
     const uint32_t n_more = busq_trace_records_after(record);
-    /* Of a writer that died before its join was written, there is only a hole, and nobody whose gap it could be. */
+    /* Of a writer that died before its join was written, there is only a hole, and no peer whose gap it could be. */
     if (from->has_process) {
       now.writer = &self->processes[from->writer];
       if (!record_translate(&now))
@@ -309,7 +309,8 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
   return BUSQ_OK;
 }
 
-/* Events at the end with nothing behind them: those that were dropped, and those behind a record that somebody has not finished. */
+/* Events at the end with nothing behind them: those that were dropped, and those behind a record that is not
+ * finished. */
 static int source_end(busq_recorder *self, busq_source *from)
 {
   translation now = {.self = self, .from = from};

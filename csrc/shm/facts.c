@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts about a bus, its peers, queues and groups, for `busq doctor`, `ls` and `top`, and for applications that ask; the calls are
- * declared in busq.h.
+ * Facts about a bus, its peers, queues and groups, for `busq doctor`, `ls` and `top`, and for applications that ask;
+ * the calls are declared in busq.h.
  *
- * Guarantee: a look changes nothing but what it has to bury, and nothing that it reads is used as an index or a length unchecked.
+ * Guarantee: a look changes nothing but what it has to bury, and nothing that it reads is used as an index or a length
+ * unchecked.
  *
  * Not given: one moment for all of it.  Each word is read by itself, while others go on.
  */
@@ -66,7 +67,7 @@ static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
   facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
-/* What they have received and sent counts as received and sent by the queue; its process is one of theirs. */
+/* All that they have received and sent counts as received and sent by the queue; its process is one of theirs. */
 static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   facts->consumers = busq_share_readers(bus, slot);
@@ -126,7 +127,8 @@ typedef struct {
   uint64_t unfinished;
 } message_count;
 
-/* What stands in a ring and is a queue's: in its own, or in the hands of one of its readers (share.h). */
+/* Counts what stands in a ring and belongs to a queue: in its own ring, or in the hands of one of its readers
+ * (share.h). */
 static void ring_count(const busq_bus *bus, uint32_t slot, uint32_t queue, message_count *count)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -151,8 +153,8 @@ static void hands_count(const busq_bus *bus, uint32_t queue, message_count *coun
       ring_count(bus, reader, queue, count);
 }
 
-/* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of a reader
- * that died a message may have gone to one whom we had looked at before. */
+/* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of
+ * a reader that died a message may have gone to one that we had looked at before. */
 int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
 {
   const uint32_t slot = busq_target_slot(target);

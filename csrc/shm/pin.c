@@ -2,21 +2,22 @@
 /*
  * Pins: holds on messages that a language binding can own (busq.h).
  *
- * Guarantee: a message that was taken through a pin is released, acknowledged or given back once, whoever asks for it, how often
- * and from which thread; and what is shown of it in place stays what it was, in a forked child too.
+ * Guarantee: a message that was taken through a pin is released, acknowledged or given back once, however often and
+ * from whichever thread that is asked for; and what is shown of it in place stays what it was, in a forked child too.
  *
- * Mechanism: whoever gets the state to BUSY by a CAS is the one who lets go.  Pins that are shown stand in a list.  Before a fork
- * their payloads are copied; in the child the copies take the place of the pages in the old mapping, which nobody else uses there:
- * the bus gets a new one.  Without a pin that is shown a fork costs nothing.  A draft is shown while there are views of it: what a
- * child writes into its copy, nobody gets.
+ * Mechanism: the thread that gets the state to BUSY by a CAS is the one that lets go.  Pins that are shown stand in a
+ * list.  Before a fork their payloads are copied; in the child the copies take the place of the pages in the old
+ * mapping, which no other code uses there:  the bus gets a new one.  Without a pin that is shown a fork costs nothing.
+ * A draft is shown while there are views of it: what a child writes into its copy is lost.
  *
- * Not given: a copy where memory runs out.  The child then sees what the parent, and who uses the memory after it, make of it.
+ * Not given: a copy where memory runs out.  The child then sees what the parent, and later users of the memory, make of
+ * it.
  */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "shm/memory/peer.h"
 #include "shm/memory/mapping.h"
+#include "shm/memory/peer.h"
 #include "shm/node/node.h"
 #include <pthread.h>
 #include <sched.h>
@@ -128,7 +129,8 @@ static void list_remove(busq_pin *pin)
 
 /* ---- one pin ---- */
 
-/* A thread of the parent had it in hand when this process was forked.  That thread is not here, and nobody else ends what it began. */
+/* A thread of the parent had it in hand when this process was forked.  That thread is not here, and no other thread
+ * ends what it began. */
 static bool pin_is_orphaned(const busq_pin *pin)
 {
   return busq_load_acquire(&pin->state) == BUSQ_PIN_BUSY && busq_load_relaxed(&pin->fork_generation) != busq_fork_generation;
@@ -158,7 +160,7 @@ static void pin_empty(busq_pin *pin)
   busq_peer_free(peer);
 }
 
-/* The handles that it has brought and that nobody has taken over are let go with it. */
+/* The handles that it has brought and the application has not taken over are let go with it. */
 static void pin_let_go_handles(const busq_pin *pin)
 {
   if (pin->mode != BUSQ_TAKE_DRAFT)
@@ -209,7 +211,7 @@ int busq_pin_reserve(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32
   return result;
 }
 
-/* The pin is BUSY for as long as that lasts: nobody gets a view who could write to what is sent. */
+/* The pin is BUSY for as long as that lasts: no view is made that could write to what is sent. */
 int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
                   int64_t timeout_ns, uint32_t *sentp)
 {
@@ -286,7 +288,7 @@ void busq_pin_give_back(busq_pin *pin)
     pin_let_go(pin, state);
 }
 
-/* A draft is not its views': it is its owner's, who may send it once the last of them is gone. */
+/* A draft belongs to its owner, not to its views: the owner may send it once the last of them is gone. */
 static void draft_view_ended(busq_pin *pin)
 {
   BUSQ_ASSERT(pin->n_views > 0);

@@ -2,12 +2,13 @@
 /*
  * The file behind a bus: making, opening, validating and removing it; the calls are declared in busq.h.
  *
- * Guarantee: a bus appears under its name complete or not at all, even when its creator is killed; its memory is reserved, so that a
- * full file system is an error at creation and not a SIGBUS later; a file of another version, of another boot, cut short, damaged,
- * planted by another user or reached through a symbolic link is refused with its reason.
+ * Guarantee: a bus appears under its name complete or not at all, even when its creator is killed; its memory is
+ * reserved, so that a full file system is an error at creation and not a SIGBUS later; a file of another version, of
+ * another boot, cut short, damaged, planted by another user or reached through a symbolic link is refused with its
+ * reason.
  *
- * Mechanism: an unnamed file (O_TMPFILE) is reserved and filled and then linked to its name in one step.  An opening process reads the
- * header into private memory, checks it there, and maps the file with those private sizes.
+ * Mechanism: an unnamed file (O_TMPFILE) is reserved and filled and then linked to its name in one step.  An opening
+ * process reads the header into private memory, checks it there, and maps the file with those private sizes.
  *
  * Not given: protection from a process of the same user that cuts the file short while it is mapped.
  */
@@ -41,7 +42,7 @@ static int region_check_name(const char *name)
   return BUSQ_OK;
 }
 
-/* The directory of buses: ours, and nobody else may plant something in it. */
+/* The directory of buses: ours, and no other user may plant something in it. */
 static int region_open_directory(const char *directory, int *fdp)
 {
   struct stat status;
@@ -142,9 +143,9 @@ static int region_reserve(busq_bus *bus, const char *directory)
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
-/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes back when
- * its memory holds something else, does not find there what it expects: neither another sender's record nor a payload of small
- * numbers. */
+/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes
+ * back when its memory holds something else, does not find there what it expects: neither another sender's record nor a
+ * payload of small numbers. */
 static uint64_t region_first_sequence(const busq_header *header, uint32_t slot)
 {
   uint64_t random;
@@ -292,7 +293,7 @@ static int region_enter(busq_bus *bus, uint64_t file_bytes)
 
 /* ---- removing ---- */
 
-/* What a bus that nobody will open again has left beside it.  Takes over the file. */
+/* Removes what a bus that will not be opened again has left beside it. Takes over the file. */
 static void region_tidy(int directory_fd, const char *name, int fd)
 {
   struct stat status;
@@ -332,7 +333,7 @@ static uint32_t region_sweep(int directory_fd)
   return n_removed;
 }
 
-/* ---- for everybody ---- */
+/* ---- the calls ---- */
 
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp)
 {

@@ -13,7 +13,8 @@
 
 #define REPLIES "/replies"
 
-/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a number. */
+/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a
+ * number. */
 static size_t replies_name(const busq_peer *peer, uint32_t number, char *name)
 {
   char end[sizeof REPLIES + 12];
@@ -53,11 +54,11 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
   return result == BUSQ_NO_SPACE ? replies_without_slot(peer) : result;
 }
 
-/* ---- who waits ---- */
+/* ---- awaiting ---- */
 
 void busq_peer_await(busq_peer *replies, uint64_t number)
 {
-  if (!busq_peer_check(replies)) /* once closed, the slot may be somebody else's */
+  if (!busq_peer_check(replies)) /* once closed, the slot may be another peer's */
     busq_store_release(&replies->self->awaited, number);
 }
 
@@ -78,7 +79,7 @@ int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number)
   return number < awaited ? BUSQ_EMPTY : BUSQ_OK;
 }
 
-/* ---- who lives ---- */
+/* ---- lives ---- */
 
 static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint64_t *beganp)
 {
@@ -113,7 +114,7 @@ int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
 
 uint64_t busq_peer_tail(const busq_peer *replies)
 {
-  return busq_ring_tail(&replies->ring);
+  return busq_ring_tail(&replies->receiver.ring);
 }
 
 int busq_peer_has_received(busq_peer *replies, uint64_t position)
@@ -121,18 +122,18 @@ int busq_peer_has_received(busq_peer *replies, uint64_t position)
   const int result = busq_peer_receive_begin(replies);
   if (result)
     return result;
-  const bool has = replies->scan >= position && !replies->heap.count;
+  const bool has = replies->receiver.scan >= position && !replies->receiver.heap.count;
   busq_peer_receive_end(replies);
   return has ? BUSQ_OK : BUSQ_EMPTY;
 }
 
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies)
 {
-  const uint64_t seen = busq_load_relaxed(&replies->delivered);
+  const uint64_t seen = busq_load_relaxed(&replies->receiver.delivered);
   if (busq_peer_check(peer))
     return;
   /* By the latch that the asker's thread has just held for sending. */
-  busq_biased_latch_acquire(&peer->send_latch);
-  peer->lamport = busq_timestamp_max(peer->lamport, seen);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
+  peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, seen);
+  busq_biased_latch_release(&peer->sender.latch);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """busq.aio in every event loop that is installed: asyncio's own, uvloop, and trio by way of anyio.
 
-Between processes: what is cancelled has done nothing, nobody waits for ever for the dead, and nothing polls.
+Between processes: what is cancelled has done nothing, no process waits for ever for the dead, and nothing polls.
 """
 
 from __future__ import annotations
@@ -907,7 +907,7 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
         while True:
             choice = rng.randrange(len(ways))
             tasks: list[Any] = []
-            # A strike within asyncio may cost it a callback; then nobody wakes the task any more.
+            # A strike within asyncio may cost it a callback; then nothing wakes the task any more.
             patience = loop.call_later(1, loop.stop)
             try:
                 is_armed = True
@@ -915,7 +915,7 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
                 tasks.append(made)
                 loop.run_until_complete(made)
                 is_armed = False
-            except (StruckError, RuntimeError):  # which says that the loop was stopped
+            except (StruckError, RuntimeError):  # which reports that the loop was stopped
                 struck += 1
                 return
             finally:
@@ -1182,7 +1182,7 @@ def test_a_late_joiner_has_what_the_others_have(bus: busq.Bus, run: Run) -> None
 
 
 def test_a_state_that_finds_no_room_is_given_bit_by_bit(make_bus: Callable[..., busq.Bus], run: Run) -> None:
-    """While those who give and take it wait for messages, and nobody sends any."""
+    """While those that give and take it wait for messages, and none is sent."""
     bus = make_bus(capacity=4, arena=1 << 16)
 
     async def main() -> None:

@@ -94,7 +94,7 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
         (
             "late-2",
             "stop",
-            "shm/receive/receive.c",
+            "shm/receive/blocked.c",
             "    if (!record || !busq_commit_help(peer->bus, record, blocker.tag))",
             "    if (record || !busq_commit_help(peer->bus, record, blocker.tag))",
         ),

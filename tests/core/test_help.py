@@ -121,7 +121,7 @@ def test_every_build_shows_the_same() -> None:
     fast, slow = shown(""), shown("1")
     for title in fast.keys() | slow.keys():
         assert fast[title] == slow[title], title
-    # What one gets is what the class says, but for the types, which C can't name.
+    # What an object has is what its class has, but for the types, which C can't name.
     assert {name: text for name, (text, *_) in fast["bus1 peer"].items()} == {
         name: text for name, (text, *_) in fast["Peer"].items() if name != "class"
     }

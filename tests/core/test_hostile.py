@@ -346,7 +346,7 @@ def words_of_the_victim(draw: st.DrawFn, layout: dict[str, int]) -> tuple[str, i
 
 
 def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """What happens: a word changes (set, or some bits flipped), or somebody does something."""
+    """What happens: a word changes (set, or some bits flipped), or a peer does something."""
     return st.lists(
         st.one_of(
             st.tuples(st.just("set"), words_of_the_victim(layout), words),
@@ -364,7 +364,7 @@ def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]
 
 
 class Company:
-    """Ann and Bea, who talk to each other; the victim, whose words are changed, and its friend, who talks to it."""
+    """Ann and Bea, in contact with each other; the victim, whose words are changed, and its friend, in contact too."""
 
     def __init__(self, directory: Path, layout: dict[str, int]) -> None:
         self.bus = busq.Bus.create("company", **CONFIG)

@@ -24,8 +24,8 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
-from busq import doctor
 from busq.cli import commands
+from busq.ops import doctor
 
 
 @pytest.fixture
@@ -499,7 +499,7 @@ def test_fifos_of_the_dead_and_of_buses_that_are_gone_are_found_and_removed(
         # Just made, it might belong to a process that is about to open it.
         assert (run("gc").stdout, len(fifos())) == ("nothing to remove\n", 2)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("busq.leftovers.FIFO_AGE_S_MIN", -1.0)
+            patch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
             result = run("doctor")
             assert result.exit_code == 1
             assert line_with(result.stdout, "WRONG").endswith(f"{left}: busq gc removes them")
@@ -598,7 +598,7 @@ def test_who_has_not_come_to_the_latest_view_holds_up_those_who_wait_for_a_state
 
 
 def test_files_that_look_like_fifos_are_never_touched(buses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.leftovers.FIFO_AGE_S_MIN", -1.0)
+    monkeypatch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
     (buses / ".busq-0123456789abcdef-0-1-0123456789abcdef").write_text("a file")
     os.mkfifo(buses / ".busq-0123456789abcdef-0-1")
     os.mkfifo(buses / ".something")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The causal order of chosen events of a run, by way of all its events.
 
-Guarantee.  The past of a chosen event is the one that the whole run gives.  A delivery whose own send could
+Guarantee.  A chosen event follows here from what it follows from in the whole run.  A delivery whose own send could
 only follow it hands nothing on.
 
 Mechanism.  All logs are gone through once, sends before their deliveries, with vector clocks that count chosen events
@@ -122,7 +122,7 @@ class Knowledge:
 def missing_edges(
     known: Sequence[Sequence[Known]], lines: Sequence[Sequence[int]], sent: Mapping[int, int]
 ) -> list[tuple[int, int]]:
-    """Return the edges that show the rest of what is known besides lines and messages; none follows from others.
+    """Return the edges that are known beyond those of lines and messages; none follows from others.
 
     Parameters: `known`, by line and event; `lines`, the indices of the events; `sent`, the send of each delivery whose
     send is there.

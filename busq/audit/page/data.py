@@ -21,7 +21,7 @@ __all__ = ["encode"]
 SENDER_COLORS = 8  # of page.css
 AFTER = 2  # columns from the last event of a line to where a message should have arrived
 EDGE = 26  # pixels before the first column, as in diagram.js
-BESIDE = 14  # pixels from the first or last event of a line to the number of those left out
+BESIDE = 14  # pixels from the first or last event of a line to how many are left out
 
 
 def encode(scene: Scene, run_audit: RunAudit) -> dict[str, Any]:

@@ -300,7 +300,7 @@ def _figure(name: str, rows: Sequence[Mapping[str, Any]]) -> Element:
 
 
 def _scenes(run_audit: RunAudit, runs: Runs) -> tuple[list[Scene], str]:
-    """The scenes of a run, with remarks about them."""
+    """The scenes of a run, and a note about them."""
     if not run_audit.checks:
         return [], ""
     if runs is None:

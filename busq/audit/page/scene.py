@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes: what a space-time diagram shows of a run, all of it or what stands around a witness.
 
-A scene knows the exact causal order of its events.  What they owe to events that were left out has edges of its
-own (`through`): the edges of a scene lead to the past and the future that the whole run gives.  Beyond
-EXACT_MAX that would take too long; such a scene has `is_exact` false.
+A scene knows the exact causal order of its events.  What they owe to events that were left out stands in edges of its
+own (`through`): the edges of a scene lead to the past and the future that the whole run gives.  Beyond EXACT_MAX that
+would take too long (`is_exact` is false).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Place = tuple[int, int]  # the index of a process, and of a row of its log
 
 @dataclass(frozen=True)
 class Happening:
-    """An event of a scene: `facts` are the values in its log, by column, without nulls."""
+    """An event of a scene: `facts` are what its log has, by column, without what is null."""
 
     process: int  # of the run
     row: int

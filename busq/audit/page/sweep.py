@@ -120,7 +120,7 @@ def _value(value: Any) -> Any:
 
 
 def _places(result: SweepResult) -> list[str]:
-    """Return what distinguishes two points."""
+    """Return the columns in which points differ."""
     several = ["grid"] if len(result.grid.tables) > 1 else []
     return [*several, *dict.fromkeys((*result.grid.axes, "order"))]
 

@@ -38,10 +38,10 @@ def draw(
     control: bool = True,
     proportional: bool = False,
 ) -> None:
-    """Draw an execution as a space-time diagram: SVG, PNG or PDF, as the suffix of `path` says.
+    """Draw an execution as a space-time diagram: SVG, PNG or PDF, by the suffix of `path`.
 
     Parameters: `violations`, verdicts by property, as Execution.judge gives them: those that are not ok are marked in
-    red and told below; `title`, a line above the picture; `control`, draw also packets that carry no message (ack, yct,
+    red and explained below; `title`, a line above the picture; `control`, draw packets without a message too (ack, yct,
     ...); `proportional`, distances are times, and not as short as can be read.
 
     Errors: ImportError without matplotlib, OSError, ValueError for another suffix.  Cost: about a second, and some

@@ -24,7 +24,7 @@ SELF_GAP = 0.24
 LANE, LANES_MAX = 0.085, 0.6  # the height of a bar, and of all bars of a process together
 ROW = 0.15  # the height of a row of labels
 FIRST_ROW = 0.11  # from the line, or the bars at it, to the middle of the labels that are next to it
-SIDE_GAP = 0.03  # between two labels of a row, where times say how far apart they are
+SIDE_GAP = 0.03  # between two labels of a row, where times set the distance
 ROOM = 0.5  # for nothing but arrows, between two processes
 WIDTH_MIN, WIDTH_MAX = 4.2, 40.0
 PROCESS_MAX, LABEL_MAX = 2.4, 1.6  # longer names of processes and messages are abbreviated
@@ -160,7 +160,7 @@ class Layout:
         return sent is None or self.execution.events[sent].time_s != event.time_s
 
     def _label_at(self, index: int) -> tuple[bool, str] | None:
-        """The label of an event: whether it stands below the line, and what it says."""
+        """The label of an event: whether it stands below the line, and its text."""
         event = self.execution.events[index]
         if event.kind in ("deliver", "drop"):
             return True, self._texts(event.message)[event.kind == "drop"]

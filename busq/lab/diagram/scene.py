@@ -213,7 +213,7 @@ class _Scene:
     def _write_kind(self, event: Event, tail: Place, head: Place) -> None:
         """Write the kind of a packet on its arrow, where nothing else is; not in the middle, where arrows cross.
 
-        Where there is no room the word is left out: the legend says what a line like this is.
+        Where there is no room the word is left out: the legend explains such a line.
         """
         width = self._layout.width(event.what, SMALL)
         for share in KIND_PLACES:

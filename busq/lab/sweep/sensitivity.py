@@ -38,7 +38,7 @@ def grid(figures: Sequence[Figure], *, jobs: int | None = None, progress: Progre
     """Measure and judge `figures` under their own settings, and under each other value of each open parameter.
 
     The first case of every figure is that of its own settings, with jobs that block sends (probably the paper's
-    reading) unless these say otherwise. Errors: as `busq.lab.sweep.pool.run_all`; Incomplete, with whole cases, after
+    reading) unless these differ. Errors: as `busq.lab.sweep.pool.run_all`; Incomplete, with whole cases, after
     Ctrl-C. Cost: that of about 17 times the figures; what two cases share is simulated once.
     """
     cases = [case for figure in figures for case in _cases(figure)]

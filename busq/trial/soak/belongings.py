@@ -17,12 +17,17 @@ import busq.nodes  # both here, so that the killer has them, and no life has to 
 from busq.trial.soak.ledger import GROUPS, Kind, Phase
 from busq.trial.soak.reporter import Reporter
 
-__all__ = ["Belongings"]
+__all__ = ["Belongings", "node_of"]
 
 NODES_MAX = 6
 CARRYING_SHARE = 0.3
 CHANGE_TIMEOUTS_S = (0.0, 0.01, 0.05)
 KEPT_GROUPS = 2  # those that the survivors enter and never leave, so that they always have members
+
+
+def node_of(node: Any) -> int:
+    """Return the number of a node, given that or its handle."""
+    return int(node._node)
 
 
 class Belongings:
@@ -39,8 +44,8 @@ class Belongings:
     def begin(self) -> None:
         """Record what the life before has left, watch others and enter groups."""
         reporter, is_survivor = self._reporter, self._reporter.is_survivor
-        self._nodes.update((node._node, node) for node in self._peer.nodes)
-        self._handles.update((handle._node, handle) for handle in self._peer.handles)
+        self._nodes.update((node_of(node.handle), node) for node in self._peer.nodes)
+        self._handles.update((node_of(handle), handle) for handle in self._peer.handles)
         for nodes in (self._nodes, self._handles):
             for node in nodes:
                 reporter.write(Kind.INHERITED, extra=node, flags=nodes is self._nodes)
@@ -119,7 +124,7 @@ class Belongings:
     def _make_node(self) -> None:
         with contextlib.suppress(busq.NoSpace):  # destroyed ones count until all holders have had their notices
             made = self._peer.node()
-            node = made.handle._node
+            node = node_of(made.handle)
             self._nodes[node] = made
             self._reporter.write(Kind.MADE, node)
 
@@ -143,7 +148,7 @@ class Belongings:
         """Keep a handle that has come, unless it is dead, or leads to a node of this worker."""
         if handle.is_dead or handle.owner == self._peer.name:
             return
-        if self._handles.setdefault(handle._node, handle) is not handle:
+        if self._handles.setdefault(node_of(handle), handle) is not handle:
             raise AssertionError(f"{handle!r} came twice, as two objects")
 
     def forget(self, node: int) -> None:

@@ -31,7 +31,7 @@ from busq._native import ffi, lib
 from busq._port.core import check, default_directory
 from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
-from busq.trial.replay import ENDINGS
+from busq.trial.crew import ENDINGS
 from busq.trial.soak.judge import Findings, judge, read_worker
 from busq.trial.soak.ledger import PEOPLE, read
 from busq.trial.soak.plan import (

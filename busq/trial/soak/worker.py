@@ -20,7 +20,7 @@ from typing import Any
 
 import busq
 from busq.trial.host import make_payload, read_payload
-from busq.trial.soak.belongings import Belongings
+from busq.trial.soak.belongings import Belongings, node_of
 from busq.trial.soak.ledger import (
     GROUP_BITS,
     GROUPS,
@@ -206,7 +206,9 @@ class Worker:
         except busq.Empty:  # no reply came
             sent = 1
         ended_ns = self._reporter.done()
-        results: list[Row] = [(Kind.MISSED, 0, 0, life, batch[0].message, ended_ns, handle._node) for handle in missed]
+        results: list[Row] = [
+            (Kind.MISSED, 0, 0, life, batch[0].message, ended_ns, node_of(handle)) for handle in missed
+        ]
         for number, each in enumerate(batch):
             if number < sent:
                 kind, flags = Kind.SENT, int(is_replied)
@@ -310,9 +312,9 @@ class Worker:
                 message.reply(_answer(name), timeout=0)
         rows: list[Row] = []
         if message.node is not None:
-            rows.append((Kind.AT_NODE, 0, 0, life, name, now_ns, message.node._node))
+            rows.append((Kind.AT_NODE, 0, 0, life, name, now_ns, node_of(message.node)))
         for handle in message.handles:
-            rows.append((Kind.GOT, int(not handle.is_dead), 0, life, name, now_ns, handle._node))
+            rows.append((Kind.GOT, int(not handle.is_dead), 0, life, name, now_ns, node_of(handle)))
             self._belongings.keep(handle)
         return [*rows, (Kind.DELIVERED, int(message.redelivered), 0, life, name, now_ns, self._free_ns)]
 
@@ -329,7 +331,7 @@ class Worker:
         if message.kind in ("joined", "left"):
             kind = Kind.PEER_JOINED if message.kind == "joined" else Kind.PEER_LEFT
             return (kind, mark, index_of(message.sender), life, name, now_ns, 0)
-        node = message.node._node
+        node = node_of(message.node)
         if message.kind == "node_destroyed":
             self._belongings.forget(node)
         kind = Kind.NODE_DESTROYED if message.kind == "node_destroyed" else Kind.NODE_RELEASED

@@ -4,8 +4,8 @@
 #include "shm/message/reference.h"
 #include "shm/wake/wake.h"
 
-/* The word: is a pass under way? | was something not final in it? | to - head (28 bits) | from - head (28 bits).  Where none is: was
- * the last one clean, up to `packed`? */
+/* The word: is a pass under way? | was something not final in it? | to - head (28 bits) | from - head (28 bits).  Where
+ * none is: was the last one clean, up to `packed`? */
 #define PACK_UNDER_WAY (UINT64_C(1) << 63)
 #define PACK_UNFINISHED (UINT64_C(1) << 62)
 #define PACK_CLEAN (UINT64_C(1) << 61)
@@ -104,8 +104,8 @@ static void pass_look(pack_pass *pass)
   }
 }
 
-/* The word first: killed in between, the next pass finds what is dead at the head once more; the other way round it would move
- * the head twice.  That the queue is clean comes last, because nobody would look at it again. */
+/* The word first: killed in between, the next pass finds what is dead at the head once more; the other way round it
+ * would move the head twice.  That the queue is clean comes last, because no process would look at it again. */
 static busq_compact_outcome pass_end(const pack_pass *pass)
 {
   BUSQ_ASSERT(pass->from == pass->head);

@@ -41,14 +41,15 @@ static bool life_needs_burial(uint64_t life)
   return state == BUSQ_LIFE_LIVE || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LEAVING;
 }
 
-/* A reader of the shared queue in that slot whose estate is not settled. */
+/* Finds a reader of the shared queue in that slot with something left in its hands. */
 static bool reader_is_unsettled(const busq_bus *bus, uint32_t reader, uint32_t slot)
 {
   return reader != slot && busq_share_is_reader_of(bus, reader, slot) &&
          life_needs_burial(busq_load_acquire(&bus->slots[reader].life));
 }
 
-/* What the last readers of a shared queue had in their hands belongs to its estate: their graves are entered with its own. */
+/* Messages in the hands of the last readers of a shared queue are buried with it: their graves are entered with its
+ * own. */
 static bool readers_enter(const busq_grave *grave, uint32_t slot)
 {
   const busq_bus *bus = grave->bus;
@@ -98,8 +99,8 @@ typedef enum {
   SEARCH_NOT_OVER
 } search_outcome;
 
-/* Does a reference to the record stand in the queue of its destination?  From the head on, because references that are moved
- * (compact.h) move away from it: one that this has not met is still before it. */
+/* Does a reference to the record stand in the queue of its destination?  From the head on, because references that are
+ * moved (compact.h) move away from it: one that this has not met is still before it. */
 static search_outcome queue_search(const busq_bus *bus, uint32_t slot, uint32_t unit, uint64_t tag, uint64_t *searched)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -121,10 +122,10 @@ static search_outcome queue_search(const busq_bus *bus, uint32_t slot, uint32_t 
   return SEARCH_NOTHING;
 }
 
-/* The dead sender's message is final: has anybody got it?  Of several receivers all have, or it would not be final.  A single one
- * has not where its sender died before it published the reference; nobody else will ever release the record then.  A
- * reader marks a message before it takes the reference out of its queue, so a mark that is still missing after the search will stay
- * missing. */
+/* The dead sender's message is final: was it received? Several receivers all have it, or it would not be final.  A
+ * single one has not where its sender died before it published the reference; no other process will ever release the
+ * record then.  A reader marks a message before it takes the reference out of its queue, so a mark that is still
+ * missing after the search will stay missing. */
 static bool record_release_unpublished(busq_bus *bus, uint32_t slot, busq_record *record)
 {
   const uint64_t state = busq_load_acquire(&record->state.lo);
@@ -141,7 +142,7 @@ static bool record_release_unpublished(busq_bus *bus, uint32_t slot, busq_record
       busq_arena_release(bus, slot, record, 0);
   }
   /* Last: from here on a large record may be given back, and hold another message. */
-  busq_arena_sender_done(record);
+  busq_large_sender_done(record);
   return true;
 }
 
@@ -159,7 +160,7 @@ static bool life_finish_sending(busq_bus *bus, uint32_t slot)
   return record_release_unpublished(bus, slot, record);
 }
 
-/* Of a reader: what it had reached for.  Of a shared queue, whose readers are all gone: the same of all of them. */
+/* Settles what a reader had reached for; for a shared queue whose readers are all gone, what all of them had. */
 static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   if (life & BUSQ_LIFE_CONSUMER)
@@ -170,8 +171,8 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
   return true;
 }
 
-/* The hands of a reader that is gone are moved past what is done with: its slot is free when they are empty.  Again whenever somebody
- * asks for the slot: who took the last of it may have died before it moved them. */
+/* The hands of a reader that is gone are moved past what is done with: its slot is free when they are empty.  Again
+ * whenever a peer asks for the slot: the reader that took the last of it may have died before it moved them. */
 static void hands_advance(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[slot].consumes);
@@ -186,8 +187,8 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   const uint64_t life = busq_load_acquire(&self->life);
   const uint32_t incarnation = (uint32_t)(life >> 32);
   const busq_ring ring = busq_bus_ring(bus, slot);
-  /* Also of a peer that left or was buried: its successor may have been killed when it had opened the queue and nothing else, or a
-   * process that removed a durable peer before it closed the queue. */
+  /* Also of a peer that left or was buried: its successor may have been killed when it had opened the queue and nothing
+   * else, or a process that removed a durable peer before it closed the queue. */
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&ring);
   if (!life_needs_burial(life)) {
@@ -220,7 +221,7 @@ static bool ring_has_messages(const busq_bus *bus, uint32_t slot)
   return busq_load_acquire(&ring.queue->head) != busq_ring_tail(&ring);
 }
 
-/* Of a shared queue, also those in the hands of its readers. */
+/* Those of a shared queue include the messages in the hands of its readers. */
 bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
 {
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
@@ -230,7 +231,7 @@ bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
   return some;
 }
 
-/* What stands in the hands of its readers, who are all gone. */
+/* Discards what stands in the hands of its readers, which are all gone. */
 static bool hands_discard(busq_bus *bus, uint32_t queue, uint64_t *n_droppedp)
 {
   uint32_t looks = busq_step_looks;
@@ -251,7 +252,7 @@ static bool hands_discard(busq_bus *bus, uint32_t queue, uint64_t *n_droppedp)
   return true;
 }
 
-/* Nobody is there to receive it any more: gives what stands in the queue back to its senders.  The process in the grave moves the
+/* The queue has no receiver any more: gives what stands in it back to its senders.  The process in the grave moves the
  * head, as the reader would; killed before it does, the next one finds the same messages released already. */
 bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp)
 {
@@ -287,7 +288,7 @@ static bool gone_before(const busq_bus *bus, uint32_t a, uint32_t b)
   return a_ns != b_ns ? a_ns < b_ns : a < b;
 }
 
-/* The slot whose peer has been gone for longest, of those that leave messages nobody has been promised, and that went after
+/* The slot whose peer has been gone for longest, among those that leave messages without a promise, and that went after
  * the one of `last` (the number of slots: of all); the number of slots where there is none. */
 static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
 {
@@ -437,7 +438,8 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
   }
 }
 
-/* What is not sealed never will be.  Whatever else the record may be by now, to complete what is sealed is always right. */
+/* A message that is not sealed never will be. Whatever else the record may be by now, to complete what is sealed is
+ * always right. */
 void busq_grave_settle_hand(busq_bus *bus, uint32_t slot)
 {
   const uint64_t in_hand = busq_load_acquire(&bus->slots[slot].in_hand);

@@ -25,14 +25,14 @@
 static int peer_allocate(busq_peer *peer)
 {
   const busq_geometry *geometry = &peer->bus->geometry;
-  peer->known = calloc(geometry->peers, sizeof *peer->known);
-  peer->destinations = calloc(geometry->peers + 1, sizeof *peer->destinations);
-  peer->done = calloc((geometry->slot_count + 63) / 64, sizeof *peer->done);
-  if (!peer->known || !peer->destinations || !peer->done)
+  peer->sender.known = calloc(geometry->peers, sizeof *peer->sender.known);
+  peer->sender.destinations = calloc(geometry->peers + 1, sizeof *peer->sender.destinations);
+  peer->receiver.done = calloc((geometry->slot_count + 63) / 64, sizeof *peer->receiver.done);
+  if (!peer->sender.known || !peer->sender.destinations || !peer->receiver.done)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle (%u peers, %llu slots)", geometry->peers,
                       (unsigned long long)geometry->slot_count);
   for (uint32_t slot = 0; slot < geometry->peers; slot++)
-    peer->known[slot].fifo_fd = -1;
+    peer->sender.known[slot].fifo_fd = -1;
   return BUSQ_OK;
 }
 
@@ -51,44 +51,44 @@ static busq_peer *peer_new(busq_bus *bus)
     return NULL;
   memset(peer, 0, sizeof *peer);
   peer->bus = bus;
-  peer->lock_fd = peer->poll_fd = peer->fifo_fd = peer->timer_fd = -1;
+  peer->lock_fd = peer->descriptor.poll_fd = peer->descriptor.fifo_fd = peer->descriptor.timer_fd = -1;
   peer->fork_generation = busq_fork_generation;
-  busq_biased_latch_init(&peer->send_latch);
-  busq_biased_latch_init(&peer->receive_latch);
+  busq_biased_latch_init(&peer->sender.latch);
+  busq_biased_latch_init(&peer->receiver.latch);
   peer->references = 1;
   peer->upcalls = &upcalls;
   busq_pacing_init(peer);
   const char *stale = getenv("BUSQ_STALE_PROPOSALS");
-  peer->proposes_stale = stale && *stale && *stale != '0';
+  peer->sender.proposes_stale = stale && *stale && *stale != '0';
   busq_bus_retain(bus);
   return peer;
 }
 
 /* ---- a slot of its own ---- */
 
-/* What a reader of the same queue has left in its hands may stay there, for all of its readers: or the only one that there is room for
- * could not come back. */
+/* Messages that a reader of the same queue has left in its hands may stay there, for all of its readers: or the only
+ * one that there is room for could not come back. */
 static bool slot_hands_are_ours(const busq_peer *peer, uint32_t slot)
 {
-  return peer->is_consumer && busq_share_is_reader_of(peer->bus, slot, peer->inbox_slot);
+  return peer->receiver.is_consumer && busq_share_is_reader_of(peer->bus, slot, peer->receiver.inbox_slot);
 }
 
-/* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and its
- * memory, and what is durable waits for its own peer. */
+/* In the slot's grave: can a new peer have it?  Messages of the last one that are still on their way need its name and
+ * its memory, and what is durable waits for its own peer. */
 static bool slot_make_free(const busq_peer *peer, uint32_t slot)
 {
   busq_bus *bus = peer->bus;
   while (!busq_grave_bury(bus, slot))
     ;
-  /* Of another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
+  /* With another order than bus1 every slot is given once: its number is part of the protocol's state everywhere. */
   if (strcmp(bus->order, "bus1") != 0 && busq_load_acquire(&bus->slots[slot].life) != 0)
     return false;
   return !(busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_DURABLE) &&
          (!busq_grave_has_messages(bus, slot) || slot_hands_are_ours(peer, slot)) && busq_arena_vacate(bus, slot);
 }
 
-/* One who died as a member of a group, and is not mourned so far (notice.h): its name is still needed.  Where there is no other slot,
- * the view without it calls it by none. */
+/* A peer that died as a member of a group, and whose death was not noticed so far (notice.h): its name is still needed.
+ * Where there is no other slot, the view without it gives it no name. */
 static bool slot_is_missed(const busq_bus *bus, uint32_t slot)
 {
   const uint32_t incarnation = (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32);
@@ -122,7 +122,7 @@ static bool slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp,
       }
       busq_grave_leave(grave, slot);
     }
-    /* The messages of departed peers are kept for as long as nobody needs the room. */
+    /* The messages of departed peers are kept for as long as the room is not needed. */
   } while (busq_grave_discard_oldest(grave));
   return false;
 }
@@ -141,13 +141,13 @@ static void slot_describe(busq_peer *peer)
   busq_store_relaxed(&self->asks, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
   busq_store_relaxed(&self->searched, 0);
-  peer->sequence = peer->sequence_limit = busq_load_relaxed(&self->sequence_reserved);
+  peer->sender.sequence = peer->sender.sequence_limit = busq_load_relaxed(&self->sequence_reserved);
 }
 
-/* Of the queue that a reader shares, which it keeps alive. */
+/* The incarnation of the queue that a reader shares, which it keeps alive. */
 static uint32_t inbox_incarnation(const busq_peer *peer)
 {
-  return (uint32_t)(busq_load_acquire(&peer->inbox->life) >> 32);
+  return (uint32_t)(busq_load_acquire(&peer->receiver.inbox->life) >> 32);
 }
 
 static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
@@ -157,10 +157,12 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   const bool has_hands = slot_hands_are_ours(peer, peer->slot);
-  const uint64_t consumes = peer->is_consumer ? busq_share_word(peer->inbox_slot, inbox_incarnation(peer)) : 0;
-  /* Of a reader first, and its life says what it is from the beginning: what stands in its hands is always seen to be its queue's. */
+  const uint64_t consumes = peer->receiver.is_consumer ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer)) : 0;
+  /* A reader's word first, and its life says what it is from the beginning: what stands in its hands is always seen to
+   * be its queue's. */
   busq_store_release(&self->consumes, consumes);
-  /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be removed. */
+  /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be
+   * removed. */
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING | (peer->life_flags & BUSQ_LIFE_CONSUMER)));
   busq_fence_full();
   BUSQ_STEP("join");
@@ -173,17 +175,17 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   self->sent = self->late = self->received = self->helped = 0;
   busq_store_relaxed(&self->awaited, 0);
   slot_describe(peer);
-  const uint64_t tail = busq_ring_tail(&peer->ring);
+  const uint64_t tail = busq_ring_tail(&peer->receiver.ring);
   if (!has_hands)
     busq_store_release(&self->queue.head, tail);
-  peer->scan = peer->head = peer->inherited = tail;
+  peer->receiver.scan = peer->receiver.head = peer->receiver.inherited = tail;
   busq_store_relaxed(&self->settled, 0);
   busq_store_relaxed(&self->reaches, 0);
   BUSQ_STEP("join");
-  if (peer->is_consumer)
-    (void)busq_ring_close(&peer->ring);
+  if (peer->receiver.is_consumer)
+    (void)busq_ring_close(&peer->receiver.ring);
   else
-    busq_ring_open(&peer->ring, peer->incarnation);
+    busq_ring_open(&peer->receiver.ring, peer->incarnation);
   BUSQ_STEP("join");
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
 }
@@ -199,23 +201,23 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
   if (!is_found)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
                       bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
-  int result = busq_arena_init(&peer->arena, bus, peer->slot);
+  int result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
   if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", peer->slot, bus->name);
   if (!result) {
     peer->self = &bus->slots[peer->slot];
-    peer->ring = busq_bus_ring(bus, peer->slot);
+    peer->receiver.ring = busq_bus_ring(bus, peer->slot);
     slot_begin(peer, name, name_bytes);
   }
   busq_grave_leave(grave, peer->slot);
   return result;
 }
 
-/* A queue that is read by whoever made its slot. */
+/* The queue is read by the peer that made its slot. */
 static void inbox_is_own(busq_peer *peer)
 {
-  peer->inbox = peer->self;
-  peer->inbox_slot = peer->slot;
+  peer->receiver.inbox = peer->self;
+  peer->receiver.inbox_slot = peer->slot;
 }
 
 /* ---- what a predecessor left ---- */
@@ -253,24 +255,25 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
                     (int)name_bytes, name, grave->bus->name);
 }
 
-/* Everything is made ready first and the life comes last, so that a process that dies on the way leaves its successor the same. */
+/* Everything is made ready first and the life comes last, so that a process that dies on the way leaves its successor
+ * the same. */
 static int slot_continue(busq_peer *peer)
 {
   busq_slot *self = peer->self;
   const uint64_t head = busq_load_acquire(&self->queue.head);
-  const uint64_t tail = busq_ring_tail(&peer->ring);
-  if (tail - head > peer->ring.slot_count)
+  const uint64_t tail = busq_ring_tail(&peer->receiver.ring);
+  if (tail - head > peer->receiver.ring.slot_count)
     return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again",
                       peer->slot, peer->bus->name);
-  peer->scan = peer->head = head;
-  peer->inherited = tail;
+  peer->receiver.scan = peer->receiver.head = head;
+  peer->receiver.inherited = tail;
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32);
-  peer->sent = busq_load_relaxed(&self->sent);
-  peer->late = busq_load_relaxed(&self->late);
-  peer->received = busq_load_relaxed(&self->received);
+  peer->sender.sent = busq_load_relaxed(&self->sent);
+  peer->sender.late = busq_load_relaxed(&self->late);
+  peer->receiver.received = busq_load_relaxed(&self->received);
   slot_describe(peer);
   BUSQ_STEP("resume");
-  busq_ring_open(&peer->ring, peer->incarnation);
+  busq_ring_open(&peer->receiver.ring, peer->incarnation);
   BUSQ_STEP("resume");
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
   return BUSQ_OK;
@@ -287,7 +290,7 @@ static void predecessor_settle(busq_bus *bus, uint32_t slot)
   busq_compact_settle(bus, slot);
 }
 
-/* BUSQ_EMPTY where the slot has meanwhile become somebody else's. */
+/* BUSQ_EMPTY where the slot has meanwhile become another peer's. */
 static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -297,7 +300,7 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
     return result;
   peer->slot = slot;
   peer->self = &bus->slots[slot];
-  peer->ring = busq_bus_ring(bus, slot);
+  peer->receiver.ring = busq_bus_ring(bus, slot);
   if (!busq_name_is(bus, slot, name, name_bytes, &life))
     result = BUSQ_EMPTY;
   else if ((life ^ peer->life_flags) & BUSQ_LIFE_SHARED)
@@ -305,22 +308,22 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
                         (int)name_bytes, name, bus->name, life & BUSQ_LIFE_SHARED ? "a shared queue" : "a single reader");
   if (!result) {
     predecessor_settle(bus, slot);
-    result = busq_arena_init(&peer->arena, bus, slot);
+    result = busq_arena_init(&peer->sender.arena, bus, slot);
   }
   if (!result)
-    result = busq_arena_adopt(&peer->arena);
+    result = busq_arena_adopt(&peer->sender.arena);
   if (!result && busq_life_hold(peer->lock_fd, slot) < 0)
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", slot, bus->name);
   if (!result)
     result = slot_continue(peer);
   if (result)
-    busq_arena_deinit(&peer->arena);
+    busq_arena_deinit(&peer->sender.arena);
   busq_grave_leave(grave, slot);
   return result;
 }
 
-/* A peer that joins anew under an old name gives up what is left under it, but not what somebody was promised.  The dropping is
- * begun here, and goes on when somebody needs the slot or the memory. */
+/* A peer that joins anew under an old name gives up what is left under it, but not what was promised to be kept. The
+ * dropping is begun here, and goes on when the slot or the memory is needed. */
 static int predecessor_drop(busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = grave->bus;
@@ -393,7 +396,7 @@ static int queue_make(busq_peer *peer, busq_grave *grave, const char *name, size
   const int result = peer_join(peer, grave, name, name_bytes, flags);
   if (result)
     return result;
-  busq_arena_deinit(&peer->arena); /* a queue sends nothing */
+  busq_arena_deinit(&peer->sender.arena); /* a queue sends nothing */
   inbox_is_own(peer);
   BUSQ_STEP("share");
   if (busq_life_share(peer->lock_fd, peer->slot) < 0)
@@ -401,7 +404,8 @@ static int queue_make(busq_peer *peer, busq_grave *grave, const char *name, size
   return BUSQ_OK;
 }
 
-/* The grave's byte keeps out who would bury the queue if its last reader went just now; it lives on with us then. */
+/* The grave's byte keeps out processes that would bury the queue if its last reader went just now; it lives on with us
+ * then. */
 static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -412,17 +416,17 @@ static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const
                        (life & BUSQ_LIFE_SHARED) && (life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
                        busq_life_share(peer->lock_fd, slot) == 0;
   if (is_ours) {
-    peer->inbox = &bus->slots[slot];
-    peer->inbox_slot = slot;
-    peer->ring = busq_bus_ring(bus, slot);
+    peer->receiver.inbox = &bus->slots[slot];
+    peer->receiver.inbox_slot = slot;
+    peer->receiver.ring = busq_bus_ring(bus, slot);
     if (peer->life_flags & BUSQ_LIFE_DURABLE)
-      busq_store_release(&peer->inbox->life, life | BUSQ_LIFE_DURABLE);
+      busq_store_release(&peer->receiver.inbox->life, life | BUSQ_LIFE_DURABLE);
   }
   busq_lock_drop(grave->fd, busq_grave_lock(slot));
   return is_ours;
 }
 
-/* BUSQ_EMPTY where there is none, or somebody is at it. */
+/* BUSQ_EMPTY where there is none, or another process is at it. */
 static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -436,7 +440,7 @@ static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size
   return BUSQ_EMPTY;
 }
 
-/* Somebody holds the name alone: a peer that shares nothing, or who is just making the queue. */
+/* The name is held alone: by a peer that shares nothing, or that is just making the queue. */
 static int name_is_taken(const busq_peer *peer, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -475,17 +479,17 @@ static int peer_join_shared(busq_peer *peer, busq_grave *grave, const char *name
                       peer->bus->name, (int)name_bytes, name);
   if (result)
     return result;
-  peer->is_consumer = true;
+  peer->receiver.is_consumer = true;
   peer->life_flags = BUSQ_LIFE_CONSUMER;
   result = peer_join_new(peer, grave, name, name_bytes);
   (void)busq_lock_share(peer->lock_fd, peer->name_lock);
   if (result)
     return result;
-  peer->ring = busq_bus_ring(peer->bus, peer->inbox_slot);
-  peer->returns = busq_load_acquire(&peer->inbox->returns) - 1; /* there may be something in the hands of the gone */
-  peer->scan = busq_load_acquire(&peer->inbox->queue.head);
-  peer->hand = busq_load_relaxed(&peer->self->queue.head);
-  peer->inherited = UINT64_MAX; /* whatever stands there may be somebody else's */
+  peer->receiver.ring = busq_bus_ring(peer->bus, peer->receiver.inbox_slot);
+  peer->receiver.returns = busq_load_acquire(&peer->receiver.inbox->returns) - 1; /* there may be something in the hands of the gone */
+  peer->receiver.scan = busq_load_acquire(&peer->receiver.inbox->queue.head);
+  peer->receiver.hand = busq_load_relaxed(&peer->self->queue.head);
+  peer->receiver.inherited = UINT64_MAX; /* whatever stands there may be another reader's */
   return BUSQ_OK;
 }
 
@@ -519,13 +523,13 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
   if (result) {
     peer->is_closed = 1;
     busq_guard_close(&peer->lock_guard);
-    if (peer->inbox && peer->is_consumer)
-      busq_grave_bury_one(bus, peer->inbox_slot); /* which we may have made for nothing */
+    if (peer->receiver.inbox && peer->receiver.is_consumer)
+      busq_grave_bury_one(bus, peer->receiver.inbox_slot); /* which we may have made for nothing */
     busq_bus_leave(bus);
     busq_peer_free(peer);
     return result;
   }
-  if (bus->geometry.nodes && !peer->is_consumer)
+  if (bus->geometry.nodes && !peer->receiver.is_consumer)
     (void)busq_node_adopt(peer);
   if (busq_bus_is_recorded(bus))
     busq_tracer_join(peer);

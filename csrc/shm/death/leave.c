@@ -17,20 +17,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The last reader closes the queue, which nobody else holds then: as a peer would close its own. */
+/* The last reader closes the queue, which no other reader holds then: as a peer would close its own. */
 static void queue_leave(const busq_peer *peer)
 {
-  busq_slot *queue = peer->inbox;
-  if (busq_life_hold(peer->lock_fd, peer->inbox_slot) < 0)
+  busq_slot *queue = peer->receiver.inbox;
+  if (busq_life_hold(peer->lock_fd, peer->receiver.inbox_slot) < 0)
     return;
   const uint64_t life = busq_load_acquire(&queue->life);
   if (!(life & BUSQ_LIFE_DURABLE))
-    (void)busq_ring_close(&peer->ring);
-  busq_fifo_unlink(peer->bus, peer->inbox_slot, (uint32_t)(life >> 32));
+    (void)busq_ring_close(&peer->receiver.ring);
+  busq_fifo_unlink(peer->bus, peer->receiver.inbox_slot, (uint32_t)(life >> 32));
   busq_store_relaxed(&queue->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&queue->life, (life & ~(uint64_t)BUSQ_LIFE_MASK) | BUSQ_LIFE_LEFT);
-  busq_wake_for_room(peer->bus, peer->inbox_slot);
+  busq_wake_for_room(peer->bus, peer->receiver.inbox_slot);
 }
 
 /* Unreceived messages stay where they are, for a successor. */
@@ -38,21 +38,21 @@ void busq_leave_finish(busq_peer *peer)
 {
   uint64_t looks = UINT64_MAX; /* as much as it has sent in its life, at most */
   BUSQ_ASSERT(peer->is_closed);
-  BUSQ_ASSERT(!peer->pins && !peer->drafts);
+  BUSQ_ASSERT(!peer->receiver.pins && !peer->sender.drafts);
   BUSQ_STEP("leave");
   (void)busq_arena_reclaim(peer->bus, peer->slot, &looks);
   busq_wake_for_memory(peer->bus);
-  if (peer->is_consumer)
-    busq_share_advance(peer->bus, peer->slot, peer->inbox_slot);
+  if (peer->receiver.is_consumer)
+    busq_share_advance(peer->bus, peer->slot, peer->receiver.inbox_slot);
   busq_store_relaxed(&peer->self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("leave");
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEFT | peer->life_flags));
-  if (peer->is_consumer)
+  if (peer->receiver.is_consumer)
     queue_leave(peer);
   busq_guard_close(&peer->lock_guard);
-  /* Of two that leave at the same time, both may have found the other there. */
-  if (peer->is_consumer)
-    busq_grave_bury_one(peer->bus, peer->inbox_slot);
+  /* Two that leave at the same time may each have found the other there. */
+  if (peer->receiver.is_consumer)
+    busq_grave_bury_one(peer->bus, peer->receiver.inbox_slot);
 }
 
 static void peer_leave(busq_peer *peer)
@@ -60,27 +60,27 @@ static void peer_leave(busq_peer *peer)
   busq_node_leave(peer);
   busq_store_release(&peer->is_closed, 1);
   BUSQ_STEP("leave");
-  if (peer->is_consumer)
+  if (peer->receiver.is_consumer)
     (void)busq_share_settle(peer->bus, peer->slot, false); /* sets free what was not acknowledged */
   else if (!(peer->life_flags & BUSQ_LIFE_DURABLE))
-    (void)busq_ring_close(&peer->ring);
+    (void)busq_ring_close(&peer->receiver.ring);
   BUSQ_STEP("leave");
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
   busq_notice_left(peer);
   if (busq_bus_is_recorded(peer->bus)) {
-    if (!peer->is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
+    if (!peer->receiver.is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
       busq_unread_record(peer);
     busq_tracer_leave(peer);
   }
-  if (!peer->pins && !peer->drafts)
+  if (!peer->receiver.pins && !peer->sender.drafts)
     busq_leave_finish(peer);
-  else if (!peer->is_consumer)
+  else if (!peer->receiver.is_consumer)
     busq_lock_drop(peer->lock_fd, peer->name_lock);
   for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++) {
-    if (peer->known[slot].fifo_fd >= 0)
-      close(peer->known[slot].fifo_fd);
-    peer->known[slot].fifo_fd = -1;
+    if (peer->sender.known[slot].fifo_fd >= 0)
+      close(peer->sender.known[slot].fifo_fd);
+    peer->sender.known[slot].fifo_fd = -1;
   }
 }
 
@@ -89,15 +89,15 @@ int busq_peer_close(busq_peer *peer)
   if (peer->fork_generation != busq_fork_generation)
     return BUSQ_FORKED;
   busq_notice_leaving(peer);
-  busq_biased_latch_acquire(&peer->send_latch);
-  busq_biased_latch_acquire(&peer->receive_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
+  busq_biased_latch_acquire(&peer->receiver.latch);
   const bool was_closed = busq_load_relaxed(&peer->is_closed);
   if (!was_closed)
     peer_leave(peer);
-  busq_biased_latch_release(&peer->receive_latch);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->receiver.latch);
+  busq_biased_latch_release(&peer->sender.latch);
   if (!was_closed) {
-    if (!peer->is_consumer)
+    if (!peer->receiver.is_consumer)
       busq_wake_for_room_slow(peer->bus, peer->slot);
     busq_wake_self(peer);
     busq_bus_leave(peer->bus);
@@ -120,12 +120,12 @@ void busq_peer_free(busq_peer *peer)
     busq_bus_leave(peer->bus);
   busq_tracer_deinit(peer);
   busq_node_forget(&peer->nodes);
-  busq_arena_deinit(&peer->arena);
-  busq_heap_deinit(&peer->heap);
+  busq_arena_deinit(&peer->sender.arena);
+  busq_heap_deinit(&peer->receiver.heap);
   busq_group_deinit(peer);
-  free(peer->known);
-  free(peer->destinations);
-  free(peer->done);
+  free(peer->sender.known);
+  free(peer->sender.destinations);
+  free(peer->receiver.done);
   busq_bus_release(peer->bus);
   free(peer);
 }

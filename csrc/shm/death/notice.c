@@ -17,7 +17,7 @@ static bool is_in(const busq_peer *peer, uint32_t index)
   return busq_group_has(peer->bus, index, peer->slot, peer->incarnation);
 }
 
-/* A member who is gone, or was, and has missed a change since; 0: none, for slots of lives begin at 1. */
+/* A member that is gone, or was, and has missed a change since; 0: none, for slots of lives begin at 1. */
 static uint64_t gone_find(busq_peer *peer, uint32_t index)
 {
   busq_bus *bus = peer->bus;
@@ -43,10 +43,10 @@ static void group_notice_deaths(busq_peer *peer, uint32_t index)
     (void)busq_group_subject_tell(peer, group);
 }
 
-/* Whoever enters one while we look says so again, behind this. */
+/* A thread that enters one while we look sets the bit again, behind this. */
 static void groups_notice_deaths(busq_peer *peer)
 {
-  (void)busq_fetch_and(&peer->cares, ~(uint32_t)BUSQ_CARES_FOR_MEMBERS);
+  (void)busq_fetch_and(&peer->deaths.cares, ~(uint32_t)BUSQ_CARES_FOR_MEMBERS);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++) {
     if (!is_in(peer, index))
       continue;
@@ -58,42 +58,42 @@ static void groups_notice_deaths(busq_peer *peer)
 void busq_notice_deaths(busq_peer *peer)
 {
   const uint64_t tick_ns = busq_time_tick_ns();
-  const bool is_due = tick_ns - busq_load_relaxed(&peer->deaths_noticed_ns) >= BUSQ_SLICE_NS;
-  const uint32_t cares = busq_load_relaxed(&peer->cares);
+  const bool is_due = tick_ns - busq_load_relaxed(&peer->deaths.noticed_ns) >= BUSQ_SLICE_NS;
+  const uint32_t cares = busq_load_relaxed(&peer->deaths.cares);
   const bool for_members = (cares & BUSQ_CARES_FOR_MEMBERS) && (is_due || !tick_ns); /* in tests of steps there is no time */
   const bool for_nodes = (cares & BUSQ_CARES_FOR_NODES) && (is_due || busq_node_is_unheld(peer));
   if (!(for_members || for_nodes) || peer->fork_generation != busq_fork_generation)
     return;
   if (is_due)
-    busq_store_relaxed(&peer->deaths_noticed_ns, tick_ns);
-  busq_biased_latch_acquire(&peer->send_latch);
+    busq_store_relaxed(&peer->deaths.noticed_ns, tick_ns);
+  busq_biased_latch_acquire(&peer->sender.latch);
   if (for_members && !busq_load_relaxed(&peer->is_closed))
     groups_notice_deaths(peer);
   if (for_nodes && !busq_load_relaxed(&peer->is_closed))
     (void)busq_node_tend(peer);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
 }
 
 /* ---- coming and going ---- */
 
-/* Those who watch our name, if anybody ever did. */
+/* Sends a notice to the peers that watch our name, if any ever did. */
 static void watchers_tell(busq_peer *peer)
 {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   uint64_t group;
-  const uint32_t bytes = busq_load_relaxed(&peer->inbox->name_bytes);
+  const uint32_t bytes = busq_load_relaxed(&peer->receiver.inbox->name_bytes);
   if (bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
     return;
   name[0] = '?';
-  memcpy(name + 1, peer->inbox->name, bytes);
+  memcpy(name + 1, peer->receiver.inbox->name, bytes);
   if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) != BUSQ_OK)
     return;
   uint64_t number;
-  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* somebody may be about to tell of our predecessor's death */
+  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* another process may be about to announce our predecessor's death */
   (void)busq_group_subject_tell(peer, group);
 }
 
-/* What a predecessor was a member of, and what has been noticed of its death. */
+/* Takes over a predecessor's membership, and what has been noticed of its death. */
 static void membership_adopt(busq_peer *peer, uint32_t index)
 {
   const uint64_t us = busq_peer_address(peer);
@@ -112,13 +112,13 @@ void busq_notice_joined(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
     return;
-  busq_biased_latch_acquire(&peer->send_latch);
-  busq_fence_full(); /* whoever makes a change that goes to others alone looks, after it has claimed, whether we live */
+  busq_biased_latch_acquire(&peer->sender.latch);
+  busq_fence_full(); /* the maker of a change that goes to others alone looks, after it has claimed, whether we live */
   watchers_tell(peer);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
       membership_adopt(peer, index);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
 }
 
 void busq_notice_left(busq_peer *peer)
@@ -133,9 +133,9 @@ void busq_notice_leaving(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
     return;
-  busq_biased_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
   for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
       (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), busq_peer_address(peer), BUSQ_CHANGE_LEAVES});
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
 }

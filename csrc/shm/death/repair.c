@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "shm/burial/grave.h"
 #include "shm/death/join.h"
-#include "shm/memory/names.h"
 #include "shm/group/group.h"
+#include "shm/memory/names.h"
 #include "shm/message/commit.h"
 #include <time.h>
 
@@ -57,7 +57,7 @@ int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp)
 {
   busq_grave grave;
   *buriedp = *helpedp = 0;
-  /* A caller that may not bury gets an error; "nobody was dead" would be another answer. */
+  /* A caller that may not bury gets an error; a count of 0 would be another answer. */
   const int result = busq_grave_open(&grave, bus);
   if (result)
     return result;
@@ -112,7 +112,7 @@ int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
   return result;
 }
 
-/* One step; true if there is more.  Whoever wants the slot gets it in between. */
+/* One step; true if there is more.  A peer that wants the slot gets it in between. */
 static bool leftovers_drop(busq_grave *grave, uint32_t slot, uint64_t *droppedp)
 {
   busq_bus *bus = grave->bus;

@@ -4,14 +4,14 @@
 /*
  * Putting a bus in order from outside, for `busq doctor` and `busq gc`; the calls are declared in busq.h.
  *
- * Guarantee: nothing that a live process does is disturbed beyond having to stage a message again; repairing twice, or by two at
- * a time, is the same as once.
+ * Guarantee: nothing that a live process does is disturbed beyond having to stage a message again; repairing twice, or
+ * by two at a time, is the same as once.
  *
- * Mechanism: what everybody does who meets the remains of a dead peer (grave.h), or is kept waiting by a message that is not
- * final (commit.h), done for all of them.  A message counts as stalled if two looks, some milliseconds apart, find it in the
- * same state.
+ * Mechanism: what any process does that meets the remains of a dead peer (grave.h), or is kept waiting by a message
+ * that is not final (commit.h), done for all of them.  A message counts as stalled if two looks, some milliseconds
+ * apart, find it in the same state.
  *
- * Not given: holes in the ring of a live reader are his to skip; he does it as soon as he waits.
+ * Not given: holes in the ring of a live reader: that skips them itself as soon as it waits.
  */
 #include "shm/memory/peer.h"
 

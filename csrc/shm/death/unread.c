@@ -4,7 +4,8 @@
 #include "shm/trace/tracer.h"
 #include <string.h>
 
-/* Final, for us, fresh, and not a message of an application.  Lengths are read once, and checked before they are used. */
+/* Final, for us, fresh, and not a message of an application.  Lengths are read once, and checked before they are
+ * used. */
 static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uint32_t unit, uint64_t tag)
 {
   const busq_bus *bus = peer->bus;
@@ -44,15 +45,15 @@ static void rest_note(busq_peer *peer, uint32_t sender, uint32_t unit, uint64_t 
 
 void busq_unread_record(busq_peer *peer)
 {
-  const uint64_t tail = busq_ring_tail(&peer->ring);
+  const uint64_t tail = busq_ring_tail(&peer->receiver.ring);
   busq_reference reference;
   if (peer->tracer.is_silent)
     return;
-  for (size_t i = 0; i < peer->heap.count; i++) {
-    const busq_heap_entry *entry = &peer->heap.entries[i];
+  for (size_t i = 0; i < peer->receiver.heap.count; i++) {
+    const busq_heap_entry *entry = &peer->receiver.heap.entries[i];
     rest_note(peer, entry->key.sender, entry->record, entry->key.sequence);
   }
-  for (uint64_t position = peer->scan; position < tail && tail - position <= peer->ring.slot_count; position++)
-    if (busq_ring_look(&peer->ring, position, &reference))
+  for (uint64_t position = peer->receiver.scan; position < tail && tail - position <= peer->receiver.ring.slot_count; position++)
+    if (busq_ring_look(&peer->receiver.ring, position, &reference))
       rest_note(peer, reference.sender, reference.record, reference.tag);
 }

@@ -2,11 +2,11 @@
 #ifndef BUSQ_SHM_DEATH_UNREAD_H
 #define BUSQ_SHM_DEATH_UNREAD_H
 /*
- * What a peer leaves unread when it closes, for the recording.
+ * Recording what a peer leaves unread when it closes.
  *
- * Guarantee: the events of groups and nodes that stand in its queue are told as passed: the view in which it is out, say, which it is sent
- * by its own leaving.  They are nobody's, and nobody misses them.  Messages of applications are not: those are lost, if no successor
- * comes for them, and whoever judges the recording says so.
+ * Guarantee: the events of groups and nodes that stand in its queue are recorded as passed: the view in which it is
+ * out, say, which it is sent by its own leaving. No receiver misses them. Messages of applications are not: those are
+ * lost, if no successor comes for them, and an audit of the recording says so.
  *
  * Not given: events that are not final yet, and those that a peer that is killed has not read.
  */

@@ -19,7 +19,8 @@ static busq_place_mark *change_mark(busq_group *group, uint64_t number)
 
 /* ---- installing ---- */
 
-/* What a decided message says, once it is known to be that message still: in swaps that fail if they come late. */
+/* Installs what a decided message says, once it is known to be that message still: in swaps that fail if they come
+ * late. */
 static void change_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
 {
   busq_view_change change;
@@ -39,7 +40,7 @@ static void change_install(busq_bus *bus, busq_group *group, const busq_claim_lo
   (void)busq_claim_move(&group->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }
 
-/* The clocks of those who were in it; whoever comes first settles the key. */
+/* Settles the key of an empty view above the clocks of its former members; the first process to come sets it. */
 static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
 {
   const uint64_t number = busq_claim_number(look->word) + 1;
@@ -60,7 +61,7 @@ static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim
   (void)busq_claim_move(&group->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }
 
-/* False: somebody was faster. */
+/* False: another process was faster. */
 static bool view_empty(busq_bus *bus, uint32_t index, uint64_t number)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -115,7 +116,7 @@ bool busq_group_settle(busq_bus *bus, uint32_t index, uint64_t *numberp)
 
 /* ---- members ---- */
 
-/* In the order in which they entered; of those who stand there already, few come behind a new one. */
+/* In the order in which they entered; few of the entries that stand there already come behind a new one. */
 static void member_insert(uint64_t *members, uint64_t *since, uint32_t count, uint64_t member, uint64_t number)
 {
   for (; count && since[count - 1] > number; count--) {
@@ -126,8 +127,8 @@ static void member_insert(uint64_t *members, uint64_t *since, uint32_t count, ui
   members[count] = member;
 }
 
-/* With the claim at that number, no entry is of a later one, unless a decided change is being installed: that is brought to its end, or
- * the view could not be told while its installer is stopped. */
+/* With the claim at that number, no entry is of a later one, unless a decided change is being installed: that is
+ * brought to its end, or the view could not be read while its installer is stopped. */
 bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32_t *countp, uint64_t *numberp)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -209,7 +210,7 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   const uint64_t life = busq_load_acquire(&self->life);
   if ((uint32_t)(life >> 32) != incarnation)
     return true;
-  /* One that has closed its queue is leaving, though it may be stopped before it says so. */
+  /* A peer that has closed its queue is leaving, though it may be stopped before it says so. */
   const bool is_open = !(busq_load_acquire(&self->queue.clock_tail.hi) & BUSQ_RING_CLOSED);
   if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && is_open && busq_life_is_held(bus, slot))
     return false;
@@ -220,14 +221,15 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   return true;
 }
 
-/* Those who are durable are told of every change, dead or not; one that has missed a change has ceased to be a member for itself. */
+/* A durable member receives every change, dead or not; one that has missed a change has ceased to be a member for
+ * itself. */
 static bool member_can_receive(busq_bus *bus, uint32_t slot, uint64_t member)
 {
   return (member & BUSQ_MEMBER_IS_IN) && !(member & BUSQ_MEMBER_MISSED) && busq_grave_check(bus, slot, busq_member_incarnation(member));
 }
 
-/* Read at a number that still stands when the view is emptied, or that fails.  One who is resumed meanwhile makes its mark fail, or finds
- * it, and ends its membership itself. */
+/* Read at a number that still stands when the view is emptied, or that fails.  A peer that is resumed meanwhile makes
+ * its mark fail, or finds it, and ends its membership itself. */
 bool busq_group_empty_of_dead(busq_bus *bus, uint32_t index)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -264,7 +266,8 @@ static busq_group_verdict verdict_by_mark(busq_group *group, uint64_t view, busq
   }
 }
 
-/* An open change is waited for a little, or busy senders would put it off for ever; then put off, and it comes behind us. */
+/* An open change is waited for a little, or busy senders would put it off for ever; then put off, and it comes behind
+ * us. */
 static bool open_is_put_off(busq_group *group, const busq_claim_look *look, uint64_t *spentp)
 {
   if (busq_claim_wait(&group->claim, look, spentp))

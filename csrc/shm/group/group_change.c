@@ -31,8 +31,10 @@ static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *p
   return &busq_bus_group(peer->bus, maker->index)->claim;
 }
 
-/* Whoever is not told is dead, and is marked.  Receivers are in the order of members.  False: one of them is there.  Of a durable one
- * whose own death is told, see below: marked, it would be told by nobody, should we not come to an end. */
+/* Members that receive no copy of this change are dead; marks them as having missed it. Receivers are in the order of
+ * members. False: one of the others is there after all. A durable member whose own death is announced is a receiver,
+ * and is not marked: should we die before the commit, a marked member would be passed over by later changes, and its
+ * death would never be announced. */
 static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
@@ -48,8 +50,9 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
   return true;
 }
 
-/* A successor has the same incarnation as the one whose death is told: told of late, it would be out, or have left, while it lives.  It
- * settles our claim once it lives, and then looks whether it is a member, and what those who watch it were told. */
+/* A successor has the same incarnation as the peer whose death is announced: announced late, it would be out, or have
+ * left, while it lives. It settles our claim once it lives, and then looks whether it is a member, and which notice its
+ * watchers have got. */
 static bool change_is_true(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
@@ -60,7 +63,7 @@ static bool change_is_true(busq_peer *peer, const change_maker *maker)
          busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
 }
 
-/* The view is still the one whose members are our receivers, or the number would be another. */
+/* The view is still the one that has our receivers as members, or the number would be another. */
 static int change_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
 {
   const change_maker *maker = maker_of(hooks);
@@ -70,7 +73,8 @@ static int change_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *re
              : BUSQ_AGAIN;
 }
 
-/* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of this. */
+/* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of
+ * this. */
 static int change_attempt(busq_send_hooks *hooks, busq_peer *peer)
 {
   const change_maker *maker = maker_of(hooks);
@@ -80,7 +84,7 @@ static int change_attempt(busq_send_hooks *hooks, busq_peer *peer)
   if (busq_place_read(&group->change[number % BUSQ_GROUP_CHANGES], number, &last) == BUSQ_PLACE_THERE) {
     if (!busq_timestamp_is_sound(last.timestamp))
       return busq_group_damaged(peer->bus, maker->index);
-    peer->lamport = busq_timestamp_max(peer->lamport, last.timestamp);
+    peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, last.timestamp);
   }
   int result = BUSQ_OK;
   for (uint32_t i = 0; i < maker->view->n_members && !result; i++)
@@ -104,7 +108,7 @@ static void change_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *rec
 
 /* ---- the payload of a change ---- */
 
-/* The members of the new view, and the one that is changed, who may be none of them; its entry is the last then. */
+/* The members of the new view, and the one that is changed, which may be none of them; its entry is the last then. */
 static uint32_t change_members(const busq_bus *bus, const change_maker *maker, uint64_t *members)
 {
   const busq_change *change = maker->change;
@@ -139,7 +143,7 @@ static uint32_t changed_name(const busq_bus *bus, const change_maker *maker, uin
   return bytes - 1;
 }
 
-/* With the group's name, since who has left may read of it when the group's entry has another name. */
+/* With the group's name, since a peer that has left may read of it when the group's entry has another name. */
 static char *maker_group_write(const busq_bus *bus, const change_maker *maker, char *to)
 {
   const busq_group *group = busq_bus_group(bus, maker->index);
@@ -150,7 +154,7 @@ static char *maker_group_write(const busq_bus *bus, const change_maker *maker, c
   return to + bytes;
 }
 
-/* Of one who died, the slot may have another name by now, and then nobody knows what it was. */
+/* The slot of a dead peer may have another name by now, and then its own is lost. */
 static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members, char *to)
 {
   const busq_change *change = maker->change;
@@ -181,7 +185,7 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
 
 /* ---- making a change ---- */
 
-/* What it changes is not so already. */
+/* The change is still to be made. */
 static bool change_is_due(busq_bus *bus, const busq_change *change)
 {
   busq_group *group = busq_bus_group(bus, busq_group_index(change->group));
@@ -191,7 +195,7 @@ static bool change_is_due(busq_bus *bus, const busq_change *change)
   case BUSQ_CHANGE_ENTERS:
     return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation) ||
            busq_group_has_missed(bus, busq_group_index(change->group), change->who);
-  case BUSQ_CHANGE_UP: /* one who is gone by now is told of no more: another may have come, and been told of */
+  case BUSQ_CHANGE_UP: /* a peer that is gone by now is not announced any more: another may have come, and been announced */
     return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DOWN:
     return subject == (change->who << 1 | 1) && busq_group_is_gone(bus, slot, incarnation);
@@ -203,7 +207,7 @@ static bool change_is_due(busq_bus *bus, const busq_change *change)
   }
 }
 
-/* Those of the list to whom something can be sent: that live, or are durable. */
+/* Keeps the targets that something can be sent to: those that live, or are durable. */
 static uint32_t keep_reachable(const busq_bus *bus, uint64_t *targets, uint32_t n_targets)
 {
   uint32_t kept = 0;
@@ -213,8 +217,8 @@ static uint32_t keep_reachable(const busq_bus *bus, uint64_t *targets, uint32_t 
   return kept;
 }
 
-/* All members old and new; of a change of those who watch, only the one that is changed, for no other asks who else watches, or the
- * one that tells of its death. */
+/* All members old and new; where the members are watchers, only the one that is changed, since no other needs to know
+ * the other watchers, or the one that announces its death. */
 static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uint64_t *targets)
 {
   const busq_change *change = maker->change;
@@ -244,19 +248,19 @@ static uint16_t change_kind(const busq_bus *bus, const change_maker *maker)
   return what == BUSQ_CHANGE_DOWN ? BUSQ_KIND_LEFT : BUSQ_KIND_WATCH;
 }
 
-/* As much as there can be in it: the members, one who comes or goes, and the group. */
+/* As much as there can be in it: the members, the one that comes or goes, and the group. */
 static uint64_t change_room(const change_maker *maker)
 {
   return sizeof(busq_view_change) +
          (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) + sizeof(busq_envelope);
 }
 
-/* The members are the first half of the scratch list, the receivers the second.  One who enters may have the slot of a member that has
- * died, so there may be one more of them than slots. */
+/* The members are the first half of the scratch list, the receivers the second.  A peer that enters may have the slot
+ * of a member that has died, so there may be one more of them than slots. */
 static int change_send(busq_peer *peer, change_maker *maker)
 {
   busq_bus *bus = peer->bus;
-  uint64_t *members = peer->gathering, *receivers = members + bus->geometry.peers + 1;
+  uint64_t *members = peer->sender.gathering, *receivers = members + bus->geometry.peers + 1;
   char *payload = malloc(change_room(maker));
   if (!payload)
     return busq_error(BUSQ_NO_SPACE, "no memory for a change of a group");
@@ -284,7 +288,7 @@ static int change_send(busq_peer *peer, change_maker *maker)
   return result;
 }
 
-/* ---- those who are watched ---- */
+/* ---- watched peers ---- */
 
 uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index)
 {
@@ -300,7 +304,7 @@ uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index)
   return 0;
 }
 
-/* Whom it is told: it has gone, and another has come. */
+/* The notice: it has gone, and another has come. */
 int busq_group_subject_tell(busq_peer *peer, uint64_t group)
 {
   const uint32_t index = busq_group_index(group);
@@ -314,7 +318,7 @@ int busq_group_subject_tell(busq_peer *peer, uint64_t group)
   return result;
 }
 
-/* The one who begins to watch makes the word right if nobody else is there who would have to be told. */
+/* A peer that begins to watch makes the word right if there is no other watcher that would need a notice. */
 static void change_find_subject(busq_peer *peer, change_maker *maker)
 {
   if (!busq_group_is_of_watchers(peer->bus, maker->index))
@@ -323,7 +327,7 @@ static void change_find_subject(busq_peer *peer, change_maker *maker)
                                              : busq_group_subject_now(peer->bus, maker->index);
 }
 
-/* One who enters must not find dead ones there, nor itself as what its predecessor was: they go first. */
+/* A peer that enters must not find dead ones there, nor itself as what its predecessor was: they go first. */
 static int dead_go_first(busq_peer *peer, const change_maker *maker)
 {
   const busq_sender_view *view = maker->view;
@@ -339,7 +343,8 @@ static int dead_go_first(busq_peer *peer, const change_maker *maker)
   return BUSQ_OK;
 }
 
-/* Of a watched name, another may have come since its last one was told of, by somebody who was slower than we: that one goes first. */
+/* Another peer may have come under a watched name since its last one was announced, by a process that was slower than
+ * we: that one goes first. */
 static int former_goes_first(busq_peer *peer, const busq_change *change)
 {
   const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, busq_group_index(change->group))->subject).hi;
@@ -349,7 +354,7 @@ static int former_goes_first(busq_peer *peer, const busq_change *change)
   return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
-/* Once; BUSQ_AGAIN where somebody was faster, or a receiver has died. */
+/* Tries once; BUSQ_AGAIN where another process was faster, or a receiver has died. */
 static int change_once(busq_peer *peer, const busq_change *change)
 {
   change_maker maker = {

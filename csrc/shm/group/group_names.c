@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Whoever gives an entry a name holds this byte of the bus file; the kernel lets go of it for the dead (life.h). */
+/* A process that gives an entry a name holds this byte of the bus file; the kernel lets go of it for the dead
+ * (life.h). */
 #define LOCK_OF_NAMES (INT64_C(1) << 44) /* beside those of slots, graves and the recorder */
 
 static uint64_t name_hash(const char *name, size_t bytes)
@@ -62,7 +63,7 @@ static bool is_empty(const busq_bus *bus, busq_group *group)
   return true;
 }
 
-/* Nobody can claim it any more: it is empty, and stays so.  An entry that somebody was killed with is over already. */
+/* It can't be claimed any more: it is empty, and stays so. An entry whose namer was killed is over already. */
 static bool entry_end(busq_bus *bus, uint32_t index, uint64_t *numberp)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -77,8 +78,8 @@ static bool entry_end(busq_bus *bus, uint32_t index, uint64_t *numberp)
          busq_claim_move(&group->claim, word, *numberp, BUSQ_CLAIM_OVER);
 }
 
-/* In this order: killed in between, the entry is over, and gets a name from the next one; the number goes on, and so does
- * what was kept of the last group: nobody takes it for this one's. */
+/* In this order: killed in between, the entry is over, and gets a name from the next one; the number goes on, and so
+ * does what was kept of the last group: it is not taken for this one's. */
 static void entry_name(busq_bus *bus, uint32_t index, uint64_t number, const char *name, size_t bytes)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -96,7 +97,8 @@ static void entry_name(busq_bus *bus, uint32_t index, uint64_t number, const cha
   (void)busq_claim_move(&group->claim, busq_claim_pair(number, BUSQ_CLAIM_OVER), number + 1, BUSQ_CLAIM_IDLE);
 }
 
-/* One that never had a name first: then late readers of the others find what they look for; and one that only the dead are in last. */
+/* Takes an entry that never had a name first: then late readers of the others find what they look for; and one that
+ * only the dead are in last. */
 enum { TURN_NEW, TURN_EMPTY, TURN_DEAD, TURNS };
 
 static bool entry_take(busq_bus *bus, uint32_t index, int turn, uint64_t *numberp)

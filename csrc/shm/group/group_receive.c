@@ -14,11 +14,11 @@ void busq_group_forget(const busq_peer *peer)
 static busq_viewed *viewed_of(busq_peer *peer, uint32_t index)
 {
   const busq_geometry *geometry = &peer->bus->geometry;
-  if (!peer->views)
-    peer->views = calloc(geometry->groups, sizeof *peer->views);
-  if (!peer->views)
+  if (!peer->receiver.views)
+    peer->receiver.views = calloc(geometry->groups, sizeof *peer->receiver.views);
+  if (!peer->receiver.views)
     return NULL;
-  busq_viewed *viewed = &peer->views[index];
+  busq_viewed *viewed = &peer->receiver.views[index];
   if (!viewed->is_read) {
     const uint64_t left = busq_load_relaxed(&busq_group_viewed(busq_bus_group(peer->bus, index), geometry->peers)[peer->slot]);
     *viewed = (busq_viewed){.number = left >> 1, .was_in = left & BUSQ_MEMBER_IS_IN, .is_read = true};
@@ -26,14 +26,16 @@ static busq_viewed *viewed_of(busq_peer *peer, uint32_t index)
   return viewed;
 }
 
-/* Whoever passes it says so in the record, for the sender, should that come so late that the change is forgotten. */
+/* A receiver that passes it says so in the record, for the sender, should that come so late that the change is
+ * forgotten. */
 static void missed_note(const busq_found *found)
 {
   if (!(busq_load_relaxed(&found->record->outline) & (BUSQ_RECORD_COUNTS | BUSQ_RECORD_MISSED)))
     (void)busq_fetch_or(&found->record->outline, BUSQ_RECORD_MISSED);
 }
 
-/* Of one that is no member, or resumed and may have ceased to be one: what the sender sees, and the record perhaps says. */
+/* The verdict of a receiver that is no member, or resumed and may have ceased to be one: what the sender sees, and the
+ * record perhaps says. */
 static busq_group_verdict verdict_from_outside(busq_peer *peer, const busq_found *found, const busq_viewed *viewed)
 {
   const uint16_t noted = busq_load_acquire(&found->record->outline);
@@ -46,7 +48,8 @@ static busq_group_verdict verdict_from_outside(busq_peer *peer, const busq_found
   return viewed->number == found->envelope.view && viewed->was_in ? BUSQ_GROUP_COUNTS : BUSQ_GROUP_MISSED;
 }
 
-/* One that has missed a change is no member for itself, though for the others it is one until there is room for the view without it. */
+/* A peer that has missed a change is no member for itself, though for the others it is one until there is room for the
+ * view without it. */
 static bool is_missing(const busq_peer *peer, const busq_found *found, busq_viewed *viewed)
 {
   const uint32_t index = found->envelope.group - 1u;
@@ -104,7 +107,8 @@ static bool is_in_after(const busq_peer *peer, const busq_found *found)
   return !is_about_us || change.what == BUSQ_CHANGE_ENTERS;
 }
 
-/* Will the change that ends this view come to our own queue?  Not where it was made while a predecessor was dead, and without it. */
+/* Will the change that ends this view come to our own queue?  Not where it was made while a predecessor was dead, and
+ * without it. */
 static bool is_told_of_next(const busq_peer *peer, uint32_t index, uint64_t view)
 {
   const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "shm/group/group.h"
+#include "shm/send/draft.h"
 #include "shm/send/multicast.h"
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,8 @@ int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_target
              : busq_error(BUSQ_INVALID, "group %u of a bus with %u groups", busq_group_index(*groupp), peer->bus->geometry.groups);
 }
 
-/* The members, and who is named beside them: each once, though somebody may be both.  Named twice is the caller's mistake. */
+/* The members, and the peers named beside them: each once, though one may be both.  Named twice is the caller's
+ * mistake. */
 static uint32_t receivers_gather(busq_peer *peer, const busq_sender_view *view, const uint64_t *targets, uint32_t n_targets,
                                  uint64_t *receivers)
 {
@@ -105,8 +107,8 @@ static int message_send(busq_peer *peer, uint32_t index, const busq_sender_view 
   const uint64_t *receivers = view->members;
   uint32_t n_receivers = view->n_members;
   if (BUSQ_UNLIKELY(n_targets > 1)) {
-    n_receivers = receivers_gather(peer, view, targets, n_targets, peer->gathering);
-    receivers = peer->gathering;
+    n_receivers = receivers_gather(peer, view, targets, n_targets, peer->sender.gathering);
+    receivers = peer->sender.gathering;
     hooks.has_others = n_receivers > view->n_members;
   }
   const int result = busq_multicast_try(peer, receivers, n_receivers, &sent);
@@ -115,7 +117,7 @@ static int message_send(busq_peer *peer, uint32_t index, const busq_sender_view 
 
 int busq_group_end_failed(busq_peer *peer, uint64_t group, const busq_sender_view *view)
 {
-  const uint64_t who = peer->failed_target;
+  const uint64_t who = peer->sender.failed_target;
   if (!busq_sender_view_has(view, who))
     return BUSQ_PEER_DEAD;
   if (!busq_group_is_gone(peer->bus, busq_target_slot(who), busq_target_incarnation(who)))
@@ -152,7 +154,7 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
   if (message.parts != few)
     free(message.parts);
   if (result == BUSQ_OK && payload->draft)
-    busq_multicast_discard(peer, payload->draft);
+    busq_draft_discard(peer, payload->draft);
   return result == BUSQ_AGAIN ? BUSQ_FULL : result;
 }
 

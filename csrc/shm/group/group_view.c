@@ -6,13 +6,13 @@
 static busq_sender_view *sender_view_of(busq_peer *peer, uint32_t index)
 {
   const busq_geometry *geometry = &peer->bus->geometry;
-  if (!peer->sender_views)
-    peer->sender_views = calloc(geometry->groups, sizeof *peer->sender_views);
-  if (!peer->gathering)
-    peer->gathering = calloc(2 * ((size_t)geometry->peers + 1), sizeof *peer->gathering);
-  if (!peer->sender_views || !peer->gathering)
+  if (!peer->sender.views)
+    peer->sender.views = calloc(geometry->groups, sizeof *peer->sender.views);
+  if (!peer->sender.gathering)
+    peer->sender.gathering = calloc(2 * ((size_t)geometry->peers + 1), sizeof *peer->sender.gathering);
+  if (!peer->sender.views || !peer->sender.gathering)
     return NULL;
-  busq_sender_view *view = &peer->sender_views[index];
+  busq_sender_view *view = &peer->sender.views[index];
   if (!view->members)
     view->members = calloc(2 * (size_t)geometry->peers, sizeof *view->members);
   else
@@ -39,14 +39,14 @@ static int sender_view_refresh(busq_peer *peer, uint32_t index, busq_sender_view
   return BUSQ_OK;
 }
 
-/* The entry has got another name, or is about to: number and members that were read before are those of the group only if it was still
- * that one afterwards. */
+/* The entry has got another name, or is about to: number and members that were read before are those of the group only
+ * if it was still that one afterwards. */
 int busq_group_refresh(busq_peer *peer, uint64_t group, busq_sender_view **viewp)
 {
   const int result = sender_view_refresh(peer, busq_group_index(group), viewp);
   if (result || busq_group_is_still(peer->bus, group))
     return result;
-  peer->failed_target = group;
+  peer->sender.failed_target = group;
   return busq_error(BUSQ_UNKNOWN_PEER, "the group has no members any more, and its name was forgotten");
 }
 
@@ -60,11 +60,11 @@ bool busq_sender_view_has(const busq_sender_view *view, uint64_t target)
 
 void busq_group_deinit(busq_peer *peer)
 {
-  for (uint32_t i = 0; peer->sender_views && i < peer->bus->geometry.groups; i++)
-    free(peer->sender_views[i].members);
-  free(peer->sender_views);
-  free(peer->gathering);
-  free(peer->views);
+  for (uint32_t i = 0; peer->sender.views && i < peer->bus->geometry.groups; i++)
+    free(peer->sender.views[i].members);
+  free(peer->sender.views);
+  free(peer->sender.gathering);
+  free(peer->receiver.views);
 }
 
 int busq_group_sender_view(busq_peer *peer, uint64_t group, busq_sender_view **viewp)
@@ -72,7 +72,7 @@ int busq_group_sender_view(busq_peer *peer, uint64_t group, busq_sender_view **v
   const int result = busq_group_refresh(peer, group, viewp);
   if (result || (*viewp)->n_members)
     return result;
-  peer->failed_target = group;
+  peer->sender.failed_target = group;
   return busq_error(BUSQ_UNKNOWN_PEER, "group \"%.256s\" of bus \"%s\" has no members",
                     busq_bus_group(peer->bus, busq_group_index(group))->name, peer->bus->name);
 }

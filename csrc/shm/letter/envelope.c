@@ -10,7 +10,7 @@ static bool is_of_group(uint32_t kind)
   return kind == BUSQ_KIND_VIEW || kind == BUSQ_KIND_JOINED || kind == BUSQ_KIND_LEFT || kind == BUSQ_KIND_WATCH;
 }
 
-/* Whoever reads lengths from shared memory reads them once, and checks them before they are used. */
+/* Lengths in shared memory are read once, and checked before they are used. */
 static bool envelope_open(const busq_peer *peer, busq_found *found)
 {
   busq_envelope *envelope = &found->envelope;
@@ -42,7 +42,7 @@ void busq_envelope_take(busq_peer *peer, const busq_found *found)
     busq_group_take(peer, found);
   if (BUSQ_LIKELY(found->envelope.kind == BUSQ_KIND_DATA && !found->envelope.n_handles))
     return;
-  peer->handles_alive = busq_node_take(peer, found);
+  peer->receiver.handles_alive = busq_node_take(peer, found);
 }
 
 void busq_envelope_taken(busq_peer *peer, const busq_found *found)

@@ -23,21 +23,21 @@ static busq_node_name letter_node(const busq_letter *letter, uint32_t at)
   return busq_node_unpack(letter->nodes[at]);
 }
 
-/* Everybody who will receive the handle, before anybody can; then the claim. */
+/* Sets GRANTED for all receivers of the handle before any can receive it; then looks at the claim. */
 static void handle_grant(busq_peer *peer, busq_node_name name, uint32_t n_targets)
 {
   busq_node *node = busq_node_at(peer->bus, name);
   busq_key end;
   uint64_t before;
   for (uint32_t i = 0; node && i < n_targets; i++) {
-    const uint32_t slot = peer->destinations[i];
+    const uint32_t slot = peer->sender.destinations[i];
     if (slot != name.slot)
-      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->known[slot].incarnation, BUSQ_NODE_EVENT_GRANTED, &before);
+      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->sender.known[slot].incarnation, BUSQ_NODE_EVENT_GRANTED, &before);
   }
   busq_fence_full();
   /* Behind the end, it arrives dead everywhere. */
-  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end) == BUSQ_NODE_ENDED)
-    peer->lamport = busq_timestamp_max(peer->lamport, end.timestamp);
+  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->sender.destinations, n_targets, &end) == BUSQ_NODE_ENDED)
+    peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, end.timestamp);
 }
 
 static int sending_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
@@ -64,7 +64,8 @@ static void sending_undone(busq_send_hooks *hooks, busq_peer *peer, busq_record 
   busq_store_release(&peer->self->granting, 0);
 }
 
-/* Did a message that is committed come before the end?  An end that is still open comes later than it, once it is put off. */
+/* Did a message that is committed come before the end?  An end that is still open comes later than it, once it is put
+ * off. */
 static bool node_was_reached(busq_peer *peer, busq_node_name name, busq_key key)
 {
   busq_key end;
@@ -87,7 +88,7 @@ static void sending_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *re
   node_sending *sending = (node_sending *)(void *)hooks;
   if (sending->letter->n_handles)
     busq_store_release(&peer->self->granting, 0);
-  /* What does not count is passed by all, owners of nodes among them. */
+  /* A message that does not count is passed by all, owners of nodes among them. */
   if (sending->view)
     hooks->outcome = busq_group_judge(peer, hooks, record, key, sending->has_others);
   if (hooks->outcome != BUSQ_OK)
@@ -108,7 +109,7 @@ static int handles_check(busq_peer *peer, const busq_letter *letter)
     busq_claim_look look;
     busq_key end;
     const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
-    const bool is_over = state == BUSQ_NODE_ENDED || state == BUSQ_NODE_OTHER; /* anybody may hand on what is dead */
+    const bool is_over = state == BUSQ_NODE_ENDED || state == BUSQ_NODE_OTHER; /* a dead handle may be handed on by any peer */
     if (!is_over && !busq_node_is_held(peer, name) &&
         !(busq_node_is_own(peer, name) && busq_node_owner_of(busq_node_at(peer->bus, name), name.generation) == peer->incarnation))
       return busq_error(BUSQ_INVALID, "handle %u of a message is of a node that \"%.255s\" neither owns nor holds a handle of", i,
@@ -139,8 +140,8 @@ static int targets_too_many(const busq_peer *peer)
   return busq_error(BUSQ_INVALID, "a message to more than the %u peers of bus \"%s\"", peer->bus->geometry.peers, peer->bus->name);
 }
 
-/* Those who are named, each once, as everywhere; and the members of the group, some of whom may be named as well.  There may be more of them
- * than slots: a member that has died may stand beside the peer that has its slot now. */
+/* The named peers, each once, as everywhere; and the members of the group, some of which may be named as well.  There
+ * may be more of them than slots: a member that has died may stand beside the peer that has its slot now. */
 static int targets_begin(busq_peer *peer, node_sending *sending, uint32_t *n_targetsp)
 {
   const busq_letter *letter = sending->letter;
@@ -197,7 +198,7 @@ static int targets_find(busq_peer *peer, node_sending *sending, uint32_t *n_targ
   return BUSQ_OK;
 }
 
-/* Of a queue with several readers, each would have to know what the others hold. */
+/* Where a queue has several readers, each would have to know what the others hold. */
 static int targets_check(const busq_peer *peer, uint32_t n_targets)
 {
   for (uint32_t i = 0; i < n_targets; i++) {
@@ -209,18 +210,19 @@ static int targets_check(const busq_peer *peer, uint32_t n_targets)
   return BUSQ_OK;
 }
 
-/* The owner of some of its nodes is gone: those are missed.  False where it is a receiver by name, or as a member, as well. */
+/* The owner of some of its nodes is gone: those are missed.  False where it is a receiver by name, or as a member, as
+ * well. */
 static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 {
   const busq_letter *letter = sending->letter;
   bool is_any = false;
-  if (peer->failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->failed_target)))
+  if (peer->sender.failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->sender.failed_target)))
     return false;
   for (uint32_t i = 0; i < letter->n_targets; i++)
-    if (letter->targets[i] == peer->failed_target)
+    if (letter->targets[i] == peer->sender.failed_target)
       return false;
   for (uint32_t i = 0; i < letter->n_nodes; i++)
-    if (!sending->missed[i] && letter_node(letter, i).slot == busq_target_slot(peer->failed_target)) {
+    if (!sending->missed[i] && letter_node(letter, i).slot == busq_target_slot(peer->sender.failed_target)) {
       is_any = true;
       sending->missed[i] = 1;
       sending->n_missed++;
@@ -297,8 +299,8 @@ static int letter_send(busq_peer *peer, node_sending *sending, const busq_payloa
   return result == BUSQ_OK ? sending->hooks.outcome : result;
 }
 
-/* Until the world stands still for as long as one attempt takes: an owner has gone, whose nodes are missed, or the group has another
- * view. */
+/* Until the world stands still for as long as one attempt takes: an owner has gone, and its nodes are missed, or the
+ * group has another view. */
 static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail, busq_part *parts)
 {
   for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {

@@ -5,34 +5,27 @@
  * Memory for messages on their way.
  *
  * Guarantee: a record is given out again only after every destination has released it; nothing is lost for good when a
- * process dies anywhere in here; one extent per peer is its own, so that nobody can keep another from sending small messages.
+ * process dies anywhere in here; one extent per peer is its own, so that no peer can keep another from sending small
+ * messages.
  *
- * Mechanism.  The arena is divided into extents.  A word per extent says whose it is, and changes by compare-and-swap:
+ * Mechanism.  The arena is divided into extents.  A word per extent names its owner, and changes by compare-and-swap:
  *
- *      FREE -> CLAIMED -> SLAB   records of one size class, carved from the start of the extent, used and found free again
- *                                by the owner alone
- *      FREE -> CLAIMED -> LARGE  the first extent of a run that holds one record; REST are the others.  Who releases the last
- *                                copy takes the run (FREEING, in his own name) and gives the extents back
+ *      FREE -> CLAIMED -> SLAB   records of one size class, carved from the start of the extent, used and found free
+ *                                again by the owner alone
+ *      FREE -> CLAIMED -> LARGE  the first extent of a run that holds one record; REST are the others.  The process
+ *                                that releases the last copy takes the run (FREEING, in its own name) and gives the
+ *                                extents back
  *
- * The owner keeps its free records on private stacks, last freed first, because that memory is still in the cache.  Records
- * under way stand in a private line in the order they were sent, and are looked at from its front when a stack is empty.
- * Both are derived from the marks in the records.  What is found free behind the front leaves a gap in the line.
+ * The owner keeps its free records on private stacks, last freed first, because that memory is still in the cache.
+ * Records under way stand in a private line in the order they were sent, and are looked at from its front when a stack
+ * is empty.  Both are derived from the marks in the records.  What is found free behind the front leaves a gap in the
+ * line.
  *
- * Not given: memory that nobody else fills.  Beyond its own extent a peer shares with all the others.
+ * Not given: memory that no other peer fills.  Beyond its own extent a peer shares with all the others.
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"
-
-enum {
-  BUSQ_EXTENT_FREE = 0,
-  BUSQ_EXTENT_CLAIMED = 1,
-  BUSQ_EXTENT_SLAB = 2,
-  BUSQ_EXTENT_LARGE = 3,
-  BUSQ_EXTENT_REST = 4,
-  BUSQ_EXTENT_FREEING = 5
-};
-
-#define BUSQ_ARENA_CLASSES 40u
+#include "shm/memory/large.h"
 
 typedef struct {
   uint32_t *stack; /* free records, by unit */
@@ -48,8 +41,6 @@ typedef struct {
   uint32_t carving;   /* extent that still has blank records, or BUSQ_ARENA_NONE */
 } busq_arena_class;
 
-#define BUSQ_ARENA_NONE UINT32_MAX
-
 typedef struct {
   busq_bus *bus;
   uint32_t slot;
@@ -63,21 +54,6 @@ typedef struct {
 } busq_arena;
 
 /* ---- what every message does ---- */
-
-static inline uint32_t busq_extent_kind(uint64_t word)
-{
-  return (uint32_t)(word >> 8) & 0xff;
-}
-
-static inline uint64_t busq_arena_extent_of(const busq_bus *bus, uint64_t unit)
-{
-  return unit >> bus->extent_shift;
-}
-
-static inline uint32_t busq_arena_unit_of(const busq_bus *bus, const busq_record *record)
-{
-  return (uint32_t)((uint64_t)((const char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-}
 
 /* Classes of size: 1..8 units, then four steps per doubling. */
 static inline uint32_t busq_arena_class_of_units(uint64_t units)
@@ -105,7 +81,8 @@ static inline void busq_arena_line_add(busq_arena_class *class, uint32_t unit)
   *busq_arena_line_entry(class, class->line_tail++) = unit;
 }
 
-/* From a stack that is not empty.  The one after the next is asked for now: its lines are still where they were read last. */
+/* From a stack that is not empty.  The one after the next is asked for now: its lines are still where they were read
+ * last. */
 static inline busq_record *busq_arena_pop(const busq_arena *arena, busq_arena_class *class)
 {
   const busq_bus *const bus = arena->bus;
@@ -121,8 +98,8 @@ static inline busq_record *busq_arena_pop(const busq_arena *arena, busq_arena_cl
 }
 
 int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot);
-/* Takes over what a predecessor has left in the slot: what he sent and somebody still needs, and what is free again.  He is dead,
- * and buried.  The records themselves are looked at later, when memory is needed. */
+/* Takes over what a predecessor has left in the slot: what it sent and a receiver still needs, and what is free again.
+ * The predecessor is dead, and buried.  The records themselves are looked at later, when memory is needed. */
 int busq_arena_adopt(busq_arena *arena);
 void busq_arena_deinit(busq_arena *arena);
 
@@ -140,31 +117,27 @@ static inline int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record
   }
   return busq_arena_take_slow(arena, bytes, recordp);
 }
-/* Taking has seen to it that there is room to keep track of the record once it is sent.  For one that is sent later than others
- * that were taken after it, this does so again; BUSQ_NO_SPACE. */
+/* Taking has seen to it that there is room to keep track of the record once it is sent.  For one that is sent later
+ * than others that were taken after it, this does so again; BUSQ_NO_SPACE. */
 int busq_arena_keep(busq_arena *arena, uint64_t bytes);
 /* From now on the record belongs to its destinations. */
-void busq_arena_sent_large(busq_arena *arena, busq_record *record);
 static inline void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
   const uint32_t index = busq_arena_class_of(bytes);
   if (BUSQ_LIKELY(index < arena->class_limit))
     busq_arena_line_add(&arena->classes[index], busq_arena_unit_of(arena->bus, record));
   else
-    busq_arena_sent_large(arena, record);
+    busq_large_sent(arena->bus, arena->slot, record);
 }
-/* Sets the mark that keeps a large record in its sender's hands while he sends it. */
-void busq_arena_sender_done(busq_record *record);
-/* Gives back a record that nobody has seen. */
+/* Gives back a record that was never published. */
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record);
-/* Looks for records that came free, at as many as are named, besides those at the front of the line; and returns the extents that
- * hold nothing, the common ones to everybody, our own to be cut up anew, once the looks of all calls since the last time
- * have earned what that costs.  So a call costs as much as the looks it names, on average, however many records there are.
- * True where everybody got some. */
+/* Looks for records that came free, at as many as are named, besides those at the front of the line; and returns the
+ * extents that hold nothing, the common ones to all peers, our own to be cut up anew, once the looks of all calls since
+ * the last time have earned what that costs.  So a call costs as much as the looks it names, on average, however many
+ * records there are.  True where some became common. */
 bool busq_arena_collect(busq_arena *arena, uint64_t looks);
 
 /* Called by a destination: sets its mark, and gives a large record's memory back if it was the last to need it. */
-void busq_arena_released_large(busq_bus *bus, uint32_t by_slot, busq_record *record, uint64_t word);
 static inline void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark)
 {
   BUSQ_ASSERT(by_slot < bus->geometry.peers && mark < bus->geometry.peers);
@@ -175,21 +148,19 @@ static inline void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_reco
   /* SYNC POINT mark */
   busq_store_release(&record->destination[mark].mark, BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED);
   if (BUSQ_UNLIKELY(busq_extent_kind(word) == BUSQ_EXTENT_LARGE))
-    busq_arena_released_large(bus, by_slot, record, word);
+    busq_large_released(bus, by_slot, record, word);
 }
-bool busq_record_is_released(const busq_bus *bus, const busq_record *record);
-/* Frees large records that nobody needs and whose last reader died before he could do so. */
-void busq_arena_sweep(busq_bus *bus, uint32_t by_slot);
-/* Frees what a slot that nobody uses still owns and nobody needs, until it has looked at about so many records; the next call, of
- * whomever, goes on from there.  True when nothing is left.  The caller holds the slot's kernel lock. */
+/* Frees what a slot without a process still owns and no receiver needs, until it has looked at about so many records;
+ * the next call, by any process, goes on from there.  True when nothing is left.  The caller holds the slot's kernel
+ * lock. */
 bool busq_arena_reclaim(busq_bus *bus, uint32_t slot, uint64_t *looks);
-/* The same up to the first extent of which something is needed: what that costs, nobody pays twice. */
+/* Reclaims up to the first extent of which something is needed, so that this cost is not paid twice. */
 bool busq_arena_vacate(busq_bus *bus, uint32_t slot);
-/* Of one slot, or of all (BUSQ_ARENA_NONE). */
+/* Bytes used by one slot, or by all (BUSQ_ARENA_NONE). */
 uint64_t busq_arena_used_bytes(const busq_bus *bus, uint32_t slot);
 
-/* The record of a slot that begins at a unit, and was carved, and, if it is large, is still in its sender's hands; NULL where there is
- * none: for whoever must finish what a dead owner began. */
+/* The record of a slot that begins at a unit, and was carved, and, if it is large, is still in its sender's hands; NULL
+ * where there is none. Used to finish what a dead owner began. */
 busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit);
 
 #endif /* BUSQ_SHM_MEMORY_ARENA_H */

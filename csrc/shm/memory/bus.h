@@ -11,26 +11,26 @@
 #include "trace/clock.h"
 
 struct busq_bus {
-  busq_geometry geometry; /* a private copy: nobody else can change it */
+  busq_geometry geometry; /* a private copy: no other process can change it */
   char *base;
   busq_header *header;
   busq_slot *slots;
   busq_extent *table;
   char *arena;
-  /* What follows from the geometry, and every message asks for. */
+  /* Derived from the geometry; used for every message. */
   busq_pair *rings;
   uint64_t units;         /* of the arena */
   uint32_t ring_shift;    /* slots of a ring, as a power of two */
   uint32_t extent_shift;  /* units of an extent, as a power of two */
   uint32_t references; /* handles that use the mapping */
-  int fd;              /* asks the kernel who is alive; holds no locks */
+  int fd;              /* asks the kernel which peers live; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
-  bool is_temporary;   /* its name goes with the last who has it open (temporary.h) */
+  bool is_temporary;   /* its name goes with the last process that has it open (temporary.h) */
   int temporary_fd;         /* says that we have; -1 where that need not be said */
   uint32_t users;      /* of this process: handles and peers that are not closed */
   busq_bus *temporary_next;
   uint32_t fork_generation;
-  uint32_t user; /* who opened it */
+  uint32_t user; /* the user that opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
 };
@@ -45,7 +45,7 @@ static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
   return ring;
 }
 
-/* The index comes from shared memory: whoever asks has compared it with the geometry's. */
+/* The index comes from shared memory: the caller has compared it with the geometry's. */
 static inline busq_group *busq_bus_group(const busq_bus *bus, uint32_t index)
 {
   return (busq_group *)(void *)(bus->base + bus->geometry.groups_offset + index * bus->geometry.group_bytes);
@@ -80,7 +80,7 @@ static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
   return (uint64_t)incarnation << 32 | life;
 }
 
-/* Does somebody record what happens on this bus? */
+/* Is there a recording of this bus? */
 static inline bool busq_bus_is_recorded(const busq_bus *bus)
 {
   return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));

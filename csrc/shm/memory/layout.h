@@ -2,7 +2,7 @@
 #ifndef BUSQ_SHM_MEMORY_LAYOUT_H
 #define BUSQ_SHM_MEMORY_LAYOUT_H
 /*
- * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and whoever reads an
+ * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and code that reads an
  * index or a length checks it against private copies of the sizes before using it.
  *
  *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table | arena
@@ -62,9 +62,9 @@ typedef struct {
   uint32_t permissions;
   char order[BUSQ_LAYOUT_ORDER_BYTES]; /* ends with NUL; "bus1", or an order of order/order.h with its options */
   uint64_t checksum; /* of everything above but `state` */
-  /* Read by everybody at every call, written almost never. */
+  /* Read at every call, written almost never. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t is_shut_down;
-  uint32_t memory_wanted; /* counts the times that a sender found no memory: who has some to spare gives it back */
+  uint32_t memory_wanted; /* counts the times that a sender found no memory: peers with memory to spare give it back */
   uint32_t is_ending;     /* is_shut_down is about to be set */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
   uint64_t trace;         /* the random part of the name of its file (rings.h) */
@@ -72,37 +72,37 @@ typedef struct {
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
 
-/* The life of a peer slot.  Its peer changes it, and, once the kernel says that the peer is gone, whoever holds the lock
- * for burying it. */
+/* The life of a peer slot.  Its peer changes it, and, once the kernel says that the peer is gone, the process that
+ * holds the lock for burying it. */
 enum {
   BUSQ_LIFE_FREE = 0,
   BUSQ_LIFE_JOINING = 1,
   BUSQ_LIFE_LIVE = 2,
   BUSQ_LIFE_LEFT = 3, /* closed its handle */
-  BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and somebody has put in order what it left */
+  BUSQ_LIFE_DEAD = 4, /* the kernel released its lock, and what it left was put in order */
   BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
   BUSQ_LIFE_MASK = 0xff,
   BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
-  BUSQ_LIFE_DROPPED = 0x200, /* of one who is gone: what it left is given back once it is buried, and is no successor's any more */
+  BUSQ_LIFE_DROPPED = 0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
   BUSQ_LIFE_SHARED = 0x400,  /* a queue of several readers, each of which has a slot besides (share.h) */
   BUSQ_LIFE_CONSUMER = 0x800 /* one of those: it sends, and receives from the queue that its slot names */
 };
 
-/* A peer's reason for waiting, published for anybody who asks. */
+/* A peer's reason for waiting, published for `busq doctor` and others. */
 typedef struct {
   uint64_t since_ns; /* the host's clock (time.h); while it sleeps */
   uint32_t what;     /* a busq_waiting */
   uint32_t for_slot;
 } busq_waits;
 
-/* The waiters of a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the FIFO, 0 while
- * nobody waits for that. */
+/* The waiters of a queue: bit 0 of `wake_flags` for sleepers; the other 31 bits are the number of the arming of the
+ * FIFO, 0 while no reader waits for that. */
 #define BUSQ_WAKE_FUTEX 1u
-/* Of the number: odd where the reader sleeps deeply (wake.h). */
+/* The number is odd where the reader sleeps deeply (wake.h). */
 #define BUSQ_WAKE_DEEP 2u
 
-/* The waiters of `room_waiters` and `memory_waits`: bit 0 for those who sleep in the call, another for who waits behind a
- * descriptor, by its slot; several slots may share one, and then all of them are looked at. */
+/* The waiters of `room_waiters` and `memory_waits`: bit 0 for threads that sleep in a call, another for a peer that
+ * waits behind a descriptor, by its slot; several slots may share one, and then all of them are looked at. */
 #define BUSQ_WAITS_FUTEX 1u
 #define BUSQ_WAITS_BITS 31u
 
@@ -120,7 +120,7 @@ static inline uint64_t busq_asks_room(uint32_t slot)
   return UINT64_C(1) << slot % BUSQ_ASKS_BITS;
 }
 
-/* One peer.  Each group of fields has its own line pair, by who writes it. */
+/* One peer.  Fields with the same writer share a line pair of their own. */
 typedef struct {
   busq_queue queue;
   /* Written by the reader when it goes to sleep and when it joins or leaves; read by every sender. */
@@ -129,15 +129,15 @@ typedef struct {
   uint32_t wake_flags;
   uint32_t limit;   /* messages that this queue holds before senders wait, where that is less than the bus's capacity; 0: it is not */
   uint32_t armings; /* of a shared queue: of its FIFO, by all readers together */
-  uint32_t unheld;  /* somebody has let go of a handle of one of its nodes since it looked (node.h) */
+  uint32_t unheld;  /* a handle of one of its nodes was let go since it looked (node.h) */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
   uint32_t room_waiters;
   uint32_t memory_seq;
   uint32_t memory_waits;
-  uint64_t asks; /* what this peer waits for behind its descriptor and was not told of; set by it, cleared by who tells it */
-  /* Written by the owner alone, read by whoever is curious. */
+  uint64_t asks; /* what this peer waits for behind its descriptor; set by it, cleared by the process that wakes it for that */
+  /* Written by the owner alone, read by facts.c. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t sequence_reserved; /* no life of this slot has used a number from here on */
   uint64_t sent;
   uint64_t late;
@@ -147,18 +147,18 @@ typedef struct {
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
-  uint64_t began_ns; /* the same on the host's clock (time.h), which nobody sets back */
+  uint64_t began_ns; /* the same on the host's clock (time.h), which is never set back */
   uint64_t ended_ns; /* the host's clock: when it was closed, or its death was noticed */
   uint64_t fifo;     /* the random part of the name of its FIFO; 0: it has made none (wake.h) */
   busq_waits sends; /* what a thread of it waits for that sends */
   busq_waits receives;
   uint64_t helped; /* stalled messages of others that it completed, put off, or passed over */
-  /* Written by whoever is in the slot's grave (grave.h), so that another one can go on. */
+  /* Written by the process in the slot's grave (grave.h), so that another one can go on. */
   uint64_t searched;  /* positions before it do not hold the message in hand; 0: the search has not begun */
   uint64_t reclaimed; /* extents before it were looked at last; a hint */
-  uint64_t packing;   /* how far the dead references are taken out of its queue (compact.c); 0: nobody has begun */
+  uint64_t packing;   /* how far the dead references are taken out of its queue (compact.c); 0: not begun */
   uint64_t packed;    /* the tail when that began */
-  uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (share.c); 0: nobody has begun */
+  uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (share.c); 0: not begun */
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint32_t pid;
@@ -176,9 +176,10 @@ typedef struct {
 /*
  * A message on its way: one record in the sender's part of the arena.
  *
- * The state word decides; it changes only by a 16-byte swap: {sequence (54) | attempt (8) | phase (2)} and the timestamp.
- * Everything else is written before the first reference is published and does not change until the record is free again,
- * but for the marks: each is written by its own destination alone, or, once that has left its queue, in its place.
+ * The state word decides; it changes only by a 16-byte swap: {sequence (54) | attempt (8) | phase (2)} and the
+ * timestamp.  Everything else is written before the first reference is published and does not change until the record
+ * is free again, but for the marks: each is written by its own destination alone, or, once that has left its queue, in
+ * its place.
  */
 typedef struct {
   uint16_t slot;
@@ -197,7 +198,8 @@ typedef struct {
 
 #define BUSQ_RECORD_FORM_SHIFT 12
 #define BUSQ_RECORD_SENT UINT16_C(0x8000)
-/* Of a message to a group: it was sent in its view, or too late for that (group.h).  Set once, by whoever knows it first. */
+/* The verdict on a message to a group: it was sent in its view, or too late for that (group.h). Set once, by the first
+ * process that knows it. */
 #define BUSQ_RECORD_COUNTS UINT16_C(0x4000)
 #define BUSQ_RECORD_MISSED UINT16_C(0x2000)
 #define BUSQ_RECORD_DESTINATIONS UINT16_C(0x1fff)
@@ -232,7 +234,7 @@ enum {
   BUSQ_MARK_TAKEN = 1,    /* recv has returned it */
   BUSQ_MARK_RELEASED = 2, /* its memory is no longer needed here */
   BUSQ_MARK_OFFERED = 4,  /* recv has returned it, and will again, to a successor, unless it is acknowledged */
-  BUSQ_MARK_RETURNED = 8  /* it was taken and given back: who records deliveries has recorded this one */
+  BUSQ_MARK_RETURNED = 8  /* it was taken and given back: its delivery is recorded already */
 };
 
 #define BUSQ_PHASE_MASK UINT64_C(3)
@@ -257,16 +259,16 @@ static inline uint32_t busq_tag_attempt(uint64_t tag)
 static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_t size_bytes)
 {
   const uint64_t header = offsetof(busq_record, destination) + (uint64_t)destinations * sizeof(busq_destination);
-  /* Small messages stay together with their header in as few lines as possible; large ones are aligned for whoever works
-   * on them in place. */
+  /* Small messages stay together with their header in as few lines as possible; large ones are aligned for work in
+   * place. */
   return BUSQ_ALIGN_UP(header, size_bytes >= 512 ? 64u : 8u);
 }
 
 /* A word on which at most one multicast at a time may be decided (claim.h). */
 typedef busq_pair busq_claim_word;
 
-/* A place of the order: where a view begins, where a node ends.  Each half says which of the changes of its owner it belongs to;
- * they change by swaps that fail where that is not a later one. */
+/* A place of the order: where a view begins, where a node ends.  Each half says which of the changes of its owner it
+ * belongs to; they change by swaps that fail where that is not a later one. */
 typedef struct {
   busq_pair timestamp; /* number, timestamp */
   busq_pair source;    /* number, sequence (52) | slot of the sender (12) */
@@ -288,7 +290,7 @@ static inline uint64_t busq_member_target(uint64_t member, uint32_t slot)
   return (uint64_t)busq_member_incarnation(member) << 16 | slot;
 }
 
-/* The same member, once more. */
+/* The member with its mark of a resumption flipped. */
 static inline uint64_t busq_member_resumed(uint64_t member)
 {
   return ((member + BUSQ_MEMBER_RESUMED) & ~BUSQ_MEMBER_MISSED) | (member & BUSQ_MEMBER_MISSED);
@@ -312,8 +314,8 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* its generation */
   busq_place_mark end; /* by its generation */
   uint64_t owner; /* generation (32) | life of the owner (32) */
-  uint64_t holds; /* how often somebody came to hold it who did not */
-  uint64_t told;  /* how many of those are over, as far as its owner was told */
+  uint64_t holds; /* how often a peer came to hold it that did not */
+  uint64_t told;  /* how many of those are over, as far as its owner knows */
   uint64_t holder[]; /* by slot: what the peer has of it */
 } busq_node;
 
@@ -326,7 +328,8 @@ typedef struct {
 
 /* ---- the payload of a view ---- */
 
-/* In front of a view's payload; behind it the members, and, where it is none of them, the one that is changed; then all their names. */
+/* In front of a view's payload; behind it the members, and, where it is none of them, the one that is changed; then all
+ * their names. */
 typedef struct {
   uint64_t number;      /* of the new view */
   uint32_t incarnation; /* of the one that is changed */
@@ -334,7 +337,7 @@ typedef struct {
   uint16_t what;
   uint32_t n_entries;
   uint32_t n_members; /* the first of the entries */
-  uint64_t subject;     /* of watchers, from one who enters: what stands in the group's word then; of others: its base */
+  uint64_t subject;     /* of watchers, from a peer that enters: what stands in the group's word then; of others: its base */
 } busq_view_change;
 
 typedef struct {

@@ -46,7 +46,7 @@ void busq_lock_drop(int fd, int64_t byte)
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
 {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_OF_SLOT(slot), .l_len = 1};
-  /* If the kernel will not say, nobody is declared dead. */
+  /* If the kernel will not say, no peer is declared dead. */
   return fcntl(bus->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
@@ -76,8 +76,8 @@ static void fork_parent(void)
   busq_latch_release(&fork_latch);
 }
 
-/* The child has copies of the descriptors whose locks say that our peers live, and that we are burying somebody: with them it
- * would keep a dead parent alive.  Nothing else is touched. */
+/* The child has copies of the descriptors whose locks say that our peers live, and that we are burying one: with them
+ * it would keep a dead parent alive.  Nothing else is touched. */
 static void fork_child(void)
 {
   busq_fork_generation++;
@@ -94,8 +94,8 @@ static void fork_watch(void)
   pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Opened and listed under one latch, so that no fork comes between.  A description of its own: locks taken through it are
- * shared with nobody. */
+/* Opened and listed under one latch, so that no fork comes between.  A description of its own: locks taken through it
+ * are shared with no other descriptor. */
 int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -126,7 +126,8 @@ void busq_guard_close(busq_guard *guard)
   for (busq_guard **link = &fork_guards; *link; link = &(*link)->next) {
     if (*link == guard) {
       *link = guard->next;
-      /* Let go of expressly: a child that is just being forked, or about to exec, may still have a copy of the descriptor. */
+      /* Let go of expressly: a child that is just being forked, or about to exec, may still have a copy of the
+       * descriptor. */
       (void)fcntl(*guard->fd, F_OFD_SETLK, &all);
       close(*guard->fd);
       *guard->fd = -1;

@@ -4,10 +4,11 @@
 /*
  * A process's handle of a bus, and the mapping behind it.
  *
- * Guarantee: the mapping stays for as long as the bus has a reference: its own handle, its peers, and the pins of those.
+ * Guarantee: the mapping stays for as long as the bus has a reference: its own handle, its peers, and the pins of
+ * those.
  *
- * Mechanism: two counts.  Users are handles and peers that are not closed; bus_end.h says what the last one does.  References
- * keep the memory.
+ * Mechanism: two counts.  Users are handles and peers that are not closed; bus_end.h says what the last one does.
+ * References keep the memory.
  */
 #include "shm/memory/bus.h"
 
@@ -19,7 +20,8 @@ int busq_mapping_map(busq_bus *bus);
 void busq_bus_retain(busq_bus *bus);
 /* One reference less. */
 void busq_bus_release(busq_bus *bus);
-/* In a forked child: maps the bus again, elsewhere, so that what is looked at in the old mapping can be made private. */
+/* In a forked child: maps the bus again, elsewhere, so that what is looked at in the old mapping can be made
+ * private. */
 bool busq_bus_move(busq_bus *bus);
 
 #endif /* BUSQ_SHM_MEMORY_MAPPING_H */

@@ -70,7 +70,7 @@ int64_t busq_name_lock(const char *name, size_t bytes)
   return LOCK_OF_NAME((hash ^ hash >> 32) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* ---- who has it ---- */
+/* ---- peers and their names ---- */
 
 bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, uint64_t *lifep)
 {

@@ -14,7 +14,7 @@
 
 #define LOCK_OF_HOLD (INT64_C(1) << 39) /* before those of slots, behind the end of any bus */
 
-/* ---- who holds what, for the end of the process ---- */
+/* ---- all holds, for the end of the process ---- */
 
 static BUSQ_PROCESS_STATE busq_bus *held_first;
 static BUSQ_PROCESS_STATE busq_latch held_latch;
@@ -31,7 +31,7 @@ static bool held_forget(busq_bus *bus)
   return false;
 }
 
-/* Under the latch: the memory of the bus may be freed by whoever comes behind us. */
+/* Under the latch: the memory of the bus may be freed by the thread that comes behind us. */
 static bool hold_end(busq_bus *bus)
 {
   if (!held_forget(bus))
@@ -143,7 +143,7 @@ int busq_temporary_clear(int directory_fd, const char *name)
   const int fd = openat(directory_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return -1;
-  /* Once more by its name, under the lock: somebody else may have cleared it, and made another one. */
+  /* Once more by its name, under the lock: another process may have cleared it, and made another one. */
   if (hold_is_bus(fd) && busq_lock_try(fd, LOCK_OF_HOLD) == 0 && fstat(fd, &of_file) == 0 &&
       hold_is_temporary(directory_fd, &of_file) && fstatat(directory_fd, name, &of_name, AT_SYMLINK_NOFOLLOW) == 0 &&
       of_name.st_ino == of_file.st_ino && of_name.st_dev == of_file.st_dev && unlinkat(directory_fd, name, 0) == 0)

@@ -8,8 +8,8 @@
 
 /* ---- words of two halves ---- */
 
-/* A first half that is the same before and after: the second one is of a moment at which it stood beside it.  The number in the first
- * only grows, and at one number a claimer's slot comes again only with another record. */
+/* A first half that is the same before and after: the second one is of a moment at which it stood beside it.  The
+ * number in the first only grows, and at one number a claimer's slot comes again only with another record. */
 busq_pair busq_numbered_load(busq_pair *pair)
 {
   busq_pair seen;
@@ -80,7 +80,7 @@ busq_claim_look busq_claim_examine(const busq_bus *bus, busq_claim_word *word)
   return look;
 }
 
-/* What is read is checked before it is used, and counts only if the record was still that message afterwards. */
+/* All that is read is checked before it is used, and counts only if the record was still that message afterwards. */
 bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *begin, uint64_t bytes)
 {
   const busq_record *record = look->record;
@@ -127,8 +127,8 @@ bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uin
   return busq_pair_cas(word, &seen, busq_claim_pair(number, state));
 }
 
-/* Spinning first, for a claimer on another core; then letting it run.  In tests of steps somebody else says who goes on, and nobody
- * does while we wait here. */
+/* Spinning first, for a claimer on another core; then letting it run.  In tests of steps the scheduler chooses which
+ * process goes on, and none does while we wait here. */
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp)
 {
 #ifdef BUSQ_STEPS

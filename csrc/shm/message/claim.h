@@ -4,46 +4,49 @@
 /*
  * Changes that are decided by a multicast: a group's view, the end of a node.
  *
- * Guarantee: of the changes that several processes propose at a number, exactly one is decided, and its place in the order is
- * the key of its message.  Nobody waits for a proposer that is dead or stopped: its proposal is completed, put off or broken.
+ * Guarantee: of the changes that several processes propose at a number, exactly one is decided, and its place in the
+ * order is the key of its message.  No process waits for a proposer that is dead or stopped: its proposal is completed,
+ * put off or broken.
  *
  * Mechanism.  One word says at which number the thing stands, and which message may be about to change it:
  *
  *      lo: number (48) | state (4) | slot of the claimer (12)          hi: record (32) | low half of its sequence (32)
  *
- *   1. The claimer fills its record and calls it STAGING, while nobody knows of it, then swaps the word: IDLE -> CLAIMED.
+ *   1. The claimer fills its record and calls it STAGING, while no other process knows of it, then swaps the word: IDLE
+ *   -> CLAIMED.
  *   2. It looks again at what its list of receivers was made from.  Has that changed, it takes the record back.
  *   3. It stages, seals, syncs and commits as every multicast does (multicast.h).
- *   4. The record's state alone decides.  Whoever finds a claim and its record
- *        STAGING    may put it off, so that it comes later in the order than all that was sent so far; or break it: the record is
- *                   undone, then the word is IDLE again at the same number
+ *   4. The record's state alone decides.  A process that finds a claim and its record
+ *        STAGING    may put it off, so that it comes later in the order than all that was sent so far; or break it: the
+ *                   record is undone, then the word is IDLE again at the same number
  *        SEALED     completes it
  *        COMMITTED  installs what it says (group.h, node.h), and moves the word on
- *        gone       makes the word IDLE again.  A record is not used anew before all its receivers have released it, and they
- *                   install before they do; so nobody has seen this one.
+ *        gone       makes the word IDLE again.  A record is not used anew before all its receivers have released it,
+ *                   and they install before they do; so no process has seen this one.
  *   5. Installing is swaps of words that carry the number they belong to: one that comes late fails.
  *
- * Why it can't decide twice.  A claimer commits only by a swap of its record from STAGING, or SEALED, and a proposal is broken by a swap
- * of the same word.  A second claim at the number needs the word IDLE at it, which it becomes only after the first one's record can't
- * be committed any more:
+ * Why it can't decide twice.  A claimer commits only by a swap of its record from STAGING, or SEALED, and a proposal is
+ * broken by a swap of the same word.  A second claim at the number needs the word IDLE at it, which it becomes only
+ * after the first one's record can't be committed any more:
  *      claimer A  claims, is stopped
  *      other B    breaks A's record, the word is IDLE; claims, commits, installs
  *      A          comes back: its commit fails, and it begins again at the next number
  *
- * Before each attempt the claimer raises its clock above whatever its message must come after (`hooks.attempt` in multicast.h),
- * also where that is a queue that it does not send to.
+ * Before each attempt the claimer raises its clock above whatever its message must come after (`hooks.attempt` in
+ * multicast.h), also where that is a queue that it does not send to.
  *
- * Not given: fairness between claimers.  Who finds a fresh proposal waits a little before it breaks it (busq_claim_wait).
+ * Not given: fairness between claimers.  A process that finds a fresh proposal waits a little before it breaks it
+ * (busq_claim_wait).
  */
 #include "shm/memory/bus.h"
-#include "shm/message/commit.h"
 #include "shm/memory/peer.h"
+#include "shm/message/commit.h"
 
 enum {
   BUSQ_CLAIM_IDLE = 0,
   BUSQ_CLAIM_CLAIMED = 1,
   BUSQ_CLAIM_OVER = 2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
-  BUSQ_CLAIM_EMPTY = 3 /* decided without a message, since nobody is left who could receive one (group.h) */
+  BUSQ_CLAIM_EMPTY = 3 /* decided without a message, since no receiver is left (group.h) */
 };
 
 #define BUSQ_CLAIM_NUMBER_MAX ((UINT64_C(1) << 48) - 1)
@@ -65,7 +68,7 @@ static inline uint32_t busq_claim_state(busq_pair word)
 
 /* A claim and its record, as they were found. */
 typedef enum {
-  BUSQ_CLAIM_NOTHING,  /* nobody claims the word */
+  BUSQ_CLAIM_NOTHING,  /* the word is not claimed */
   BUSQ_CLAIM_OPEN,     /* proposed, and its place is not fixed */
   BUSQ_CLAIM_SEALED,   /* its place is fixed: help, and it is decided */
   BUSQ_CLAIM_DECIDED,
@@ -83,22 +86,24 @@ typedef struct {
 /* The word, read as one: both halves are of the same moment. */
 busq_pair busq_claim_load(busq_claim_word *word);
 busq_claim_look busq_claim_examine(const busq_bus *bus, busq_claim_word *word);
-/* The first bytes of a decided claim's payload, copied; false where the record is not that message any more, or is shorter. */
+/* The first bytes of a decided claim's payload, copied; false where the record is not that message any more, or is
+ * shorter. */
 bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *begin, uint64_t bytes);
 
-/* For whoever needs the decision to come after all that it has sent: from BUSQ_CLAIM_OPEN it begins again.  False: look again. */
+/* For a caller that needs the decision to come after all that it has sent: from BUSQ_CLAIM_OPEN it begins again.
+ * False: look again. */
 bool busq_claim_put_off(const busq_claim_look *look);
 /* Undoes an open one, and makes the word IDLE.  False: look again. */
 bool busq_claim_break(busq_claim_word *word, const busq_claim_look *look);
 /* Completes what is sealed. */
 void busq_claim_complete(busq_bus *bus, const busq_claim_look *look);
-/* The word moves on from what was found in it.  False where somebody was faster. */
+/* The word moves on from what was found in it.  False where another process was faster. */
 bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uint32_t state);
-/* Waits a moment for an open claim, as long as its claimer is likely to be at it: a usual one is sealed within microseconds.  Counts in
- * *spentp, from 0; false where it is not worth waiting any longer. */
+/* Waits a moment for an open claim, as long as its claimer is likely to be at it: a usual one is sealed within
+ * microseconds.  Counts in *spentp, from 0; false where it is not worth waiting any longer. */
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp);
 
-/* The claimer's own: IDLE at the number -> CLAIMED by this record.  False: somebody was faster. */
+/* The claimer's own: IDLE at the number -> CLAIMED by this record.  False: another process was faster. */
 bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);
 /* The claimer takes its own back, whatever others have made of it: its record can't be committed any more. */
 void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/message/commit.h"
 
-/* Finishes a message whose timestamp is fixed.  The swap fails if anybody, its sender included, was faster. */
+/* Finishes a message whose timestamp is fixed.  The swap fails if another process, its sender included, was faster. */
 static void message_complete(busq_bus *bus, busq_record *record, uint64_t tag, uint64_t timestamp)
 {
   busq_commit_sync(bus, record, timestamp);
   (void)busq_commit_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
 }
 
-/* A pair is read in two halves: they belong together if the first, which never comes twice, is the same after the second. */
+/* A pair is read in two halves: they belong together if the first, which never comes twice, is the same after the
+ * second. */
 static bool record_look(busq_record *record, busq_pair *seen)
 {
   *seen = busq_pair_load(&record->state);
@@ -36,7 +37,8 @@ void busq_commit_finish(busq_bus *bus, busq_record *record)
 {
   enum { TRIES = 4 };
   busq_pair seen = busq_pair_load(&record->state);
-  /* Nobody can have delivered what is not sealed: its references die with the attempt.  Readers may be putting it off meanwhile. */
+  /* No reader can have delivered what is not sealed: its references die with the attempt.  Readers may be putting it
+   * off meanwhile. */
   for (int i = 0; i < TRIES && (seen.lo & BUSQ_PHASE_MASK) == BUSQ_PHASE_STAGING; i++) {
     const busq_pair undone = {((seen.lo & ~BUSQ_PHASE_MASK) + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_FREE, 0};
     BUSQ_STEP("undo");

@@ -2,24 +2,26 @@
 #ifndef BUSQ_SHM_MESSAGE_COMMIT_H
 #define BUSQ_SHM_MESSAGE_COMMIT_H
 /*
- * How a multicast ends, whoever ends it.
+ * How a multicast ends, by its sender or by a helper.
  *
- * Guarantee: a message is committed once, at one timestamp, and not before the clocks of all its destinations have reached it;
- * whoever waits for it does not depend on its sender, and any number of helpers may be killed or stopped while they help.
+ * Guarantee: a message is committed once, at one timestamp, and not before the clocks of all its destinations have
+ * reached it; a reader that waits for it does not depend on its sender, and any number of helpers may be killed or
+ * stopped while they help.
  *
- * Mechanism.  Every change of a record's state is a swap that names the state before, so it fails if anybody was faster.  A
- * helper that finds the timestamp fixed (SEALED) syncs the clocks and commits.  One that finds it open (STAGING) makes the next
- * attempt current: all references so far are dead, and a sender that was only slow fails to commit, notices, and stages again.
- * A dead sender's message is undone if its timestamp was open, and completed if it was fixed.
+ * Mechanism.  Every change of a record's state is a swap that names the state before, so it fails if another process
+ * was faster.  A helper that finds the timestamp fixed (SEALED) syncs the clocks and commits.  One that finds it open
+ * (STAGING) makes the next attempt current: all references so far are dead, and a sender that was only slow fails to
+ * commit, notices, and stages again.  A dead sender's message is undone if its timestamp was open, and completed if it
+ * was fixed.
  *
  * Not given: that a message is final when help returns.  Its sender may be staging the next attempt.
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"
 
-/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp.  Whoever does this for
- * somebody else may come when all is over and the record holds another message: clocks of others are raised then to
- * a timestamp that some clock has reached, which does no harm. */
+/* Raises the clocks of all destinations; everything that is placed from now on sorts behind the timestamp.  A helper
+ * may come here when all is over and the record holds another message: clocks of others are raised then to a timestamp
+ * that some clock has reached, which does no harm. */
 static inline void busq_commit_sync(busq_bus *bus, busq_record *record, uint64_t timestamp)
 {
   const uint32_t destinations = busq_record_destinations(record);
@@ -46,8 +48,8 @@ static inline bool busq_commit_swap(busq_record *record, uint64_t tag, uint32_t 
   return busq_pair_cas(&record->state, &expected, (busq_pair){tag | to, to_timestamp});
 }
 
-/* Gets a message of the given tag out of the way of whoever waits behind it, its sender being alive, stopped or dead: completes it,
- * or puts it off.  True if it is worth looking at the queue again. */
+/* Gets a message of the given tag out of the way of the reader that waits behind it, its sender being alive, stopped or
+ * dead: completes it, or puts it off.  True if it is worth looking at the queue again. */
 bool busq_commit_help(busq_bus *bus, busq_record *record, uint64_t tag);
 /* Finishes what a dead sender had begun: undoes what is not sealed, completes what is. */
 void busq_commit_finish(busq_bus *bus, busq_record *record);

@@ -3,7 +3,8 @@
 #include "shm/message/commit.h"
 #include "shm/wake/wake.h"
 
-/* A dead reference stays dead: no tag comes twice, and a mark that says released stands until the record holds another message. */
+/* A dead reference stays dead: no tag comes twice, and a mark that says released stands until the record holds another
+ * message. */
 busq_fate busq_reference_fate(const busq_bus *bus, uint32_t slot, busq_reference reference)
 {
   if (reference.sender == BUSQ_RING_NOBODY)
@@ -27,9 +28,10 @@ bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference referen
   busq_record *record = reference.sender == BUSQ_RING_NOBODY ? NULL : busq_reference_record(bus, reference);
   if (!record)
     return false;
-  /* Only what is committed stays what it is until our mark is set.  What is not might be taken back by its sender, and the
-   * record used again, while we are stopped before setting a mark that would then be somebody else's.  Again where its sender
-   * was faster: sealed behind our back and left alone, it would be committed and wait for our mark for ever. */
+  /* Only a committed message stays what it is until our mark is set. Any other might be taken back by its sender, and
+   * the record used again, while we are stopped before setting a mark that would then be another message's.  Again
+   * where its sender was faster: sealed behind our back and left alone, it would be committed and wait for our mark for
+   * ever. */
   enum { TRIES = 8 };
   uint64_t state = 0;
   for (int i = 0; i < TRIES; i++) {

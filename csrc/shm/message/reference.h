@@ -4,11 +4,11 @@
 /*
  * References in queues: the records that they stand for, and what will become of them.
  *
- * Guarantee: nothing that a reference or a record says is used as an index before it was checked; what is found dead stays dead;
- * a message is discarded only while it is the one that the reference means.
+ * Guarantee: nothing that a reference or a record says is used as an index before it was checked; what is found dead
+ * stays dead; a message is discarded only while it is the one that the reference means.
  *
- * Mechanism.  A reference carries the sequence number and the attempt of its message.  It counts for as long as the record's state
- * has the same; and a record that a destination has not released stays what it is.
+ * Mechanism.  A reference carries the sequence number and the attempt of its message.  It counts for as long as the
+ * record's state has the same; and a record that a destination has not released stays what it is.
  */
 #include "shm/memory/arena.h"
 #include "shm/memory/bus.h"
@@ -34,8 +34,8 @@ static inline busq_record *busq_reference_record(const busq_bus *bus, busq_refer
   return reference.record < busq_bus_units(bus) ? busq_bus_record(bus, reference.record) : NULL;
 }
 
-/* Was the record still the same message after all that we have read of it?  What a destination has released may be used again
- * at any moment, and its mark then be that of another message; what it has not, stays. */
+/* Was the record still the same message after all that we have read of it?  What a destination has released may be used
+ * again at any moment, and its mark then be that of another message; what it has not, stays. */
 static inline bool busq_record_is_still(const busq_record *record, uint64_t state)
 {
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -44,12 +44,12 @@ static inline bool busq_record_is_still(const busq_record *record, uint64_t stat
 
 /* The fate of a reference in the queue of a departed peer. */
 typedef enum {
-  BUSQ_FATE_DEAD, /* nobody will ever receive it: a hole, an attempt that is over, a message that was released */
+  BUSQ_FATE_DEAD, /* it will never be received: a hole, an attempt that is over, a message that was released */
   BUSQ_FATE_GOOD,
   BUSQ_FATE_UNFINISHED /* not final yet */
 } busq_fate;
 busq_fate busq_reference_fate(const busq_bus *bus, uint32_t slot, busq_reference reference);
-/* Releases a message unread, for a reader who is gone; false where there is nothing to release. */
+/* Releases a message unread, for a reader that is gone; false where there is nothing to release. */
 bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference reference);
 
 #endif /* BUSQ_SHM_MESSAGE_REFERENCE_H */

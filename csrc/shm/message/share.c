@@ -5,7 +5,7 @@
 #include "shm/message/reference.h"
 #include "shm/wake/wake.h"
 
-/* ---- who reads it ---- */
+/* ---- its readers ---- */
 
 static uint32_t life_state(const busq_bus *bus, uint32_t slot)
 {
@@ -47,15 +47,15 @@ void busq_share_put(const busq_bus *bus, uint32_t reader, uint64_t position, bus
   const busq_ring ring = busq_bus_ring(bus, reader);
   busq_pair seen = busq_pair_load(&ring.queue->clock_tail);
   BUSQ_STEP("hand");
-  if (busq_ring_position(seen.hi) == position) /* nobody else does that with a ring that is closed */
+  if (busq_ring_position(seen.hi) == position) /* no other process does that with a ring that is closed */
     (void)busq_pair_cas(&ring.queue->clock_tail, &seen, (busq_pair){seen.lo, seen.hi + 1});
   seen = busq_pair_load(busq_ring_slot(&ring, position));
   BUSQ_STEP("hand");
   (void)busq_pair_cas(busq_ring_slot(&ring, position), &seen, busq_ring_content(&ring, position, reference));
 }
 
-/* Nobody will ever receive what stands there.  A claim is somebody's, who ends it; and where the tail went up and nothing was put yet,
- * nothing ever will be, for the hands of who is gone. */
+/* Will what stands there never be received? A claim is ended by the process that made it; where the tail went up and
+ * nothing was put yet, nothing ever will be, since the reader is gone. */
 static bool position_is_done(const busq_bus *bus, uint32_t slot, uint32_t queue, const busq_ring *ring, uint64_t position)
 {
   busq_reference seen;
@@ -169,7 +169,7 @@ static bool hands_hold(const busq_bus *bus, uint32_t reader, busq_reference reac
   return false;
 }
 
-/* What it was about to take when it died. */
+/* Sets free what it was about to take when it died. */
 static void reach_settle(busq_bus *bus, uint32_t queue, uint32_t reader)
 {
   const busq_place place = busq_load_acquire(&bus->slots[reader].reaches);

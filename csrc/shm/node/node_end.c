@@ -5,7 +5,7 @@
 
 /* ---- making nodes ---- */
 
-/* Has everybody who was told of the last node's end taken the notice, or gone? */
+/* Have all peers taken the notice of the last node's end, or gone? */
 static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generation)
 {
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
@@ -16,14 +16,14 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
   return true;
 }
 
-/* A node may have ended while its owner was dead, which nobody told it: what was sent to the node before stands in the queue that it has
- * resumed, and would be taken for what came too late, were the entry another node's by then. */
+/* A node may have ended while its owner was dead, which it does not know: what was sent to the node before stands in
+ * the queue that it has resumed, and would be taken for what came too late, were the entry another node's by then. */
 static bool entry_is_awaited(const busq_peer *peer)
 {
-  return busq_load_acquire(&peer->self->queue.head) < peer->inherited;
+  return busq_load_acquire(&peer->self->queue.head) < peer->receiver.inherited;
 }
 
-/* Nobody knows of the next node, and swaps that are meant for the last one fail once its words are gone. */
+/* No process knows of the next node, and swaps that are meant for the last one fail once its words are gone. */
 static bool entry_begin(busq_peer *peer, busq_node *node, busq_pair seen)
 {
   const uint64_t number = busq_claim_number(seen) + 1;
@@ -57,7 +57,7 @@ int busq_node_make(busq_peer *peer, busq_node_name *namep)
       n_alive++;
       continue;
     }
-    /* The number that has 0 for its generation is nobody's. */
+    /* The number that has 0 for its generation is left out. */
     if ((!is_new && (entry_is_awaited(peer) || !entry_is_over(bus, node, generation))) || generation == UINT32_MAX || !entry_begin(peer, node, seen))
       continue;
     peer->nodes->telling[index] = 0;
@@ -72,7 +72,7 @@ int busq_node_make(busq_peer *peer, busq_node_name *namep)
 
 /* ---- ending nodes ---- */
 
-/* Everybody who is told: holders, those who may become some, and the owner. */
+/* The receivers of the notice: holders, peers that may become holders, and the owner. */
 static uint32_t told_list(busq_peer *peer, busq_node *node, busq_node_name name, uint64_t *targets)
 {
   const busq_bus *bus = peer->bus;
@@ -99,7 +99,7 @@ typedef struct {
   uint32_t n_targets;
 } node_ending;
 
-/* Is everybody on the list that should be?  Those who are gone may be. */
+/* Are all peers on the list that should be? Those that are gone may be missing. */
 static bool list_is_whole(busq_peer *peer, const node_ending *ending)
 {
   uint64_t *const now = peer->nodes->list;
@@ -123,8 +123,8 @@ static int ending_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *re
   return list_is_whole(peer, ending) ? BUSQ_OK : BUSQ_AGAIN;
 }
 
-/* Above whatever was committed at the owner, though that may be dead and receive nothing of this: whoever sent to the node, and found no claim,
- * believes that it has reached it, and a successor finds the message in its queue. */
+/* Above whatever was committed at the owner, though that may be dead and receive nothing of this: a sender to the node
+ * that found no claim believes that it has reached it, and a successor finds the message in its queue. */
 static int ending_attempt(busq_send_hooks *hooks, busq_peer *peer)
 {
   const node_ending *ending = (const node_ending *)(const void *)hooks;
@@ -137,7 +137,7 @@ static void ending_undone(busq_send_hooks *hooks, busq_peer *peer, busq_record *
   busq_claim_drop(peer, &ending->node->claim, ending->number, record, tag);
 }
 
-/* Installed while the record is ours, whoever has done so before. */
+/* Installed while the record is ours, though others may have done so before. */
 static void ending_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key)
 {
   const node_ending *ending = (const node_ending *)(const void *)hooks;
@@ -169,7 +169,7 @@ static int ending_try(busq_peer *peer, busq_node *node, busq_node_name name, uin
                                 .size_bytes = sizeof tail,
                                 .hooks = &ending.hooks};
   ending.n_targets = told_list(peer, node, name, peer->nodes->targets);
-  if (!ending.n_targets) /* nobody is left to be told; that it is over is told by a message even so */
+  if (!ending.n_targets) /* no receiver is left; the end is a message even so */
     peer->nodes->targets[ending.n_targets++] = (uint64_t)peer->incarnation << 16 | peer->slot;
   const int result = busq_multicast_try(peer, ending.targets, ending.n_targets, &payload);
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;

@@ -51,7 +51,7 @@ static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key, b
 
 /* ---- judging what is in the queue ---- */
 
-/* Of those of our nodes that it is addressed to, which are alive at its place; false where it is addressed to us by name. */
+/* Is any of our nodes that it is addressed to alive at its place? False where it is addressed to us by name. */
 static bool nodes_of_ours(busq_peer *peer, const busq_found *found, bool *is_any_alivep)
 {
   bool is_addressed = false;
@@ -132,11 +132,11 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
 {
   const busq_envelope *envelope = &found->envelope;
   uint64_t alive = 0;
-  /* What a predecessor had in its hands may have been counted as arrived. */
-  const bool may_have_come = found->is_redelivered || found->was_given_back || found->position < peer->inherited;
+  /* A handle that a predecessor had in its hands may have been counted as arrived. */
+  const bool may_have_come = found->is_redelivered || found->was_given_back || found->position < peer->receiver.inherited;
   const busq_node_event event = may_have_come ? BUSQ_NODE_EVENT_HELD_ANEW : BUSQ_NODE_EVENT_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
-    peer->unheld_node = busq_found_name(found, 0);
+    peer->receiver.unheld_node = busq_found_name(found, 0);
   if (envelope->kind == BUSQ_KIND_NODE_DESTROYED)
     notice_take(peer, busq_found_name(found, 0));
   for (uint32_t i = 0; peer->nodes && i < envelope->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++)
@@ -145,10 +145,10 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
   return alive;
 }
 
-/* Behind the mark: killed in between, the owner is told again. */
+/* Behind the mark: killed in between, the owner gets the notice again. */
 void busq_node_taken(busq_peer *peer, const busq_found *found)
 {
-  const busq_node_name name = peer->unheld_node; /* its record may hold another message by now */
+  const busq_node_name name = peer->receiver.unheld_node; /* its record may hold another message by now */
   busq_node *node = busq_node_at(peer->bus, name);
   if (node && busq_node_is_own(peer, name) && found->envelope.view > busq_load_relaxed(&node->told))
     busq_store_release(&node->told, found->envelope.view);

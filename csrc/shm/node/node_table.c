@@ -13,7 +13,7 @@ static uint64_t state_granted(uint64_t state)
   return ((state & BUSQ_NODE_WORD_GRANTS) == BUSQ_NODE_WORD_GRANTS ? state : state + BUSQ_NODE_WORD_GRANT) | BUSQ_NODE_GRANTED;
 }
 
-/* Of as many as can be counted, and more, only the owner knows when they are over. */
+/* Where they are as many as can be counted, or more, only the owner knows when they are over. */
 static uint64_t state_arrived(uint64_t state)
 {
   if (!(state & BUSQ_NODE_WORD_GRANTS) || (state & BUSQ_NODE_WORD_GRANTS) == BUSQ_NODE_WORD_GRANTS)
@@ -37,8 +37,8 @@ static uint64_t state_after(uint64_t state, busq_node_event event)
   return state;
 }
 
-/* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's by now, or
- * the slot another peer's.  *beforep is what stood there. */
+/* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's
+ * by now, or the slot another peer's.  *beforep is what stood there. */
 bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation,
                         busq_node_event event, uint64_t *beforep)
 {
@@ -56,7 +56,7 @@ bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, 
   }
 }
 
-/* Is somebody there, or coming back, who takes what stands in the queue of that life?  The kernel is asked. */
+/* Is there a peer, or may one come back, that takes what stands in the queue of that life?  The kernel is asked. */
 bool busq_node_life_is_there(const busq_bus *bus, uint32_t slot, uint32_t life_bits)
 {
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
@@ -69,8 +69,9 @@ bool busq_node_life_is_there(const busq_bus *bus, uint32_t slot, uint32_t life_b
 
 /* ---- the end of a node ---- */
 
-/* Who is told of the end: whose word says so, and the owner.  What somebody else has read from the record counts only while it is that
- * message; and a word that was read before the claim was seen still standing can't be one whose peer has taken the notice since. */
+/* Sets TOLD for the receivers of the end: those whose word says so, and the owner. A list that was read from another's
+ * record counts only while it is that message; and a word that was read before the claim was seen still standing can't
+ * be one whose peer has taken the notice since. */
 static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_slot, const busq_claim_look *look, uint32_t slot)
 {
   const uint32_t generation = (uint32_t)busq_claim_number(look->word);
@@ -96,7 +97,7 @@ static void node_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
   for (uint32_t i = 0; i < destinations && destinations <= bus->geometry.peers; i++) {
     const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
     if (!busq_record_is_still(record, look->tag | BUSQ_PHASE_COMMITTED))
-      return; /* then somebody has installed it */
+      return; /* then another process has installed it */
     if (slot < bus->geometry.peers)
       told_install(bus, node, owner_slot, look, slot);
   }
@@ -104,7 +105,7 @@ static void node_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
   (void)busq_claim_move(&node->claim, look->word, number, BUSQ_CLAIM_OVER);
 }
 
-/* What has become of a node; an end that is decided is installed first.  The turns are for damage. */
+/* The state of a node; an end that is decided is installed first.  The turns are for damage. */
 busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look)
 {
   enum { TURNS = 64 };
@@ -245,8 +246,8 @@ bool busq_node_is_held(const busq_peer *peer, busq_node_name name)
   return held >> 32 == name.generation && (uint32_t)held;
 }
 
-/* Who takes the last one off says so to all.  Another thread may just take the handle in anew: it counts first, and changes the word
- * afterwards, so either we see its count, or our swap fails. */
+/* The thread that takes the last one off clears the word for all.  Another thread may just take the handle in anew: it
+ * counts first, and changes the word afterwards, so either we see its count, or our swap fails. */
 void busq_node_hold_end(busq_peer *peer, busq_node_name name)
 {
   busq_node *node = busq_node_at(peer->bus, name);

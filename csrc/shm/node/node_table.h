@@ -53,7 +53,7 @@ static inline uint64_t busq_node_word_state(uint64_t word, uint32_t generation, 
   return busq_node_word_bits(word, generation, incarnation) ? word & BUSQ_NODE_WORD_STATE : 0;
 }
 
-/* What happens to it. */
+/* The changes of such a word. */
 typedef enum {
   BUSQ_NODE_EVENT_GRANTED,
   BUSQ_NODE_EVENT_HELD_ANEW,
@@ -61,8 +61,8 @@ typedef enum {
   BUSQ_NODE_EVENT_NOT_TOLD
 } busq_node_event;
 
-/* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's by now, or
- * the slot another peer's.  *beforep is what stood there. */
+/* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's
+ * by now, or the slot another peer's.  *beforep is what stood there. */
 bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation,
                            busq_node_event event, uint64_t *beforep);
 
@@ -73,7 +73,7 @@ static inline busq_node *busq_node_at(const busq_bus *bus, busq_node_name name)
   return name.slot < bus->geometry.peers && name.index < bus->geometry.nodes ? busq_bus_node(bus, name.slot, name.index) : NULL;
 }
 
-/* Whose it is; 0 where the entry is another node's by now. */
+/* The owner's life; 0 where the entry is another node's by now. */
 static inline uint32_t busq_node_owner_of(busq_node *node, uint32_t generation)
 {
   const uint64_t owner = busq_load_acquire(&node->owner);
@@ -90,7 +90,7 @@ static inline bool busq_node_is_own(const busq_peer *peer, busq_node_name name)
   return name.slot == peer->slot;
 }
 
-/* Is somebody there, or coming back, who takes what stands in the queue of that life?  The kernel is asked. */
+/* Is there a peer, or may one come back, that takes what stands in the queue of that life?  The kernel is asked. */
 bool busq_node_life_is_there(const busq_bus *bus, uint32_t slot, uint32_t life_bits);
 
 /* ---- what has become of a node ---- */
@@ -99,13 +99,13 @@ typedef enum {
   BUSQ_NODE_ALIVE,
   BUSQ_NODE_ENDING, /* claimed, by a message that is not sealed */
   BUSQ_NODE_ENDED,
-  BUSQ_NODE_OTHER /* the entry is another node's, or nobody's */
+  BUSQ_NODE_OTHER /* the entry is another node's, or free */
 } busq_node_state;
 
 /* An end that is decided is installed first.  The turns are for damage. */
 busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look);
 
-/* One half of the word says so of a node that nobody ends. */
+/* For a node that is not being ended one half of the word says so. */
 static inline bool busq_node_is_idle(busq_node *node, uint32_t generation)
 {
   const busq_pair word = {busq_load_acquire(&node->claim.lo), 0};
@@ -121,8 +121,8 @@ static inline busq_node_state busq_node_look(busq_bus *bus, busq_node_name name,
 }
 
 typedef enum { BUSQ_NODE_BREAK, BUSQ_NODE_PUT_OFF } busq_node_settling;
-/* The same for whoever can't leave it open; `how` says what to do about a message that is not sealed.  One that comes to all of those slots
- * may stay as it is. */
+/* Looks for a caller that can't leave the end open; `how` says what to do about a message that is not sealed.  One that
+ * comes to all of those slots may stay as it is. */
 busq_node_state busq_node_settle(busq_bus *bus, busq_node_name name, busq_node_settling how, const uint16_t *slots,
                                  uint32_t n_slots, busq_key *endp);
 
@@ -154,12 +154,12 @@ static inline uint64_t *busq_node_held(const busq_peer *peer, busq_node_name nam
 uint32_t busq_node_held_more(uint64_t *held, uint32_t generation);
 /* One less; false where none was left, or they were another node's. */
 bool busq_node_held_less(uint64_t *held, uint32_t generation, uint32_t *leftp);
-/* Nobody in this process keeps it any more: says so to all. */
+/* This process keeps it no more: clears the word for all. */
 void busq_node_hold_end(busq_peer *peer, busq_node_name name);
-/* Somebody has let go. */
+/* Wakes the owner, since a handle was let go. */
 void busq_node_poke(busq_bus *bus, uint32_t slot);
 
-/* A bit for each node, shared by some: whoever looks whether a grant may be under way errs on the safe side. */
+/* A bit for each node, shared by some: a look for a grant under way errs on the safe side. */
 static inline uint64_t busq_node_granting_bit(const busq_bus *bus, busq_node_name name)
 {
   return UINT64_C(1) << busq_node_entry(bus, name) % 64;

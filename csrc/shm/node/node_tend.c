@@ -28,7 +28,7 @@ static bool grant_is_over(busq_peer *peer, busq_node_name name, uint32_t slot, u
   return busq_load_acquire(&ring.queue->head) >= known->tail;
 }
 
-/* False where nobody has the handle by this word, or may get it. */
+/* False where by this word no peer has the handle, or may get it. */
 static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, uint32_t slot)
 {
   const uint64_t word = busq_load_acquire(&node->holder[slot]);
@@ -72,7 +72,7 @@ static int owned_tend(busq_peer *peer, uint32_t index)
   bool is_held_by_any = false;
   if (!name.generation || busq_claim_state(claim) == BUSQ_CLAIM_OVER)
     return BUSQ_OK;
-  if ((uint32_t)owner != peer->incarnation) /* of one who had the slot before us, and is gone */
+  if ((uint32_t)owner != peer->incarnation) /* of a peer that had the slot before us, and is gone */
     return busq_node_end(peer, name);
   const uint64_t holds = busq_load_acquire(&node->holds);
   busq_fence_full();
@@ -86,7 +86,7 @@ static int owned_tend(busq_peer *peer, uint32_t index)
   return result;
 }
 
-/* The nodes of those who are gone, of which we hold a handle. */
+/* Ends the nodes of the gone of which we hold a handle. */
 static int held_tend(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;
@@ -119,7 +119,7 @@ int busq_node_tend(busq_peer *peer)
   if (!peer->nodes)
     return BUSQ_OK;
   busq_store_relaxed(&peer->self->unheld, 0);
-  busq_fence_full(); /* whoever lets go after this says so again */
+  busq_fence_full(); /* a peer that lets go after this says so again */
   for (uint32_t index = 0; index < peer->bus->geometry.nodes; index++) {
     const int tended = owned_tend(peer, index);
     result = result ? result : tended;
@@ -130,18 +130,18 @@ int busq_node_tend(busq_peer *peer)
 
 /* ---- coming and going ---- */
 
-/* Ours to end, or of one who had the slot before us. */
+/* Ours to end, or of a peer that had the slot before us. */
 static bool own_adopt(busq_peer *peer, busq_node_name name, busq_node *node, busq_node_state state, busq_key end)
 {
   if (state == BUSQ_NODE_ENDED && busq_node_owner_of(node, name.generation) == peer->incarnation) {
-    busq_ring_raise(&peer->ring, end.timestamp); /* what is sent to it from now on comes behind its end */
-    peer->inherited = busq_ring_tail(&peer->ring); /* and what came before that may have to be judged by it */
+    busq_ring_raise(&peer->receiver.ring, end.timestamp); /* what is sent to it from now on comes behind its end */
+    peer->receiver.inherited = busq_ring_tail(&peer->receiver.ring); /* and what came before that may have to be judged by it */
   }
   return state == BUSQ_NODE_ENDED || busq_node_remember(peer) == BUSQ_OK;
 }
 
-/* Swaps our word for itself, with one change more; false where the handle is not held.  An owner that has found our predecessor dead, and
- * was stopped before its swap, would clear it under our hands. */
+/* Swaps our word for itself, with one change more; false where the handle is not held.  An owner that has found our
+ * predecessor dead, and was stopped before its swap, would clear it under our hands. */
 static bool held_confirm(busq_peer *peer, busq_node *node, uint32_t generation)
 {
   uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
@@ -155,8 +155,9 @@ static bool held_confirm(busq_peer *peer, busq_node *node, uint32_t generation)
   return false;
 }
 
-/* What a predecessor held, and has not been told the end of, is ours; our nodes are what stands in the table.  Somebody who has found our
- * predecessor dead may be about to end a node without us: broken, it begins anew, and has us among its receivers. */
+/* A handle that a predecessor held, without a notice of its end, is ours; our nodes are those in the table.  A process
+ * that has found our predecessor dead may be about to end a node without us: broken, it begins anew, and has us among
+ * its receivers. */
 static bool entry_adopt(busq_peer *peer, busq_node_name name)
 {
   const uint16_t self = (uint16_t)peer->slot;
@@ -184,7 +185,7 @@ int busq_node_adopt(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;
   busq_store_relaxed(&peer->self->granting, 0);
-  busq_fence_full(); /* whoever ends a node of ours looks, after it has claimed, whether we live */
+  busq_fence_full(); /* a process that ends a node of ours looks, after it has claimed, whether we live */
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     for (uint32_t index = 0; index < bus->geometry.nodes; index++)
       if (!entry_adopt(peer, (busq_node_name){(uint16_t)slot, (uint16_t)index, 0}))
@@ -194,7 +195,7 @@ int busq_node_adopt(busq_peer *peer)
   return BUSQ_OK;
 }
 
-/* With both latches, of one who leaves: what can't be ended at once is, by those who hold it. */
+/* With both latches, for a peer that leaves: what can't be ended at once is ended by the holders. */
 void busq_node_leave(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;

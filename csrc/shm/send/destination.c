@@ -5,15 +5,16 @@
 #include "shm/message/share.h"
 #include "shm/wake/slice.h"
 
-/* ---- who they are ---- */
+/* ---- which they are ---- */
 
-/* The same slot in two lives: a member of a group that has died, and another peer that has its slot now and is named beside the group. */
+/* Two targets name the same slot in two lives: a member of a group that has died, and another peer that has its slot
+ * now and is named beside the group. */
 static int destination_twice(busq_peer *peer, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
-  busq_destination_cache *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->sender.known[slot];
   if (known->incarnation == incarnation) {
-    peer->failed_target = target;
+    peer->sender.failed_target = target;
     return busq_error(BUSQ_INVALID, "receiver \"%.255s\" is given twice; each receiver gets a message once", peer->bus->slots[slot].name);
   }
   if ((uint32_t)(busq_load_acquire(&peer->bus->slots[slot].life) >> 32) != incarnation)
@@ -24,7 +25,7 @@ static int destination_twice(busq_peer *peer, uint64_t target)
 /* Where there are more targets than the bus has slots, one of them is met twice. */
 int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
 {
-  uint16_t *sorted = peer->destinations;
+  uint16_t *sorted = peer->sender.destinations;
   const uint32_t peers = peer->bus->geometry.peers;
   if (n_targets == 0)
     return busq_error(BUSQ_INVALID, "no receivers: expected 1 to %u, each of them once", peers);
@@ -40,7 +41,7 @@ int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_
     if (BUSQ_UNLIKELY(at > 0 && sorted[at - 1] == slot))
       return destination_twice(peer, targets[i]);
     sorted[at] = slot;
-    peer->known[slot].incarnation = busq_target_incarnation(targets[i]);
+    peer->sender.known[slot].incarnation = busq_target_incarnation(targets[i]);
   }
   return BUSQ_OK;
 }
@@ -49,13 +50,13 @@ int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_
 
 int busq_destination_gone(busq_peer *peer, uint32_t slot)
 {
-  peer->failed_target = (uint64_t)peer->known[slot].incarnation << 16 | slot;
+  peer->sender.failed_target = (uint64_t)peer->sender.known[slot].incarnation << 16 | slot;
   return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
 }
 
 int busq_destination_ask(busq_peer *peer, uint32_t slot)
 {
-  return busq_grave_check(peer->bus, slot, peer->known[slot].incarnation) ? BUSQ_OK : busq_destination_gone(peer, slot);
+  return busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation) ? BUSQ_OK : busq_destination_gone(peer, slot);
 }
 
 /* ---- room ---- */
@@ -66,13 +67,13 @@ int busq_queue_damaged(const busq_peer *peer, uint32_t slot)
                     peer->bus->name);
 }
 
-/* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is so busy
- * that it never does makes room faster than we can look: full, try again. */
+/* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is
+ * so busy that it never does makes room faster than we can look: full, try again. */
 static int room_look(busq_peer *peer, uint32_t slot)
 {
   enum { LOOKS = 16 };
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
-  busq_destination_cache *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->sender.known[slot];
   for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
     const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
@@ -83,15 +84,15 @@ static int room_look(busq_peer *peer, uint32_t slot)
     if (depth <= ring.slot_count)
       break;
   }
-  peer->failed_target = (uint64_t)known->incarnation << 16 | slot;
+  peer->sender.failed_target = (uint64_t)known->incarnation << 16 | slot;
   return BUSQ_FULL;
 }
 
-/* The head of a shared queue does not move over a message that a reader had released, and not taken out, when it was killed: the other
- * readers see to that when they look at the queue, but they may be busy with what they have taken. */
+/* The head of a shared queue does not move over a message that a reader had released, and not taken out, when it was
+ * killed: the other readers see to that when they look at the queue, but they may be busy with what they have taken. */
 static int room_of_dead_readers(busq_peer *peer, uint32_t slot)
 {
-  busq_destination_cache *known = &peer->known[slot];
+  busq_destination_cache *known = &peer->sender.known[slot];
   const uint64_t tick_ns = busq_time_tick_ns();
   if (known->tended_ns && tick_ns - known->tended_ns < BUSQ_SLICE_NS)
     return BUSQ_FULL;
@@ -101,7 +102,7 @@ static int room_of_dead_readers(busq_peer *peer, uint32_t slot)
   return room_look(peer, slot);
 }
 
-/* A full queue that nobody reads may be full of references that will never be received. */
+/* A full queue without a reader may be full of references that will never be received. */
 int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
 {
   int result = room_look(peer, slot);
@@ -110,7 +111,7 @@ int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
   if (result != BUSQ_FULL)
     return result;
   const busq_compact_outcome outcome = busq_grave_compact(peer->bus, slot);
-  busq_store_relaxed(&peer->finds_more, outcome == BUSQ_COMPACT_NOT_OVER);
+  busq_store_relaxed(&peer->sender.finds_more, outcome == BUSQ_COMPACT_NOT_OVER);
   return outcome == BUSQ_COMPACT_ROOM ? room_look(peer, slot) : BUSQ_FULL;
 }
 
@@ -128,8 +129,8 @@ int busq_message_refuse(const busq_peer *peer, uint64_t size_bytes)
 
 int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)
 {
-  peer->failed_target = BUSQ_NO_TARGET;
-  busq_store_relaxed(&peer->finds_more, false);
+  peer->sender.failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->sender.finds_more, false);
   int result = busq_message_check_size(peer, size_bytes);
   if (!result)
     result = busq_destinations_sort(peer, targets, n_targets);
@@ -137,12 +138,12 @@ int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
   const uint64_t tick_ns = busq_time_tick_ns();
   BUSQ_TIME("tick");
   for (uint32_t i = 0; i < n_targets && !result; i++) {
-    const busq_route to = busq_route_to(peer, peer->destinations[i]);
+    const busq_route to = busq_route_to(peer, peer->sender.destinations[i]);
     result = busq_destination_check(peer, &to, tick_ns);
   }
   BUSQ_TIME("checked");
   for (uint32_t i = 0; i < n_targets && !result; i++) {
-    const busq_route to = busq_route_to(peer, peer->destinations[i]);
+    const busq_route to = busq_route_to(peer, peer->sender.destinations[i]);
     result = busq_destination_room(peer, &to);
   }
   BUSQ_TIME("has room");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/send/draft.h"
 #include "base/error.h"
 #include "shm/send/destination.h"
+#include "shm/send/memory.h"
 #include "shm/send/record.h"
 #include "shm/wake/wake.h"
 
@@ -16,13 +18,13 @@ int busq_draft_check(const busq_peer *peer, const busq_payload *payload, uint32_
   return BUSQ_OK;
 }
 
-/* Free first, as when a record is filled: its last message may have had so many destinations that a payload would be written over
- * their marks. */
+/* Free first, as when a record is filled: its last message may have had so many destinations that a payload would be
+ * written over their marks. */
 static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
 {
   BUSQ_STEP("draft");
   busq_send_free_record(record);
-  peer->drafts++;
+  peer->sender.drafts++;
   *draft = (busq_message){
       .data = (char *)record + busq_record_payload_offset(n_targets, size_bytes),
       .size_bytes = size_bytes,
@@ -30,11 +32,11 @@ static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_byte
   };
 }
 
-int busq_multicast_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+int busq_draft_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
 {
   busq_record *record;
-  peer->failed_target = BUSQ_NO_TARGET;
-  busq_store_relaxed(&peer->finds_more, false);
+  peer->sender.failed_target = BUSQ_NO_TARGET;
+  busq_store_relaxed(&peer->sender.finds_more, false);
   const uint32_t peers = peer->bus->geometry.peers;
   if (n_targets == 0)
     n_targets = peers < BUSQ_DRAFT_TARGETS ? peers : BUSQ_DRAFT_TARGETS;
@@ -48,11 +50,11 @@ int busq_multicast_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targ
   return result;
 }
 
-void busq_multicast_discard(busq_peer *peer, const busq_message *draft)
+void busq_draft_discard(busq_peer *peer, const busq_message *draft)
 {
-  BUSQ_ASSERT(peer->drafts > 0);
+  BUSQ_ASSERT(peer->sender.drafts > 0);
   BUSQ_STEP("draft");
-  busq_arena_cancel(&peer->arena, busq_draft_bytes(peer, draft), busq_draft_record(peer, draft));
-  peer->drafts--;
+  busq_arena_cancel(&peer->sender.arena, busq_draft_bytes(peer, draft), busq_draft_record(peer, draft));
+  peer->sender.drafts--;
   busq_wake_for_memory(peer->bus);
 }

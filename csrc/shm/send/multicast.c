@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "shm/message/commit.h"
 #include "shm/send/destination.h"
+#include "shm/send/draft.h"
+#include "shm/send/memory.h"
 #include "shm/send/record.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/wake.h"
@@ -14,7 +16,7 @@
  *      busq_multicast_try      one message, once; chooses the form that was compiled for it
  *        one_try, many_try     is it admitted (destination.h)?
  *          admitted_try        takes a record and fills it (record.h)
- *            send_filled       numbers it, makes it final, tells hooks and recording, wakes the readers
+ *            send_filled       numbers it, makes it final, calls hooks and recording, wakes the readers
  *              unicast         one destination: ticks its clock and takes a position in one swap
  *              multicast_with  several: attempt_once stages, seals, syncs and commits; again where a helper was faster
  */
@@ -24,12 +26,12 @@
 /* The process's own Lamport clock: no message that it has sent or received has a higher timestamp. */
 static uint64_t peer_clock(const busq_peer *peer)
 {
-  return busq_timestamp_max(peer->lamport, busq_load_relaxed(&peer->delivered));
+  return busq_timestamp_max(peer->sender.lamport, busq_load_relaxed(&peer->receiver.delivered));
 }
 
-/* A ring knows the last bits of its incarnation only: a sender that was stopped for long before it took a position may have taken it
- * from a peer that has the slot now, two thousand lives later.  Publishes nothing there but a hole to be passed; as a reference
- * would be, by a swap that can't hit a later lap. */
+/* A ring knows the last bits of its incarnation only: a sender that was stopped for long before it took a position may
+ * have taken it from a peer that has the slot now, two thousand lives later.  Publishes nothing there but a hole to be
+ * passed; as a reference would be, by a swap that can't hit a later lap. */
 BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_ring_claim *claim)
 {
   if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&to->reader->life) >> 32) == to->known->incarnation))
@@ -48,7 +50,7 @@ BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint
       busq_ring_place(&to->ring, to->known->incarnation, proposed, stamp, limit, &to->known->head_seen, claim);
   *is_latep = outcome == BUSQ_RING_LATE;
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
-    peer->failed_target = (uint64_t)to->known->incarnation << 16 | to->slot;
+    peer->sender.failed_target = (uint64_t)to->known->incarnation << 16 | to->slot;
     return BUSQ_FULL;
   }
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_DAMAGED)) {
@@ -65,7 +67,7 @@ BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint
 static inline void readers_wake(busq_peer *peer, uint32_t n_targets)
 {
   for (uint32_t i = 0; i < n_targets; i++)
-    busq_wake_reader(peer, &peer->bus->slots[peer->destinations[i]], peer->destinations[i]);
+    busq_wake_reader(peer, &peer->bus->slots[peer->sender.destinations[i]], peer->sender.destinations[i]);
 }
 
 /* ---- one destination ---- */
@@ -87,8 +89,8 @@ BUSQ_ALWAYS_INLINE int unicast(busq_peer *peer, const busq_route *to, busq_recor
     busq_wake_announce(peer, to->reader, to->slot);
     /* Where the hole was skipped meanwhile, no reader has seen the record: place it again, behind. */
   } while (BUSQ_UNLIKELY(!busq_ring_publish(&to->ring, &claim, reference)));
-  BUSQ_ASSERT(claim.timestamp > peer->lamport);
-  peer->lamport = claim.timestamp;
+  BUSQ_ASSERT(claim.timestamp > peer->sender.lamport);
+  peer->sender.lamport = claim.timestamp;
   return BUSQ_OK;
 }
 
@@ -110,28 +112,29 @@ BUSQ_ALWAYS_INLINE int propose(busq_peer *peer, attempt *self)
 {
   uint64_t highest = peer_clock(peer);
   for (uint32_t i = 0; i < self->n_targets; i++)
-    busq_prefetch_write(&peer->bus->slots[peer->destinations[i]].queue.clock_tail);
+    busq_prefetch_write(&peer->bus->slots[peer->sender.destinations[i]].queue.clock_tail);
   for (uint32_t i = 0; i < self->n_targets; i++) {
-    const busq_ring ring = busq_bus_ring(peer->bus, peer->destinations[i]);
+    const busq_ring ring = busq_bus_ring(peer->bus, peer->sender.destinations[i]);
     BUSQ_STEP("clock");
     const uint64_t clock = busq_ring_clock(&ring);
     /* Before any queue is touched: a proposal above a damaged clock would damage all the others. */
     if (BUSQ_UNLIKELY(!busq_timestamp_is_sound(clock)))
-      return busq_queue_damaged(peer, peer->destinations[i]);
+      return busq_queue_damaged(peer, peer->sender.destinations[i]);
     highest = busq_timestamp_max(highest, clock);
   }
-  self->proposal = BUSQ_UNLIKELY(peer->proposes_stale) ? 1 : highest + 1; /* every clock starts at 1 */
+  self->proposal = BUSQ_UNLIKELY(peer->sender.proposes_stale) ? 1 : highest + 1; /* every clock starts at 1 */
   busq_store_relaxed(&self->record->proposal, self->proposal);
   return BUSQ_OK;
 }
 
-/* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message back. */
+/* Puts the reference into one queue.  Where that cannot be, nothing is final so far: the caller takes the message
+ * back. */
 BUSQ_ALWAYS_INLINE int stage(busq_peer *peer, attempt *self, uint32_t index, const busq_send_hooks *hooks)
 {
-  const busq_route to = busq_route_to(peer, peer->destinations[index]);
+  const busq_route to = busq_route_to(peer, peer->sender.destinations[index]);
   const busq_reference reference = {peer->slot, busq_send_record_unit(peer, self->record), self->tag};
   /* A message to a single queue is never late: its reader does not ask.  Without hooks it does not come here. */
-  const bool is_stamped = index == 0 && (!peer->proposes_stale || (hooks && self->n_targets == 1));
+  const bool is_stamped = index == 0 && (!peer->sender.proposes_stale || (hooks && self->n_targets == 1));
   uint64_t *const stamp = is_stamped ? &self->record->proposal : NULL;
   busq_ring_claim claim;
   bool is_late;
@@ -153,8 +156,8 @@ BUSQ_ALWAYS_INLINE int stage(busq_peer *peer, attempt *self, uint32_t index, con
 }
 
 /*
- * One attempt: all that makes a message final.  BUSQ_OK with a timestamp: it is.  BUSQ_OK with 0: a helper has put the attempt off,
- * its references are dead, and another one follows.  Anything else: why there will be none.
+ * One attempt: all that makes a message final.  BUSQ_OK with a timestamp: it is.  BUSQ_OK with 0: a helper has put the
+ * attempt off, its references are dead, and another one follows.  Anything else: why there will be none.
  */
 BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_hooks *hooks, uint64_t *timestampp)
 {
@@ -164,28 +167,30 @@ BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_ho
   self->is_lost = false;
   if (!result)
     result = propose(peer, self);
-  /* Stage Round.  A foreseeable failure has come before this; but a receiver may die while we stage; and there is a slot for every
-   * peer's message (busq_destination_room), but holes that were skipped and attempts that were put off may use them up while a
-   * reader's head stands still. */
+  /* Stage Round.  A foreseeable failure has come before this; but a receiver may die while we stage; and there is a
+   * slot for every peer's message (busq_destination_room), but holes that were skipped and attempts that were put off
+   * may use them up while a reader's head stands still. */
   for (uint32_t i = 0; i < self->n_targets && result == BUSQ_OK; i++) {
     BUSQ_STEP("stage");
     result = stage(peer, self, i, hooks);
   }
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  /* Announce.  The positions are taken, and nothing is committed: deep sleepers must be awake, should we die in between (wake.h). */
+  /* Announce.  The positions are taken, and nothing is committed: deep sleepers must be awake, should we die in between
+   * (wake.h). */
   BUSQ_STEP("announce");
   busq_fence_after_swap();
   for (uint32_t i = 0; i < self->n_targets; i++)
-    busq_wake_announce(peer, &peer->bus->slots[peer->destinations[i]], peer->destinations[i]);
+    busq_wake_announce(peer, &peer->bus->slots[peer->sender.destinations[i]], peer->sender.destinations[i]);
   if (BUSQ_LIKELY(!self->is_lost)) {
-    /* Commit Round.  Every queue accepted the proposal, so every clock has reached it: one swap makes the message final everywhere. */
+    /* Commit Round.  Every queue accepted the proposal, so every clock has reached it: one swap makes the message final
+     * everywhere. */
     const bool is_ours = busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);
     *timestampp = BUSQ_LIKELY(is_ours) ? self->proposal : 0;
     return BUSQ_OK;
   }
-  /* Seal Round.  The proposal was lost somewhere: the final timestamp lies above every clock at which the message stands.  From here
-   * on it is fixed, and any process may finish the rest. */
+  /* Seal Round.  The proposal was lost somewhere: the final timestamp lies above every clock at which the message
+   * stands.  From here on it is fixed, and any process may finish the rest. */
   const uint64_t timestamp = busq_timestamp_max(self->proposal, self->clock_max) + 1;
   if (!busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_SEALED, timestamp))
     return BUSQ_OK;
@@ -195,13 +200,13 @@ BUSQ_ALWAYS_INLINE int attempt_once(busq_peer *peer, attempt *self, busq_send_ho
   busq_commit_sync(peer->bus, record, timestamp);
   /* Commit Round.  If a helper was faster, it has committed at the same timestamp. */
   (void)busq_commit_swap(record, tag, BUSQ_PHASE_SEALED, timestamp, BUSQ_PHASE_COMMITTED, timestamp);
-  busq_store_relaxed(&peer->self->late, ++peer->late);
+  busq_store_relaxed(&peer->self->late, ++peer->sender.late);
   *timestampp = timestamp;
   return BUSQ_OK;
 }
 
-/* A reader that waited for us has made another attempt current.  Our references are dead; only the sender stages, so go on
- * from there.  False where it is none of ours: the record is damaged, or the attempts are used up. */
+/* A reader that waited for us has made another attempt current.  Our references are dead; only the sender stages, so go
+ * on from there.  False where it is none of ours: the record is damaged, or the attempts are used up. */
 static bool attempt_next(attempt *self)
 {
   const busq_pair seen = busq_pair_load(&self->record->state);
@@ -212,7 +217,8 @@ static bool attempt_next(attempt *self)
   return true;
 }
 
-/* Why there is no next attempt.  A claim that hooks have made may be broken before the commit: then the whole send is retried. */
+/* Why there is no next attempt.  A claim that hooks have made may be broken before the commit: then the whole send is
+ * retried. */
 static int attempts_ended(const busq_peer *peer, const attempt *self, const busq_send_hooks *hooks)
 {
   if (hooks && hooks->begin)
@@ -224,8 +230,8 @@ static int attempts_ended(const busq_peer *peer, const attempt *self, const busq
 }
 
 /* Takes back what has not been committed, as if it had never been begun, whatever attempt others have made current: the
- * references die with the attempt, and readers that they blocked may go on.  Each failure of the swap means that a reader has put
- * us off once more, which it can only once per attempt that we have staged. */
+ * references die with the attempt, and readers that they blocked may go on.  Each failure of the swap means that a
+ * reader has put us off once more, which it can only once per attempt that we have staged. */
 static void take_back(busq_peer *peer, const attempt *self, busq_send_hooks *hooks)
 {
   enum { TRIES = 4 };
@@ -253,8 +259,8 @@ BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint
     result = attempt_once(peer, &self, hooks, &timestamp);
     if (BUSQ_LIKELY(timestamp)) {
       /* A proposal that tests force to be lost is accepted by a clock that is damaged. */
-      BUSQ_ASSERT(timestamp > peer->lamport || peer->proposes_stale);
-      peer->lamport = timestamp;
+      BUSQ_ASSERT(timestamp > peer->sender.lamport || peer->sender.proposes_stale);
+      peer->sender.lamport = timestamp;
       return BUSQ_OK;
     }
     if (result == BUSQ_OK && !attempt_next(&self))
@@ -282,7 +288,7 @@ int busq_multicast_rise(busq_peer *peer, uint32_t slot)
   const uint64_t clock = busq_ring_clock(&ring);
   if (!busq_timestamp_is_sound(clock))
     return busq_queue_damaged(peer, slot);
-  peer->lamport = busq_timestamp_max(peer->lamport, clock);
+  peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, clock);
   return BUSQ_OK;
 }
 
@@ -294,7 +300,7 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
 {
   const uint64_t tag = busq_record_tag(busq_send_next_sequence(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
-    busq_tracer_send_begin(peer, peer->sequence, n_targets, hooks ? hooks->group : 0, hooks ? hooks->view : 0);
+    busq_tracer_send_begin(peer, peer->sender.sequence, n_targets, hooks ? hooks->group : 0, hooks ? hooks->view : 0);
   const bool is_unicast = n_targets == 1 && (!hooks || !hooks->begin);
   int result = is_unicast ? unicast(peer, only, record, tag)
                : hooks    ? multicast_hooked(peer, record, tag, n_targets, hooks)
@@ -310,11 +316,11 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
     /* While the record is still ours. */
     hooks->outcome = BUSQ_OK;
     if (hooks->end)
-      hooks->end(hooks, peer, record, (busq_key){peer->lamport, tag, peer->slot});
+      hooks->end(hooks, peer, record, (busq_key){peer->sender.lamport, tag, peer->slot});
     result = hooks->outcome;
   }
-  busq_arena_sent(&peer->arena, bytes, record);
-  busq_store_relaxed(&peer->self->sent, ++peer->sent);
+  busq_arena_sent(&peer->sender.arena, bytes, record);
+  busq_store_relaxed(&peer->self->sent, ++peer->sender.sent);
   /* Wake.  The swaps above come before our look at the flags: see wake.h. */
   BUSQ_STEP("wake");
   busq_fence_after_swap();
@@ -323,12 +329,12 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
   else
     readers_wake(peer, n_targets);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
-    busq_tracer_send_end(peer, peer->lamport, result);
+    busq_tracer_send_end(peer, peer->sender.lamport, result);
   return BUSQ_OK;
 }
 
-/* A message that was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of what is sent,
- * nothing is left of its loops and questions. */
+/* A message that was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of
+ * what is sent, nothing is left of its loops and questions. */
 BUSQ_ALWAYS_INLINE int admitted_try(busq_peer *peer, const busq_route *first, uint32_t n_targets, const busq_payload *payload,
                                     busq_send_hooks *hooks)
 {
@@ -343,7 +349,7 @@ BUSQ_ALWAYS_INLINE int admitted_try(busq_peer *peer, const busq_route *first, ui
   busq_send_fill(peer, record, n_targets, payload);
   result = send_filled(peer, first, record, bytes, n_targets, hooks);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
-    busq_arena_cancel(&peer->arena, bytes, record);
+    busq_arena_cancel(&peer->sender.arena, bytes, record);
   return result;
 }
 
@@ -360,7 +366,7 @@ BUSQ_ALWAYS_INLINE int many_try(busq_peer *peer, const uint64_t *targets, uint32
   const int result = busq_message_admit(peer, targets, n_targets, payload->size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
-  const busq_route first = busq_route_to(peer, peer->destinations[0]);
+  const busq_route first = busq_route_to(peer, peer->sender.destinations[0]);
   return admitted_try(peer, &first, n_targets, payload, hooks);
 }
 
@@ -381,8 +387,8 @@ __attribute__((noinline)) static int plain_many_try(busq_peer *peer, const uint6
   return many_try(peer, targets, n_targets, payload, NULL);
 }
 
-/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no more than
- * BUSQ_DRAFT_TARGETS is always the same. */
+/* The payload's place depends on how many destinations it has, and on whether it is small: that of a large one to no
+ * more than BUSQ_DRAFT_TARGETS is always the same. */
 static void draft_move(void *to, const void *from, uint64_t size_bytes)
 {
   if (BUSQ_UNLIKELY(to != from))
@@ -399,7 +405,7 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   if (!result)
     result = busq_draft_check(peer, payload, n_targets);
   if (!result)
-    result = busq_arena_keep(&peer->arena, busq_draft_bytes(peer, draft));
+    result = busq_arena_keep(&peer->sender.arena, busq_draft_bytes(peer, draft));
   if (result)
     return result;
   busq_send_take_in_hand(peer, draft->record);
@@ -408,10 +414,10 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   void *const place = (char *)record + busq_record_payload_offset(n_targets, payload->size_bytes);
   draft_move(place, written, payload->size_bytes);
   busq_send_fill(peer, record, n_targets, payload);
-  const busq_route first = busq_route_to(peer, peer->destinations[0]);
+  const busq_route first = busq_route_to(peer, peer->sender.destinations[0]);
   result = send_filled(peer, &first, record, busq_draft_bytes(peer, draft), n_targets, NULL);
   if (BUSQ_LIKELY(result == BUSQ_OK)) {
-    peer->drafts--;
+    peer->sender.drafts--;
     return BUSQ_OK;
   }
   busq_send_free_record(record);
@@ -430,5 +436,5 @@ int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targ
 void busq_multicast_timed_out(busq_peer *peer)
 {
   (void)busq_send_next_sequence(peer);
-  busq_tracer_send_timed_out(peer, peer->sequence);
+  busq_tracer_send_timed_out(peer, peer->sender.sequence);
 }

@@ -7,21 +7,21 @@
  * Guarantee: a sender that dies at any point of this leaves a record that reads as free.
  */
 #include "base/assert.h"
-#include "shm/memory/peer.h"
-#include "shm/send/multicast.h"
+#include "shm/send/payload.h"
 
 /* Sequence numbers are never used twice in the life of a slot: a block of them is reserved before its first is used. */
 static inline uint64_t busq_send_next_sequence(busq_peer *peer)
 {
   enum { BLOCK = 1 << 16 };
-  if (BUSQ_UNLIKELY(++peer->sequence >= peer->sequence_limit)) {
-    peer->sequence_limit = peer->sequence + BLOCK;
-    busq_store_release(&peer->self->sequence_reserved, peer->sequence_limit);
+  if (BUSQ_UNLIKELY(++peer->sender.sequence >= peer->sender.sequence_limit)) {
+    peer->sender.sequence_limit = peer->sender.sequence + BLOCK;
+    busq_store_release(&peer->self->sequence_reserved, peer->sender.sequence_limit);
   }
-  return peer->sequence;
+  return peer->sender.sequence;
 }
 
-/* Free first: a sender that dies here must not leave marks behind that look as if the record's last message were needed. */
+/* Free first: a sender that dies here must not leave marks behind that look as if the record's last message were
+ * needed. */
 BUSQ_ALWAYS_INLINE void busq_send_free_record(busq_record *record)
 {
   busq_store_release(&record->state.lo, BUSQ_PHASE_FREE);
@@ -49,13 +49,13 @@ BUSQ_ALWAYS_INLINE void busq_send_fill(busq_peer *peer, busq_record *record, uin
   record->size_bytes = (uint32_t)payload->size_bytes;
   record->sender_incarnation = peer->incarnation;
   record->origin = (uint16_t)(payload->form << BUSQ_RECORD_FORM_SHIFT | peer->slot);
-  /* Atomic, because others may be late and still look at them: a helper that completes the record's last message, or a reader that
-   * released it and asks whether it was the last (large_release; the swap that follows its look fails). */
+  /* Atomic, because others may be late and still look at them: a helper that completes the record's last message, or a
+   * reader that released it and asks whether it was the last (large_release; the swap that follows its look fails). */
   busq_store_relaxed(&record->outline, (uint16_t)n_targets);
   for (uint32_t i = 0; i < n_targets; i++) {
-    BUSQ_ASSERT(peer->destinations[i] < peer->bus->geometry.peers);
-    BUSQ_ASSERT(i == 0 || peer->destinations[i - 1] < peer->destinations[i]); /* readers look for themselves by halving */
-    busq_store_relaxed(&record->destination[i].slot, peer->destinations[i]);
+    BUSQ_ASSERT(peer->sender.destinations[i] < peer->bus->geometry.peers);
+    BUSQ_ASSERT(i == 0 || peer->sender.destinations[i - 1] < peer->sender.destinations[i]); /* readers look for themselves by halving */
+    busq_store_relaxed(&record->destination[i].slot, peer->sender.destinations[i]);
     busq_store_relaxed(&record->destination[i].mark, 0);
   }
   BUSQ_STEP("fill");
@@ -73,11 +73,11 @@ static inline uint32_t busq_send_record_unit(const busq_peer *peer, const busq_r
 /* SYNC POINT in hand: the last message is done with before, and no other process knows of this one yet. */
 static inline void busq_send_take_in_hand(const busq_peer *peer, uint32_t unit)
 {
-  busq_store_release(&peer->self->in_hand, (peer->sent + 1) << 32 | unit);
+  busq_store_release(&peer->self->in_hand, (peer->sender.sent + 1) << 32 | unit);
 }
 
-/* The state is stored, not swapped, while no other process can know the record; the release orders it before the marks' next readers,
- * which come by way of the extent table. */
+/* The state is stored, not swapped, while no other process can know the record; the release orders it before the marks'
+ * next readers, which come by way of the extent table. */
 static inline void busq_send_set_state(busq_record *record, uint64_t tag, uint32_t phase, uint64_t timestamp)
 {
   BUSQ_ASSERT(!(tag & BUSQ_PHASE_MASK));
@@ -85,33 +85,5 @@ static inline void busq_send_set_state(busq_record *record, uint64_t tag, uint32
   busq_store_relaxed(&record->state.hi, timestamp);
   busq_store_release(&record->state.lo, tag | phase);
 }
-
-/* ---- memory for a record (memory.c) ---- */
-
-/* The arena has none: first what the gone do not need any more, then what they have left, last what others may give back. */
-BUSQ_COLD int busq_send_find_memory(busq_peer *peer, uint64_t bytes, busq_record **recordp);
-
-BUSQ_ALWAYS_INLINE int busq_send_take_record(busq_peer *peer, uint64_t bytes, busq_record **recordp)
-{
-  busq_multicast_share_memory(peer);
-  const int result = busq_arena_take(&peer->arena, bytes, recordp);
-  return BUSQ_UNLIKELY(result == BUSQ_FULL) ? busq_send_find_memory(peer, bytes, recordp) : result;
-}
-
-/* ---- drafts (draft.c) ---- */
-
-static inline busq_record *busq_draft_record(const busq_peer *peer, const busq_message *draft)
-{
-  return busq_bus_record(peer->bus, draft->record);
-}
-
-/* From the beginning of its record to the end of its payload. */
-static inline uint64_t busq_draft_bytes(const busq_peer *peer, const busq_message *draft)
-{
-  return (uint64_t)((const char *)draft->data - (const char *)busq_draft_record(peer, draft)) + draft->size_bytes;
-}
-
-/* Can so much of a draft be sent to so many? */
-int busq_draft_check(const busq_peer *peer, const busq_payload *payload, uint32_t n_targets);
 
 #endif /* BUSQ_SHM_SEND_RECORD_H */

@@ -134,7 +134,8 @@ static int rings_fill(busq_rings *rings, const busq_bus *bus, uint64_t size)
   return BUSQ_OK;
 }
 
-/* The name is told before there is anything of that name: killed in between, whoever removes the bus finds what we have made. */
+/* The name is published before there is anything of that name: killed in between, the process that removes the bus
+ * finds what we have made. */
 static int rings_publish(const busq_rings *rings, busq_bus *bus)
 {
   enum { TRIES = 16 };
@@ -151,7 +152,7 @@ static int rings_publish(const busq_rings *rings, busq_bus *bus)
   return result == 0 ? BUSQ_OK : busq_error_system("can't give the trace of bus \"%s\" its name", bus->name);
 }
 
-/* Made without a name, so that nobody finds it half made. */
+/* Made without a name, so that it is never found half made. */
 int busq_rings_create(busq_rings *rings, busq_bus *bus, uint64_t size)
 {
   *rings = (busq_rings){.fd = openat(bus->directory_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};

@@ -2,14 +2,14 @@
 #ifndef BUSQ_SHM_TRACE_RINGS_H
 #define BUSQ_SHM_TRACE_RINGS_H
 /*
- * The file of rings beside a bus: ".busq-<first half of the bus's generation>-trace-<random>", in the bus's directory, with its
- * owner and permissions; the bus's header tells the random part (files.h).  Removed when the recording ends, with the bus, or by
- * `busq gc`.
+ * The file of rings beside a bus: ".busq-<first half of the bus's generation>-trace-<random>", in the bus's directory,
+ * with its owner and permissions; the bus's header holds the random part (files.h).  Removed when the recording ends,
+ * with the bus, or by `busq gc`.
  *
  *      header | words of ring 0 .. peers-1 | records of ring 0 .. peers-1
  *
- * Header and words are reserved when the file is made, the records of a ring when its peer comes: whoever writes never finds the
- * file system full.
+ * Header and words are reserved when the file is made, the records of a ring when its peer comes: a writer never finds
+ * the file system full.
  */
 #include "shm/memory/bus.h"
 #include "trace/event_ring.h"

@@ -10,7 +10,7 @@ struct busq_tracer_map {
   busq_rings rings;
   busq_tracer_map *next;
   uint32_t generation; /* of the recording that it belongs to */
-  uint64_t dropped;    /* by those who had the slot before */
+  uint64_t dropped;    /* by peers that had the slot before */
   uint32_t has_joined; /* its join stands in the ring: nothing of it may come before */
 };
 
@@ -32,7 +32,7 @@ static uint64_t now_of(const busq_peer *peer)
   return busq_trace_now(busq_load_relaxed(&peer->tracer.generation));
 }
 
-/* Says who writes into the ring from here on. */
+/* Writes a join, which names the peer that writes into the ring from here on. */
 static bool map_join(busq_peer *peer, busq_tracer_map *map)
 {
   busq_trace_ring *ring = &map->ring;
@@ -102,7 +102,8 @@ static void tracer_attach(busq_peer *peer, uint32_t generation)
   busq_latch_release(&tracer->latch);
 }
 
-/* NULL where nobody records, or it can't be recorded.  The join of a peer may still have to be written into its ring. */
+/* NULL where there is no recording, or it can't be recorded.  The join of a peer may still have to be written into its
+ * ring. */
 static busq_tracer_map *map_of(busq_peer *peer)
 {
   const uint32_t generation = busq_load_acquire(&peer->bus->header->recording);
@@ -148,7 +149,8 @@ void busq_tracer_deinit(busq_peer *peer)
 
 /* ---- events ---- */
 
-/* A record of `kind`, without a timestamp, to be completed and published; NULL where there is no ring, or no room in it. */
+/* A record of `kind`, without a timestamp, to be completed and published; NULL where there is no ring, or no room in
+ * it. */
 static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side, uint32_t count, busq_trace_kind kind,
                                      uint64_t message, uint64_t time, uint64_t end, uint64_t *positionp)
 {
@@ -171,7 +173,7 @@ static busq_trace_record *record_new(busq_trace_ring *ring, busq_trace_side side
   return record;
 }
 
-/* Of the sending side. */
+/* Reserves records on the sending side. */
 static void event_add(busq_peer *peer, busq_trace_kind kind, uint64_t message, uint64_t time, uint64_t end)
 {
   uint64_t position;
@@ -198,7 +200,7 @@ void busq_tracer_leave(busq_peer *peer)
 
 static busq_trace_destination destination_of(const busq_peer *peer, uint32_t slot)
 {
-  return (busq_trace_destination){(uint16_t)slot, (uint16_t)peer->known[slot].incarnation};
+  return (busq_trace_destination){(uint16_t)slot, (uint16_t)peer->sender.known[slot].incarnation};
 }
 
 /* A message of `n` destinations takes so many records. */
@@ -264,7 +266,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
   busq_trace_destination few[FEW] = {0}, *to = few;
   tracer->ring = tracer->is_silent ? NULL : ring_for(peer, BUSQ_TRACE_SENDING, 1);
   if (!tracer->ring) {
-    tracer->begun = 0; /* nothing more is to be told of this attempt */
+    tracer->begun = 0; /* nothing more is recorded of this attempt */
     return;
   }
   if (tracer->blocked)
@@ -273,7 +275,7 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
   if (n_targets > FEW)
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
-    to[i] = destination_of(peer, peer->destinations[i]);
+    to[i] = destination_of(peer, peer->sender.destinations[i]);
   tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, group, view) : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
@@ -391,7 +393,7 @@ static busq_trace_record *taken_new(busq_tracer *tracer, busq_trace_ring *ring, 
   return record;
 }
 
-/* The clock is read after everything that it stands for: a delivery is never told to be earlier than it was. */
+/* The clock is read after everything that it stands for: a delivery is never recorded as earlier than it was. */
 void busq_tracer_flush(busq_peer *peer)
 {
   busq_tracer *tracer = &peer->tracer;
@@ -423,7 +425,7 @@ void busq_tracer_waited(busq_peer *peer, uint64_t since_ns)
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
-/* ---- for whoever runs a protocol ---- */
+/* ---- for a protocol over the peer ---- */
 
 uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trace_destination *to, uint32_t n,
                               uint64_t begun, uint64_t blocked)

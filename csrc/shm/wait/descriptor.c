@@ -11,16 +11,16 @@ static int descriptor_look(busq_peer *peer)
 {
   if (busq_room_has_come(peer))
     return BUSQ_OK;
-  const int result = peer->listens & BUSQ_LISTEN_MESSAGES ? busq_receive_look(peer) : BUSQ_EMPTY;
+  const int result = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? busq_receive_look(peer) : BUSQ_EMPTY;
   return result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down) ? BUSQ_SHUTDOWN : result;
 }
 
 /* For how long it may stay unreadable if no process writes to it. */
 static uint64_t descriptor_limit_ns(const busq_peer *peer)
 {
-  uint64_t limit_ns = peer->listens & BUSQ_LISTEN_MESSAGES ? peer->blocker.help_in_ns : UINT64_MAX;
-  if (peer->asked && peer->room_slice_ns < limit_ns)
-    limit_ns = peer->room_slice_ns;
+  uint64_t limit_ns = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? peer->receiver.blocker.help_in_ns : UINT64_MAX;
+  if (peer->descriptor.asked && peer->descriptor.room_slice_ns < limit_ns)
+    limit_ns = peer->descriptor.room_slice_ns;
   if (busq_load_acquire(&peer->bus->header->is_ending) && BUSQ_SLICE_NS < limit_ns)
     limit_ns = BUSQ_SLICE_NS;
   return limit_ns;
@@ -28,22 +28,23 @@ static uint64_t descriptor_limit_ns(const busq_peer *peer)
 
 void busq_descriptor_settle(busq_peer *peer)
 {
-  if (peer->listens == BUSQ_LISTEN_NOT)
+  if (peer->descriptor.listens == BUSQ_LISTEN_NOT)
     return;
   const bool is_armed =
-      peer->fifo_epoch && busq_load_acquire(&peer->inbox->wake_flags) >> 1 == peer->fifo_epoch;
+      peer->descriptor.epoch && busq_load_acquire(&peer->receiver.inbox->wake_flags) >> 1 == peer->descriptor.epoch;
   int result = descriptor_look(peer);
-  if (peer->received != peer->fifo_received)
+  if (peer->receiver.received != peer->descriptor.received_seen)
     busq_fifo_sleep_lightly(peer);
-  peer->fifo_received = peer->received;
-  /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message that is
-   * gone.  Several readers have one FIFO: a reader that finds nothing empties it for all, raises the flag, and looks again; so a message
-   * that came since, though its byte was lost with the others, is found here, and all readers are woken. */
+  peer->descriptor.received_seen = peer->receiver.received;
+  /* A sender writes its byte first and takes the flag down afterwards: armed, there may still be a byte of a message
+   * that is gone.  Several readers have one FIFO: a reader that finds nothing empties it for all, raises the flag, and
+   * looks again; so a message that came since, though its byte was lost with the others, is found here, and all readers
+   * are woken. */
   if (result == BUSQ_EMPTY &&
-      (!is_armed || peer->fifo_is_readable || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
+      (!is_armed || peer->descriptor.is_readable || busq_fifo_may_deepen(peer) || busq_fifo_drain(peer))) {
     busq_fifo_arm(peer);
-    peer->fifo_is_readable = false;
-    busq_wake_for_room(peer->bus, peer->inbox_slot); /* behind a fence, as before a sleep in a call */
+    peer->descriptor.is_readable = false;
+    busq_wake_for_room(peer->bus, peer->receiver.inbox_slot); /* behind a fence, as before a sleep in a call */
     result = descriptor_look(peer);
   }
   if (result == BUSQ_EMPTY) {
@@ -51,9 +52,9 @@ void busq_descriptor_settle(busq_peer *peer)
     return;
   }
   busq_fifo_sleep_lightly(peer);
-  if (!peer->fifo_is_readable) {
+  if (!peer->descriptor.is_readable) {
     busq_fifo_make_readable(peer);
-    peer->fifo_is_readable = true;
+    peer->descriptor.is_readable = true;
   }
 }
 
@@ -67,10 +68,10 @@ int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target)
   result = busq_fifo_open(peer);
   if (result == BUSQ_OK) {
     busq_room_ask(peer, slot);
-    /* Another look may find room by itself, and then no process would wake us. */
-    if (busq_load_relaxed(&peer->finds_more))
+    /* Another look may find room by itself, and then no process would say so. */
+    if (busq_load_relaxed(&peer->sender.finds_more))
       busq_room_come(peer, slot);
   }
-  busq_biased_latch_release(&peer->receive_latch);
+  busq_biased_latch_release(&peer->receiver.latch);
   return result;
 }

@@ -12,8 +12,8 @@
 
 void busq_pacing_init(busq_peer *peer)
 {
-  peer->spin_ns = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : BUSQ_SPIN_NS_MAX;
-  peer->yield_ns = YIELD_NS_DEFAULT;
+  peer->pacing.spin_ns = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : BUSQ_SPIN_NS_MAX;
+  peer->pacing.yield_ns = YIELD_NS_DEFAULT;
 }
 
 void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns)
@@ -21,9 +21,9 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns)
   /* A spinning thread holds the receive latch, and looks at nothing else: time beyond the limit is spent yielding. */
   const uint32_t spins_ns = spin_ns < BUSQ_SPIN_NS_MAX ? spin_ns : BUSQ_SPIN_NS_MAX;
   const uint64_t yields_ns = (uint64_t)yield_ns + (spin_ns - spins_ns);
-  peer->spin_ns = spins_ns;
-  peer->yield_ns = yields_ns < BUSQ_SLICE_NS ? (uint32_t)yields_ns : (uint32_t)BUSQ_SLICE_NS;
-  peer->spin_is_chosen = true;
+  peer->pacing.spin_ns = spins_ns;
+  peer->pacing.yield_ns = yields_ns < BUSQ_SLICE_NS ? (uint32_t)yields_ns : (uint32_t)BUSQ_SLICE_NS;
+  peer->pacing.spin_is_chosen = true;
 }
 
 /* ---- one wait ---- */
@@ -72,8 +72,8 @@ bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *wa
   enum { PAUSES = 8 };
   if (wait->stage != STAGE_SPIN)
     return false;
-  const bool is_crowded = __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED);
-  if (!peer->spin_ns || is_crowded || (wait->has_spun && busq_wait_spent_ns(wait) >= peer->spin_ns)) {
+  const bool is_crowded = __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED);
+  if (!peer->pacing.spin_ns || is_crowded || (wait->has_spun && busq_wait_spent_ns(wait) >= peer->pacing.spin_ns)) {
     wait->stage = STAGE_YIELD;
     return false;
   }
@@ -91,14 +91,14 @@ bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
   if (wait->stage == STAGE_SLEEP)
     return false;
   const uint64_t spent_ns = busq_wait_spent_ns(wait);
-  if (spent_ns >= (uint64_t)peer->spin_ns + peer->yield_ns || busq_wait_is_over(wait)) {
+  if (spent_ns >= (uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns || busq_wait_is_over(wait)) {
     wait->stage = STAGE_SLEEP;
     return false;
   }
   sched_yield();
   const bool was_long = busq_wait_spent_ns(wait) - spent_ns > crowded_ns;
-  if (was_long != __atomic_load_n(&peer->is_crowded, __ATOMIC_RELAXED))
-    __atomic_store_n(&peer->is_crowded, was_long, __ATOMIC_RELAXED);
+  if (was_long != __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED))
+    __atomic_store_n(&peer->pacing.is_crowded, was_long, __ATOMIC_RELAXED);
   return true;
 }
 
@@ -137,23 +137,23 @@ static void stay_away(uint64_t duration_ns)
 void busq_pacing_let_room_gather(const busq_peer *peer)
 {
   enum { LONG_QUEUE = 64, GATHER_NS = 1000 };
-  if (peer->bus->geometry.capacity >= LONG_QUEUE && peer->spin_ns)
+  if (peer->bus->geometry.capacity >= LONG_QUEUE && peer->pacing.spin_ns)
     stay_away(GATHER_NS);
 }
 
-/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and both
- * crawl.  So a reader that sends nothing, and never waits for long, gives the sender time to get ahead by a few messages; a
- * peer that also sends may be part of a conversation, where nothing is gained by waiting. */
+/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and
+ * both crawl.  So a reader that sends nothing, and never waits for long, gives the sender time to get ahead by a few
+ * messages; a peer that also sends may be part of a conversation, where nothing is gained by waiting. */
 void busq_pacing_let_messages_gather(busq_peer *peer)
 {
   enum { SHORT_WAITS = 16, GATHER_NS = 1000 };
   const uint64_t sent = busq_load_relaxed(&peer->self->sent);
-  const uint32_t waits = busq_load_relaxed(&peer->short_waits);
-  if (sent != busq_load_relaxed(&peer->short_waits_since) || !peer->spin_ns) {
-    busq_store_relaxed(&peer->short_waits_since, sent);
-    busq_store_relaxed(&peer->short_waits, 0);
+  const uint32_t waits = busq_load_relaxed(&peer->pacing.short_waits);
+  if (sent != busq_load_relaxed(&peer->pacing.short_waits_since) || !peer->pacing.spin_ns) {
+    busq_store_relaxed(&peer->pacing.short_waits_since, sent);
+    busq_store_relaxed(&peer->pacing.short_waits, 0);
   } else if (waits < SHORT_WAITS) {
-    busq_store_relaxed(&peer->short_waits, waits + 1);
+    busq_store_relaxed(&peer->pacing.short_waits, waits + 1);
   } else {
     stay_away(GATHER_NS);
   }
@@ -162,32 +162,32 @@ void busq_pacing_let_messages_gather(busq_peer *peer)
 /* ---- whether spinning and yielding are worth it ---- */
 
 /*
- * They are where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at once: its next
- * message comes no later for that, and its cores are spared.  The first wait that was not long at all, and was spent asleep,
- * makes it spin again; so the second message of a conversation is slow, and not the third.
+ * They are where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at once: its
+ * next message comes no later for that, and its cores are spared.  The first wait that was not long at all, and was
+ * spent asleep, makes it spin again; so the second message of a conversation is slow, and not the third.
  */
 enum { IN_VAIN_MAX = 4, IN_VAIN_TIMES = 8 };
 
 bool busq_pacing_sleeps_at_once(const busq_peer *peer)
 {
-  if (__atomic_load_n(&peer->is_to_go_on, __ATOMIC_RELAXED))
+  if (__atomic_load_n(&peer->pacing.is_to_go_on, __ATOMIC_RELAXED))
     return true;
-  return busq_load_relaxed(&peer->waits_in_vain) >= IN_VAIN_MAX && !peer->spin_is_chosen;
+  return busq_load_relaxed(&peer->pacing.waits_in_vain) >= IN_VAIN_MAX && !peer->pacing.spin_is_chosen;
 }
 
 void busq_pacing_wait_was_short(busq_peer *peer)
 {
-  if (busq_load_relaxed(&peer->waits_in_vain))
-    busq_store_relaxed(&peer->waits_in_vain, 0);
+  if (busq_load_relaxed(&peer->pacing.waits_in_vain))
+    busq_store_relaxed(&peer->pacing.waits_in_vain, 0);
 }
 
 void busq_pacing_wait_has_slept(busq_peer *peer, busq_wait *wait, int result)
 {
-  const uint32_t in_vain = busq_load_relaxed(&peer->waits_in_vain);
-  const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * ((uint64_t)peer->spin_ns + peer->yield_ns);
-  __atomic_store_n(&peer->is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
+  const uint32_t in_vain = busq_load_relaxed(&peer->pacing.waits_in_vain);
+  const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
+  __atomic_store_n(&peer->pacing.is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
   if (!was_long && result != BUSQ_INTERRUPTED)
     busq_pacing_wait_was_short(peer);
   else if (was_long && in_vain < IN_VAIN_MAX)
-    busq_store_relaxed(&peer->waits_in_vain, in_vain + 1);
+    busq_store_relaxed(&peer->pacing.waits_in_vain, in_vain + 1);
 }

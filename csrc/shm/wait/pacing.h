@@ -4,14 +4,16 @@
 /*
  * The pace of a wait: spinning, yielding, sleeping.
  *
- * Guarantee: a wait ends at its deadline, and a sleep after at most one slice (BUSQ_SLICE_NS), whatever became of the process
- * that should have ended it.
+ * Guarantee: a wait ends at its deadline, and a sleep after at most one slice (BUSQ_SLICE_NS), whatever became of the
+ * process that should have ended it.
  *
- * Mechanism.  Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them: waking a
- * sleeper costs about that much.  Where yielding shows that others want the processor, the spinning is left out; where the last
- * waits for messages were far longer than all that, the yielding, too.  Sleeps begin at a millisecond and double, up to a slice.
+ * Mechanism.  Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them:
+ * waking a sleeper costs about that much.  Where yielding shows that others want the processor, the spinning is left
+ * out; where the last waits for messages were far longer than all that, the yielding, too.  Sleeps begin at a
+ * millisecond and double, up to a slice.
  *
- * Heuristics about speed live here and nowhere else.  Each of them may be wrong at any time: that costs time, never a message.
+ * Heuristics about speed live here and nowhere else.  Each of them may be wrong at any time: that costs time, never a
+ * message.
  *
  * Not given: fairness between the threads that wait.
  */
@@ -33,8 +35,9 @@ typedef struct {
   bool is_published; /* the slot shows what this peer waits for (published.h) */
 } busq_wait;
 
-/* Where the next message will stand, and the lap it will have: a spinning reader looks at this word alone for some pauses before it
- * looks at everything again.  Reading more of what senders write would take those lines from their caches. */
+/* Where the next message will stand, and the lap it will have: a spinning reader looks at this word alone for some
+ * pauses before it looks at everything again.  Reading more of what senders write would take those lines from their
+ * caches. */
 typedef struct {
   const uint64_t *word;
   uint64_t lap;
@@ -47,8 +50,8 @@ void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns);
 bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch);
 /* One turn of yielding; false when it is time to sleep. */
 bool busq_wait_yield(busq_wait *wait, busq_peer *peer);
-/* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has passed;
- * BUSQ_INTERRUPTED. */
+/* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has
+ * passed; BUSQ_INTERRUPTED. */
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
 /* Time since the clock was first asked, by this or another of these calls. */
 uint64_t busq_wait_spent_ns(busq_wait *wait);

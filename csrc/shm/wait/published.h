@@ -4,8 +4,8 @@
 /*
  * What a peer waits for, as its slot shows it to `busq doctor` and to others that ask.
  *
- * Written only around sleeps.  A wait that was interrupted, by a signal or by the end of a slice, is the same wait when the caller goes
- * on with it at once.  Where several threads wait, the last one to leave takes the reason back.
+ * Written only around sleeps.  A wait that was interrupted, by a signal or by the end of a slice, is the same wait when
+ * the caller goes on with it at once.  Where several threads wait, the last one to leave takes the reason back.
  */
 #include "base/time.h"
 #include "shm/memory/peer.h"

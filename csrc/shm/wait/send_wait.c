@@ -2,6 +2,7 @@
 #include "shm/wait/send_wait.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "shm/send/draft.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/pacing.h"
@@ -17,8 +18,9 @@ typedef struct {
   uint32_t recording; /* whose clock gave these times; 0: none */
 } send_times;
 
-/* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no more is recorded.
- * That comes before the message can be seen: its receiver must not find a message that was never sent. */
+/* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no
+ * more is recorded.  That comes before the message can be seen: its receiver must not find a message that was never
+ * sent. */
 __attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times, uint32_t recording)
 {
   if (peer->tracer.is_silent)
@@ -45,24 +47,25 @@ static inline busq_trace_ring *send_record(busq_peer *peer, send_times *times)
 
 static void record_timeout(busq_peer *peer, send_times *times)
 {
-  busq_biased_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
   if (!busq_load_relaxed(&peer->is_closed) && !send_record(peer, times)) {
     busq_multicast_timed_out(peer);
     peer->tracer.begun = peer->tracer.blocked = 0;
   }
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
 }
 
 /* ---- one attempt ---- */
 
-/* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be sent. */
+/* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be
+ * sent. */
 BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, const uint64_t *targets, uint32_t n_targets,
                                  const busq_payload *payload, send_times *times, uint64_t *failed_targetp)
 {
   /* Before the latch: another thread of the parent may have held it at the fork, and would never release it here. */
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
-  busq_biased_latch_acquire(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
   BUSQ_TIME("latched");
   int result = BUSQ_CLOSED;
   if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
@@ -72,9 +75,9 @@ BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, cons
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
     if (failed_targetp)
-      *failed_targetp = peer->failed_target;
+      *failed_targetp = peer->sender.failed_target;
   }
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_release(&peer->sender.latch);
   return result;
 }
 
@@ -108,8 +111,9 @@ static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_targ
   room->is_armed = true;
 }
 
-/* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the reader that makes
- * room there does not know of it yet.  Readers that keep changing places with each other do not keep it awake for ever. */
+/* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the
+ * reader that makes room there does not know of it yet.  Readers that keep changing places with each other do not keep
+ * it awake for ever. */
 static bool room_wait_is_armed(const room_wait *room, uint64_t failed_target, uint32_t n_targets)
 {
   return room->is_armed && (room->target == failed_target || room->n_changes > n_targets);
@@ -119,24 +123,24 @@ static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
 {
   const bool is_memory = room->target == BUSQ_NO_TARGET;
   if (!wait->is_published)
-    (void)busq_fetch_add(&peer->senders_asleep, 1);
+    (void)busq_fetch_add(&peer->sleepers.senders_asleep, 1);
   wait->is_published = true;
-  busq_published_begin(&peer->self->sends, &peer->send_left_ns, is_memory ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
+  busq_published_begin(&peer->self->sends, &peer->sleepers.send_left_ns, is_memory ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
                        is_memory ? BUSQ_RING_NOBODY : busq_target_slot(room->target));
   return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
 }
 
 static void room_wait_end(busq_peer *peer, const busq_wait *wait, int result)
 {
-  if (wait->is_published && busq_fetch_add(&peer->senders_asleep, UINT32_MAX) == 1)
-    busq_published_end(peer, &peer->self->sends, &peer->send_left_ns, result);
+  if (wait->is_published && busq_fetch_add(&peer->sleepers.senders_asleep, UINT32_MAX) == 1)
+    busq_published_end(peer, &peer->self->sends, &peer->sleepers.send_left_ns, result);
 }
 
 /* Until the next try: BUSQ_OK, or why there is none. */
 static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target, uint32_t n_targets)
 {
   int result = BUSQ_OK;
-  const bool finds_more = busq_load_relaxed(&peer->finds_more) && !busq_wait_is_over(wait);
+  const bool finds_more = busq_load_relaxed(&peer->sender.finds_more) && !busq_wait_is_over(wait);
   if (finds_more || busq_wait_spin(wait, peer, NULL) || busq_wait_yield(wait, peer))
     return BUSQ_OK;
   if (room_wait_is_armed(room, failed_target, n_targets))
@@ -216,7 +220,8 @@ static int targets_attempt(busq_peer *peer, const void *arguments)
   return result == BUSQ_TO_GROUP ? group_attempt(peer, arguments) : result;
 }
 
-/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one follows. */
+/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one
+ * follows. */
 __attribute__((noinline)) static int payload_go_on(busq_peer *peer, const message *sent, int64_t timeout_ns, send_times *times, int result)
 {
   const busq_send_job job = {result == BUSQ_TO_GROUP ? group_attempt : targets_attempt, sent, sent->n_targets};
@@ -311,9 +316,9 @@ static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets
 {
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
-  busq_biased_latch_acquire(&peer->send_latch);
-  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED : busq_multicast_reserve(peer, size_bytes, n_targets, draft);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
+  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED : busq_draft_reserve(peer, size_bytes, n_targets, draft);
+  busq_biased_latch_release(&peer->sender.latch);
   return result;
 }
 

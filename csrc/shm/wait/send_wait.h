@@ -4,18 +4,18 @@
 /*
  * Sending calls: an attempt with the send latch held, and waiting for room where that found none.
  *
- * Guarantee: a call that returns BUSQ_OK has sent once; any other result has sent nothing.  A call without time tries once.  While a
- * call waits, no latch is held.
+ * Guarantee: a call that returns BUSQ_OK has sent once; any other result has sent nothing.  A call without time tries
+ * once.  While a call waits, no latch is held.
  *
- * Mechanism.  A job is tried until its result is not BUSQ_FULL.  Between two tries its thread spins and yields (pacing.h), then
- * raises a flag at what was full, tries once more, and sleeps: the flag was up during that try, so room that came
- * since then wakes it (wake.h).
+ * Mechanism.  A job is tried until its result is not BUSQ_FULL.  Between two tries its thread spins and yields
+ * (pacing.h), then raises a flag at what was full, tries once more, and sleeps: the flag was up during that try, so
+ * room that came since then wakes it (wake.h).
  *
  * Public calls whose arguments need no check are defined in send_wait.c itself: busq_peer_send and its kin.
  */
 #include "shm/send/multicast.h"
 
-/* What a call tries; `attempt` has the send latch, and may run many times. */
+/* A call that is tried; `attempt` has the send latch, and may run many times. */
 typedef struct {
   int (*attempt)(busq_peer *peer, const void *arguments);
   const void *arguments;

@@ -2,8 +2,9 @@
 #ifndef BUSQ_SHM_WAKE_FIFO_H
 #define BUSQ_SHM_WAKE_FIFO_H
 /*
- * The descriptor behind peer.fileno(): a FIFO that senders write to, and a timer for as long as something in the queue can't be
- * received, both behind one epoll descriptor.  wake.h says when it is written to, and how deep a sleep behind it may be.
+ * The descriptor behind peer.fileno(): a FIFO that senders write to, and a timer for as long as something in the queue
+ * can't be received, both behind one epoll descriptor.  wake.h says when it is written to, and how deep a sleep behind
+ * it may be.
  *
  * Guarantee: no byte is lost by a sender that is killed: the flag stays up, and the next sender writes again.
  *
@@ -23,7 +24,8 @@ void busq_fifo_write_once(const busq_bus *bus, uint32_t slot);
 /* Makes it when it is first asked for. */
 int busq_fifo_open(busq_peer *peer);
 void busq_fifo_close(busq_peer *peer);
-/* Makes the descriptor readable after a while: where something is in the queue, a slice at most; UINT64_MAX where nothing is. */
+/* Makes the descriptor readable after a while: where something is in the queue, a slice at most; UINT64_MAX where
+ * nothing is. */
 void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns);
 /* Empties the FIFO and asks senders to signal; look at the queue once more afterwards. */
 void busq_fifo_arm(busq_peer *peer);

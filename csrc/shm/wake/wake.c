@@ -35,7 +35,7 @@ void busq_wake_readers_of(busq_bus *bus, uint32_t slot)
   }
 }
 
-/* Takes the flag down, and wakes those who sleep in a call; what is left are the bits of the others. */
+/* Takes the flag down, and wakes threads that sleep in a call; what is left are the bits of the others. */
 static uint32_t waiters_wake(uint32_t *flag, uint32_t *sequence)
 {
   const uint32_t waiters = busq_exchange(flag, 0);
@@ -54,7 +54,8 @@ static uint32_t fifo_slot_of(const busq_bus *bus, uint32_t slot)
   return (busq_load_acquire(&sender->life) & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers ? queue : slot;
 }
 
-/* SYNC POINT asks: the bit is cleared first, so that whoever drains the byte finds that it is; and by one of us alone. */
+/* SYNC POINT asks: the bit is cleared first, so that a reader that drains the byte finds that it is; and by one of us
+ * alone. */
 static void sender_tell(const busq_bus *bus, uint32_t slot, uint64_t what)
 {
   BUSQ_STEP("tell");
@@ -95,7 +96,7 @@ void busq_wake_for_memory(busq_bus *bus)
 
 void busq_wake_self(busq_peer *peer)
 {
-  uint32_t *const words[] = {&peer->inbox->wake_seq, &peer->self->memory_seq};
+  uint32_t *const words[] = {&peer->receiver.inbox->wake_seq, &peer->self->memory_seq};
   for (unsigned i = 0; i < 2; i++) {
     (void)busq_fetch_add(words[i], 1);
     busq_futex_wake_all(words[i]);

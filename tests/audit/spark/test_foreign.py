@@ -134,7 +134,9 @@ def named_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    "style", ["wide", "swapped", *(pytest.param(style, marks=pytest.mark.long) for style in ("short", "extreme"))]
+)
 def test_any_names_are_judged_as_in_c_and_by_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
 ) -> None:

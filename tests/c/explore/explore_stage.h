@@ -302,7 +302,7 @@ static bool explore_receive(uint32_t index)
     explore_note(index, BUSQ_EVENT_DELIVER, number, members);
   else if (number)
     explore_deliver(index, number);
-  memset(&peer->found, 0, sizeof peer->found); /* nobody looks at it again */
+  memset(&peer->receiver.found, 0, sizeof peer->receiver.found); /* nobody looks at it again */
   return number != 0;
 }
 
@@ -310,18 +310,18 @@ static void explore_lose_patience(uint32_t index)
 {
   busq_peer *peer = explore_shared.peers[index];
   CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
-  if (peer->is_consumer)
+  if (peer->receiver.is_consumer)
     busq_receive_tend(peer);
   if (busq_receive_peek(peer) == BUSQ_EMPTY)
     (void)busq_receive_unblock(peer);
   if (explore_scene->members)
-    peer->cares |= BUSQ_CARES_FOR_MEMBERS;
+    peer->deaths.cares |= BUSQ_CARES_FOR_MEMBERS;
   busq_peer_receive_end(peer);
-  peer->cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS;
+  peer->deaths.cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS;
   if (explore_scene->holders && peer->nodes) {
-    busq_biased_latch_acquire(&peer->send_latch);
+    busq_biased_latch_acquire(&peer->sender.latch);
     (void)busq_node_tend(peer);
-    busq_biased_latch_release(&peer->send_latch);
+    busq_biased_latch_release(&peer->sender.latch);
   }
 }
 
@@ -360,7 +360,7 @@ static busq_turn explore_hold_turn(uint32_t index, explore_progress *progress, b
     count = 1;
   }
   busq_peer_receive_end(peer);
-  memset(&peer->found, 0, sizeof peer->found);
+  memset(&peer->receiver.found, 0, sizeof peer->receiver.found);
   if (!count)
     memset(&progress->held, 0, sizeof progress->held);
   progress->holds = count != 0;
@@ -514,7 +514,7 @@ static int explore_join(uint32_t i, uint32_t flags)
   if (result != BUSQ_OK)
     return result;
   if (!explore_scene->asks_who_lives)
-    peer->glances = UINT32_MAX; /* the kernel is asked who lives by those who lose patience, and only then */
+    peer->sender.glances = UINT32_MAX; /* the kernel is asked who lives by those who lose patience, and only then */
   busq_peer_set_spin(peer, 0, 0);
   return BUSQ_OK;
 }
@@ -706,8 +706,8 @@ static void explore_set_up_peer(uint32_t i)
   CHECK(explore_scene->shared || peer->slot == i);
   CHECK_EQUAL(busq_peer_lookup(peer, name, 2, &explore_targets[i]), BUSQ_OK);
   /* Numbers that are the same every time. */
-  peer->self->sequence_reserved = peer->sequence = peer->sequence_limit = 0;
-  busq_ring_raise(&peer->ring, explore_scene->clocks[i]);
+  peer->self->sequence_reserved = peer->sender.sequence = peer->sender.sequence_limit = 0;
+  busq_ring_raise(&peer->receiver.ring, explore_scene->clocks[i]);
   system_leave();
 }
 
@@ -726,7 +726,7 @@ static void explore_set_up_group(void)
     system_enter(i);
     while (explore_receive(i))
       ;
-    explore_shared.peers[i]->cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS; /* who loses patience looks for the dead, and nobody else */
+    explore_shared.peers[i]->deaths.cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS; /* who loses patience looks for the dead, and nobody else */
     system_leave();
   }
 }

@@ -41,7 +41,8 @@ class Mutant:
     compiled: str = ""  # of a header: the file that is compiled with it
 
 
-MULTICAST, COMMIT, RECEIVE = "shm/send/multicast.c", "shm/message/commit.c", "shm/receive/receive.c"
+MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
+RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group.c", "shm/group/group_send.c", "shm/group/group_receive.c"
 NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
@@ -90,8 +91,8 @@ MUTANTS = [
         "HOLE_NOT_SKIPPED",
         "a reader waits for ever for what fills a hole",
         "one sender, one receiver, anybody may be killed",
-        RECEIVE,
-        ("    (void)busq_ring_skip(&peer->ring, peer->scan);\n", ""),
+        BLOCKED,
+        ("    (void)busq_ring_skip(&peer->receiver.ring, peer->receiver.scan);\n", ""),
     ),
     mutant(
         "BIT_BEFORE_READ",
@@ -102,7 +103,7 @@ MUTANTS = [
             '  BUSQ_STEP("pin");\n',
             '  BUSQ_STEP("pin");\n'
             "  busq_arena_release(peer->bus, peer->slot, found->record, found->mark);\n"
-            "  peer->pins++;\n"
+            "  peer->receiver.pins++;\n"
             "  return;\n",
         ),
     ),
@@ -156,7 +157,7 @@ MUTANTS = [
         "two senders, the same two receivers, proposals lost",
         RECEIVE,
         (
-            '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->ring) == peer->scan;',
+            '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan;',
             '    BUSQ_STEP("tail");\n    return true;',
         ),
     ),
@@ -225,7 +226,7 @@ MUTANTS = [
         RECEIVE,
         (
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
-            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->inbox_slot);\n"
+            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
         ),
     ),
@@ -279,7 +280,7 @@ MUTANTS = [
         "brings its handle to the owner, too",
         NODE_SEND,
         (
-            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end)"
+            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->sender.destinations, n_targets, &end)"
             " == BUSQ_NODE_ENDED)\n",
             "  busq_claim_look look;\n  if (busq_node_look(peer->bus, name, &end, &look) == BUSQ_NODE_ENDED)\n",
         ),

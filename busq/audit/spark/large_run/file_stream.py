@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from busq._native import ffi, lib
 from busq._port.core import check
 from busq.audit.columns import Rows, count_kinds, passed_of, rows_of
-from busq.lab.observers import History
+from busq.lab.observers import History, core_of
 from busq.trace.schema import Kind
 
 __all__ = ["history_of", "rows_by_process"]
@@ -38,11 +38,11 @@ def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
             table = pa.Table.from_batches([batch])
             parts = rows_of(table)
             for rows in parts:
-                check(lib.busq_history_append_rows(history._history, process, rows.pointer))
+                check(lib.busq_history_append_rows(core_of(history), process, rows.pointer))
             if count_kinds(parts)[Kind.PASS]:
                 passed.setdefault(process, []).extend(passed_of(table))
     for process, names in passed.items():
-        check(lib.busq_history_pass(history._history, process, ffi.new("uint64_t[]", names), len(names)))
+        check(lib.busq_history_pass(core_of(history), process, ffi.new("uint64_t[]", names), len(names)))
     return history
 
 

@@ -18,7 +18,7 @@ from busq.audit.result import INVALID, VALID, Check, signed, unsigned
 from busq.audit.spark.large_run import checks, layout
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.words import Words
-from busq.lab.observers import Witness, tell
+from busq.lab.witness import Witness, describe
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
@@ -224,7 +224,7 @@ class Case:
             row["check"],
             INVALID if row["count"] else VALID,
             row["count"],
-            text=tell(row["check"], witness if row["count"] else None, self.words(old.values()).message),
+            text=describe(row["check"], witness if row["count"] else None, self.words(old.values()).message),
             messages=witness.messages,
             processes=witness.processes,
             steps=witness.steps,
