@@ -187,43 +187,19 @@ def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, 
         is_parquet = path.endswith(".parquet") and wanted in (None, "busq")
         return _File(path, root, "busq" if is_parquet else "", True)
     for name, looks_like in _LOOKS_LIKE.items():
-        if wanted in (None, name) and looks_like(path, head, options):
+        if wanted in (None, name) and (name == "busq" or not is_binary(head)) and looks_like(path, head, options):
             return _File(path, root, name)
     return _File(path, root)
 
 
-def _looks_like_parquet(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return head.startswith(b"PAR1") or path.endswith(".parquet")
-
-
-def _looks_like_epfl(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and epfl.is_log(head)
-
-
-def _looks_like_otlp(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and otlp.is_log(head)
-
-
-def _looks_like_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and ndjson.is_log(head, options, hive_keys(path))
-
-
-def _looks_like_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and csv_log.is_log(head, options, hive_keys(path))
-
-
-def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and (shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)))
-
-
 _RECORDS = frozenset({"ndjson", "csv"})  # whose fields may have names that are not recognised
-_LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
-    "busq": _looks_like_parquet,
-    "epfl": _looks_like_epfl,
-    "otlp": _looks_like_otlp,
-    "ndjson": _looks_like_ndjson,
-    "csv": _looks_like_csv,
-    "shiviz": _looks_like_shiviz,
+_LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {  # of text, but for "busq"
+    "busq": lambda path, head, options: head.startswith(b"PAR1") or path.endswith(".parquet"),
+    "epfl": lambda path, head, options: epfl.is_log(head),
+    "otlp": lambda path, head, options: otlp.is_log(head),
+    "ndjson": lambda path, head, options: ndjson.is_log(head, options, hive_keys(path)),
+    "csv": lambda path, head, options: csv_log.is_log(head, options, hive_keys(path)),
+    "shiviz": lambda path, head, options: shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)),
 }
 
 
@@ -348,14 +324,6 @@ def _gather_otlp(files: Sequence[_File], options: dict[str, str], findings: list
     return sources
 
 
-def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    return _gather_records("ndjson", ndjson, files, options, findings)
-
-
-def _gather_csv(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    return _gather_records("csv", csv_log, files, options, findings)
-
-
 def _gather_records(
     format_name: str, reader: ModuleType, files: Sequence[_File], options: dict[str, str], findings: list[Finding]
 ) -> list[Source]:
@@ -412,8 +380,8 @@ _GATHER: dict[str, Callable[[Sequence[_File], dict[str, str], list[Finding]], li
     "epfl": _gather_epfl,
     "shiviz": _gather_shiviz,
     "otlp": _gather_otlp,
-    "ndjson": _gather_ndjson,
-    "csv": _gather_csv,
+    "ndjson": partial(_gather_records, "ndjson", ndjson),
+    "csv": partial(_gather_records, "csv", csv_log),
 }
 
 

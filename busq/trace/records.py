@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
+from busq.trace.events import Events
 from busq.trace.fields import Fields
 from busq.trace.finding import Finding
-from busq.trace.mapping import Events, mapped, named
+from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
@@ -202,10 +203,10 @@ def _events(records: Sequence[Record], places: Mapping[str, int]) -> Events:
             nameless[record.nameless] = nameless.get(record.nameless, 0) + 1
     clocks = [record.clock for record in records]
     return Events(
-        columns,
-        np.array([places[record.path] for record in records]),
-        np.array([record.line for record in records]),
-        np.array([record.is_row for record in records], bool),
+        columns=columns,
+        file=np.array([places[record.path] for record in records]),
+        line=np.array([record.line for record in records]),
+        of_messages=np.array([record.is_row for record in records], bool),
         are_lines=True,
         clocks=clocks if any(clock is not None for clock in clocks) else None,
         nameless=nameless,
