@@ -26,10 +26,7 @@ OPEN = {
     "busq/_port",
     "busq/_state",
     "busq/_util",
-    "busq/audit",
-    "busq/audit/spark",
     "busq/lab/check",
-    "busq/trace",
     "csrc",
     "csrc/python",
 }
