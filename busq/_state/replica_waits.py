@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from busq import errors
-from busq._port.core import Deadline, integer
+from busq._port.arguments import integer
+from busq._port.deadline import Deadline
 from busq._state.replica_base import Replica, command, waits
 
 __all__ = ["Barrier", "Election", "Lock"]
