@@ -51,8 +51,8 @@ class Peer:
     lets others run every 200 microseconds.
 
     A task that is cancelled (`task.cancel()`, `asyncio.timeout`, `asyncio.wait_for`, the end of a `TaskGroup`) in a
-    call of this peer has received nothing.  Every exception that ends a call that sends says in its attribute `sent`
-    how many messages were sent.  That is the exception that the coroutine which awaits `send` itself sees: code that
+    call of this peer has received nothing.  Every exception that ends a call that sends has an attribute `sent`: how
+    many messages were sent.  That is the exception that the coroutine which awaits `send` itself sees: code that
     awaits a cancelled task may get another `CancelledError`, and `asyncio.timeout` makes a `TimeoutError`, whose
     `__cause__` it is.
 
@@ -103,8 +103,8 @@ class Peer:
     ) -> None:
         """Send one message to one peer, or the same message to several at once, as `busq.Peer.send`.
 
-        Where there is no room, this task waits, and others run.  The core tells of room as it tells of messages:
-        through the descriptor that the event loop watches.
+        Where there is no room, this task waits, and others run.  The core reports room as it reports messages: through
+        the descriptor that the event loop watches.
 
         >>> import asyncio, busq
         >>> async def main(bus):
@@ -286,7 +286,7 @@ class Peer:
     def fileno(self) -> int:
         """Return the descriptor that the event loop watches while tasks of this peer wait.
 
-        It is readable when one of them may go on, and says nothing while none waits; to wait for messages in another
+        It is readable when one of them may go on, and means nothing while none waits; to wait for messages in another
         way, join with `Bus.join`.
 
         Errors: OSError if the system has no descriptor left; ShutDown if this peer was closed; ForkedHandle.

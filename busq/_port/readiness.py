@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an event loop needs to know of a peer before its tasks wait: whether it is idle, and what to watch."""
+"""The facts that an event loop needs of a peer before its tasks wait: whether it is idle, and what to watch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OrderedReadiness", "Readiness"]
 
 
 class Readiness:
-    """Whether a peer of order bus1 has something to receive, and the descriptor that tells when it has."""
+    """Whether a peer of order bus1 has something to receive, and the descriptor to watch otherwise."""
 
     def __init__(self, peer: Any) -> None:
         self._peer = peer
@@ -33,7 +33,7 @@ class Readiness:
         return bool(filter_ is not None and filter_.has_unsent)
 
     def listen(self, what: int) -> bool:
-        """Say what the descriptor is to be readable for; False where there is no peer any more."""
+        """Choose for what the descriptor is readable; returns False where there is no peer any more."""
         return core.listen(self._peer, what) == core.OK
 
     def is_forked(self) -> bool:
