@@ -28,6 +28,10 @@ OPEN = {
     "busq/_util",
     "busq/audit",
     "busq/audit/spark",
+    "busq/audit/spark/following",
+    "busq/audit/spark/large_run",
+    "busq/audit/spark/sessions",
+    "busq/audit/spark/tables",
     "busq/lab/check",
     "busq/trace",
     "csrc",
@@ -44,7 +48,6 @@ OPEN = {
     "csrc/shm/node",
     "csrc/shm/receive",
     "csrc/shm/send",
-    "csrc/shm/trace",
     "csrc/shm/wake",
 }
 

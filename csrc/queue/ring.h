@@ -27,7 +27,7 @@
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
  * has to wait while its references block others.
  *
- * Not given: that a published reference is final (the record it points to says so), wake-ups, or memory for payloads.
+ * Not given: that a published reference is final (the record it points to shows that), wake-ups, or memory for payloads.
  */
 #include "base/assert.h"
 #include "base/atomic.h"

@@ -114,7 +114,7 @@ static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)
 static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
 {
   BUSQ_ASSERT(phase == BUSQ_TRACE_BEGUN || phase == BUSQ_TRACE_DONE);
-  /* SYNC POINT trace-record: what the record says comes before its word. */
+  /* SYNC POINT trace-record: the content of the record comes before its word. */
   busq_store_release(&busq_trace_ring_at(ring, position)->word, position << 2 | phase);
 }
 

@@ -6,7 +6,7 @@
  *
  * A send is one record, written in two steps: begun before the message can be seen, done when its call is about to
  * return.  So whatever was delivered has its send before it in the ring of its sender, and a sender that was killed in
- * between leaves a record that says so.  More destinations (or a longer name) than fit in go into records that follow
+ * between leaves a record that shows it.  More destinations (or a longer name) than fit in go into records that follow
  * at once; all are reserved together, so that a list is never torn.
  */
 #include "base/types.h"

@@ -68,7 +68,7 @@ int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target)
   result = busq_fifo_open(peer);
   if (result == BUSQ_OK) {
     busq_room_ask(peer, slot);
-    /* Another look may find room by itself, and then no process would say so. */
+    /* Another look may find room by itself, and then no process would wake us. */
     if (busq_load_relaxed(&peer->sender.finds_more))
       busq_room_come(peer, slot);
   }
