@@ -15,7 +15,7 @@ from busq._port import arguments
 from busq._port.deadline import Deadline
 from busq._port.directory import default_directory
 from busq.errors import ShutDown
-from busq.peer import Buffer, Codec, Message, Peer
+from busq.peer import Buffer, Codec, Peer
 
 if TYPE_CHECKING:
     from busq._port.requests import Requests

@@ -80,7 +80,7 @@ LIBRARY |= {"busq", "busq._port", "busq._native", "busq.bus", "busq.errors", "bu
 
 
 def test_importing_busq_loads_the_library_alone_and_little_of_python() -> None:
-    """Below 0.2 s and 15 MB: the modules are counted, since the clock says something else every time."""
+    """Below 0.2 s and 15 MB: the modules are counted, since the clock shows something else every time."""
     code = "import sys; before = set(sys.modules); import busq; print(*sorted(set(sys.modules) - before))"
     loaded = set(fresh_python(code).stdout.split())
     assert {name for name in loaded if name.startswith("busq") and not name.startswith("busq._native.")} == LIBRARY
@@ -193,7 +193,7 @@ def test_a_message_is_a_copy_and_the_buffer_is_free_afterwards(bus: busq.Bus) ->
     buffer = bytearray(b"before")
     alice.send("alice", buffer)
     buffer[:] = b"after!"
-    buffer.extend(b" and longer")  # raises BufferError if anybody still held on to it
+    buffer.extend(b" and longer")  # raises BufferError if anything still held on to it
     assert alice.recv().data == b"before"
 
 
@@ -738,7 +738,7 @@ def test_without_busq_dir_buses_lie_in_a_private_directory(monkeypatch: pytest.M
     from busq._port.directory import default_directory
 
     monkeypatch.delenv("BUSQ_DIR")
-    stranger = 4_000_000_000 + os.getpid()  # a user that nobody is
+    stranger = 4_000_000_000 + os.getpid()  # a user that does not exist
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     path = Path(f"/dev/shm/busq-{stranger}")
     try:

@@ -25,15 +25,13 @@ def disturb(seed: int, *options: str) -> str:
 
 
 def test_every_public_method_is_disturbed() -> None:
-    """Whoever adds a method adds a call of it to calls.py."""
+    """A new method needs a call of it in calls.py."""
     disturbed = {f"{kind.of}.{op.method}" for kind in all_kinds("bus1,recording,fifo") for op in kind.ops}
     assert public_methods() - disturbed == set()
 
 
 def test_an_exception_at_any_boundary_of_any_call_leaves_the_bus_whole(seed: int) -> None:
-    print(
-        disturb(seed, "--exceptions", "2000", "--signals", "0", "--of", "bus1,recording,fifo,sync")
-    )
+    print(disturb(seed, "--exceptions", "2000", "--signals", "0", "--of", "bus1,recording,fifo,sync"))
 
 
 def test_a_raising_signal_handler_at_any_microsecond_leaves_the_bus_whole(seed: int) -> None:

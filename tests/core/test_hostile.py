@@ -50,7 +50,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     csrc = ROOT / "csrc"
     if not csrc.exists():
         pytest.skip("needs the C sources, which are not part of an installation")
-    sources = [source for room in ROOMS for source in sorted((csrc / room).glob("*.c"))] + [csrc / "busq.c"]
+    sources = [source for room in ROOMS for source in sorted((csrc / room).rglob("*.c"))] + [csrc / "busq.c"]
     flags = [
         "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all", f"-I{csrc}", f"-I{TESTS / 'c'}",
@@ -286,9 +286,7 @@ print("end")
 """
 
 
-def test_python_gets_errors_from_damaged_files_and_nothing_else(
-    specimen: Specimen, workplace: Path
-) -> None:
+def test_python_gets_errors_from_damaged_files_and_nothing_else(specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=15)
     @given(damages=st.lists(st.tuples(offsets(specimen.layout), byte_values), min_size=1, max_size=30))
     def check(damages: list[tuple[int, int]]) -> None:
@@ -345,7 +343,7 @@ def words_of_the_victim(draw: st.DrawFn, layout: dict[str, int]) -> tuple[str, i
 
 
 def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """What happens: a word changes (set, or some bits flipped), or somebody does something."""
+    """What happens: a word changes (set, or some bits flipped), or a peer does something."""
     return st.lists(
         st.one_of(
             st.tuples(st.just("set"), words_of_the_victim(layout), words),
@@ -363,7 +361,7 @@ def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]
 
 
 class Company:
-    """Ann and Bea, who talk to each other; the victim, whose words are changed, and its friend, who talks to it."""
+    """Ann and Bea, in contact with each other; the victim, whose words are changed, and its friend, in contact too."""
 
     def __init__(self, directory: Path, layout: dict[str, int]) -> None:
         self.bus = busq.Bus.create("company", **CONFIG)

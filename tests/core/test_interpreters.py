@@ -206,9 +206,7 @@ use(second, make(second, "after"))
     assert (done.stdout.splitlines(), done.stderr) == (["works"] * 4, "")
 
 
-@pytest.mark.parametrize(
-    "names", ["busq", "busq._port.arguments busq.bus busq", "busq._native busq.peer busq.bus"]
-)
+@pytest.mark.parametrize("names", ["busq", "busq._port.arguments busq.bus busq", "busq._native busq.peer busq.bus"])
 def test_reloading_disturbs_nobody(names: str) -> None:
     code = """
 before = make(busq, "before")
