@@ -4,13 +4,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$work"' EXIT
+# What is started side by side prints its titles here at once.
+exec 3>&1
 
-# Wall time so far, and processor time.
+# Wall time so far, and processor time; where functions run side by side, the time of this one.
 title() {
-  local stat
-  read -r -a stat <"/proc/$$/stat"
-  printf '\n=== %s (%d s; %d s of processor)\n' "$1" "$SECONDS" $(((stat[15] + stat[16]) / $(getconf CLK_TCK)))
+  local stat text
+  read -r -a stat <"/proc/$BASHPID/stat"
+  text=$(printf '=== %s (%d s; %d s of processor)' "$1" "$SECONDS" $(((stat[15] + stat[16]) / $(getconf CLK_TCK))))
+  printf '\n%s\n' "$text"
+  [ "$BASHPID" = "$$" ] || printf '%s\n' "$text" >&3
 }
 
 # Debian's packages that are not on the machine yet; without root, what needs them is skipped and said so.
@@ -25,16 +29,32 @@ need() {
     >"$work/apt.log" 2>&1 || { tail -5 "$work/apt.log"; echo "skipped: could not install ${missing[*]}"; return 1; }
 }
 
-# c_tests NAME [CMAKE OPTION ...]: configure, build and run tests/c.  The search through interleavings, and the kills and stops of
-# real processes, run once, natively, under pytest; here they would take minutes per build and say the same.  So does the long
-# run (stress), but under threads.
+# c_tests NAME [CMAKE OPTION ...]: configure tests/c, build what is not excluded, and run it.  The search through interleavings,
+# and the kills and stops of real processes, run once, natively, under pytest; here they would take minutes per build and say the
+# same.  So does the long run (stress), but under threads.
 c_tests() {
-  local build="$work/$1"
+  local build="$work/$1" exclude="${EXCLUDE:-explore|crash}" programs
   title "C tests: $1"
   cmake -S csrc -B "$build" -DBUSQ_PYTHON=OFF -DBUSQ_TESTS=ON -DBUSQ_WERROR=ON "${@:2}" >"$build.log" 2>&1 ||
     { tail -20 "$build.log"; return 1; }
-  cmake --build "$build" -j2 >>"$build.log" 2>&1 || { grep -E 'error|warning' "$build.log" | head -20; return 1; }
-  (cd "$build" && ctest -j2 --output-on-failure --timeout 600 --exclude-regex "${EXCLUDE:-explore|crash}")
+  mapfile -t programs < <(ctest --test-dir "$build" -N --exclude-regex "$exclude" | sed -n 's/^ *Test *#[0-9]*: *//p')
+  cmake --build "$build" -j2 --target "${programs[@]}" stress >>"$build.log" 2>&1 ||
+    { grep -E 'error|warning' "$build.log" | head -20; return 1; }
+  (cd "$build" && ctest -j2 --output-on-failure --timeout 900 --exclude-regex "$exclude")
+}
+
+# side_by_side FUNCTION ...: run them at the same time; what each has printed comes when it has ended.
+side_by_side() {
+  local number failed=0 pids=()
+  for name in "$@"; do
+    { set -e; "$name"; } >"$work/$name.log" 2>&1 &
+    pids+=($!)
+  done
+  for number in "${!pids[@]}"; do
+    wait "${pids[number]}" || failed=1
+    cat "$work/${*:number+1:1}.log"
+  done
+  [ "$failed" -eq 0 ] || { printf '\n=== failed: see above\n'; return 1; }
 }
 
 # A fresh environment with the library in it.

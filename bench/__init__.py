@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast is busq next to other ways between the processes of one machine?
 
-One file per question:
+`busq bench` runs these:
 
     plan.py               what is measured: workloads, sizes, the default list of cases
     loops.py              the measured loops themselves, compiled around each peer's own statements
@@ -13,13 +13,15 @@ One file per question:
     report.py picture.py  the tables and the picture
     floor.c core.c        what the machine costs without a bus; busq from C to C
     ring.c                what Python costs without a bus
-    steps.py steps.h      where the time of a message goes, step by step
-    instructions.py       how many instructions a message takes, in two checkouts
-    bench_calls.py        calls inside one process (pytest-benchmark)
-    bench_queue_depth.py  what an operation costs with many messages waiting
-    bench_large.py        what a large message costs, by copy and without one
-    bench_requests.py     a request and its reply, beside two messages one way
-    bench_waiting.py      what it costs to wait awake, and what asleep
+
+Run by name (`python -m busq.bench.NAME`):
+
+    steps                 where the time of a message goes, step by step
+    bench_asyncio         what a message costs in an event loop
+    bench_replica         what a command to a replica costs
+    audit_trace           makes traces of any size, with planted faults, to measure audits on
+
+A study that has answered its question leaves; its figures stay in docs/results, with the commit that has the program.
 """
 
 from .lines import passed

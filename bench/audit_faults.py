@@ -111,7 +111,7 @@ def _stray(log: Log, row: int, chunk: Chunk, process: int, tally: Tally) -> None
 
 
 def _stranger(log: Log, row: int, chunk: Chunk, process: int, tally: Tally) -> None:
-    """A message that nobody sent."""
+    """A message that was never sent."""
     name = message_of(process, STRANGER + len(tally.planted))
     _insert(log, row, -1, name, -1)
     tally.counts["phantom"] += 1

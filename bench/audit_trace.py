@@ -4,13 +4,13 @@
 What is written looks like the log of a bus, of any size, in the schema of `busq.trace`: one file per process and
 segment.  Every process sends at random times to random destinations.  What then happens is a matter of `--order`:
 
-- bus1: one order for everybody.  Stamps rise with the time of commit, and everybody delivers by stamp.
-- causal: everybody in an order of its own, none of them against causality (rounds: what was sent in one is delivered at
-  its end).
+- bus1: one order for all.  Stamps rise with the time of commit, and all processes deliver by stamp.
+- causal: each process in an order of its own, none of them against causality (rounds: what was sent in one is delivered
+  at its end).
 - fifo: every channel has its own delays and keeps its own order; nothing else is kept.
 - none: nothing is kept.
 
-A process is in one call at a time, and one clock is everybody's: deliveries come after the commit of their send, and
+A process is in one call at a time, and all have one clock: deliveries come after the commit of their send, and
 not during a send of the receiver.  Under bus1, faults can be planted, far apart from each other; what an audit has to
 count is known then, and printed as JSON.
 
@@ -35,7 +35,6 @@ import pyarrow.parquet as pq
 
 from busq.trace.schema import SCHEMA, Kind, metadata
 
-from . import audit_foreign
 from .audit_faults import Tally, known_of, plant
 from .audit_run import KINDS, ORDERS, Log, Maker, Plan
 
@@ -155,19 +154,6 @@ def write_file(path: Path, plan: Plan) -> Tally:
     return tally
 
 
-def write_foreign(folder: Path, plan: Plan, names: str, files: int) -> Tally:
-    """A run as a stranger has it."""
-    tally = Tally()
-    position = [0] * plan.processes
-    writer = audit_foreign.Files(folder, names, files, columns_of(plan), plan.seed)
-    for logs in chunks(plan, tally):
-        writer.write(to_table(log, process, position[process], plan) for process, log in enumerate(logs))
-        for process, log in enumerate(logs):
-            position[process] += len(log.kind)
-    writer.close()
-    return tally
-
-
 def as_json(tally: Tally, plan: Plan) -> dict[str, Any]:
     """What was made."""
     return {
@@ -180,13 +166,8 @@ def as_json(tally: Tally, plan: Plan) -> dict[str, Any]:
     }
 
 
-def make(folder: Path, plan: Plan, runs: int = 1, *, foreign: str = "", files: int = 8) -> list[dict[str, Any]]:
-    """Write one run into the folder, or many, each as one file; what to expect of each.
-
-    `foreign`: one of `audit_foreign.NAMES`, for a run as a stranger has it, in so many `files`.
-    """
-    if foreign:
-        return [as_json(write_foreign(folder, plan, foreign, files), plan)]
+def make(folder: Path, plan: Plan, runs: int = 1) -> list[dict[str, Any]]:
+    """Write one run into the folder, or many, each as one file; what to expect of each."""
     if runs == 1:
         return [as_json(write_run(folder, plan), plan)]
     plans = [replace(plan, seed=plan.seed + i) for i in range(runs)]
@@ -194,7 +175,7 @@ def make(folder: Path, plan: Plan, runs: int = 1, *, foreign: str = "", files: i
 
 
 def main() -> int:
-    """Make what the options say."""
+    """Make what the options ask for."""
     parser = argparse.ArgumentParser(prog="python -m busq.bench.audit_trace", description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--deliveries", type=float, default=1e6, help="of each run, about (default 1e6)")
@@ -207,8 +188,6 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=0, help="how many to plant, under bus1")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS, help="of faults, in turns")
     parser.add_argument("--runs", type=int, default=1, help="many runs: one file each")
-    parser.add_argument("--foreign", choices=audit_foreign.NAMES, help="shuffled, with such names, and no metadata")
-    parser.add_argument("--files", type=int, default=8, help="of a stranger's run")
     parser.add_argument("--seed", type=int, default=1)
     o = parser.parse_args()
     if not 1 <= o.processes <= 256 or not 0 < o.fan_out <= o.processes:
@@ -219,9 +198,7 @@ def main() -> int:
     deliveries = round(o.deliveries)
     plan = Plan(deliveries, o.processes, o.fan_out, o.hot, o.order, stamps, o.times, o.faults, tuple(o.kinds), o.seed)
     started = time.monotonic()
-    if o.foreign and o.runs > 1:
-        parser.error("--foreign makes one run")
-    made = make(o.folder, plan, o.runs, foreign=o.foreign or "", files=o.files)
+    made = make(o.folder, plan, o.runs)
     print(json.dumps(made[0] if o.runs == 1 else made, indent=1))
     print(f"{sum(run['events'] for run in made):,} events in {time.monotonic() - started:.1f} s", file=sys.stderr)
     return 0

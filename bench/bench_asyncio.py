@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a message cost in an event loop, and how long does it wait in one that is busy?
+"""What does a message cost in an event loop?
 
     python -m busq.bench.bench_asyncio --json asyncio.json
 
-Two processes, an event loop in each, one message of 64 bytes per `await`: round trips, and messages one way.  Then a
-server with a thread or with a loop, asked at intervals by a client that is awake: with nothing else to do, and while it
-computes, in pieces of 50 microseconds, whatever it can (in a second thread, or in a second task).
-
-The statements of each peer are those that its user would write; they are put into the loops before these are compiled.
+Two processes, an event loop in each, one message of 64 bytes per `await`: round trips, and messages one way.  The
+statements of each peer are those that its user would write; they are put into the loops before these are compiled.
 """
 
 from __future__ import annotations
@@ -24,7 +21,6 @@ import statistics
 import sys
 import tempfile
 import textwrap
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -42,11 +38,10 @@ from .report import progress
 
 DATA = bytes(range(64))
 FIGURES = ("rtt_us_p50", "rtt_us_p99", "one_way_us")
-PIECE_S = 50e-6
 PATIENCE_S = 60.0
 
 
-# ---- those who are compared ----
+# ---- the libraries that are compared ----
 
 
 @dataclass(frozen=True)
@@ -80,28 +75,6 @@ async def open_pyzmq(place: str, is_server: bool) -> AsyncIterator[Any]:
 
 
 @contextlib.asynccontextmanager
-async def open_aiozmq(place: str, is_server: bool) -> AsyncIterator[Any]:
-    zmq, aiozmq = importlib.import_module("zmq"), importlib.import_module("aiozmq")
-    stream = await aiozmq.create_zmq_stream(zmq.PAIR, **{"bind" if is_server else "connect": f"ipc://{place}"})
-    yield stream
-    await stream.drain()
-    await asyncio.sleep(0.1)
-    stream.close()
-
-
-@contextlib.asynccontextmanager
-async def open_pynng(place: str, is_server: bool) -> AsyncIterator[Any]:
-    socket = importlib.import_module("pynng").Pair0()
-    if is_server:
-        socket.listen(f"ipc://{place}")
-    else:
-        socket.dial(f"ipc://{place}", block=False)
-    yield socket
-    await asyncio.sleep(0.1)  # closing drops what is on its way
-    socket.close()
-
-
-@contextlib.asynccontextmanager
 async def open_socket(place: str, is_server: bool) -> AsyncIterator[Any]:
     if is_server:
         there: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -124,8 +97,6 @@ async def open_socket(place: str, is_server: bool) -> AsyncIterator[Any]:
 KINDS = {
     "busq": Kind("busq", open_busq, "await peer.send(other, data)", "answer = (await peer.recv()).data"),
     "pyzmq": Kind("pyzmq", open_pyzmq, "await peer.send(data)", "answer = await peer.recv()"),
-    "aiozmq": Kind("aiozmq", open_aiozmq, "peer.write([data]); await peer.drain()", "(answer,) = await peer.read()"),
-    "pynng": Kind("pynng", open_pynng, "await peer.asend(data)", "answer = await peer.arecv()"),
     # No messages, and the least that asyncio takes to carry bytes.
     "a Unix socket": Kind(
         "", open_socket, "peer[1].write(data); await peer[1].drain()", "answer = await peer[0].readexactly(64)"
@@ -247,84 +218,6 @@ def between_two(kind: str, loop: str, text: dict[bool, str], count: int) -> list
     return noted
 
 
-# ---- a loaded server ----
-
-
-def compute() -> None:
-    """Do a piece of work."""
-    end = time.perf_counter() + PIECE_S
-    while time.perf_counter() < end:
-        pass
-
-
-def serve_in_thread(name: str, is_busy: bool) -> None:
-    """Answer in a thread."""
-    is_over = threading.Event()
-
-    def work() -> None:
-        while is_busy and not is_over.is_set():
-            compute()
-
-    worker = threading.Thread(target=work)
-    with busq.Bus.open(name) as bus, bus.join("server") as peer:
-        worker.start()
-        while question := peer.recv().data:
-            peer.send("client", question)
-    is_over.set()
-    worker.join()
-
-
-async def serve_in_loop(name: str, is_busy: bool) -> None:
-    """Answer in a task."""
-
-    async def work() -> None:
-        while is_busy:
-            compute()
-            await asyncio.sleep(0)
-
-    async with busq.aio.join(name, "server") as peer:
-        worker = asyncio.ensure_future(work())
-        while question := (await peer.recv()).data:
-            await peer.send("client", question)
-        worker.cancel()
-
-
-def serve(way: str, name: str, is_busy: bool) -> None:
-    """Answer until an empty question."""
-    if way == "a thread":
-        serve_in_thread(name, is_busy)
-    else:
-        in_loop(way, lambda: serve_in_loop(name, is_busy))
-
-
-def asked(way: str, is_busy: bool, interval_s: float, seconds: float) -> list[float]:
-    """Ask a server at intervals; the round trips in seconds."""
-    name = f"bench-asyncio-{os.getpid()}"
-    server = multiprocessing.get_context("fork").Process(target=serve, args=(way, name, is_busy), daemon=True)
-    with busq.Bus.create(name, peers=2) as bus:
-        try:
-            with bus.join("client", spin_us=200) as peer:
-                server.start()
-                while "server" not in bus.peers():
-                    time.sleep(0.001)
-                now, trips = time.perf_counter, []
-                due = now()
-                end = due + seconds
-                while due < end:
-                    due += interval_s
-                    while (began := now()) < due:
-                        pass
-                    peer.send("server", DATA)
-                    peer.recv()
-                    trips.append(now() - began)
-                    due = max(due, now())
-                peer.send("server", b"")
-            server.join()
-        finally:
-            busq.Bus.unlink(name)
-    return trips
-
-
 # ---- all of it ----
 
 
@@ -353,16 +246,6 @@ def messages_point(kind: str, loop: str, count: int) -> dict[str, Any]:
     return point
 
 
-def load_point(way: str, is_busy: bool, seconds: float) -> dict[str, Any]:
-    """One way to serve, with or without other work."""
-    point: dict[str, Any] = {"server": way, "is_busy": is_busy}
-    try:
-        trips = asked(way, is_busy, 0.0005, seconds)
-    except Exception as error:  # shown, not left out
-        return point | {"failed": f"{type(error).__name__}: {error}"}
-    return point | {"rtt_us_p50": percentile_us(trips, 50), "rtt_us_p99": percentile_us(trips, 99)}
-
-
 def medians(repeats: list[dict[str, Any]]) -> dict[str, Any]:
     """Put the repeats of one point together: medians of its figures, or why it failed."""
     failed = [one for one in repeats if "failed" in one]
@@ -374,48 +257,35 @@ def medians(repeats: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def run(repeats: int, count: int, seconds: float) -> dict[str, Any]:
+def run(repeats: int, count: int) -> dict[str, Any]:
     """Measure everything, each repeat from the first case to the last; medians."""
-    cases: list[Callable[[], dict[str, Any]]] = []
-    for loop in LOOPS:
-        for kind in KINDS:
-            cases.append(lambda kind=kind, loop=loop: messages_point(kind, loop, count))  # type: ignore[misc]
-    n_messages = len(cases)
-    for is_busy in (False, True):
-        for way in ("a thread", *LOOPS):
-            cases.append(lambda way=way, is_busy=is_busy: load_point(way, is_busy, seconds))  # type: ignore[misc]
-    tell = progress()
+    cases = [(kind, loop) for loop in LOOPS for kind in KINDS]
+    report = progress()
     found: list[list[dict[str, Any]]] = [[] for _ in cases]
     for number in range(repeats * len(cases)):
-        found[number % len(cases)].append(cases[number % len(cases)]())
-        if tell is not None:
-            tell(number + 1, repeats * len(cases), "measured")
-    points = [medians(one) for one in found]
+        kind, loop = cases[number % len(cases)]
+        found[number % len(cases)].append(messages_point(kind, loop, count))
+        if report is not None:
+            report(number + 1, repeats * len(cases), "measured")
     packages = [*(kind.package for kind in KINDS.values() if kind.package), "uvloop"]
     versions = {package: version_of(package) for package in packages}
     return {
         "machine": machine.describe({}) | {"versions": versions},
         "repeats": repeats,
-        "points": {"messages": points[:n_messages], "load": points[n_messages:]},
+        "points": [medians(one) for one in found],
         "raw": found,
     }
 
 
-def tables(result: dict[str, Any]) -> list[Table]:
-    """One for messages between two loops, one for a loaded server."""
-    messages = Table(title="Between two event loops, 64 bytes per await", title_justify="left", box=box.SIMPLE_HEAD)
+def to_table(result: dict[str, Any]) -> Table:
+    """Return the figures as a table."""
+    table = Table(title="Between two event loops, 64 bytes per await", title_justify="left", box=box.SIMPLE_HEAD)
     for title in ("", "loop", "round trip, µs", "p99", "one way, µs"):
-        messages.add_column(title, justify="left" if title in ("", "loop") else "right")
-    for point in result["points"]["messages"]:
+        table.add_column(title, justify="left" if title in ("", "loop") else "right")
+    for point in result["points"]:
         figures = [point["failed"]] if "failed" in point else [f"{point[key]:.1f}" for key in FIGURES]
-        messages.add_row(point["peer"], point["loop"], *figures)
-    load = Table(title="A server that is asked every 0.5 ms", title_justify="left", box=box.SIMPLE_HEAD)
-    for title in ("server", "computes", "round trip, µs", "p99"):
-        load.add_column(title, justify="left" if title in ("server", "computes") else "right")
-    for point in result["points"]["load"]:
-        figures = [point["failed"]] if "failed" in point else [f"{point[key]:.1f}" for key in FIGURES[:2]]
-        load.add_row(point["server"], "yes" if point["is_busy"] else "no", *figures)
-    return [messages, load]
+        table.add_row(point["peer"], point["loop"], *figures)
+    return table
 
 
 def main() -> int:
@@ -423,13 +293,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m busq.bench.bench_asyncio", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--count", type=int, default=5_000, help="round trips of each measurement")
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of a loaded server")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    result = run(options.repeats, options.count, options.seconds)
+    result = run(options.repeats, options.count)
     Console().print(machine.line(result["machine"]), f"medians of {options.repeats} repeats")
-    for table in tables(result):
-        Console().print(table)
+    Console().print(to_table(result))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many commands per second do four replicas apply, beside a server of multiprocessing's and PySyncObj?
+"""How many commands per second do four replicas apply, beside a server of multiprocessing's?
 
-    python -m busq.bench.bench_replica [--seconds S] [--repeats N] [--only NAME ...]
+    python -m busq.bench.bench_replica [--seconds S] [--repeats N]
     python -m busq.bench.bench_replica --joins N
 
-Everybody has four processes and puts numbers into a dict under 1000 keys.  Counted is what *each* of the four has
-applied (of multiprocessing: what the one server has); the clock stops when the last of them has everything.  `batch` is
+Four processes put numbers into a dict under 1000 keys.  The figure is what *each* of the four has applied (of
+multiprocessing: what the one server has); the clock stops when the last of them has everything.  `batch` is
 how many puts the caller hands over at once.  The contenders take turns.  With `--joins`: for how long four members that
 apply 200,000 commands per second stand still, at most, while others join and get a state of 1 MB.
 Prints one JSON object per line.
@@ -18,7 +18,6 @@ import contextlib
 import json
 import multiprocessing
 import os
-import socket
 import statistics
 import sys
 import time
@@ -48,7 +47,7 @@ def forked(work: Callable[[], object]) -> int:
 
 @contextlib.contextmanager
 def processes(works: list[Callable[[], object]]) -> Iterator[None]:
-    """Run each in a process of its own beside the block; all have to end well."""
+    """Run each in a process of its own beside the block; all must end well."""
     children = [forked(work) for work in works]
     try:
         yield
@@ -62,7 +61,7 @@ def processes(works: list[Callable[[], object]]) -> Iterator[None]:
 
 
 def write(shared: Dict, name: str, batch: int, seconds: float) -> int:
-    """Put for a while; returns how much was put."""
+    """Put for a while; return how much was put."""
     count = 0
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -81,7 +80,7 @@ def write(shared: Dict, name: str, batch: int, seconds: float) -> int:
 
 
 def take_part(bus: str, number: int, writers: int, batch: int, seconds: float) -> tuple[int, float]:
-    """Be one of the four; returns how much was applied here, and in which time."""
+    """Be one of the four; return how much was applied here, and in which time."""
     with Dict.join(bus, "bench") as shared, Barrier.join(bus, "start", PROCESSES) as barrier:
         barrier.wait()
         begin = time.perf_counter()
@@ -90,8 +89,6 @@ def take_part(bus: str, number: int, writers: int, batch: int, seconds: float) -
         ends = [f"end of writer {one}" for one in range(writers)]
         shared.wait_for(lambda: all(end in shared.data for end in ends))
         took = time.perf_counter() - begin
-        if os.environ.get("BENCH_CPU"):
-            print(number, "wall", took, "cpu", os.times()[:2], file=sys.stderr)
         barrier.wait()
         return sum(shared.data[end] for end in ends), took
 
@@ -137,74 +134,6 @@ def run_manager(batch: int, writers: int, seconds: float) -> float:
         return sum(counted) / (time.perf_counter() - begin)
 
 
-# ---- PySyncObj ----
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def run_pysyncobj(seconds: float) -> float:
-    """One process puts, with as many on their way as it likes best; all have applied what is counted."""
-    from pysyncobj import SyncObj, SyncObjConf
-    from pysyncobj.batteries import ReplDict
-
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(PROCESSES)]
-    arrived = multiprocessing.Array("q", PROCESSES)
-    goal = multiprocessing.Value("q", -1)
-
-    def node(number: int) -> tuple[Any, Any]:
-        shared = ReplDict()
-        others = addresses[:number] + addresses[number + 1 :]
-        conf = SyncObjConf(appendEntriesUseBatch=True, autoTick=True, autoTickPeriod=0.001, useFork=False)
-        made = SyncObj(addresses[number], others, consumers=[shared], conf=conf)
-        made.waitBinded()
-        while not made.isReady():
-            time.sleep(0.01)
-        return made, shared
-
-    def follow(number: int) -> None:
-        made, shared = node(number)
-        while goal.value < 0 or shared.get("count", -1) < goal.value:
-            arrived[number] = shared.get("count", 0)
-            time.sleep(0.001)
-        arrived[number] = goal.value
-        while min(arrived[1:]) < goal.value:
-            time.sleep(0.01)
-        made.destroy()
-
-    with processes([lambda number=number: follow(number) for number in range(1, PROCESSES)]):
-        made, shared = node(0)
-        begin = time.perf_counter()
-        count = 0
-        done = [0]
-
-        def callback(result: object, error: object) -> None:
-            done[0] += 1
-
-        while time.perf_counter() < begin + seconds:
-            while count - done[0] < 5000 and time.perf_counter() < begin + seconds:
-                count += 1
-                shared.set(KEYS[count % 1000], count, callback=callback)
-            time.sleep(0.0005)
-        while done[0] < count:
-            time.sleep(0.0005)
-        shared.set("count", count, sync=True, timeout=30)
-        goal.value = count
-        while min(arrived[1:]) < count:
-            time.sleep(0.0005)
-        took = time.perf_counter() - begin
-        time.sleep(0.2)
-        made.destroy()
-    return count / took
-
-
 # ---- late joiners ----
 
 
@@ -234,7 +163,7 @@ class Paced(Dict):
 
     @busq.command
     def mark(self, number: int) -> None:
-        """Keep what is held here, where somebody compares."""
+        """Keep what is held here, where it is compared."""
         if self.member in Paced.watched:
             Paced.marked[self.member, number] = self.position, dict(self.data)
 
@@ -307,7 +236,6 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="*", help="of the contenders")
     parser.add_argument("--joins", type=int, help="measure late joiners instead")
     parser.add_argument("--rate", type=int, default=200_000, help="commands per second that are offered meanwhile")
     options = parser.parse_args()
@@ -322,14 +250,12 @@ def main() -> None:
         "multiprocessing, single, 4 writers": lambda: run_manager(1, 4, options.seconds),
         "multiprocessing, single, 1 writer": lambda: run_manager(1, 1, options.seconds),
         "multiprocessing, update, 1 writer": lambda: run_manager(BATCH, 1, options.seconds),
-        "pysyncobj, pipelined, 1 writer": lambda: run_pysyncobj(options.seconds),
     }
-    chosen = [name for name in contenders if not options.only or any(word in name for word in options.only)]
-    rates: dict[str, list[float]] = {name: [] for name in chosen}
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(options.repeats):
-        for name in chosen:
-            rates[name].append(contenders[name]())
-    for name in chosen:
+        for name, measure in contenders.items():
+            rates[name].append(measure())
+    for name in contenders:
         print(json.dumps({"what": name, "rate_per_s": round(statistics.median(rates[name])), "repeats": rates[name]}))
 
 

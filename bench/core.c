@@ -3,7 +3,7 @@
  * How fast is busq from C to C?  The public interface of busq.h and nothing else, between processes, in order.
  *
  *   core one_to_one   one process sends, one receives, up to --limit messages per call
- *   core all_to_all   four processes each send a window to all four, then receive everybody's, and so on
+ *   core all_to_all   four processes each send a window to all four, then receive the windows of all, and so on
  *   core alone        one process sends to itself and receives, --limit messages at a time
  *   core depth        what an operation costs while --waiting messages stand in each of two queues, inside one process
  *
@@ -82,7 +82,7 @@ static char directory[64];
 static pid_t children[N_ALL];
 static pid_t main_pid;
 
-/* Nobody needs the name once all have joined; gone, it can't be left behind by whoever is killed. */
+/* The name is not needed once all have joined; gone, it can't be left behind by a kill. */
 static void drop_name(void)
 {
   busq_bus_unlink(directory, BUS_NAME);
@@ -225,7 +225,7 @@ static void place(const options *o, unsigned me)
     fail("no core of its own");
 }
 
-/* All processes have joined, and everybody is awake. */
+/* All processes have joined, and are awake. */
 static void meet(shared_area *area, uint32_t count)
 {
   atomic_fetch_add(&area->ready, 1);
@@ -240,7 +240,7 @@ static pid_t fork_child(unsigned n)
   if (child < 0)
     fail("fork");
   if (child == 0)
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody is left spinning */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no child is left spinning */
   else
     children[n] = child;
   return child;
@@ -436,7 +436,7 @@ static void run_windows(shared_area *area, const options *o, unsigned me, unsign
     }
     window_receive(peer, o, &t, expected);
     t.windows += 1;
-    /* Nobody can have sent two windows more than somebody else, so nobody has passed this end. */
+    /* No process can be two windows ahead of another, so none has passed this end. */
     if (me == 0 && !is_announced && machine_now_ns() >= deadline_ns) {
       atomic_store(&area->windows_end, t.windows + WINDOWS_AHEAD);
       is_announced = true;
@@ -445,7 +445,7 @@ static void run_windows(shared_area *area, const options *o, unsigned me, unsign
   t.end_ns = machine_now_ns();
   area->tallies[me] = t;
   atomic_fetch_add(&area->ready, 1);
-  while (atomic_load(&area->ready) < 2 * N_ALL) /* nobody leaves while others still send to him */
+  while (atomic_load(&area->ready) < 2 * N_ALL) /* no process leaves while others still send to it */
     sched_yield();
   busq_peer_free(peer);
   busq_bus_free(bus);

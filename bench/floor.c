@@ -103,7 +103,7 @@ static void ring_push(shared_area *area, uint64_t tail, uint64_t *headp, const r
 {
   unsigned steps = 0;
 
-  /* The consumer's index is looked at only where the last look says "full". */
+  /* The consumer's index is looked at only where the last look found the ring full. */
   while (tail - *headp >= RING_RECORDS) {
     *headp = atomic_load_explicit(&area->head, memory_order_acquire); /* SYNC POINT slot free: the copy out is done */
     if (tail - *headp >= RING_RECORDS)
@@ -274,7 +274,7 @@ static int run(shared_area *area, const options *o)
   if (o->across && machine_pin(other ? 0 : 1) < 0)
     fail("no core of its own");
   if (other == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody is left spinning */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no child is left spinning */
     if (is_ring)
       ring_consume(area);
     else

@@ -2,8 +2,8 @@
 """One case, measured once, in processes of its own.
 
 The caller forks a leader; the leader prepares what is shared and forks one process for each end. All go through the
-same steps together: open, connect, settle, go, close. Nobody goes before everybody is settled, and nobody closes
-before everybody is done. A case that takes too long is killed as a whole, by the id of its group, and reported as hung.
+same steps together: open, connect, settle, go, close. No process goes before all are settled, and none closes before
+all are done. A case that takes too long is killed as a whole, by the id of its group, and reported as hung.
 
 What it does not do: choose the core on which a process runs, unless the workload asks for cores of their own.
 """
@@ -76,7 +76,7 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
         line = _read_line(read_fd, timeout_s)
     finally:
         os.close(read_fd)
-        # Whoever is left of the group. Its leader has not been reaped, so the id still means this group.
+        # The rest of the group. Its leader has not been reaped, so the id still means this group.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -131,7 +131,7 @@ def crowd(count: int) -> Iterator[None]:
 
 def _want_a_core(parent: int) -> None:
     """The life of a busy process: it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever made it ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its maker ends it
     die_with_parent(parent)
     while True:
         pass
@@ -172,7 +172,7 @@ def _lead(case: Case, adapter: Adapter, token: str, seconds: float) -> Outcome:
         theirs.close()
         lines.append(ours)
 
-    # Those who only receive go first: a sender then finds them waiting.
+    # Pure receivers go first: a sender then finds them waiting.
     order = sorted(range(len(lines)), key=lambda me: len(case.workload.targets[me]))
     for step in ("open", "connect", "settle", "go"):
         for me in order:
@@ -186,7 +186,7 @@ def _lead(case: Case, adapter: Adapter, token: str, seconds: float) -> Outcome:
 
 
 def _answers(lines: list[Connection[Any, Any]], step: str) -> list[Outcome]:
-    """Everybody's answer. The first fault ends it: the others may wait for ever for the one that failed."""
+    """The answers of all. The first fault ends it: the others may wait for ever for the one that failed."""
     answers: dict[int, Outcome] = {}
     while len(answers) < len(lines):
         for line in connection.wait([line for me, line in enumerate(lines) if me not in answers]):
@@ -262,7 +262,7 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-# ---- what a process does when it is told to go ----
+# ---- the part of a process at the word "go" ----
 
 Part = Callable[[], Outcome]
 

@@ -4,8 +4,8 @@
 A loop is a text into which a peer's own statements are put before it is compiled, as `timeit` does: nothing of the
 harness stands between the loop and the call that is measured, and every peer is called as its user would call it.
 
-Every message is looked at. Its first byte says what it is; up to `COMPARED_BYTES_MAX` the rest is compared as well,
-above that the length. A sender's last message says how many came before it, so losses are counted and not guessed.
+Every message is looked at. Its first byte is its kind; up to `COMPARED_BYTES_MAX` the rest is compared as well,
+above that the length. A sender's last message holds how many came before it, so losses are counted and not guessed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 DATA = 1
 END = 2
 
-# The last window of a lock-step run is announced this far ahead. Nobody can have sent two windows more than somebody
-# else: whoever finishes a window first needs as many messages as all four send in it.
+# The last window of a lock-step run is announced this far ahead. No process can be two
+# windows ahead of another: the first to finish a window needs as many messages as all four send in it.
 WINDOWS_AHEAD = 4
 
 
 class WrongMessageError(Exception):
-    """A message came that nobody sent like this."""
+    """A message came that was not sent like this."""
 
 
 def message(size_bytes: int, sender: int = 0) -> bytes:
@@ -49,7 +49,7 @@ def end_message(size_bytes: int, sent: int) -> bytes:
 
 
 class Ledger:
-    """What the senders said they sent: the receiver's side of the end messages."""
+    """The numbers that the senders sent at the end: the receiver's side of the end messages."""
 
     def __init__(self, senders: int) -> None:
         self.open = senders
@@ -214,7 +214,7 @@ def _common(case: Case) -> dict[str, Any]:
 
 
 def stream_sender(case: Case, endpoint: Endpoint, seconds: float) -> Callable[[], Any]:
-    """Sends for `seconds`, then says how much it was; gives (start_ns, sent)."""
+    """Sends for `seconds`, then announces how much it was; gives (start_ns, sent)."""
     names = _common(case) | {"duration_ns": int(seconds * 1e9), "end_message": end_message}
     payload = message(case.size_bytes)
     if case.calls > 1:
@@ -249,10 +249,10 @@ def ponger(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[[], Any]:
 
 
 def windows(case: Case, endpoint: Endpoint, seconds: float, me: int, stop: memoryview) -> Callable[[], Any]:
-    """Sends a window, receives everybody's, and so on; gives (start_ns, end_ns, windows, order).
+    """Sends a window, receives those of all, and so on; gives (start_ns, end_ns, windows, order).
 
     `order` is a checksum over the senders of all messages in the order in which they came. `stop[0]` is shared by all
-    processes and says after how many windows to stop; process 0 sets it when the time is over.
+    processes and holds after how many windows to stop; process 0 sets it when the time is over.
     """
     senders = len(case.workload.senders_to(me))
     names = _common(case) | {

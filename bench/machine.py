@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On what was it measured?"""
+"""The machine on which something is measured."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: who sends to whom, how large, how deep, how often."""
+"""What is measured: senders and receivers, sizes, depths, how often."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITING = (10, 1_000, 100_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Workload:
-    """Who sends to whom, and what is asked of it.
+    """Senders and receivers, and the question that they answer.
 
     `targets[i]` are the processes to which process i sends. `kind` names the loops: "stream" (send for a while, count
     on the other side), "ping" (one message goes to and fro), "windows" (all send a few, then receive them), "depth".
@@ -33,7 +33,7 @@ class Workload:
     sizes_bytes: tuple[int, ...] = (64,)  # of the default plan
     metric: str = "rate_per_s"
     batch: bool = False  # the default plan measures it in batches too
-    asleep: bool = False  # each process on its own core, and nobody spins
+    asleep: bool = False  # each process on its own core, and no process spins
     by_name: bool = False  # measured only where it is asked for: many processes, which take long to start
 
     @property
@@ -43,7 +43,7 @@ class Workload:
 
     @property
     def receivers(self) -> tuple[int, ...]:
-        """The processes to which anybody sends, ascending."""
+        """The processes that are sent to, ascending."""
         return tuple(sorted({target for targets in self.targets for target in targets}))
 
     def senders_to(self, receiver: int) -> tuple[int, ...]:
@@ -203,7 +203,7 @@ def cases(
     """Every combination that is asked for, with the peers of one question next to each other.
 
     `sizes_bytes` of None takes each workload's own; with `busy` processes beside, whatever waits awake is listed twice.
-    Cases that a peer cannot do are still listed: the runner says why.
+    Cases that a peer cannot do are still listed: the runner reports why.
     """
     chosen = None if sizes_bytes is None else tuple(sizes_bytes)
     for size_bytes in chosen or ():

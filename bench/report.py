@@ -22,7 +22,7 @@ DISTURBED = 1.5  # between the smallest and the largest repeat
 
 
 def progress() -> Callable[[int, int, str], None] | None:
-    """What tells on stderr how far a run has come; None where that is no terminal."""
+    """Return a function that shows on stderr how far a run has come; None where that is no terminal."""
     if not sys.stderr.isatty():
         return None
     return lambda number, total, label: print(f"\r\x1b[K{number}/{total} {label}", end="", file=sys.stderr, flush=True)
@@ -162,7 +162,7 @@ def lines_table(result: Result) -> Table:
 
 
 def remarks(result: Result) -> list[str]:
-    """What a reader must know beside the figures: who is missing, who failed, what was lost, what was out of order."""
+    """Return what a reader must know beside the figures: peers that are missing or failed, losses, disorder."""
     texts: dict[str, None] = {}
     for point in result["points"]:
         what = f"{point['peer']} {point['workload']} {size_text(point['size_bytes'])}"
@@ -171,7 +171,7 @@ def remarks(result: Result) -> list[str]:
         elif point.get("failures"):
             texts[f"{what}: {point['failures']} measurements failed: {point['reason']}"] = None
         if point.get("spread", 1) > DISTURBED and point["workload"] != "depth":
-            texts["~: disturbed, the repeats differ by more than half; another run may say something else"] = None
+            texts["~: disturbed, the repeats differ by more than half; another run may differ"] = None
         if point.get("lost"):
             texts[f"{what}: {point['lost']} messages lost"] = None
         if not in_order(point):

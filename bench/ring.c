@@ -13,7 +13,7 @@
  * extension module: `put` copies bytes in, `get` makes bytes of what comes out.  It is in memory that is shared with the children of
  * a fork.
  *
- * Not given: order, a second producer, sleep (who waits pauses and yields), signals while waiting, or messages above ROOM_BYTES.
+ * Not given: order, a second producer, sleep (a waiting side pauses and yields), signals while waiting, or messages above ROOM_BYTES.
  */
 #define RECORDS 1024u
 #define ROOM_BYTES 1024u

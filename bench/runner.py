@@ -204,7 +204,7 @@ def _point(
 def ratios(points: Sequence[dict[str, Any]], ours_name: str = OURS) -> list[dict[str, Any]]:
     """busq (or the order that has this name) against every other peer at the same parameters; above 1, it is ahead.
 
-    Rates are ours over theirs, times theirs over ours. Who receives in place is compared with busq received in place.
+    Rates are ours over theirs, times theirs over ours. A peer that receives in place is compared with busq doing so.
     """
     ratios_: list[dict[str, Any]] = []
     good = [point for point in points if point["status"] == "ok"]

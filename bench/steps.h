@@ -83,13 +83,13 @@ static void steps_begin(void)
 }
 
 /* A line of JSON: how often and how long, in ns for each time. */
-static void steps_print(const char *who)
+static void steps_print(const char *name)
 {
   busq_step_hook = NULL;
   const double ns_per_tick =
       (double)(machine_now_ns() - steps.began_ns) / (double)(steps_now() - steps.began_ticks);
   char line[1 << 14];
-  int length = snprintf(line, sizeof line, "{\"steps\": \"%s\", \"own_ns\": %.2f, \"edges\": [", who,
+  int length = snprintf(line, sizeof line, "{\"steps\": \"%s\", \"own_ns\": %.2f, \"edges\": [", name,
                         steps.own_ticks * ns_per_tick);
   const char *separator = "";
   for (uint32_t i = 0; i < STEPS_MAX; i++) {
@@ -109,7 +109,7 @@ static void steps_print(const char *who)
 #else
 #define steps_mark(where) ((void)0)
 #define steps_begin() ((void)0)
-#define steps_print(who) ((void)0)
+#define steps_print(name) ((void)0)
 #endif
 
 #endif /* BUSQ_BENCH_STEPS_H */

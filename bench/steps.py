@@ -30,6 +30,7 @@ from rich.table import Table
 import busq
 
 from . import machine
+from .peers.native import program_path
 
 # What happens between two steps of the core; what is not listed is shown by its steps.
 MEANINGS = {
@@ -45,9 +46,9 @@ MEANINGS = {
     ("fill", "place"): "copy of the payload",
     ("place", "place"): "swap at the tail, lost to another sender",
     ("place", "announce"): "swap at the tail: position and clock",
-    ("announce", "publish"): "look at who sleeps deeply",
+    ("announce", "publish"): "look for peers that sleep deeply",
     ("publish", "wake"): "swap in the ring: the reference",
-    ("wake", "sent"): "look at who waits, and return",
+    ("wake", "sent"): "look for peers that wait, and return",
     ("sent", "send"): "the caller",
     ("receive", "latched"): "latch",
     ("latched", "look"): "latch",
@@ -180,7 +181,7 @@ def run(sources: Path, repeats: int, seconds: float) -> dict[str, Any]:
     for name, _ in C_CASES:
         middle = sorted(timed[name], key=lambda steps: sum(step["ns_per_message"] for step in steps))[repeats // 2]
         cases.append({"case": name, "ns": statistics.median(plain[name]), "ns_repeats": plain[name], "steps": middle})
-    floor = [run_c(Path(__file__).parent / "floor", ["ring"], seconds)[-1] for _ in range(repeats)]
+    floor = [run_c(program_path("floor"), ["ring"], seconds)[-1] for _ in range(repeats)]
     return {
         "machine": machine.describe({}),
         "cases": cases,

@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Is this version of busq slower than that one?  Two installations, measured in turn.
 
-    python -m busq.bench.versions OLD NEW --repeats 15 --json versions.json
-
-OLD and NEW are virtual environments, or interpreters, in which a version of busq is installed.  Each question (a
-workload at one size) is put to both, one right after the other, OLD first and then NEW first, so that what drifts,
-drifts for both.  Such a pair gives a ratio; above 1, NEW is faster.  The figure is the median of the ratios, with an
-interval of 95 % from resampled pairs.
+OLD and NEW are virtual environments, or interpreters, in which a version of busq is installed (`busq bench --compare
+OLD NEW`).  Each question (a workload at one size) is put to both, one right after the other, OLD first and then NEW
+first, so that what drifts, drifts for both.  Such a pair gives a ratio; above 1, NEW is faster.  The figure is the
+median of the ratios, with an interval of 95 % from resampled pairs.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,14 +23,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from . import lines, machine, report
+from . import lines, machine
 from .plan import WORKLOADS, size_text
 from .runner import Progress, check_settings, chosen
 
 Question = tuple[str, int]  # workload, size in bytes
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call
 
-# Besides the workloads: send and recv by one thread, so that nothing waits and nobody else takes part.
+# Besides the workloads: send and recv by one thread, so that nothing waits and no other process takes part.
 ALONE = "one_process"
 ALONE_SIZES_BYTES = (64, 1024)
 ALONE_SCRIPT = """
@@ -53,7 +49,7 @@ with busq.Bus.create(name, peers=2) as bus, bus.join("a") as peer:
         end = time.perf_counter() - start
 print(count / end)
 """
-# What an operation costs at depth fills queues of millions: a question of its own, in bench_queue_depth.py.
+# The cost of an operation at depth, which fills queues of millions, is a question of its own.
 KNOWN = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth"))
 NAMES = tuple(name for name in KNOWN if name == ALONE or not WORKLOADS[name].by_name)
 RESAMPLES = 2000
@@ -189,36 +185,3 @@ def print_comparison(result: dict[str, Any], console: Console | None = None) -> 
 
 def _cells(spread: dict[str, float]) -> tuple[str, str]:
     return f"{spread['ratio']:.3f}", f"{spread['ratio_low']:.3f} to {spread['ratio_high']:.3f}"
-
-
-def main() -> int:
-    """Measure and print; 2 for what is no installation, 1 where a measurement failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m busq.bench.versions", description="Measure two installed versions of busq in turn."
-    )
-    parser.add_argument("old", metavar="OLD", help="a virtual environment, or an interpreter")
-    parser.add_argument("new", metavar="NEW", help="another one")
-    parser.add_argument(
-        "--workloads", nargs="+", choices=KNOWN, default=NAMES, metavar="WORKLOAD", help=", ".join(KNOWN)
-    )
-    parser.add_argument("--repeats", type=int, default=15, help="pairs per question")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of measuring, per case")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args()
-    try:
-        result = compare(
-            options.old, options.new, options.workloads, options.repeats, options.seconds, report.progress()
-        )
-    except ValueError as error:
-        parser.error(str(error))
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print_comparison(result)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

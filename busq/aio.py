@@ -51,8 +51,8 @@ class Peer:
     lets others run every 200 microseconds.
 
     A task that is cancelled (`task.cancel()`, `asyncio.timeout`, `asyncio.wait_for`, the end of a `TaskGroup`) in a
-    call of this peer has received nothing.  Every exception that ends a call that sends says in its attribute `sent`
-    how many messages were sent.  That is the exception that the coroutine which awaits `send` itself sees: code that
+    call of this peer has received nothing.  Every exception that ends a call that sends has an attribute `sent`: how
+    many messages were sent.  That is the exception that the coroutine which awaits `send` itself sees: code that
     awaits a cancelled task may get another `CancelledError`, and `asyncio.timeout` makes a `TimeoutError`, whose
     `__cause__` it is.
 
@@ -103,8 +103,8 @@ class Peer:
     ) -> None:
         """Send one message to one peer, or the same message to several at once, as `busq.Peer.send`.
 
-        Where there is no room, this task waits, and others run.  The core tells of room as it tells of messages:
-        through the descriptor that the event loop watches.
+        Where there is no room, this task waits, and others run.  The core reports room as it reports messages: through
+        the descriptor that the event loop watches.
 
         >>> import asyncio, busq
         >>> async def main(bus):
@@ -286,7 +286,7 @@ class Peer:
     def fileno(self) -> int:
         """Return the descriptor that the event loop watches while tasks of this peer wait.
 
-        It is readable when one of them may go on, and says nothing while none waits; to wait for messages in another
+        It is readable when one of them may go on, and means nothing while none waits; to wait for messages in another
         way, join with `Bus.join`.
 
         Errors: OSError if the system has no descriptor left; ShutDown if this peer was closed; ForkedHandle.
@@ -378,7 +378,7 @@ class _Bus1Peer(core.AsyncPort, Peer):
         request.asked = to
         requests = _requests.requests_of(self._peer)
         if self._reply_queues is None:
-            self._reply_queues = self._queues.another(Readiness(requests.replies))
+            self._reply_queues = queues_here(Readiness(requests.replies), self._queues.spin_s)
 
         def send(is_asking: bool) -> bool:
             # The peer that is asked may wait as well: for room for replies to requests that were given up.
@@ -592,11 +592,6 @@ def join(
     <Message of 5 bytes from 'alice'>
     >>> busq.Bus.unlink("doc-aio-join")
     """
-    options = {
-        "resume": resume,
-        "durable": durable,
-        "shared": shared,
-        "spin_us": spin_us,
-        "codec": arguments.codec(codec),
-    }
+    options: dict[str, Any] = {"resume": resume, "durable": durable, "shared": shared, "spin_us": spin_us}
+    options["codec"] = arguments.codec(codec)
     return Joining(bus, name, options)

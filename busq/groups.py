@@ -2,7 +2,7 @@
 """Groups of peers, and peers that are watched: what peers are there, as part of the order.
 
 A group has members, and every change of them is a *view*: an event that stands at one place of the order, the same for
-all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`; the core is csrc/shm/group.h.
+all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`; the core is csrc/shm/group/group.h.
 """
 
 from __future__ import annotations

@@ -4,23 +4,24 @@
 /*
  * busq: ordered messages between the processes of one machine.
  *
- * The guarantee.  A bus is a file in shared memory; every process joins it as a peer with one queue.  A message goes to one
- * peer or to several at once.  (1) Peers that receive two common messages receive them in the same order, and all these
- * orders together have no cycle.  (2) An effect never arrives before its cause at the same receiver, not even where the
- * cause travelled outside the bus.  (3) A multicast reaches all its receivers or none, each of them once.
+ * The guarantee.  A bus is a file in shared memory; every process joins it as a peer with one queue.  A message goes to
+ * one peer or to several at once.  (1) Peers that receive two common messages receive them in the same order, and all
+ * these orders together have no cycle.  (2) An effect never arrives before its cause at the same receiver, not even
+ * where the cause travelled outside the bus.  (3) A multicast reaches all its receivers or none, each of them once.
  *
- * The mechanism stands in shm/multicast.h (sending), shm/receive.h (receiving) and queue/ring.h (the queue between them).
+ * The mechanism stands in shm/send/multicast.h (sending), shm/receive/receive.h (receiving) and queue/ring.h (the queue
+ * between them).
  *
- * A process may be killed, stopped or forked at any instruction: nobody else waits for it, and a peer can take over what a dead
- * one of its name had not finished (busq_peer_join_as; shm/join.h).
+ * A process may be killed, stopped or forked at any instruction: no other process waits for it, and a peer can take
+ * over what a dead one of its name had not finished (busq_peer_join_as; shm/death/join.h).
  *
- * Not given: order between messages that share no receiver and no cause, delivery to a process that has
- * died and that nobody resumes, protection from a process of the same user that writes into the file on purpose (damage is
- * found and reported, not prevented), or anything between machines.
+ * Not given: order between messages that share no receiver and no cause, delivery to a process that has died and that
+ * are not resumed, protection from a process of the same user that writes into the file on purpose (damage is found and
+ * reported, not prevented), or anything between machines.
  *
- * Calls return a busq_result.  BUSQ_OK is 0; everything else leaves bus and peer as they were, and busq_error_text() says in
- * words what was found, what was expected and what to do.  Times are nanoseconds of CLOCK_MONOTONIC; a timeout of -1 waits
- * for ever, 0 tries once.  A peer may be used by many threads at once.
+ * Calls return a busq_result.  BUSQ_OK is 0; everything else leaves bus and peer as they were, and busq_error_text()
+ * returns in words what was found, what was expected and what to do.  Times are nanoseconds of CLOCK_MONOTONIC; a
+ * timeout of -1 waits for ever, 0 tries once.  A peer may be used by many threads at once.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +40,7 @@ typedef enum {
   BUSQ_SHUTDOWN = 3,     /* the bus was shut down */
   BUSQ_CLOSED = 4,       /* this handle was closed */
   BUSQ_FORKED = 5,       /* this handle belongs to the parent process */
-  BUSQ_UNKNOWN_PEER = 6, /* nobody of that name has joined */
+  BUSQ_UNKNOWN_PEER = 6, /* no peer of that name has joined */
   BUSQ_PEER_DEAD = 7,    /* it had joined and is gone */
   BUSQ_PEER_EXISTS = 8,  /* a live process has joined under that name */
   BUSQ_INVALID = 9,      /* an argument is wrong */
@@ -51,7 +52,7 @@ typedef enum {
   BUSQ_NOT_FOUND = 15,   /* there is no bus of that name */
   BUSQ_DENIED = 16,      /* not ours to open */
   BUSQ_INTERRUPTED = 17, /* a signal or the end of a slice: call again with the time that is left */
-  BUSQ_SYSTEM = 18       /* the system refused; errno says why */
+  BUSQ_SYSTEM = 18       /* the system refused; errno has the reason */
 } busq_result;
 
 typedef struct busq_bus busq_bus;
@@ -87,7 +88,7 @@ typedef struct {
 typedef struct {
   char name[256];
   uint32_t name_bytes;
-  uint32_t is_alive; /* the kernel says so */
+  uint32_t is_alive; /* by the kernel */
   uint32_t pid;
   uint32_t incarnation;
   uint64_t joined_ns; /* CLOCK_REALTIME */
@@ -95,17 +96,17 @@ typedef struct {
   uint64_t depth;     /* references waiting in the queue */
   uint64_t sent;      /* messages sent, a multicast counts once */
   uint64_t received;
-  uint64_t late;         /* multicasts whose proposal was lost */
+  uint64_t late;         /* multicasts with a lost proposal */
   uint64_t memory_bytes; /* that hold its messages, or are kept for them */
   uint64_t helped;       /* stalled messages of others that it got out of its way */
   uint64_t waited_ns;    /* for how long it has been asleep, waiting */
   uint32_t waits;        /* a busq_waiting */
-  uint32_t waits_for;    /* the slot whose room or whose message it waits for */
+  uint32_t waits_for;    /* the slot that it waits for: for room, or a message */
   uint32_t state;        /* a busq_peer_state */
   uint32_t is_durable;
   uint64_t target; /* what busq_peer_send takes */
   uint32_t is_shared;   /* a queue of several readers */
-  uint32_t is_consumer; /* one of those: it sends under the name of the queue, and is found by nobody */
+  uint32_t is_consumer; /* one of those: it sends under the name of the queue, and can't be found by name */
   uint32_t consumers;   /* of a shared queue, that live */
 } busq_peer_facts;
 
@@ -113,7 +114,7 @@ typedef enum {
   BUSQ_PEER_LIVE = 0,
   BUSQ_PEER_CLOSING = 1, /* closed, but messages that it took are still being looked at */
   BUSQ_PEER_CLOSED = 2,
-  BUSQ_PEER_UNBURIED = 3, /* dead, and nobody has noticed so far */
+  BUSQ_PEER_UNBURIED = 3, /* dead, and not buried so far */
   BUSQ_PEER_GONE = 4      /* dead, and what it was doing has been put in order */
 } busq_peer_state;
 
@@ -138,7 +139,8 @@ typedef struct {
   uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
   uint16_t form;           /* a busq_form */
   uint16_t kind;           /* a busq_kind */
-  /* Where the form has BUSQ_FORM_ENVELOPE; the names stand behind the data, those of nodes first (busq_message_node). */
+  /* Where the form has BUSQ_FORM_ENVELOPE; the names stand behind the data, those of nodes first
+   * (busq_message_node). */
   uint16_t n_nodes;
   uint16_t n_handles;
   uint16_t group;
@@ -146,32 +148,32 @@ typedef struct {
   uint64_t handles_alive; /* once it is taken: a bit for each that came alive, and is to be released */
 } busq_message;
 
-/* What a payload is, for whoever reads it; the core does not look into it. */
+/* The meaning of a payload for its readers; the core does not look into it. */
 typedef enum {
   BUSQ_FORM_DATA = 0,
   BUSQ_FORM_OBJECT = 1, /* pickled */
   BUSQ_FORM_CODED = 2,  /* an object as the application's own codec writes it */
-  BUSQ_FORM_ASK = 3,    /* somebody waits for a reply: a busq_request stands behind it, and is counted with it */
+  BUSQ_FORM_ASK = 3,    /* the sender waits for a reply: a busq_request stands behind it, and is counted with it */
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
   BUSQ_FORM_CONTROL = 5, /* for the library above, and never handed to an application */
   BUSQ_FORM_MAX = 7,
-  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/envelope.h), and is not counted with it */
+  BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/letter/envelope.h), and is not counted with it */
 } busq_form;
 
-/* What a message is, beside its form: data, or an event that stands in the order as messages do. */
+/* The kind of a message, beside its form: data, or an event that stands in the order as messages do. */
 typedef enum {
   BUSQ_KIND_DATA = 0,
   BUSQ_KIND_VIEW = 1,           /* a group has another view */
   BUSQ_KIND_JOINED = 2,         /* a peer that is watched is there */
   BUSQ_KIND_LEFT = 3,           /* it has left, or died */
   BUSQ_KIND_NODE_DESTROYED = 4,
-  BUSQ_KIND_NODE_RELEASED = 5,  /* nobody holds a handle of the node any more */
+  BUSQ_KIND_NODE_RELEASED = 5,  /* no handle of the node is held any more */
   BUSQ_KIND_CONTROL = 6,        /* for the library above */
-  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by whoever reads */
+  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by every reader */
   BUSQ_KIND_MAX = 7
 } busq_kind;
 
-/* Behind the payload of a message whose form has BUSQ_FORM_ENVELOPE. */
+/* Behind the payload of a message with BUSQ_FORM_ENVELOPE in its form. */
 typedef struct {
   uint16_t kind;      /* a busq_kind */
   uint16_t n_nodes;   /* that it is addressed to */
@@ -185,7 +187,7 @@ typedef struct {
   uint64_t to;     /* the target that takes the reply */
 } busq_request;
 
-/* The receivers of a message, names and nodes, and the nodes whose handles it carries. */
+/* The receivers of a message, names and nodes, and the nodes of the handles that it carries. */
 typedef struct {
   const uint64_t *targets;
   const uint64_t *nodes;
@@ -217,7 +219,8 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
 /* Lets go of all temporary buses, as the end of a process does that does not end by _exit. */
 void busq_bus_leave_all(void);
-/* Removes temporary buses whose processes were all killed, as creating or opening one does; *removedp says how many. */
+/* Removes temporary buses if all their processes were killed, as creating or opening one does; *removedp is how
+ * many. */
 int busq_bus_sweep(const char *directory, uint32_t *removedp);
 void busq_bus_free(busq_bus *bus);
 int busq_bus_shutdown(busq_bus *bus);
@@ -225,15 +228,15 @@ int busq_bus_is_shut_down(const busq_bus *bus);
 int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts);
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 
-/* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that nobody needs.
- * *buriedp says of how many of them nobody had noticed the death.  Completes or puts off messages of live senders that stand
- * still as well; *helpedp says how many. */
+/* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that is not
+ * needed. *buriedp is the number of deaths that had not been noticed.  Completes or puts off messages of live senders
+ * that stand still as well; *helpedp is how many. */
 int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
-/* The same, and drops messages that wait for peers that are gone and not durable; *droppedp
- * says how many.  Groups whose members are all such are empty then. */
+/* As busq_bus_repair, and drops messages that wait for peers that are gone and not durable; *droppedp is how many.
+ * Groups of such members alone are empty then. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
-/* Messages in the queue of a peer (busq_peer_facts.target) that nobody has taken, and those as well that were received and are not
- * acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */
+/* Messages in the queue of a peer (busq_peer_facts.target) that were not taken, and those as well that were received
+ * and are not acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */
 int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp);
 /* Drops what a dead or closed peer has left, durable or not. */
 int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes);
@@ -242,13 +245,13 @@ void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);
 typedef enum {
   BUSQ_JOIN_RESUME = 1, /* goes on where the last peer of that name stopped, if there was one */
   BUSQ_JOIN_DURABLE = 2, /* the queue goes on filling while its peer is gone */
-  BUSQ_JOIN_SHARED = 4   /* with others who join under the same name: each message goes to one of them */
+  BUSQ_JOIN_SHARED = 4   /* with others that join under the same name: each message goes to one of them */
 } busq_join_flags;
 
 int busq_peer_join(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32_t flags, busq_peer **peerp);
-/* Lets senders wait at fewer messages in the queue that the peer reads than the bus's capacity; 0: no longer.  A message to several
- * receivers may exceed it, by one for each sender that sends one just then. */
+/* Lets senders wait at fewer messages in the queue that the peer reads than the bus's capacity; 0: no longer.  A
+ * message to several receivers may exceed it, by one for each sender that sends one just then. */
 int busq_peer_limit(busq_peer *peer, uint32_t limit);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
@@ -259,28 +262,30 @@ int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, ch
 int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                    int64_t timeout_ns);
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
-/* The same in another mode than BUSQ_TAKE_PINNED. */
+/* As busq_peer_recv, in another mode than BUSQ_TAKE_PINNED. */
 int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp,
                       int64_t timeout_ns);
 void busq_peer_release(busq_peer *peer, const busq_message *message);
 int busq_peer_is_forked(const busq_peer *peer); /* 1: the handle belongs to the parent process */
 int busq_peer_ack(busq_peer *peer, const busq_message *message);
-/* Gives back a message that was taken, pinned or offered, and that nobody has seen: it comes next, as if it had not been taken.
- * BUSQ_INVALID where that can't be; then it is still taken. */
+/* Gives back a message that was taken, pinned or offered, and that the application has not seen: it comes next, as if
+ * it had not been taken.  BUSQ_INVALID where that can't be; then it is still taken. */
 int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 int busq_peer_fileno(busq_peer *peer, int *fdp);
 
 /*
- * Sending and receiving behind the descriptor of busq_peer_fileno, for an event loop (shm/wake.h):
+ * Sending and receiving behind the descriptor of busq_peer_fileno, for an event loop (shm/wake/wake.h):
  *
  *   1. busq_peer_listen(NOT): takes back what was asked for; the descriptor is unreadable, and no sender writes to it
- *   2. receive with timeout 0 (busq_peer_recv), send with busq_peer_send_asking: BUSQ_FULL has asked for the room that was missing
- *   3. who still waits: busq_peer_listen(MESSAGES or ROOM); the descriptor is readable as soon as 1 to 3 are worth doing again
+ *   2. receive with timeout 0 (busq_peer_recv), send with busq_peer_send_asking: BUSQ_FULL has asked for the room that
+ *   was missing
+ *   3. to go on waiting: busq_peer_listen(MESSAGES or ROOM); the descriptor is readable as soon as 1 to 3 are worth
+ *   doing again
  */
 typedef enum {
   BUSQ_LISTEN_NOT = 0,
   BUSQ_LISTEN_MESSAGES = 1, /* readable while there is something to receive; for room as well, where it was asked for */
-  BUSQ_LISTEN_ROOM = 2      /* for room alone, while messages may stand in the queue that nobody receives */
+  BUSQ_LISTEN_ROOM = 2      /* for room alone, while messages in the queue are left where they are */
 } busq_listen;
 
 int busq_peer_listen(busq_peer *peer, uint32_t what);
@@ -289,32 +294,32 @@ int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_t
                           uint32_t form, uint32_t *sentp);
 
 uint64_t busq_peer_failed_target(busq_peer *peer);
-/* For what was tried with no time, and got BUSQ_FULL: asks for the room that was missing, as busq_peer_send_asking does.  Try once more
- * before you sleep; where another target is full then, ask for its room, too. */
+/* For what was tried with no time, and got BUSQ_FULL: asks for the room that was missing, as busq_peer_send_asking
+ * does.  Try once more before you sleep; where another target is full then, ask for its room, too. */
 int busq_peer_ask_for_room(busq_peer *peer);
 int busq_peer_wait(busq_peer *peer, int64_t timeout_ns);
-/* The same without spinning, for who has done that already. */
+/* As busq_peer_wait without spinning, for a caller that has done that already. */
 int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns);
 
 /* Receiving without a copy, step by step: between begin and end this thread alone receives. */
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
-/* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun.  One of several
- * readers has nothing then before it peeks again: others may be faster. */
+/* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun.
+ * One of several readers has nothing then before it peeks again: others may be faster. */
 int busq_peer_receive_spin(busq_peer *peer, busq_message *message);
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode);
-/* Of what was pinned. */
+/* Releases a pinned message. */
 void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, size_t n_messages);
 void busq_peer_receive_end(busq_peer *peer);
 
 /*
- * A hold on one message, for a language where an exception may come between any two steps: it is there before the message is
- * taken, and whoever lets go of it, and however often, lets go once.
+ * A hold on one message, for a language where an exception may come between any two steps: it is there before the
+ * message is taken, and it is let go once, however often that is asked for.
  *
  *   EMPTY -> TAKEN     busq_pin_recv; dropped now, the message is given back
- *   TAKEN -> KEPT      the caller's own store, as its last step before it hands the message over; dropped now, it is released, or,
- *                      where it was offered, left to a successor
- *   KEPT -> SHOWN      somebody looks at it in place: a forked child goes on seeing what it was
+ *   TAKEN -> KEPT      the caller's own store, as its last step before it hands the message over; dropped now, it is
+ *                      released, or, where it was offered, left to a successor
+ *   KEPT -> SHOWN      it is looked at in place: a forked child goes on seeing what it was
  *   -> EMPTY           everything else
  */
 typedef enum { BUSQ_PIN_EMPTY = 0, BUSQ_PIN_TAKEN = 1, BUSQ_PIN_KEPT = 2, BUSQ_PIN_SHOWN = 3, BUSQ_PIN_BUSY = 4 } busq_pin_state;
@@ -350,26 +355,26 @@ void busq_pin_drop(busq_pin *pin);
  *
  *   EMPTY -> TAKEN     busq_pin_reserve; message.data and message.size_bytes are its memory; dropped, it is given back
  *   TAKEN <-> SHOWN    busq_pin_show for each view of it, busq_pin_end where a view ends
- *   TAKEN -> EMPTY     busq_pin_send: nobody looks at it who could write to what is sent
+ *   TAKEN -> EMPTY     busq_pin_send: no view is left that could write to what is sent
  *
- * `n_targets`: to how many receivers it can be sent; 0: to BUSQ_DRAFT_TARGETS.  A payload of 512 bytes or more is where it was
- * written when that many or fewer get it; others are moved inside the record.
+ * `n_targets`: to how many receivers it can be sent; 0: to BUSQ_DRAFT_TARGETS.  A payload of 512 bytes or more is where
+ * it was written when that many or fewer get it; others are moved inside the record.
  */
 enum { BUSQ_DRAFT_TARGETS = 7 }; /* as fit into a record's first line */
 int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft);
 /* Sends the first so many bytes of it.  From BUSQ_OK on, it is no draft any more; otherwise it is still there. */
-/* The same to names and nodes, and with handles.  BUSQ_PEER_DEAD with *sentp 1: it is sent, and some of the nodes were over at its place
- * in the order; missed[n_nodes] says which.  With *sentp 0 nobody gets it. */
+/* Sends parts to names and nodes, and with handles.  BUSQ_PEER_DEAD with *sentp 1: it is sent, and some of the nodes
+ * were over at its place in the order; missed[n_nodes] shows which.  With *sentp 0 it is not sent. */
 int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
                           int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
 int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
                                  uint8_t *missed, uint32_t *sentp);
 
 /*
- * Nodes and handles (shm/node.h).  A node is named by a number: which of its owner's, and which generation.
+ * Nodes and handles (shm/node/node.h).  A node is named by a number: which of its owner's, and which generation.
  */
 int busq_peer_node(busq_peer *peer, uint64_t *nodep);
-/* Ends it, for everybody at one place in the order; BUSQ_FULL where somebody who must be told has no room. */
+/* Ends it, for all peers at one place in the order; BUSQ_FULL where the queue of a holder has no room. */
 int busq_peer_node_destroy(busq_peer *peer, uint64_t node, int64_t timeout_ns);
 int busq_peer_node_is_alive(busq_peer *peer, uint64_t node); /* 1; 0 also where there never was one */
 /* One less keeps the handle: each message that brings it alive counts for one. */
@@ -378,10 +383,11 @@ void busq_peer_handle_release(busq_peer *peer, uint64_t node);
 int busq_peer_handle_is_held(busq_peer *peer, uint64_t node);
 /* The name of its owner. */
 int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp);
-/* From `from` on, the next node that this peer owns, or holds a handle of; BUSQ_EMPTY where there are none.  *fromp moves on. */
+/* From `from` on, the next node that this peer owns, or holds a handle of; BUSQ_EMPTY where there are none.  *fromp
+ * moves on. */
 int busq_peer_next_node(busq_peer *peer, uint64_t *fromp, uint64_t *nodep, uint32_t *is_ownp);
 uint64_t busq_message_node(const busq_message *message, uint32_t at);
-/* Of the message that was taken last, between begin and end. */
+/* The handles of the message that was taken last, between begin and end. */
 uint64_t busq_peer_handles_alive(const busq_peer *peer);
 
 int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
@@ -393,14 +399,14 @@ int busq_pin_reserve(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32
 int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
                   int64_t timeout_ns, uint32_t *sentp);
 
-/* As busq_peer_send: the parts become one payload, of that form, and *sentp becomes 1 as soon as it was sent, because the result may
- * be lost to an exception. */
+/* As busq_peer_send: the parts become one payload, of that form, and *sentp becomes 1 as soon as it was sent, because
+ * the result may be lost to an exception. */
 int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
                          uint32_t form, int64_t timeout_ns, uint32_t *sentp);
 
 /*
- * Requests (shm/request.h).  A peer that asks joins a second time, for the replies; it sends a payload of BUSQ_FORM_ASK and receives
- * one of BUSQ_FORM_REPLY there.
+ * Requests (shm/request.h).  A peer that asks joins a second time, for the replies; it sends a payload of BUSQ_FORM_ASK
+ * and receives one of BUSQ_FORM_REPLY there.
  */
 int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp);
 uint64_t busq_peer_target(const busq_peer *peer);
@@ -410,20 +416,22 @@ void busq_peer_await(busq_peer *replies, uint64_t number);
 int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number);
 /* Does a process stand behind a target?  Its lives differ in when they began. */
 int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
-/* The same right before a send, which asks the kernel itself unless messages may go to the dead: then this does. */
+/* As busq_peer_life, right before a send, which asks the kernel itself unless messages may go to the dead: then this
+ * does. */
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp);
 /* Has a live process that name?  BUSQ_PEER_DEAD: one had. */
 int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes);
 /* The end of the queue, as it is now; and whether everything before such an end was taken. */
 uint64_t busq_peer_tail(const busq_peer *replies);
 int busq_peer_has_received(busq_peer *replies, uint64_t position);
-/* What this peer sends from now on is later than what the other handle has received. */
+/* All that this peer sends from now on is later than what the other handle has received. */
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
 
 /*
- * Groups (shm/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives its target, once
- * somebody has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one is in, and leaving what one is not,
- * is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for a message.
+ * Groups (shm/group/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives
+ * its target, once a peer has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one
+ * is in, and leaving what one is not, is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for
+ * a message.
  *
  * What is delivered then has an envelope with its kind; the payload of a view, of `joined` and of `left` is
  *
@@ -431,11 +439,11 @@ void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
  */
 typedef struct {
   uint64_t number;      /* of the view */
-  uint32_t incarnation; /* of the one who has entered, left or died */
+  uint32_t incarnation; /* of the peer that has entered, left or died */
   uint16_t slot;
   uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
   uint32_t n_entries;
-  uint32_t n_members;   /* the first of the entries; behind them the one who has gone, or who is watched */
+  uint32_t n_members;   /* the first of the entries; behind them the one that has gone, or that is watched */
   uint64_t base;        /* of a group: what its views are counted from */
 } busq_view_event;
 
@@ -451,10 +459,11 @@ int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_
 int busq_peer_unwatch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
 /* The envelope of a message that was found or taken; kind BUSQ_KIND_DATA and nothing else where it has none. */
 void busq_message_envelope(const busq_message *message, busq_envelope *envelope);
-/* The view that is installed: its number, from 1, and its members' targets in the order in which they entered; there must be room for
- * twice as many as the bus has slots. */
+/* The view that is installed: its number, from 1, and its members' targets in the order in which they entered; there
+ * must be room for twice as many as the bus has slots. */
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
-/* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is watched. */
+/* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is
+ * watched. */
 int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp);
 /* The last view of a group that the peer in a slot has delivered, by its number from 1; 0: none so far. */
 int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *numberp);
@@ -464,7 +473,8 @@ void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns);
 
 /* cffi: begin */
 /*
- * Recording: what every peer of a bus does, event by event (record/recorder.h).  A recorder belongs to one thread at a time.
+ * Recording: what every peer of a bus does, event by event (record/recorder.h).  A recorder belongs to one thread at a
+ * time.
  */
 typedef struct busq_recorder busq_recorder;
 
@@ -521,10 +531,11 @@ typedef struct {
 } busq_recorder_facts;
 
 void busq_trace_columns_free(busq_trace_columns *columns);
-/* `ring_records`: per peer, a power of two, 0 for as many as are sensible.  BUSQ_EXISTS where somebody else records. */
+/* `ring_records`: per peer, a power of two, 0 for as many as are sensible.  BUSQ_EXISTS where another recorder is at
+ * work. */
 int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **recorderp);
-/* A process that an earlier recorder knew: its index is the number of calls before; its next position and message number.  Before
- * the first drain. */
+/* A process that an earlier recorder knew: its index is the number of calls before; its next position and message
+ * number.  Before the first drain. */
 int busq_recorder_know(busq_recorder *recorder, const char *name, size_t name_bytes, int64_t position, int64_t number);
 /* Behind those calls: the files of the recorder that was killed are gone on with. */
 int busq_recorder_resume(busq_recorder *recorder);
@@ -538,11 +549,11 @@ void busq_recorder_take(busq_recorder *recorder, uint32_t process, busq_trace_co
 void busq_recorder_mark(busq_recorder *recorder);
 void busq_recorder_saved(busq_recorder *recorder);
 int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, size_t *name_bytesp);
-/* A group in one of its lives: its name, without "@", its entry, and the number below its views, which tells lives of an entry apart;
- * BUSQ_EMPTY: there are not so many. */
+/* A group in one of its lives: its name, without "@", its entry, and the number below its views, which sets lives of an
+ * entry apart; BUSQ_EMPTY: there are not so many. */
 int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep);
 int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
-/* Tells the peers to stop; what they have written by then can still be drained. */
+/* Makes the peers stop; what they have written by then can still be drained. */
 void busq_recorder_stop(busq_recorder *recorder);
 /* Ends the recording and removes its rings, if it was stopped; otherwise leaves them to another recorder. */
 void busq_recorder_free(busq_recorder *recorder);
@@ -574,9 +585,9 @@ typedef enum {
   BUSQ_ORDER_SIDE_CHANNELS = 128 /* causes may travel outside of it: it delivers none of their effects before them */
 } busq_order_trait;
 
-/* The behaviour of channels towards the order of packets, where somebody asks what an order is worth on others than it needs. */
+/* The behaviour of channels towards the order of packets, to see what an order is worth on others than it needs. */
 typedef enum {
-  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits say FIFO_CHANNELS */
+  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits have FIFO_CHANNELS */
   BUSQ_CHANNELS_FIFO = 1,
   BUSQ_CHANNELS_UNORDERED = 2
 } busq_channels;
@@ -605,8 +616,8 @@ int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);
 
 /* cffi: begin */
 /*
- * Other orders, live (live/member.h): a member of the group of a bus that was created with an order.  What is said above about
- * results, timeouts and threads holds here too.  Members are numbered by their slots.
+ * Other orders, live (live/member.h): a member of the group of a bus that was created with an order.  The rules above
+ * about results, timeouts and threads holds here too.  Members are numbered by their slots.
  */
 typedef struct busq_live busq_live;
 
@@ -624,7 +635,7 @@ typedef struct {
   uint64_t multicast; /* the same of the send that it belongs to */
   void *entry;
   uint32_t sender;  /* the member that sent it */
-  uint32_t is_kept; /* by the application, which says so; until then it may be given back */
+  uint32_t is_kept; /* by the application, which reports it; until then it may be given back */
 } busq_live_message;
 
 /* The numbers of the messages that a send became. */
@@ -664,7 +675,7 @@ typedef struct {
   uint64_t message;
   uint64_t multicast;
   uint32_t kind;    /* a busq_live_event_kind */
-  uint32_t process; /* sent: to whom, one event for each; delivered: whose */
+  uint32_t process; /* sent: the destination, one event for each; delivered: the sender */
 } busq_live_event;
 
 /* `options` may be NULL. */
@@ -674,20 +685,22 @@ int busq_live_close(busq_live *live);
 void busq_live_free(busq_live *live);
 int busq_live_lookup(busq_live *live, const char *name, size_t name_bytes, uint32_t *processp);
 int busq_live_member_name(busq_live *live, uint32_t process, char *name, size_t *name_bytesp);
-/* Waits until everybody has joined without whom the order can do nothing; BUSQ_UNKNOWN_PEER says who is missing. */
+/* Waits until all members have joined that the order can't do without; BUSQ_UNKNOWN_PEER names a missing one. */
 int busq_live_assemble(busq_live *live, int64_t timeout_ns);
 /* `ticket` may be NULL where the order is no rendezvous. */
 int busq_live_send(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data, size_t size_bytes,
                    int64_t timeout_ns, busq_live_ticket *ticket);
-/* The second half of a send: where the order is a rendezvous, waits for its end.  BUSQ_FULL: the message is on its way. */
+/* The second half of a send: where the order is a rendezvous, waits for its end.  BUSQ_FULL: the message is on its
+ * way. */
 int busq_live_finish(busq_live *live, const busq_live_ticket *ticket, int64_t timeout_ns);
 /* Each message that was received belongs to the caller until it is released, also when the member is gone by then. */
 int busq_live_recv(busq_live *live, busq_live_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
-/* One that is there, without waiting; otherwise BUSQ_EMPTY. */
+/* Takes a message that is there, without waiting; otherwise BUSQ_EMPTY. */
 int busq_live_take(busq_live *live, busq_live_message *message);
 /* Once; and again it does nothing. */
 void busq_live_release(busq_live_message *message);
-/* A message that nobody has seen comes next, as if it had not been taken; that of a member closed meanwhile is released. */
+/* A message that the application has not seen comes next, as if it had not been taken; that of a member closed
+ * meanwhile is released. */
 void busq_live_give_back(busq_live *live, busq_live_message *message);
 /* For the memory that shows a message: releases it if it is kept. */
 void busq_live_end(busq_live_message *message, const void *data);
@@ -696,7 +709,7 @@ void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns);
 int busq_live_examine(busq_live *live, busq_live_facts *facts);
 /* From now on, what the order does is kept. */
 int busq_live_journal_start(busq_live *live);
-/* Events from that place on; *countp says how many there are, which may be more than `limit`. */
+/* Events from that place on; *countp is how many there are, which may be more than `limit`. */
 int busq_live_journal(busq_live *live, uint64_t from, busq_live_event *events, uint64_t limit, uint64_t *countp);
 /* For demonstrations: what is sent to this member from now on is so long on its way. */
 int busq_live_delay(busq_live *live, uint32_t process, uint64_t delay_ns);

@@ -32,7 +32,7 @@ def executed(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
-    """Return a notebook with nothing in it but what it says, prints and draws."""
+    """Return a notebook with nothing in it but its text, what it prints and what it draws."""
     cells = []
     for cell in notebook["cells"]:
         cell = cell | {"source": text(cell["source"])}
@@ -46,7 +46,7 @@ def cleaned(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def _output(output: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an output without what says nothing, or is said better: counters, HTML beside text."""
+    """Return an output without what repeats something or means nothing: HTML beside text, counters."""
     if output["output_type"] == "stream":
         return output | {"text": text(output["text"])} if output["name"] == "stdout" else None
     data = output["data"]

@@ -27,9 +27,11 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["watchdog"]
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-# The installed package is what is tested: the source tree beside us holds no compiled core.
+# The installed package is what is tested, in editable mode or not: the sources beside the tests hold no compiled core.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
@@ -112,7 +114,7 @@ def bus_name(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def make_bus(bus_name: str) -> Iterator[Callable[..., busq.Bus]]:
-    """Buses with the parameters of Bus.create, small unless said otherwise."""
+    """Buses with the parameters of Bus.create, small unless asked otherwise."""
     made: list[busq.Bus] = []
 
     def make(**config: Any) -> busq.Bus:
@@ -234,7 +236,7 @@ def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any,
             pipe.write(pickle.dumps(answer))
         code = 0
     except BaseException:
-        os.write(2, traceback.format_exc().encode())  # nobody hears of it otherwise
+        os.write(2, traceback.format_exc().encode())  # nothing else would report it
     finally:
         os._exit(code)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs of other systems and a schedule of mails, for tests: small ones made here, and real ones where they are.
 
-What is made is the same every time, so that tests can say what is wrong with it.  The real ones lie beside the
+What is made is the same every time, so that tests can know what is wrong with it.  The real ones lie beside the
 repository, in ../shared/data, on machines whose owners have fetched them.
 """
 
@@ -135,7 +135,7 @@ def write_course(folder: Path) -> None:
 
 @dataclass
 class Told:
-    """An execution as its hosts tell it: (host, clock, text), each with what it knew of the others."""
+    """An execution as its hosts log it: (host, clock, text), each with what it knew of the others."""
 
     clocks: dict[str, Clock] = field(default_factory=dict)
     events: list[tuple[str, Clock, str]] = field(default_factory=list)
@@ -163,7 +163,7 @@ def market(rounds: int) -> Told:
 
 
 def flood(hosts: int, messages: int, dead: str = "") -> Told:
-    """Each message goes to everybody, one after the other; one host may have crashed before."""
+    """Each message goes to all, one after the other; one host may have crashed before."""
     told = Told()
     names = [f"node{number}" for number in range(hosts)]
     if dead:
@@ -268,7 +268,7 @@ def write_clocked(folder: Path) -> None:
 
 @dataclass
 class Spans:
-    """Services that send each other messages, as their spans in OTLP tell it, each in a request of its own."""
+    """Services that send each other messages, as their spans in OTLP record it, each in a request of its own."""
 
     requests: list[dict[str, Any]] = field(default_factory=list)
     instance: str = "1"

@@ -34,7 +34,7 @@ class Endpoint:
         return [payload] * count
 
     def connect(self) -> None:
-        """Reach the others, all of whom have been opened."""
+        """Reach the others, which have all been opened."""
 
     def settle(self) -> None:
         """Return when everything sent from now on will arrive; all have connected."""

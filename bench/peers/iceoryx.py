@@ -139,7 +139,7 @@ class _IceoryxEndpoint(Endpoint):
 
 
 class IceoryxAdapter(Adapter):
-    """Received as bytes, as from everybody else: one copy in, one copy out."""
+    """Received as bytes, as from all other peers: one copy in, one copy out."""
 
     name = "iceoryx2"
     package = "iceoryx2"

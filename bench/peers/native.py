@@ -2,11 +2,12 @@
 """Programs in C that measure themselves: the floor of the machine, and busq without Python; and the floor of Python.
 
 Their processes take the cores in turn. Where the scheduler puts two of them on one core they never wait for each
-other's cache, and a bare ring is three times as fast as between two cores: that says nothing about either.
+other's cache, and a bare ring is three times as fast as between two cores: that measures neither.
 """
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import os
 import subprocess
@@ -21,9 +22,9 @@ PROGRAMS = "BUSQ_BENCH_PROGRAMS"  # a directory to look in first
 
 
 def program_path(name: str) -> Path:
-    """Where the program `name` is: next to this package, where the build puts it."""
+    """Where the program `name` is: among the files of this package, where the build puts it."""
     directory = os.environ.get(PROGRAMS)
-    return Path(directory) / name if directory else Path(__file__).resolve().parent.parent / name
+    return Path(directory) / name if directory else Path(str(importlib.resources.files("busq.bench") / name))
 
 
 class _ProgramAdapter(Adapter):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from ..plan import Case
@@ -56,14 +55,7 @@ class BusqAdapter(Adapter):
         return None
 
     def refuses(self, case: Case) -> str | None:
-        return None
-
-    def alone(self, case: Case, token: str, seconds: float) -> Callable[[], dict[str, Any]] | None:
-        if case.workload.kind != "depth":
-            return None
-        from .. import bench_queue_depth
-
-        return lambda: bench_queue_depth.measure(token, case.waiting, case.stale, seconds)
+        return "busq-c measures it" if case.workload.kind == "depth" else None
 
     def prepare(self, case: Case, token: str) -> str:
         load("busq").Bus.create(token, **self._sizes(case)).close()
@@ -104,7 +96,7 @@ class BusqViewAdapter(BusqAdapter):
 
 
 class OrderAdapter(BusqAdapter):
-    """A bus under one of its orders: what it costs to say in which order messages come."""
+    """A bus under one of its orders: what an order costs."""
 
     def __init__(self, order: str) -> None:
         self.name = order
@@ -115,6 +107,6 @@ class OrderAdapter(BusqAdapter):
         return "orders are measured message by message" if case.calls > 1 or case.workload.kind == "depth" else None
 
     def _sizes(self, case: Case) -> dict[str, Any]:
-        # The members of a group are all there from the start: some orders tell each message to every one of them.
+        # The members of a group are all there from the start: some orders send each message to every one of them.
         members = {} if self.order.name == "bus1" else {"peers": case.workload.processes}
         return super()._sizes(case) | {"order": self.name} | members

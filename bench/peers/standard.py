@@ -10,7 +10,7 @@ from typing import Any
 from ..plan import Case
 from .base import Adapter, Endpoint
 
-PIPE_BYTES = 1 << 20  # what anybody may ask for; the default of 64 KiB would let lock-step windows wait in a circle
+PIPE_BYTES = 1 << 20  # the most without privileges; the default of 64 KiB would let lock-step windows wait in a circle
 
 
 def loop_of_puts(endpoint: Endpoint, puts: list[Any]) -> None:

@@ -70,7 +70,7 @@ class _PushEndpoint(_ZeroMqEndpoint):
 class _PubEndpoint(_ZeroMqEndpoint):
     """A sender binds; every receiver subscribes to everything.
 
-    The socket is an XPUB, which tells who has subscribed: a subscription that is still on its way is a message lost. It
+    The socket is an XPUB, which reports subscriptions: a subscription that is still on its way is a message lost. It
     waits instead of dropping when a receiver's queue is full.
     """
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One member's part in giving and taking the state of one group.
 
-transfer.py decides who gives a state to whom, and when; a `StateExchange` carries that out: it reads and writes the
-words that members send each other, packs states and cuts them into chunks.  The groups of a peer (group_state.py) and
-replicas (replica_engine.py) use the same words, and differ in what they call a state: an `Owner` has that.
+transfer.py decides which member gives a state, to which others, and when; a `StateExchange` carries that out: it reads
+and writes the words that members send each other, packs states and cuts them into chunks.  The groups of a peer
+(group_state.py) and replicas (replica_engine.py) use the same words, and differ in what they call a state: an `Owner`
+has that.
 
 Words, each a letter and what belongs to it; numbers are in little-endian:
 
@@ -17,6 +18,25 @@ A state is size(4) head state, where the head is plain data: the roster of trans
 
 Nothing here waits: words without room stay in an outbox until `flush` is called again.  Sending a word twice changes
 nothing, so an exception between sending it and forgetting it is harmless.
+
+>>> class Text:
+...     def __init__(self, state): self.state = state
+...     def give_state(self): return {}, self.state
+...     def take_state(self, facts, state, view): self.state = bytes(state)
+...     def begin_anew(self): pass
+...     def deliver(self, item): print(item)
+>>> ann, bob = Text(b"state of ann"), Text(b"")
+>>> exchanges = {name: StateExchange(name, "g", 1024, text) for name, text in {"ann": ann, "bob": bob}.items()}
+>>> from busq.groups import View
+>>> exchanges["ann"].view(View(1, ("ann",), ("ann",)), "view 1")
+view 1
+>>> for exchange in exchanges.values():
+...     exchange.view(View(2, ("ann", "bob"), ("bob",)), "view 2")
+view 2
+>>> exchanges["ann"].flush(lambda to, word: exchanges[to].word("ann", word[:1], word[1:]) is None, set())
+view 2
+>>> bob.state
+b'state of ann'
 """
 
 from __future__ import annotations
@@ -120,7 +140,7 @@ class StateExchange:
         self.follow(rest)
 
     def follow(self, effects: list[Effect]) -> None:
-        """Do what the state machine says, in its order."""
+        """Carry out the effects of the state machine, in their order."""
         for effect in effects:
             if isinstance(effect, Deliver):
                 self._owner.deliver(effect.item)

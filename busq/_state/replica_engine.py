@@ -178,7 +178,7 @@ class Engine:
         self._check_caller()
         body = self._encode_calls(calls)
         if self.codec is not PLAIN:
-            self.codec.decode(memoryview(body))  # what nobody can read is refused here, before it is sent
+            self.codec.decode(memoryview(body))  # raises here, before it is sent, if it can't be read
         return self._post(b"C", self._to, body, call, timeout)
 
     def _post(self, kind: bytes, to: str, body: Any, call: Completion, timeout: float | None) -> int:

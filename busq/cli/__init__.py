@@ -2,8 +2,8 @@
 """The command line: `busq`.
 
 Data go to stdout, progress and complaints to stderr.  The exit code is 0 if all is well, 1 if the command ran
-and found something wrong, 2 if it was asked for something that cannot be, 130 after Ctrl-C.  Where nobody reads its
-output any more, a command still does all that it was asked for, and leaves with the same code.  With `--json` it
+and found something wrong, 2 if it was asked for something that cannot be, 130 after Ctrl-C.  A command
+whose output is no longer read still does all that it was asked for, and leaves with the same code.  With `--json` it
 prints one object instead of tables.
 """
 
@@ -71,7 +71,7 @@ def _end(number: int, _: Any) -> NoReturn:
 def main() -> NoReturn:
     """Run the command line and leave with its exit code.
 
-    Where it is told to end, it cleans up first.
+    SIGTERM and SIGHUP end it as Ctrl-C does: it cleans up first.
     """
     outlive_readers()
     for number in (signal.SIGTERM, signal.SIGHUP):

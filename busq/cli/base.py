@@ -32,7 +32,7 @@ else:
         __class_getitem__ = classmethod(lambda cls, kind: cls)
 
 
-EXAMPLE_MARK = "\b\n"  # tells Click to leave the lines of a paragraph alone
+EXAMPLE_MARK = "\b\n"  # Click leaves the lines of such a paragraph alone
 
 
 class Failure(click.ClickException):
@@ -48,9 +48,9 @@ class Refusal(click.ClickException):
 
 
 class Output(io.FileIO):
-    """A standard stream that cannot stop a command: it does what else it was asked for, and writes all its files.
+    """A standard stream that cannot stop a command: the command does the rest of its work, and writes all its files.
 
-    A reader who has seen enough, as in `busq audit ... | head -1`, is no fault: the exit code is that of the verdict.
+    A reader that has seen enough, as in `busq audit ... | head -1`, is no fault: the exit code is that of the verdict.
     A failure for another reason, as on a full disk, is reported at the end.
     """
 
@@ -66,7 +66,7 @@ class Output(io.FileIO):
             return memoryview(data).nbytes
 
     def _discard(self) -> None:
-        """Let all that comes go nowhere, from whomever: children, and Python when it ends, use the descriptor too."""
+        """Lead the descriptor to the null device: children, and Python when it ends, write to it as well."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
@@ -89,7 +89,7 @@ def outlive_readers() -> None:
 
 
 def is_read() -> bool:
-    """Whether anybody may still read stdout: nothing else ends a command that prints until it is stopped."""
+    """Return whether stdout may still have a reader: nothing else ends a command that prints until it is stopped."""
     stdout = _OUTPUTS.get("stdout")
     if stdout is None:  # closed from the beginning, or a file in memory
         return True
@@ -99,7 +99,7 @@ def is_read() -> bool:
 
 
 def _unwritten() -> bool:
-    """Say what kept stdout from being written, unless it was the reader."""
+    """Report what kept stdout from being written, unless it was the reader; return whether it was something else."""
     stdout = _OUTPUTS.get("stdout")
     if stdout is None:
         return False
@@ -124,7 +124,7 @@ class Group(click.Group):
 class Commands(Group):
     """A group whose errors are one line on stderr, and whose exit codes are those that busq.cli promises.
 
-    `sections` says under which titles the help shows the commands, in which order, and of each where it stands
+    `sections` lists the titles under which the help shows the commands, in order, and for each command where it stands
     ("module:object"); that file is imported when the command is asked for.
     """
 
@@ -174,7 +174,7 @@ class Commands(Group):
 
 
 def one_line(error: click.ClickException) -> str:
-    """Return what an error says, without line breaks."""
+    """Return the text of an error, without line breaks."""
     return " ".join(error.format_message().split())
 
 
@@ -193,7 +193,7 @@ def plain_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_space_refused() -> Iterator[None]:
-    """Turn a search for which there is no room into exit code 2: nothing was found.  Say options, not parameters."""
+    """Turn a search for which there is no room into exit code 2: nothing was found.  Name options, not parameters."""
     try:
         yield
     except ValueError as error:
@@ -208,7 +208,7 @@ def _as_option(match: re.Match[str]) -> str:
 
 
 def os_error(error: OSError) -> str:
-    """Return what the system says, and about which file."""
+    """Return the text of a system error, with the file that it is about."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
 
@@ -290,12 +290,12 @@ def finish(result: Any, as_json: bool, show: Callable[[Any], None]) -> int:
 
 
 def wrote(path: str) -> None:
-    """Say that there is a new file."""
+    """Report a new file on stderr."""
     click.echo(f"wrote {path}", err=True)
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file, and say so."""
+    """Write a file, and report it."""
     with plain_errors(), open(path, "w", encoding="utf-8") as file:
         file.write(text)
     wrote(path)

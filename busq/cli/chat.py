@@ -49,11 +49,11 @@ def chat(
     anomaly: bool,
     as_json: bool,
 ) -> int:
-    """Talk in ROOM under NAME: a line goes to everybody, "@bob,cleo ..." to these only.
+    """Talk in ROOM under NAME: a line goes to all members, "@bob,cleo ..." to these only.
 
-    Whoever comes first chooses the order of messages and how many members there are; when all are there, it begins.
-    Under a total order everybody sees all messages in the same order, their own included.  /quit, Ctrl-D and Ctrl-C
-    leave at once; at the end of a pipe one listens on until all have said goodbye.
+    The first member chooses the order of messages and how many members there are; when all are there, it begins.
+    Under a total order all members see all messages in the same order, their own included.  /quit, Ctrl-D and Ctrl-C
+    leave at once; at the end of a pipe a member listens on until all have left.
 
     --anomaly lets three processes on a bus with a slow link have a query and a reply to it (by default under the order
     `none`, where the reply comes before the query).  Exit code 1 means that it did not come out as the order promises.

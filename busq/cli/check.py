@@ -141,7 +141,7 @@ def check(order: str | None, **options: Any) -> int:
     is lost, doubled, invented or stuck, and that buffers suffice.  A violation is printed as a transcript.  Where the
     network doubles packets only fifo and fifo:on_gap=skip promise anything: of others, what that breaks is listed.
 
-    Exit code 0: no violation was found, in all executions or, where the output says NOT COMPLETE, in those that were
+    Exit code 0: no violation was found, in all executions or, where the output has NOT COMPLETE, in those that were
     seen.  1: a violation.  2: what was asked for cannot be, or there was no room to do it.  130: Ctrl-C, and what was
     seen until then.  --replay can be joined by --scenario, --diagram and --counterexample; of a file whose steps can't
     be played it knows nothing, exit code 2.
@@ -262,7 +262,7 @@ def _check(order: str, options: dict[str, Any], as_json: bool) -> int:
 
 
 def _write(example: Counterexample | None, paths: dict[str, str]) -> bool:
-    """Write each file, or say why it can't be; return whether all were."""
+    """Write each file, or report why it can't be written; return whether all were."""
     makers = {
         "scenario_path": lambda example, path: _write_text(path, example.scenario()),
         "json_path": lambda example, path: _write_text(path, example.to_json()),

@@ -170,7 +170,7 @@ def _coverage(result: Result) -> Iterator[Text]:
 
 
 def example(example: Counterexample, doubts: Sequence[str], *, broken: Mapping[str, bool] | None = None) -> None:
-    """Print a counterexample as a transcript, with what the observers say about it; `broken`: what they still see."""
+    """Print a counterexample as a transcript, with what the observers found; `broken`: what they still find."""
     show.to_stdout("", Text(f"The {len(example.steps)} steps", style="bold"))
     show.print_lines(
         Text(line, style="dim" if line.startswith("  ") else "") for line in example.transcript().splitlines()
@@ -204,7 +204,7 @@ def probability(expected: float) -> str:
 
 @contextlib.contextmanager
 def progress(title: str) -> Iterator[Callable[[Progress], None] | None]:
-    """A line that says how far a search is; None where stderr is no terminal."""
+    """A line that shows how far a search is; None where stderr is no terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with show.bar(title, None, *columns) as update:
         yield update and (lambda now: update(description=f"{title}, {_search_name(now.search)}: {_how_far(now)}"))

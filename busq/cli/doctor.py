@@ -13,13 +13,13 @@ from busq.cli.base import JSON, examples, plain_errors, print_json
 @click.option("--no-repair", is_flag=True, help="Only look: leave to others what the dead were doing.")
 @JSON
 def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
-    """Explain what ails each BUS: who waits for whom, who is stopped, what is left, and what helps.
+    """Explain what ails each BUS: which process waits for which, which is stopped, what is left, what helps.
 
     Looks at all buses if none is named.  A peer that died unnoticed is buried: what it was sending is completed
     or undone, and unused memory is taken back; no message is dropped.  Exit code 1 means that something
     is wrong and was not repaired.
     """
-    from busq.cli import show
+    from busq.cli import buses_show
     from busq.ops import doctor as room
 
     with plain_errors():
@@ -28,5 +28,5 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     if as_json:
         print_json({"ok": ok, "buses": [report.as_json() for report in reports]})
     else:
-        show.reports(reports)
+        buses_show.reports(reports)
     return 0 if ok else 1

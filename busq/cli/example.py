@@ -107,8 +107,8 @@ def _conclusion(outcome: Outcome) -> str:
 def secret(order: str, plot: str | None, as_json: bool) -> int:
     """Let Alice, Bob and Carol write to each other, as in figure 2 of the Cykas paper.
 
-    Alice writes m1 to Carol, over a slow link, and then m2 to Bob, who has long work to do before he writes m3 to
-    Carol.  When may he start?  Exit code 1 means that the order has broken a promise.
+    Alice writes m1 to Carol, over a slow link, and then m2 to Bob, with long work to do before m3 goes from Bob to
+    Carol.  When may Bob start?  Exit code 1 means that the order has broken a promise.
     """
     from busq.lab.examples import secret as room
 
@@ -155,7 +155,7 @@ def _print_secret(secret: Secret) -> None:
 @option("--seed", type=click.IntRange(min=0), default=1, help="Of the first execution.")
 @JSON
 def copies(order: str, sites: int, changes: int, executions: int, seed: int, as_json: bool) -> int:
-    """Change copies of a file, one site at a time: whoever has the token (Garg, problem 12.1).
+    """Change copies of a file, one site at a time: the one with the token (Garg, problem 12.1).
 
     Under causal order all sites make all changes in the same order; under FIFO a change may overtake the one before,
     by way of the token.  Exit code 1 means that the order has broken a promise.
@@ -183,8 +183,8 @@ def _print_copies(found: Copies) -> None:
 def mutex(order: str, plot: str | None, as_json: bool) -> int:
     """Let a coordinator grant a critical section, fairly or not (Garg, section 12.1).
 
-    P1 asks, over a slow link, and then tells P2, who asks too.  Fair is the order in which they ask; the coordinator
-    knows the order in which requests come.  Exit code 1 means that the order has broken a promise.
+    P1 asks, over a slow link, and then sends a word to P2, which asks too.  Fair is the order in which they ask; the
+    coordinator knows the order in which requests come.  Exit code 1 means that the order has broken a promise.
     """
     from busq.lab.examples import mutex as room
 
@@ -209,8 +209,8 @@ def _print_mutex(found: Mutex) -> None:
 def threads(as_json: bool) -> int:
     """Order the sends of one process only as far as they depend on each other (Garg, problem 12.6).
 
-    Alice's mail to Bob is slow, and her chat with Carol, which comes to Bob in the end, has nothing to do with it.
-    Once she is one process, and once two activities, each ordered for itself.
+    Alice's mail to Bob is slow, and Alice's chat with Carol, which comes to Bob in the end, is independent of it.
+    First Alice is one process, then two activities, each ordered for itself.
     """
     from busq.lab.examples import threads as room
 

@@ -13,18 +13,8 @@ from busq import orders
 from busq._util.humanize import percent
 from busq.cli import show
 from busq.cli.sweep_show import number
-from busq.lab.sweep.claims import CLAIMS, JudgedClaim
-from busq.lab.sweep.estimate import Estimate
-from busq.lab.sweep.figures import (
-    COMMUNICATION,
-    EXECUTION,
-    HotspotsPoint,
-    JobsPoint,
-    LeftOut,
-    Measured,
-    ScalingPoint,
-    Settings,
-)
+from busq.lab.sweep.claims import SCENARIOS, JudgedClaim, claims
+from busq.lab.sweep.figures import COMMUNICATION, EXECUTION, LeftOut, Measured, Point, Settings
 from busq.lab.sweep.sensitivity import Case
 
 __all__ = ["changes", "figure", "findings", "new_table", "sensitivity", "settings_text"]
@@ -36,10 +26,10 @@ MEASURES_SHORT = {COMMUNICATION: "last packet", EXECUTION: "last job"}
 WINNERS = (("causal", "best causal"), ("total", "best total"))
 
 
-def figure(measured: Measured[Any]) -> None:
+def figure(measured: Measured) -> None:
     """Print a figure as tables, what was left out, and the settings behind it."""
     kinds: dict[str, Any] = {"fig4": _scaling, "fig5": _jobs, "fig6": _hotspots}
-    show.to_stdout(Text(measured.figure.title, style="bold"))
+    show.to_stdout(Text(measured.figure.grid.title, style="bold"))
     for reading, one in measured.readings().items():
         show.to_stdout(Text(f"{reading[0].upper()}{reading[1:]}", style="bold"), *kinds[measured.figure.name](one))
     show.to_stdout(*_gaps(measured.left_out), Text(settings_text(measured.figure.settings), style="dim"))
@@ -72,22 +62,18 @@ def new_table(title: str, *columns: str, left: Sequence[str] = ()) -> Table:
 # ---- Figure 4 ----
 
 
-def _time_cell(point: ScalingPoint | None) -> str:
-    return "-" if point is None else number(point.communication_s.mean, point.communication_s.half_width)
-
-
-def _scaling(measured: Measured[ScalingPoint]) -> Iterator[Table]:
+def _scaling(measured: Measured) -> Iterator[Table]:
     names = measured.orders
-    cells = {(point.processes, point.bandwidth_kB_per_s, point.order): point for point in measured.points}
+    cells = {(point["processes"], point["bandwidth_kB_per_s"], point["order"]): point for point in measured.points}
     if len(names) <= COLUMNS_MAX:
         yield _scaling_by_ratio(measured, names, cells)
         return
-    numbers = sorted({point.processes for point in measured.points})
-    for bandwidth in sorted({point.bandwidth_kB_per_s for point in measured.points}):
+    numbers = measured.values("processes")
+    for bandwidth in measured.values("bandwidth_kB_per_s"):
         title = f"Seconds at {bandwidth:,g} kB/s, by processes"
         table = new_table(title, "order", *map(str, numbers), left=["order"])
         for name in names:
-            table.add_row(name, *(_time_cell(cells.get((n, bandwidth, name))) for n in numbers))
+            table.add_row(name, *(_time(cells.get((n, bandwidth, name))) for n in numbers))
         table.add_section()
         for claim, label in WINNERS:
             rivals = [name for name in names if claim in orders.parse(name)[0].claims]
@@ -96,83 +82,82 @@ def _scaling(measured: Measured[ScalingPoint]) -> Iterator[Table]:
         yield table
 
 
-def _fastest(cells: dict[Any, ScalingPoint], n: int, bandwidth: float, names: Sequence[str]) -> Text:
-    rivals = [cells[n, bandwidth, name] for name in names if (n, bandwidth, name) in cells]
-    return Text(min(rivals, key=lambda point: point.communication_s.mean).order if rivals else "-", style="bold")
-
-
-def _scaling_by_ratio(measured: Measured[ScalingPoint], names: Sequence[str], cells: dict[Any, ScalingPoint]) -> Table:
+def _scaling_by_ratio(measured: Measured, names: Sequence[str], cells: dict[Any, Point]) -> Table:
     table = new_table(
         "Seconds, by processes (n) per bandwidth", "n", "kB/s", "n/kBps", *names, "fastest", left=["fastest"]
     )
-    places = {(point.processes, point.bandwidth_kB_per_s) for point in measured.points}
+    places = {(point["processes"], point["bandwidth_kB_per_s"]) for point in measured.points}
     for n, bandwidth in sorted(places, key=lambda place: (place[0] / place[1], place[0])):
-        row = [_time_cell(cells.get((n, bandwidth, name))) for name in names]
+        row = [_time(cells.get((n, bandwidth, name))) for name in names]
         table.add_row(f"{n:,}", f"{bandwidth:,g}", f"{n / bandwidth:.3g}", *row, _fastest(cells, n, bandwidth, names))
     return table
+
+
+def _time(point: Point | None) -> str:
+    if point is None:
+        return "-"
+    estimate = point.estimate(COMMUNICATION)
+    return number(estimate.mean, estimate.half_width)
+
+
+def _fastest(cells: dict[Any, Point], n: int, bandwidth: float, names: Sequence[str]) -> Text:
+    rivals = [cells[n, bandwidth, name] for name in names if (n, bandwidth, name) in cells]
+    return Text(min(rivals, key=lambda point: point.mean(COMMUNICATION))["order"] if rivals else "-", style="bold")
 
 
 # ---- Figures 5 and 6 ----
 
 
-def _speedup(estimate: Estimate) -> str:
-    """Two decimals, or more where they would say nothing."""
-    return estimate.text(2 if estimate.mean >= 0.1 else 4)
+def _speedups(points: Sequence[Point], name: str) -> Iterator[str]:
+    """With two decimals, or with more where two would be zeros."""
+    for estimate in (point.estimate(name) for point in points):
+        yield estimate.text(2 if estimate.mean >= 0.1 else 4)
 
 
-def _jobs(measured: Measured[JobsPoint]) -> Iterator[Table]:
+def _jobs(measured: Measured) -> Iterator[Table]:
     """One order: a row per interval.  More: a table per interval, and a row per order."""
-    cells = {(point.order, point.interval_ms, point.job_ms): point for point in measured.points}
-    lengths = sorted({point.job_ms for point in measured.points})
-    intervals = sorted({point.interval_ms for point in measured.points})
-    orders = measured.orders
-    heads = [f"{length:g} ms" for length in lengths]
+    names, intervals = measured.orders, measured.values("interval_ms")
+    heads = [f"{length:g} ms" for length in measured.values("job_ms")]
     for what, name in (*SPEEDUPS, ("in mean job start time", "job_start_speedup")):
-        rows = [(order, interval_ms) for interval_ms in intervals for order in orders]
-        texts = {
-            (order, interval_ms): [_speedup(getattr(cells[order, interval_ms, length], name)) for length in lengths]
-            for order, interval_ms in rows
-        }
-        if len(orders) == 1:
+        if len(names) == 1:
             table = new_table(f"Speedup {what}, by interval and job length", "interval", *heads)
-            for order, interval_ms in rows:
-                table.add_row(f"{interval_ms:g} ms", *texts[order, interval_ms])
+            for interval_ms in intervals:
+                table.add_row(f"{interval_ms:g} ms", *_speedups(measured.row("job_ms", interval_ms=interval_ms), name))
             yield table
             continue
         for interval_ms in intervals:
             title = f"Speedup {what}, a message every {interval_ms:g} ms, by job length"
             table = new_table(title, "order", *heads, left=["order"])
-            for order in orders:
-                table.add_row(order, *texts[order, interval_ms])
+            for order in names:
+                row = measured.row("job_ms", interval_ms=interval_ms, order=order)
+                table.add_row(order, *_speedups(row, name))
             yield table
 
 
-def _hotspots(measured: Measured[HotspotsPoint]) -> Iterator[Table]:
-    cells = {(point.order, point.jobs, point.hotspot_share): point for point in measured.points}
-    shares = sorted({point.hotspot_share for point in measured.points})
-    heads = [percent(share) for share in shares]
+def _hotspots(measured: Measured) -> Iterator[Table]:
+    heads = [percent(share) for share in measured.values("hotspot_share")]
     for what, name in SPEEDUPS:
         table = new_table(f"Speedup {what}", "order", "scenario", *heads, left=["order", "scenario"])
         for order in measured.orders:
-            for jobs in (False, True):
-                row = [_speedup(getattr(cells[order, jobs, share], name)) for share in shares]
-                table.add_row(order, "with jobs" if jobs else "without jobs", *row)
+            for jobs, scenario in SCENARIOS.items():
+                row = measured.row("hotspot_share", order=order, jobs=jobs)
+                table.add_row(order, scenario, *_speedups(row, name))
         yield table
 
 
 # ---- claims ----
 
 
-def findings(claims: Sequence[JudgedClaim]) -> None:
+def findings(judged: Sequence[JudgedClaim]) -> None:
     """Print what the paper says about a figure, and what was measured, a table for each reading."""
     columns = ("the paper says", "section", "verdict", "measured")
-    for reading in dict.fromkeys(one.reading for one in claims):
+    for reading in dict.fromkeys(one.reading for one in judged):
         title = f"Claims, until the last packet as in the paper: {reading}"
         table = show.new_table(title, *columns, left=columns)
         table.columns[0].ratio, table.columns[3].ratio = 2, 3
         table.columns[2].no_wrap = True
         table.show_lines = True
-        for one in claims:
+        for one in judged:
             if one.reading == reading:
                 table.add_row(one.claim, one.section, _verdict(one.verdict), one.measured)
         show.to_stdout(table)
@@ -182,15 +167,15 @@ def changes(*judged: Sequence[JudgedClaim]) -> None:
     """Print how verdicts change with the reading, and with what ends an execution."""
     cases = list(dict.fromkeys((one.reading, one.measure) for row in judged for one in row))
     cells = {(one.key, (one.reading, one.measure)): one for row in judged for one in row}
-    claims = {one.key: one.claim for row in judged for one in row}
-    if not any(cells[key, case].verdict != cells[key, cases[0]].verdict for key in claims for case in cases):
+    texts = {one.key: one.claim for row in judged for one in row}
+    if not any(cells[key, case].verdict != cells[key, cases[0]].verdict for key in texts for case in cases):
         show.to_stdout(Text(f"Every verdict is the same {_however(cases)}.", style="dim"))
         return
     heads = [f"{reading},\n{MEASURES_SHORT[measure]}" for reading, measure in cases]
     table = show.new_table("What changes the verdicts", "the paper says", *heads, left=["the paper says", *heads])
     table.columns[0].ratio = 2
     table.show_lines = True
-    for key, claim in claims.items():
+    for key, claim in texts.items():
         row = [cells[key, case] for case in cases]
         table.add_row(claim, *(Text.assemble(_verdict(one.verdict), "\n", (one.short, "dim")) for one in row))
     show.to_stdout(table)
@@ -211,7 +196,7 @@ def sensitivity(cases: Sequence[Case], *, complete: bool = True) -> None:
     """Print, for every figure, a row per value of a parameter and a column per claim, and what it comes to."""
     for name in dict.fromkeys(case.figure for case in cases):
         mine = [case for case in cases if case.figure == name]
-        keys = [claim.key for claim in CLAIMS[name]]
+        keys = [claim["key"] for claim in claims(name)]
         table = new_table(f"{name}: verdicts by parameter", "parameter", "value", *keys, left=["parameter", *keys])
         for case in mine:
             cells = [Text.assemble(_verdict(one.verdict), "\n", (one.short, "dim")) for one in case.findings]

@@ -40,14 +40,14 @@ def send(bus_name: str, to: tuple[str, ...], data: str | None, name: str | None,
 def recv(bus_name: str, name: str, count: int | None, timeout: float | None, create: bool, as_json: bool) -> int:
     """Join BUS and print what comes, a line per message.
 
-    Ends after COUNT messages, after SECONDS without one, when the bus is shut down, when nobody reads its output any
-    more, or with Ctrl-C.  Exit code 1 means that fewer than COUNT came, or none, though they would have been read.
+    Ends after COUNT messages, after SECONDS without one, when the bus is shut down, when its output is no longer read,
+    or with Ctrl-C.  Exit code 1 means that fewer than COUNT came, or none, though they would have been read.
     """
     with plain_errors():
         opened = busq.Bus.create(bus_name, exist_ok=True) if create else busq.Bus.open(bus_name)
     received = 0
     with plain_errors(), opened as bus, bus.join(name) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
-        while (count is None or received < count) and is_read():  # what nobody reads stays in the queue
+        while (count is None or received < count) and is_read():  # what would not be read stays in the queue
             _print_message(peer.recv(timeout), as_json)
             received += 1
     return 0 if received >= (count or 1) or not is_read() else 1

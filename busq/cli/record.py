@@ -103,7 +103,7 @@ def record(
 
 @contextlib.contextmanager
 def _endings() -> Iterator[Callable[[], bool]]:
-    """Whether somebody wants us to end, by Ctrl-C or otherwise."""
+    """Whether this process was asked to end, by Ctrl-C or another signal."""
     came: list[int] = []
 
     def note(number: int, frame: Any) -> None:
@@ -119,7 +119,7 @@ def _endings() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Callable[[Recording], None] | None]:
-    """A line that says how much was recorded so far; None where stderr is no terminal."""
+    """A line that shows how much was recorded so far; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return

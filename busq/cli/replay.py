@@ -87,7 +87,7 @@ class Shuffle(ParamType[tuple[int, float]]):
 
 
 def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Outcome:
-    """Replay under a progress bar; if a process died, that is told in words, and as JSON where that is wanted."""
+    """Replay under a progress bar; if a process died, report that in words, and as JSON where that is wanted."""
     from busq.cli import show
     from busq.trial import replay
 
@@ -169,7 +169,7 @@ def replay(
     separated by spaces, bytes.  It is CSV, CSV under gzip, or Parquet; or a log as busq audit takes it, with a
     time for each send.  Every participant is a peer of its own; the processes host them.
 
-    An order other than bus1 has a group of fixed members, and many orders tell each message to all of them.  So
+    An order other than bus1 has a group of fixed members, and many orders send each message to all of them.  So
     there the participants that a process hosts share one peer, and a message goes once to each process that hosts
     a recipient of it, perhaps to its sender itself.  A comparison with --orders folds all orders alike, bus1 too.
 
@@ -190,9 +190,9 @@ def replay(
     if names is not None:
         return _compare(schedule, names, repeats or 1, folded is not False, options, as_json)
     outcome = _judged(schedule, os.path.basename(file), as_json, order=order or "bus1", folded=folded, **options)
-    from busq.cli import show
+    from busq.cli import replay_show
 
-    code = finish(outcome, as_json, show.outcome)
+    code = finish(outcome, as_json, replay_show.outcome)
     if plot:
         _plot(outcome, plot)
     return code
@@ -201,22 +201,22 @@ def replay(
 def _compare(
     schedule: Schedule, names: list[str], repeats: int, folded: bool, options: dict[str, Any], as_json: bool
 ) -> int:
-    from busq.cli import show
+    from busq.cli import replay_show, show
     from busq.trial import compare
 
     with plain_errors(), show.steps() as progress:
         comparison = compare.run(schedule, names, repeats=repeats, folded=folded, progress=progress, **options)
-    return finish(comparison, as_json, show.comparison)
+    return finish(comparison, as_json, replay_show.comparison)
 
 
 def _plot(outcome: Outcome, path: str) -> None:
-    from busq.cli import show
+    from busq.cli import replay_show
     from busq.trial import picture
 
     if not outcome.latencies_ns:
         raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
     with plain_errors():
-        picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
+        picture.latencies(outcome.latencies_ns, path, replay_show.headline(outcome))
     wrote(path)
 
 
@@ -231,7 +231,7 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
     20,000 messages per second.  Each process writes down for itself what it sent and received; then the
     observers compare.
     """
-    from busq.cli import show
+    from busq.cli import replay_show
     from busq.lab import workload
 
     schedule = workload.skewed(messages, seed=seed)
@@ -244,5 +244,5 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
         runs = [outcome.as_json() for outcome in outcomes]
         print_json({"ok": ok, "seed": seed, **together(runs), "runs": runs})
     else:
-        show.demo(outcomes)
+        replay_show.demo(outcomes)
     return 0 if ok else 1

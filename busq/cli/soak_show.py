@@ -8,7 +8,7 @@ import importlib
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,9 +18,8 @@ from rich.text import Text
 from busq._util.humanize import duration
 from busq.cli import show
 from busq.lab import picture
-from busq.trial.soak import census
 from busq.trial.soak.conductor import PERCENTILES, Outcome
-from busq.trial.soak.judge import upper_ns
+from busq.trial.soak.judge.findings import COUNTED, upper_ns
 
 __all__ = ["draw", "headline", "outcome", "progress"]
 
@@ -46,40 +45,19 @@ def outcome(outcome: Outcome) -> None:
 def _figures(outcome: Outcome) -> Table:
     found = outcome.found
     table = show.new_table("What happened", "", "count", left=[""])
-    rows = _member_counts(found) if isinstance(found, census.Findings) else _message_counts(found)
-    for label, count in rows:
-        table.add_row(label, f"{count:,}")
+    for name, label in COUNTED[found.about].items():
+        table.add_row(label, f"{found.counts[name]:,}")
     for name, share in PERCENTILES.items():
         table.add_row(f"wait for a message that was there, {name}", _time(found.waits.percentile(share)))
     table.add_row("longest send", _time(found.sends_ns_max))
     table.add_row("longest join", _time(found.joins_ns_max))
-    if isinstance(found, census.Findings):
+    if found.about == "members":
         table.add_row("longest change of a group or a node, longest command", _time(found.changes_ns_max))
         table.add_row("longest of all these beside a stopped member", _time(found.beside_stopped_ns_max))
-    table.add_row("longest that the system gave somebody no processor", _time(found.starved_ns_max))
+    table.add_row("longest that the system gave a process no processor", _time(found.starved_ns_max))
     table.add_row("memory in use before, after", f"{outcome.arena_baseline_bytes:,} B, {outcome.arena_after_bytes:,} B")
     table.add_row("descriptors before, after", f"{outcome.descriptors_baseline}, {outcome.descriptors_after}")
     return table
-
-
-def _member_counts(found: census.Findings) -> Iterable[tuple[str, int]]:
-    return [(label, found.counts[name]) for name, label in census.COUNTED.items()]
-
-
-def _message_counts(ledgers: Any) -> Iterable[tuple[str, int]]:
-    return (
-        ("messages sent", ledgers.messages),
-        ("of these requests, and replied to", ledgers.replies),
-        ("deliveries", ledgers.deliveries),
-        ("of these again, after a death", ledgers.redelivered),
-        ("sends that raised: full, or a receiver was dead", ledgers.refused),
-        ("sends interrupted by a kill: finished by others", ledgers.completed),
-        ("sends interrupted by a kill: undone", ledgers.undone),
-        ("lives", ledgers.lives),
-        ("of these resumed a predecessor", ledgers.resumes),
-        ("copies dropped with a killed plain receiver", ledgers.dropped_with_receiver),
-        ("copies taken and not recorded when killed", ledgers.taken_at_kill),
-    )
 
 
 def _time(time_ns: int | None) -> str:

@@ -11,7 +11,7 @@ import click
 from busq.cli.base import JSON, Group, Refusal, examples, print_json
 
 if TYPE_CHECKING:
-    from busq.audit.spark.ready import Point
+    from busq.audit.spark.sessions.ready import Point
 
 
 @click.group(
@@ -42,13 +42,13 @@ def spark() -> None:
 )
 @JSON
 def check(paths: tuple[str, ...], master: str | None, memory: str | None, timeout: float, as_json: bool) -> int:
-    """Say in advance what would go wrong on a cluster, and what to do.
+    """Find in advance what would go wrong on a cluster, and what to do.
 
     Starts a session, and looks around on the executors: their Python, busq on them, whether they see each PATH, the
     memory they have.  Exit code 1 means that something is missing, 2 that there can be no such master.
     """
     try:
-        from busq.audit.spark import ready
+        from busq.audit.spark.sessions import ready
 
         return _show(ready.check(master, memory, paths, timeout_s=timeout), as_json)
     except (ImportError, ValueError) as error:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what nobody needs any more in the directory of buses, and removes it for `busq gc`.
+"""Finds files that are not needed any more in the directory of buses, and removes them for `busq gc`.
 
 Guarantee: nothing is removed that a live process uses, and nothing that is not busq's.  A file counts as a bus of an
 earlier boot, or as half made, only if that is why the core refuses to open it: what is damaged, or never was a bus,
-stays.  A FIFO counts as left behind only if its name is one that busq gives, and either the bus says that its peer
-is gone, or the kernel says that nobody has it open.  No message is dropped but those that `Bus.collect` drops.
+stays.  A FIFO counts as left behind only if its name is one that busq gives, and either its peer is gone by
+the bus, or it is open nowhere by the kernel.  No message is dropped but those that `Bus.collect` drops.
 
-Whether anybody has a file open is asked with a lease, which the kernel grants only to the one who has it open alone; it
-is held until the file is removed, so that nobody comes in between.
+Whether another process has a file open is asked with a lease, which the kernel grants only to a process that has it
+open alone; it is held until the file is removed, so that no process comes in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peer
 # The core's words for a file that has the mark of a bus and a sound header, and is no bus any more.
 STALE = ("was made before this machine was booted", "is half made")
 
-# Names that nobody else can know beforehand end with a random part.
+# Names that other processes must not know beforehand end with a random part.
 FIFO_NAME = re.compile(r"\.busq-([0-9a-f]{16})-(\d{1,10})-(\d{1,10})-[0-9a-f]{16}")
 TRACE_NAME = re.compile(r"\.busq-([0-9a-f]{16})-trace-[0-9a-f]{16}")  # the rings of a recorder that was killed
 # Between making a FIFO and opening it its owner needs a moment.
@@ -50,7 +50,7 @@ def path_of(name: str) -> str:
 
 
 def text_of(error: OSError | busq.BusqError) -> str:
-    """Return what an error says, without its number."""
+    """Return the text of an error, without its number."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
@@ -58,22 +58,22 @@ def text_of(error: OSError | busq.BusqError) -> str:
 
 
 def is_stale(error: Exception) -> bool:
-    """Tell from why a bus can't be opened whether it is of an earlier boot or half made, which nobody can mend."""
+    """Return whether a bus can't be opened because it is of an earlier boot or half made, which nothing can mend."""
     return isinstance(error, busq.CorruptSegment) and any(words in str(error) for words in STALE)
 
 
 @contextlib.contextmanager
 def _alone(path: str) -> Iterator[bool]:
-    """Whether nobody else has a file open; while the block runs, nobody can open it either."""
+    """Yield whether no other process has a file open; while the block runs, none can open it either."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # A signal announces that somebody wants to open the file; it must be one that does no harm.
+        # A signal announces that a process wants to open the file; it must be one that does no harm.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         try:
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
             is_alone = True
         except OSError as error:
-            # A file system without leases can't tell; then it must do that no peer lives.
+            # Without leases in the file system, it must do that no peer lives.
             is_alone = error.errno != errno.EAGAIN
         yield is_alone
     finally:
@@ -97,7 +97,7 @@ def stale_fifos() -> list[tuple[str, str | None]]:
 
 
 def _generations() -> dict[str, tuple[str | None, dict[int, dict[str, Any]]]]:
-    """The buses that can be opened, by what their FIFOs are named after."""
+    """Return the buses that can be opened, by the number that their FIFOs are named after."""
     buses: dict[str, tuple[str | None, dict[int, dict[str, Any]]]] = {}
     for name in bus_names():
         with contextlib.suppress(OSError, busq.BusqError, ValueError), busq.Bus.open(name) as bus:
@@ -116,7 +116,7 @@ def _is_stale_fifo(path: str, peer: dict[str, Any] | None, incarnation: int, own
     if owner is not None and peer is not None:
         if peer["alive"] and peer.get("incarnation", incarnation) == incarnation:
             return False
-        # A forked child may still have it open, but nobody writes to one whose peer is gone.
+        # A forked child may still have it open, but no process writes to one whose peer is gone.
         if not peer["alive"] and peer.get("incarnation") == incarnation and peer["state"] in GONE:
             return True
     return time.time() - status.st_ctime > FIFO_AGE_S_MIN and not _has_reader(path)
@@ -175,8 +175,8 @@ class Cleaning:
 def collect(names: Sequence[str] = (), *, unused: bool = False, dry_run: bool = False) -> Cleaning:
     """Remove what is stale: in these buses, or, where none are named, in the whole directory.
 
-    Parameters: `unused`, remove also buses that nobody has open and that hold nothing; `dry_run`, only say what would
-    go.
+    Parameters: `unused`, remove also buses that no process has open and that hold nothing; `dry_run`, only report
+    what would go.
 
     Errors: ValueError for a name that no bus can have; PermissionError, OSError for the directory.
 
@@ -218,7 +218,7 @@ def _temporary() -> dict[str, int]:
 
 
 def _remove_temporary(cleaning: Cleaning, names: Sequence[str]) -> None:
-    """Remove the temporary buses that no process has open any more, all of them: whoever opens any bus does that."""
+    """Remove the temporary buses that no process has open any more, all of them: opening any bus does that."""
     before = _temporary()
     removed = ffi.new("uint32_t *")
     check(lib.busq_bus_sweep(os.fsencode(default_directory()), removed))
@@ -235,7 +235,7 @@ def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:
         if not cleaning.dry_run:
             os.unlink(path_of(fifo))
     except FileNotFoundError:
-        return  # somebody else has buried its peer
+        return  # another process has buried its peer
     except OSError as error:
         cleaning.fail(owner or fifo, error)
         return
@@ -276,9 +276,9 @@ def _collect_bus(cleaning: Cleaning, name: str, unused: bool) -> None:
         after = before if cleaning.dry_run else bus.stats()
     freed = max(0, before["arena_used_bytes"] - after["arena_used_bytes"])
     if dropped or (freed and not any(peer["alive"] for peer in after["peers"])):
-        who = ", ".join(repr(peer["name"]) for peer in left) or "peers"
+        peers = ", ".join(repr(peer["name"]) for peer in left) or "peers"
         cleaning.removed.append(
-            Removed("messages", name, who, "left by peers that are gone and not durable", dropped, freed)
+            Removed("messages", name, peers, "left by peers that are gone and not durable", dropped, freed)
         )
     if unused and all(
         peer["state"] in GONE and not peer["durable"] and (not peer["depth"] or cleaning.dry_run)

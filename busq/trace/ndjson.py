@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in NDJSON: an object for each event, on a line of its own; `busq.trace.fields` says which fields are read."""
+"""Logs in NDJSON: an object for each event, on its own line; `busq.trace.fields` lists the fields that are read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from busq.trace.dataset import hive_keys
-from busq.trace.fields import Bad, Fields, Parsed, build, name_of, records_of
+from busq.trace.fields import Fields
+from busq.trace.records import Parsed, build, records_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
+from busq.trace.values import Bad, name_of
 
 __all__ = ["is_log", "read", "records_in", "runs_in"]
 
@@ -66,7 +68,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
                 raise Bad("no object")
             if _HALF.search(line):
                 json.dumps(raw, ensure_ascii=False).encode()
-            if number > 1 or fields.values(raw):  # a heading says something else
+            if number > 1 or fields.values(raw):  # unless it is a heading
                 parsed.records += records_of(keys | raw, fields, path, number)
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))

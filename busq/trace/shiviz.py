@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Logs with vector clocks as ShiViz takes them, among them those of GoVector.
 
-A regular expression in JavaScript's syntax says what an event looks like: its groups `event`, `host` and `clock` must
-be there, others are passed over; it may span lines.  Another one, the delimiter, says where one execution ends and the
+A regular expression in JavaScript's syntax describes an event: its groups `event`, `host` and `clock` must
+be there, others are passed over; it may span lines.  Another one, the delimiter, marks where one execution ends and the
 next begins; its group `trace`, if there is one, is the name of what follows.  Both may stand in the first two lines of
 the file.  Without them, the shapes in `SHAPES` are tried, and the one is taken that leaves the fewest lines over.
 
 Lines that belong to no event are bad lines, unless there are more of them than events: then the log stands in the
 output of some program, and only lines that hold a clock count.
 
-Such a log does not say who sent what to whom; it says, by its clocks, what came before what.  So messages are what the
-clocks tell of (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
+Such a log does not name senders and receivers; its clocks show what came before what.  So messages are what follows
+from the clocks (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
 regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all
 hosts otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
 """
@@ -23,10 +23,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from busq.trace.builder import Log, by_nature
+import numpy as np
+
+from busq.trace.builder import UNKNOWN_SENDER, Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.named import Names
+from busq.trace.mapping import numbered
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, content, decoded
@@ -52,7 +54,7 @@ SHAPES = {
 }
 DELIMITER = r"^=== (?<trace>.*) ===$"
 
-# Texts of events that tell of messages.
+# Texts of events that mention messages.
 _BROADCASTS = {
     "send": r"^Initiating \w*Broadcast\((?<message>.+)\)$",
     "deliver": r"^\w*Deliver of message (?<message>.+?)(?: from \S+)?$",
@@ -136,7 +138,7 @@ class _File:
 
 
 def _open(text: str, options: Mapping[str, str]) -> _File:
-    """Settle how a text is to be read: as the options say, as its header says, or as it looks."""
+    """Settle how a text is to be read: by the options, by its header, or by what it looks like."""
     header = _header(text)
     begin = 0
     parser, delimiter = options.get("parser", ""), options.get("delimiter", "")
@@ -316,36 +318,61 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 # ---- messages that the texts of events speak of ----
 
 
+@dataclass
+class _Spoken:
+    """An event whose text may speak of a message."""
+
+    event: Event
+    kind: Kind
+    match: re.Match[str] | None
+
+    def group(self, name: str) -> str:
+        """Return what a group of its expression found, "" if nothing."""
+        return (self.match.groupdict().get(name) or "") if self.match else ""
+
+
 def _application(events: Sequence[list[Event]], names: Sequence[str], options: Mapping[str, str]) -> list[Log]:
     """Return the logs with the messages that texts speak of; nothing if they do not."""
     asked = "send" in options or "deliver" in options
     send, deliver = (
         _spoken(options.get(name, "" if asked else default), name) for name, default in _BROADCASTS.items()
     )
-    sends = {id(e): match for mine in events for e in mine if send and (match := send.search(e.text))}
-    delivers = {id(e): match for mine in events for e in mine if deliver and (match := deliver.search(e.text))}
-    if not (sends and delivers) and not asked:
+    all_of = [_understood(event, send, deliver) for mine in events for event in mine]
+    kinds = {one.kind for one in all_of}
+    if not {Kind.SEND, Kind.DELIVER} <= kinds and not asked:
         return []
-    if not sends and not delivers:
+    if kinds == {Kind.LOCAL}:
         raise TraceError("no event was recognised by the options send and deliver")
-    to_all = list(range(len(names)))
     indices = {name: index for index, name in enumerate(names)}
-    known = Names(indices)
-    for process, mine in enumerate(events):
-        for event in mine:
-            if id(event) in sends:
-                known.send(process, sends[id(event)]["message"])
-    own = any(
-        known.is_own(index, _key(delivers[id(e)])) for index, m in enumerate(events) for e in m if id(e) in delivers
-    )
-    logs = []
-    for process, mine in enumerate(events):
-        log = Log()
-        others = to_all if own else [other for other in to_all if other != process]
-        for event in mine:
-            _add(log, event, known, sends.get(id(event)), delivers.get(id(event)), others, indices)
-        logs.append(log)
+    places: dict[str, int] = {}
+    process = np.array([one.event.process for one in all_of])
+    kind = np.array([one.kind for one in all_of])
+    called = np.array([places.setdefault(one.group("message"), len(places)) if one.match else -1 for one in all_of])
+    told = [one.group("sender") if one.kind == Kind.DELIVER else "" for one in all_of]
+    sender = np.array([indices.get(name, UNKNOWN_SENDER) if name else -1 for name in told])
+    numbers, _ = numbered(process, kind, called, sender)
+    keys, is_own = process * len(all_of) + called, (sender < 0) | (sender == process)
+    own = bool(((kind == Kind.DELIVER) & is_own & np.isin(keys, keys[kind == Kind.SEND])).any())
+    logs = [Log() for _ in names]
+    for one, number in zip(all_of, numbers.tolist(), strict=True):
+        mine = one.event.process
+        if one.kind == Kind.SEND:
+            to = [indices[name] for name in re.split(r"[\s,;]+", one.group("to")) if name in indices]
+            everybody = [other for other in range(len(names)) if own or other != mine]
+            chosen = sorted(set(to)) if one.group("to") else everybody
+            logs[mine].add(Kind.SEND, number, destinations=chosen, label=one.group("message"))
+        elif one.kind == Kind.DELIVER:
+            logs[mine].add(Kind.DELIVER, number, label=one.group("message"))
+        else:
+            logs[mine].add(Kind.LOCAL, label=one.event.text)
     return logs
+
+
+def _understood(event: Event, send: re.Pattern[str] | None, deliver: re.Pattern[str] | None) -> _Spoken:
+    if send and (match := send.search(event.text)):
+        return _Spoken(event, Kind.SEND, match)
+    match = deliver.search(event.text) if deliver else None
+    return _Spoken(event, Kind.DELIVER if match else Kind.LOCAL, match)
 
 
 def _spoken(expression: str, name: str) -> re.Pattern[str] | None:
@@ -355,29 +382,3 @@ def _spoken(expression: str, name: str) -> re.Pattern[str] | None:
     if "message" not in compiled.groupindex:
         raise TraceError(f"the option {name} {expression!r} lacks (?<message>...): expected the name of the message")
     return compiled
-
-
-def _key(match: re.Match[str]) -> tuple[str, str]:
-    """Return the sender, "" if it is not told, and the name of a delivered message."""
-    return match.groupdict().get("sender") or "", match["message"]
-
-
-def _add(
-    log: Log,
-    event: Event,
-    known: Names,
-    sent: re.Match[str] | None,
-    delivered: re.Match[str] | None,
-    others: list[int],
-    indices: Mapping[str, int],
-) -> None:
-    """Append an event: as a send or a delivery where it is one, and else as a local event."""
-    if sent:
-        message = sent["message"]
-        to = sent.groupdict().get("to")
-        chosen = sorted({indices[name] for name in re.split(r"[\s,;]+", to) if name in indices}) if to else others
-        log.add(Kind.SEND, known.sent(event.process, message), destinations=chosen, label=message)
-    elif delivered:
-        log.add(Kind.DELIVER, known.delivered(*_key(delivered)), label=delivered["message"])
-    else:
-        log.add(Kind.LOCAL, label=event.text)

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA, Kind
 
-__all__ = ["BROKEN", "cast", "conform", "count_from", "kinds"]
+__all__ = ["BROKEN", "KIND_NAMES", "UNKNOWN_KIND", "cast", "conform", "count_from", "kinds"]
 
 # Raised by Arrow for files and columns that are not what they claim to be.
 BROKEN = (pa.ArrowException, UnicodeDecodeError, OverflowError, OSError)
 
 # Names that other programs use for the kinds of events.
-_KIND_NAMES = {
+KIND_NAMES = {
     "deliver": Kind.DELIVER,
     "delivered": Kind.DELIVER,
     "delivery": Kind.DELIVER,
@@ -67,7 +67,7 @@ def kinds(name: str) -> Kind | None:
     >>> kinds(" Received ")
     <Kind.DELIVER: 0>
     """
-    return _KIND_NAMES.get(name.strip().lower())
+    return KIND_NAMES.get(name.strip().lower())
 
 
 def conform(columns: pa.Table | pa.RecordBatch | Mapping[str, Any], *, run: str, process: int, start: int) -> pa.Table:

@@ -6,7 +6,7 @@ receiver's queue is full, it goes on receiving for all of its peers before it tr
 for room in each other's queues cannot wait in a circle.
 
 Every participant writes down privately what it sent and received, in program order: a send before the call that
-sends, a delivery after the call that returned it.  Nothing else tells the observers what happened.
+sends, a delivery after the call that returned it.  The observers learn nothing else.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -64,8 +65,8 @@ NAP_S_MAX = 1e-3
 IDLE_S = 0.05
 
 
-class Counter:
-    """Which shared counter is which; a process has `COUNTERS` of them, one line of the cache."""
+class Counter(IntEnum):
+    """The shared counters of a process, which has room for `COUNTERS`: one line of the cache."""
 
     SENT = 0
     DELIVERED = 1
@@ -220,12 +221,12 @@ class _Host:
     # ---- the loop ----
 
     def run(self, start_ns: int) -> None:
-        """Send and receive until the other end says stop."""
+        """Send and receive until the other end sends "stop"."""
         self._start_ns = idle_ns = start_ns
         before = resource.getrusage(resource.RUSAGE_SELF)
         while not self._is_stopped:
             sent = self._send_due()
-            self._tell_finish()
+            self._report_finish()
             received = self._receive(self._patience_s(sent))
             if sent or received:
                 self._yields = 0
@@ -258,10 +259,10 @@ class _Host:
         return Cost(packets, packets_bytes, usage.ru_nvcsw - before.ru_nvcsw, cpu_s)
 
     def _sweep(self) -> int:
-        """Look at every queue, announced or not: a sender that died, or ran out of descriptors, wakes nobody."""
+        """Look at every queue, announced or not: a sender that died, or ran out of descriptors, wakes no receiver."""
         return sum(self._receive_one(member) for member in self._hosted.values())
 
-    def _tell_finish(self) -> None:
+    def _report_finish(self) -> None:
         if not self._has_finished and self._next == len(self._mine) and self._delivered >= self._expected:
             self._has_finished = True
             self._control.send("finished")
@@ -278,7 +279,7 @@ class _Host:
         return min(ahead_ms / 1e3, IDLE_S) if ahead_ms > 0 else self._nap(NAP_S_MIN)
 
     def _nap(self, longest_s: float = NAP_S_MAX) -> float:
-        """Nothing tells when there will be room: give way, then doze, a little longer each time."""
+        """Wait for room, which nothing announces: give way, then doze, a little longer each time."""
         self._yields += 1
         if self._yields <= YIELDS:
             os.sched_yield()
@@ -401,7 +402,7 @@ class _Host:
 
 
 def _raise_file_limit() -> None:
-    """A peer costs a few descriptors, and so does everybody that it wakes."""
+    """Allow more descriptors: a peer costs a few, and so does each peer that it wakes."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -413,7 +414,7 @@ def _serve(control: Connection[Any, Any], counters: memoryview) -> None:
         control.send("joined")
         hosting.run(control.recv())
         control.send(hosting.report)
-        control.recv()  # "bye": until then nobody may find a receiver gone
+        control.recv()  # "bye": until then no sender may find a receiver gone
     finally:
         hosting.close()
 
@@ -431,7 +432,7 @@ def host(control_fd: str, counters_fd: str, number: str, bus: str) -> None:
     try:
         _serve(control, counters)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The process that started us has ended, and perhaps nobody else is left to remove the bus.
+        # The conductor has ended, and perhaps no other process is left to remove the bus.
         with contextlib.suppress(FileNotFoundError):
             busq.Bus.unlink(bus)
     except Exception as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log says was sent, as a schedule: a log without deliveries, which nobody can judge, can be replayed."""
+"""The sends of a log, as a schedule: a log without deliveries can't be judged, but it can be replayed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME_CHARACTERS_MAX = 60  # at most 240 bytes
 def schedule(path: str | os.PathLike[str], *, size_bytes: int = SIZE_BYTES_DEFAULT) -> Schedule:
     """Return the sends of a log that `busq.trace` reads, in the order of their times.
 
-    Parameters: `path`, of a log of one run; `size_bytes`, the size of each message, for logs do not tell it.  Names of
+    Parameters: `path`, of a log of one run; `size_bytes`, the size of each message, which logs do not hold.  Names of
     processes that no peer can have are written with hyphens.  Sends that name no destinations are left out.
     Errors: TraceError for what is no log; ScheduleError if it has several runs, or its sends have no times or no
     destinations; OSError.  Cost: that of reading it, and about 5 us per send.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays a schedule on a bus, between real processes, and has the observers judge what happened.
+"""Replays a schedule on a bus, between real processes, and lets the observers judge what happened.
 
-Every participant of the schedule is a peer; a process hosts many of them.  Folded, the participants that
-a process hosts share one peer.  The conductor, which is whoever calls `run`, starts the processes, lets them all go at
-once, watches them, and collects what each wrote down for itself.  It is no part of what it measures: no message passes
+Every participant of the schedule is a peer; a process hosts many of them.  Folded, the participants that a process
+hosts share one peer.  The conductor, the process that calls `run`, starts the others, lets them all go at once, watches
+them, and collects what each wrote down for itself (`crew`).  It is no part of what it measures: no message passes
 through it.
 
 Nothing is left behind: the bus is removed when `run` ends, however it ends; if the conductor is killed, its processes
@@ -16,23 +16,20 @@ import contextlib
 import itertools
 import math
 import os
-import signal
-import subprocess
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import connection
 from typing import TYPE_CHECKING, Any
 
 import busq
 from busq import orders
-from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab import execution
 from busq.lab.examples import verdicts
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule
-from busq.trial.host import COUNTERS, NATIVE, Cost, Counter, HostReport, Journal, Log, Part
+from busq.trial.crew import Progress, ReplayError, own_bus
+from busq.trial.host import NATIVE, Cost, Counter, HostReport, Journal, Log, Part
 
 if TYPE_CHECKING:
     from busq.trace.recorder import Recording
@@ -44,34 +41,12 @@ OF_MULTICASTS = ("consistent", "total")  # asked about whole multicasts, also wh
 ARENA_BYTES_MIN = 16 << 20
 SHUFFLE_MS = 2.0
 PATIENCE_S = 10.0
-ANSWER_S = 30.0  # a process that starts, or hands over what it wrote down
-GRACE_S = 3.0
-TICK_S = 0.1
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
-
-_HOST = "busq.trial.host:host"  # what a process runs
-
-# By these a person or a system ends a command; whether they raise something is up to whoever calls us.
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-Progress = Callable[[int, int], None]
-
-
-class ReplayError(Exception):
-    """A process of the replay died, failed or does not answer; the text says which, and what it hosted.
-
-    `messages` and `deliveries` are how many there had been by then.
-    """
-
-    def __init__(self, text: str, messages: int = 0, deliveries: int = 0) -> None:
-        super().__init__(text)
-        self.messages = messages
-        self.deliveries = deliveries
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a replay: what it was, how fast it went and what the observers say."""
+    """The outcome of a replay: what it was, how fast it went, and the verdicts of the observers."""
 
     schedule: Schedule  # as it was sent: folded, its participants are the processes
     participants: int  # of the schedule as it was given
@@ -218,16 +193,16 @@ def run(
     bus_name = f"{name}-{os.getpid()}-{os.urandom(2).hex()}"
     sizes: dict[str, Any] = {"peers": len(sent.participants), "capacity": capacity, "arena": arena_bytes}
     if is_native:
-        sizes["peers"] += 1  # for whoever cleans up
-    with _own_bus(bus_name, order, sizes) as (bus, crew), _recording(bus, record, order) as recording:
+        sizes["peers"] += 1  # for `crew`, which cleans up
+    with own_bus(bus_name, order, sizes) as (bus, crew), _recording(bus, record, order) as recording:
         crew.start([Part(bus_name, sent, share, pace, order, depth) for share in shares])
         crew.gather("joined")
-        crew.tell(time.monotonic_ns())
+        crew.send_all(time.monotonic_ns())
         standstill = crew.watch(sent, patience_s, progress)
-        crew.tell("stop")
+        crew.send_all("stop")
         reports: list[HostReport] = crew.gather(HostReport, standstill)
         late = sum(facts["late"] for facts in bus.stats()["peers"])
-        crew.tell("bye")
+        crew.send_all("bye")
         full = crew.total(Counter.FULL)
     return Outcome(
         schedule=sent,
@@ -297,7 +272,7 @@ def _evaluate(
     }
 
 
-# ---- what the observers say ----
+# ---- verdicts ----
 
 
 def _judge(
@@ -351,7 +326,7 @@ def _history_of_copies(schedule: Schedule, logs: dict[int, Log]) -> History:
                 for copy, receiver in enumerate(schedule.to(message), schedule.starts[message]):
                     copies.send(copy, (receiver,))
             else:
-                copies.deliver(names[index].get(message, schedule.copies + message))  # nobody sent it here
+                copies.deliver(names[index].get(message, schedule.copies + message))  # it was not sent here
         copies.add_to(history, index)
     return history
 
@@ -380,173 +355,3 @@ def _recording(bus: busq.Bus, directory: str | None, order: str) -> Iterator[Rec
 
     with Recorder(bus, directory, run=order) as recorder:
         yield recorder.recording
-
-
-# ---- the bus, and removing it ----
-
-
-@contextlib.contextmanager
-def _own_bus(name: str, order: str, sizes: dict[str, Any]) -> Iterator[tuple[busq.Bus, _Crew]]:
-    """Make a bus for the processes of one replay, and remove both at the end, whatever happens."""
-    with contextlib.ExitStack() as cleanup:
-        # A Ctrl-C waits until there is somebody to clean up after it, and again until it has been done.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-        cleanup.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        bus = busq.Bus.create(name, order=order, **sizes)
-        crew = _Crew()
-        try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            yield bus, crew
-        finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-            if crew.end():
-                _bury(bus, order)
-            bus.close()
-            with contextlib.suppress(FileNotFoundError):
-                busq.Bus.unlink(name)
-
-
-def _bury(bus: busq.Bus, order: str) -> None:
-    """Put the queues of killed peers in order, so that the files by which they could be woken are removed too."""
-    if order != NATIVE:  # nobody can join any more
-        with contextlib.suppress(busq.BusqError):
-            bus.repair()
-        return
-    with contextlib.suppress(busq.BusqError), bus.join(f"undertaker-{os.getpid()}") as undertaker:
-        for facts in bus.stats()["peers"]:
-            if not facts["alive"]:
-                with contextlib.suppress(busq.BusqError):
-                    undertaker.send(facts["name"], b"", timeout=0)
-
-
-# ---- the processes ----
-
-
-@dataclass
-class _Process:
-    """A process of the replay and our end of the connection with it."""
-
-    number: int
-    part: Part
-    popen: subprocess.Popen[bytes]
-    link: connection.Connection[Any, Any]
-
-
-class _Crew:
-    def __init__(self) -> None:
-        self._processes: list[_Process] = []
-        self._counters = memoryview(b"")
-
-    def start(self, parts: Sequence[Part]) -> None:
-        """Start a process for each part."""
-        with shared_words(len(parts) * COUNTERS) as (fd, self._counters):
-            for number, part in enumerate(parts):
-                self._start_one(number, part, fd)
-        for process in self._processes:
-            self._send(process, process.part)
-
-    def _start_one(self, number: int, part: Part, counters_fd: int) -> None:
-        ours, theirs = connection.Pipe()
-        with theirs:
-            fds = theirs.fileno(), counters_fd
-            with uninterrupted():
-                popen = start(_HOST, *map(str, fds), str(number), part.bus, pass_fds=fds)
-                self._processes.append(_Process(number, part, popen, ours))
-
-    def _send(self, process: _Process, word: Any) -> None:
-        try:
-            process.link.send(word)
-        except OSError:
-            raise self._death(process) from None
-
-    def tell(self, word: Any) -> None:
-        """Say the same to all processes."""
-        for process in self._processes:
-            self._send(process, word)
-
-    def _hear(self, processes: Sequence[_Process], timeout_s: float) -> Iterator[tuple[_Process, Any]]:
-        """Return what these processes say within the time; ReplayError if one of them has departed or failed."""
-        by_link = {process.link: process for process in processes}
-        for link in connection.wait(list(by_link), timeout_s):
-            process = by_link[link]  # type: ignore[index]
-            try:
-                word = process.link.recv()
-            except (EOFError, OSError):
-                raise self._death(process) from None
-            if isinstance(word, RuntimeError):
-                raise self._failure(process, str(word))
-            yield process, word
-
-    def gather(self, expected: Any, standstill: str | None = None) -> list[Any]:
-        """Wait until all processes have said the word, or something of the class; return what each said."""
-        words: dict[int, Any] = {}
-        patience_s = GRACE_S if standstill else ANSWER_S
-        end_s = time.monotonic() + patience_s
-        while len(words) < len(self._processes):
-            silent = [process for process in self._processes if process.number not in words]
-            for process, word in self._hear(silent, TICK_S):
-                if word == expected or (isinstance(expected, type) and isinstance(word, expected)):
-                    words[process.number] = word
-            if time.monotonic() > end_s:
-                silence = f"has not answered for {patience_s:.0f} s"
-                raise self._error(silent[0], f"is stuck in a call; {standstill}" if standstill else silence)
-        return [words[process.number] for process in self._processes]
-
-    def watch(self, schedule: Schedule, patience_s: float, progress: Progress | None) -> str | None:
-        """Wait until all processes have finished; return what stands still if nothing moves for too long."""
-        finished: set[int] = set()
-        before, moved_s = (0, 0), time.monotonic()
-        while len(finished) < len(self._processes):
-            finished.update(process.number for process, _ in self._hear(self._processes, TICK_S))
-            counts = self.total(Counter.SENT), self.total(Counter.DELIVERED)
-            if progress is not None:
-                progress(*counts)
-            now_s = time.monotonic()
-            if counts != before:
-                before, moved_s = counts, now_s
-            elif now_s - moved_s > patience_s and (counts[0] == len(schedule) or self.total(Counter.WAITING)):
-                sent, received = (f"{count:,}" for count in counts)
-                return (
-                    f"nothing moved for {patience_s:g} s: {sent} of {len(schedule):,} messages were sent and "
-                    f"{received} of {schedule.copies:,} copies received"
-                )
-        return None
-
-    def total(self, counter: int) -> int:
-        """Add one counter up over all processes."""
-        return sum(self._counters[counter::COUNTERS])
-
-    # ---- what went wrong ----
-
-    def _error(self, process: _Process, what: str) -> ReplayError:
-        hosted = [process.part.schedule.participants[index] for index in process.part.hosted]
-        names = ", ".join(hosted[:3]) + (f" and {len(hosted) - 3} more" if len(hosted) > 3 else "")
-        who = f"process {process.number + 1} of {len(self._processes)} (pid {process.popen.pid}, hosts {names})"
-        return ReplayError(f"{who} {what}", self.total(Counter.SENT), self.total(Counter.DELIVERED))
-
-    def _death(self, process: _Process) -> ReplayError:
-        """The error for a process that has closed its end, so is dead or about to be."""
-        try:
-            code = process.popen.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            return self._error(process, "has closed its connection")
-        row = self._counters[process.number * COUNTERS : (process.number + 1) * COUNTERS]
-        did = f"{row[Counter.SENT]:,} messages and receiving {row[Counter.DELIVERED]:,}"
-        return self._error(process, f"{how_ended(code)} after sending {did}")
-
-    def _failure(self, process: _Process, text: str) -> ReplayError:
-        """The error for a process that reports one: if another was killed, that is the cause."""
-        end_s = time.monotonic() + 0.5
-        while time.monotonic() < end_s:
-            for other in self._processes:
-                if (other.popen.poll() or 0) < 0:
-                    return self._death(other)
-            time.sleep(0.02)
-        return self._error(process, f"failed: {text}")
-
-    def end(self) -> bool:
-        """Let the processes go; kill who doesn't.  True if one was killed, by us or somebody else."""
-        for process in self._processes:
-            process.link.close()
-        end([process.popen for process in self._processes], GRACE_S)
-        return any((process.popen.returncode or 0) < 0 for process in self._processes)

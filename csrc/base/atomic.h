@@ -4,16 +4,16 @@
 /*
  * Every access to shared memory that another process may race with goes through this file.
  *
- * Guarantee: each call is one indivisible access with the named order.  A busq_pair is 16 bytes that change together by one
- * compare-and-swap (x86-64 cmpxchg16b, AArch64 casp or an exclusive pair); its two halves may be read one after the
+ * Guarantee: each call is one indivisible access with the named order.  A busq_pair is 16 bytes that change together by
+ * one compare-and-swap (x86-64 cmpxchg16b, AArch64 casp or an exclusive pair); its two halves may be read one after the
  * other, first half first, because a successful swap of the pair is what decides.
  *
- * In a build with BUSQ_STEPS each call says what it is going to touch before it does (busq_access_hook), so that a test can hand
- * control to somebody else between any two accesses; nothing has to be marked for it.  Of a busq_pair's load both halves
- * are announced.  BUSQ_STEP() marks places between plain writes besides; with BUSQ_TIMES, places that are timed, and BUSQ_TIME() marks some more (bench/steps.h).  In
- * a normal build both are nothing.
+ * In a build with BUSQ_STEPS each call announces what it is going to touch before it does (busq_access_hook), so that a
+ * test can hand control to another actor between any two accesses; nothing has to be marked for it.  Of a busq_pair's
+ * load both halves are announced.  BUSQ_STEP() marks places between plain writes besides; with BUSQ_TIMES, places that
+ * are timed, and BUSQ_TIME() marks some more (bench/steps.h).  In a normal build both are nothing.
  *
- * Not given: a full fence unless the name says so.
+ * Not given: a full fence unless the name has it.
  */
 #include "base/types.h"
 
@@ -50,7 +50,8 @@ typedef enum {
   BUSQ_ACCESS_SWAP /* if it is what was expected */
 } busq_access;
 
-/* How much work one bounded step is, of what several may share; tests make it small, so that a small scene takes many. */
+/* How much work one bounded step is, of what several may share; tests make it small, so that a small scene takes
+ * many. */
 extern uint32_t busq_step_looks;
 extern void (*busq_access_hook)(busq_access access, const volatile void *address, size_t bytes);
 
@@ -105,7 +106,7 @@ static inline bool busq_cas64(uint64_t *word, uint64_t expected, uint64_t desire
 }
 
 /* On x86-64 and through the exclusive pair a successful swap is a full barrier on its own; AArch64's casp is not, so
- * whoever needs store-load order after a swap asks for it with busq_fence_after_swap(). */
+ * code that needs store-load order after a swap asks for it with busq_fence_after_swap(). */
 #if defined(__x86_64__)
 
 /* ThreadSanitizer must see the swap, and it only knows the builtin; elsewhere the instruction itself leaves no doubt
@@ -187,8 +188,8 @@ static inline bool busq_pair_cas(busq_pair *pair, busq_pair *expected, busq_pair
 #endif
 
 #ifndef BUSQ_TSAN
-/* The halves, first one first.  Torn values are possible and harmless: who acts on them does so by a swap that fails, or
- * has seen in the first half that the second is final. */
+/* The halves, first one first.  Torn values are possible and harmless: code that acts on them does so by a swap that
+ * fails, or has seen in the first half that the second is final. */
 static inline busq_pair busq_pair_load(busq_pair *pair)
 {
   busq_pair seen;
@@ -207,9 +208,9 @@ static inline void busq_cpu_relax(void)
 #endif
 }
 
-/* Asks for a line that is about to be written, so that reading it first does not cost a second transfer.  Spelled out for
- * x86-64, where compilers turn the builtin into a prefetch for reading unless told about the processor; one that does not
- * know the instruction passes it by. */
+/* Asks for a line that is about to be written, so that reading it first does not cost a second transfer.  Spelled out
+ * for x86-64, where compilers turn the builtin into a prefetch for reading unless the processor is named; one that does
+ * not know the instruction passes it by. */
 static inline void busq_prefetch_write(const void *address)
 {
 #if defined(__x86_64__)

@@ -40,7 +40,8 @@ static int error_from_errno(int number)
   }
 }
 
-/* The C library of GNU returns the text, which need not be in the buffer; others return whether they have put it there. */
+/* The C library of GNU returns the text, which need not be in the buffer; others return whether they have put it
+ * there. */
 static const char *reason_of(int number, char *buffer, size_t bytes)
 {
   buffer[0] = '\0';

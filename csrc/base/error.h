@@ -2,9 +2,9 @@
 #ifndef BUSQ_BASE_ERROR_H
 #define BUSQ_BASE_ERROR_H
 /*
- * One gate for failures: a function that fails for a reason a person must read returns busq_error(code, "...").  The text
- * names what was found, what was expected and what to do; it is kept per thread until the next failure.  Outcomes that
- * are part of normal work (empty, full) set no text and cost nothing.
+ * One gate for failures: a function that fails for a reason a person must read returns busq_error(code, "...").  The
+ * text names what was found, what was expected and what to do; it is kept per thread until the next failure.  Outcomes
+ * that are part of normal work (empty, full) set no text and cost nothing.
  */
 #include "base/types.h"
 

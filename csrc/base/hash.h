@@ -61,7 +61,7 @@ static inline uint64_t busq_index_home(const busq_index *index, uint64_t name)
   return (busq_hash_mix(name >> 3) << 3 | (name & 7)) & (index->slot_count - 1);
 }
 
-/* Says that the name will be interned soon: its slot is on the way into the cache meanwhile. */
+/* Announces that the name will be interned soon: its slot is on the way into the cache meanwhile. */
 static inline void busq_index_announce(const busq_index *index, uint64_t name)
 {
   if (index->slot_count)

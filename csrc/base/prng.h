@@ -4,12 +4,12 @@
 /*
  * Random numbers that are the same everywhere.
  *
- * Guarantee: what is drawn depends on the seed and on the names of the stream alone: not on the platform, the compiler, or what
- * others draw from their own streams.  A stream has period 2^64 and 8 bytes of state.
+ * Guarantee: what is drawn depends on the seed and on the names of the stream alone: not on the platform, the compiler,
+ * or what others draw from their own streams.  A stream has period 2^64 and 8 bytes of state.
  *
- * Mechanism: a counter with an odd step, mixed (the splitmix64 construction); a stream begins where the mixed names put it.
- * Numbers below a bound are drawn by multiplying, and drawn again where that would favour some; what is normal is a sum of
- * twelve uniform numbers, which needs no mathematical library and never strays further than six deviations.
+ * Mechanism: a counter with an odd step, mixed (the splitmix64 construction); a stream begins where the mixed names put
+ * it.  Numbers below a bound are drawn by multiplying, and drawn again where that would favour some; what is normal is
+ * a sum of twelve uniform numbers, which needs no mathematical library and never strays further than six deviations.
  *
  * Not given: secrecy.
  */

@@ -4,13 +4,14 @@
 /*
  * Room in an array that grows.
  *
- * Guarantee: after busq_reserve there is room for at least `wanted` items; false where memory ran out, and nothing has changed
- * then.  Appending one by one costs O(1) in the mean.
+ * Guarantee: after busq_reserve there is room for at least `wanted` items; false where memory ran out, and nothing has
+ * changed then.  Appending one by one costs O(1) in the mean.
  *
- * Mechanism: the room doubles.  `itemsp` is the address of a pointer to items of any type, so its bytes are copied: it may not be
- * read as a pointer of another type.
+ * Mechanism: the room doubles.  `itemsp` is the address of a pointer to items of any type, so its bytes are copied: it
+ * may not be read as a pointer of another type.
  *
- * Not given: shrinking, or zeroed items.  busq_reserve is for counters of 32 bits: it gives no room for UINT32_MAX items or more.
+ * Not given: shrinking, or zeroed items.  busq_reserve is for counters of 32 bits: it gives no room for UINT32_MAX
+ * items or more.
  */
 #include "base/types.h"
 #include <stdlib.h>

@@ -40,7 +40,7 @@ static void give_back(busq_store *store, size_t begin, size_t end)
   busq_account_give_back(store->account, end - begin);
 }
 
-void busq_store_release(busq_store *store, size_t before)
+void busq_store_trim(busq_store *store, size_t before)
 {
   const size_t used_end = BUSQ_ALIGN_UP(store->used_bytes, PIECE_BYTES);
   before -= before % PIECE_BYTES;

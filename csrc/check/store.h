@@ -28,7 +28,7 @@ void busq_store_deinit(busq_store *store);
 /* False where the account, or the address space, does not go along. */
 bool busq_store_grow(busq_store *store, size_t used_bytes);
 /* Entries before this are not needed any more: gives their memory back, and what was reserved for more. */
-void busq_store_release(busq_store *store, size_t before);
+void busq_store_trim(busq_store *store, size_t before);
 /* Empty again; keeps the memory for what comes, if none was given back. */
 void busq_store_clear(busq_store *store);
 

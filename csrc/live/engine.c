@@ -19,8 +19,8 @@ static void journal_add(busq_live *live, uint32_t kind, busq_live_entry *entry, 
       .message = entry->name, .multicast = busq_entry_header(entry)->multicast, .kind = kind, .process = process};
 }
 
-/* For the recording: a message of ours, as its application sent it.  What a rendezvous promises it promises of what the order
- * does, so there that is what is recorded. */
+/* For the recording: a message of ours, as its application sent it.  What a rendezvous promises it promises of what the
+ * order does, so there that is what is recorded. */
 static uint64_t record_send(busq_live *live, busq_live_entry *entry)
 {
   enum { FEW = 16 };
@@ -76,7 +76,8 @@ void busq_engine_settle_event(busq_live *live)
   if (live->event_fd < 0)
     return;
   const bool is_ready = live->inbox_first || live->is_drained || live->is_closed ||
-                        (live->failure && live->failure != BUSQ_SHUTDOWN) || busq_group_check_wait(live, true) != BUSQ_OK;
+                        (live->failure && live->failure != BUSQ_SHUTDOWN) ||
+                        busq_group_check_wait(live, true) != BUSQ_OK;
   if (live->event_is_raised == is_ready)
     return;
   live->event_is_raised = is_ready;
@@ -234,7 +235,7 @@ static bool step_receive(busq_live *live, const busq_wire_packet *packet, uint32
   return true;
 }
 
-/* The same. */
+/* Hands a message of this process to the protocol. */
 static bool step_submit(busq_live *live, busq_live_entry *entry)
 {
   const uint16_t *destinations = busq_entry_destinations(entry);
@@ -280,7 +281,7 @@ static void refuse(busq_live *live, const busq_wire_packet *packet, uint32_t fro
   live->facts.refused++;
 }
 
-/* Each in its turn, until nobody finds room. */
+/* Each in its turn, until none finds room. */
 static void retry(busq_live *live)
 {
   bool has_moved = true;
@@ -434,7 +435,7 @@ bool busq_engine_has_room(const busq_live *live, const uint32_t *destinations, u
     return false;
   if (!busq_link_may_send(live, destinations, n_destinations))
     return false;
-  /* Nor may packets pile up here for one who does not take them from its mailbox, destination or not. */
+  /* Nor may packets pile up here for a member that does not take them from its mailbox, destination or not. */
   return live->n_outboxes == 0 || live->n_pending < live->capacity;
 }
 

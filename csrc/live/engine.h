@@ -4,13 +4,13 @@
 /*
  * The engine: events for the protocol, its effects performed, in order and by one thread at a time.
  *
- * Guarantee: every packet that is taken from the mailbox becomes one step; every effect of a step is performed before the next
- * step begins.  What the protocol asks about messages it gets (message.h says how long).
+ * Guarantee: every packet that is taken from the mailbox becomes one step; every effect of a step is performed before
+ * the next step begins.  What the protocol asks about messages it gets (message.h has how long).
  *
- * Mechanism: whoever holds the mutex takes the steps.  A message or a packet that the protocol has no room for (BUSQ_FULL) is
- * kept and tried again after the steps that follow: messages in the order in which they were sent; packets too, where the
- * protocol needs FIFO channels.  What comes damaged, or from somebody who is not the member of that number, is dropped and
- * counted.
+ * Mechanism: the thread that holds the mutex takes the steps.  A message or a packet that the protocol has no room for
+ * (BUSQ_FULL) is kept and tried again after the steps that follow: messages in the order in which they were sent;
+ * packets too, where the protocol needs FIFO channels.  What comes damaged, or from a process that is not the member of
+ * that number, is dropped and counted.
  *
  * Everything here wants the mutex.
  */
@@ -27,7 +27,8 @@ bool busq_engine_is_open(const busq_live *live, uint32_t first, uint32_t last);
 bool busq_engine_turn(busq_live *live);
 /* A message for the application, which owns the reference; NULL where there is none. */
 busq_live_entry *busq_engine_take(busq_live *live);
-/* Messages that were taken and that nobody has seen stand before all others again, in the order in which they were taken. */
+/* Messages that were taken and that the application has not seen stand before all others again, in the order in which
+ * they were taken. */
 void busq_engine_give_back(busq_live *live, busq_live_entry *entry);
 /* Everything of our own is on its way, or done. */
 bool busq_engine_is_quiet(const busq_live *live);

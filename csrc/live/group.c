@@ -4,11 +4,12 @@
 #include "base/time.h"
 #include <string.h>
 
-/* For so long nothing has come since somebody was found gone: what survivors had on its way is here. */
+/* For so long nothing has come since a member was found gone: what survivors had on its way is here. */
 #define QUIET_NS UINT64_C(200000000)
 #define LOOK_NS UINT64_C(50000000)
 #define FRESH_NS (2 * QUIET_NS)
-/* The same where no message that is here has to do with the gone: whom we wait for may wait for them, or only take long. */
+/* A longer time for the case that no message that is here has to do with the gone: the members we wait for may wait for
+ * them, or only take long. */
 #define CHAIN_NS UINT64_C(5000000000)
 enum { NOBODY = UINT32_MAX };
 
@@ -58,7 +59,7 @@ int busq_group_lookup(busq_live *live, const char *name, size_t name_bytes, uint
   uint64_t target;
   uint32_t found = member_named(live, name, name_bytes);
   if (found == NOBODY || live->members[found].state == BUSQ_MEMBER_GONE) {
-    /* Somebody else may have joined under the name of one that is gone. */
+    /* Another process may have joined under the name of one that is gone. */
     const int result = busq_peer_lookup(live->port, name, name_bytes, &target);
     if (result)
       return result;
@@ -144,7 +145,7 @@ int busq_group_dead(const busq_live *live, uint32_t process)
                     (int)member->name_bytes, member->name, live->order->name);
 }
 
-/* Somebody who is gone and whom the order needs for any message at all. */
+/* A member that is gone and that the order needs for any message at all. */
 static uint32_t missing(const busq_live *live)
 {
   for (uint32_t process = 0; live->n_gone && process < live->n; process++)
@@ -159,9 +160,9 @@ int busq_group_check_send(busq_live *live)
   return process == NOBODY ? BUSQ_OK : busq_group_dead(live, process);
 }
 
-/* Whether somebody who lives has still to take what came for it: it is stopped, or slow, and perhaps what we wait for comes from
- * it.  A member with unread packets at every look may only be busy: it is not behind once it has taken those that were there
- * before. */
+/* Whether a member that lives has still to take what came for it: it is stopped, or slow, and perhaps what we wait for
+ * comes from it.  A member with unread packets at every look may only be busy: it is not behind once it has taken those
+ * that were there before. */
 static bool is_anybody_behind(busq_live *live, uint64_t now_ns)
 {
   const bool is_fresh = now_ns - live->compared_ns < FRESH_NS;
@@ -180,7 +181,7 @@ static bool is_anybody_behind(busq_live *live, uint64_t now_ns)
   return is_behind;
 }
 
-/* Somebody who is gone and takes part in a message that is stuck here. */
+/* A member that is gone and takes part in a message that is stuck here. */
 static uint32_t culprit(const busq_live *live)
 {
   for (uint32_t i = 0; i < live->messages.n_chains; i++) {

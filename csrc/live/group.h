@@ -4,12 +4,13 @@
 /*
  * The members of the group.
  *
- * Guarantee: a member keeps its number for ever, and nobody else ever gets it.  That somebody is gone is what the kernel says,
- * never a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone can't send any more, and never
- * while a member that lives, though it may be stopped, has packets that it has not taken from its mailbox.
+ * Guarantee: a member keeps its number for ever, and no other process ever gets it.  That a member is gone is decided
+ * by the kernel, never by a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone
+ * can't send any more, and never while a member that lives, though it may be stopped, has packets that it has not taken
+ * from its mailbox.
  *
  * Mechanism: slots of the bus are looked at until their member is known, and from then on only to see whether it still
- * lives: before each send to it, as bus1 does (shm/life.h), and every 50 ms while somebody waits.
+ * lives: before each send to it, as bus1 does (shm/memory/life.h), and every 50 ms while a thread waits.
  *
  * Everything here wants the mutex.
  */
@@ -20,16 +21,18 @@ bool busq_group_find(busq_live *live, uint32_t process);
 /* Its number; BUSQ_UNKNOWN_PEER, BUSQ_PEER_DEAD, BUSQ_INVALID with a text. */
 int busq_group_lookup(busq_live *live, const char *name, size_t name_bytes, uint32_t *processp);
 void busq_group_lose(busq_live *live, uint32_t process);
-/* BUSQ_OK where everybody is here that the order needs for any message at all; otherwise BUSQ_UNKNOWN_PEER with a text. */
+/* BUSQ_OK where all members are here that the order needs for any message at all; otherwise BUSQ_UNKNOWN_PEER with a
+ * text. */
 int busq_group_assemble(busq_live *live);
 /* Whether this one lives: asked before each send to it, in a burst only now and then. */
 void busq_group_glance(busq_live *live, uint32_t process);
 /* Looks now and then whether the others live. */
 void busq_group_look(busq_live *live);
-/* BUSQ_PEER_DEAD with a text where nothing can be sent any more, because somebody is gone whom the order can't do without. */
+/* BUSQ_PEER_DEAD with a text where nothing can be sent any more, because a member is gone that the order can't do
+ * without. */
 int busq_group_check_send(busq_live *live);
-/* The same where what is waited for will not come: somebody is gone, nothing has moved since for a while, and nobody who lives
- * has anything left to answer. */
+/* BUSQ_PEER_DEAD where what is waited for will not come: a member is gone, nothing has moved since for a while, and no
+ * member that lives has anything left to answer. */
 int busq_group_check_wait(busq_live *live, bool is_receiving);
 int busq_group_dead(const busq_live *live, uint32_t process);
 

@@ -224,7 +224,8 @@ void busq_link_nudge(busq_live *live, uint64_t due_ns)
     live->sleeps_until_ns = due_ns;
 }
 
-/* A thread that polls, or waits to send, may be faster than the sleeper, and does not do all that the sleeper was to do. */
+/* A thread that polls, or waits to send, may be faster than the sleeper, and does not do all that the sleeper was to
+ * do. */
 void busq_link_pass_wake(busq_live *live)
 {
   if (!live->took_wake)
@@ -243,7 +244,7 @@ void busq_link_announce(busq_live *live, pthread_cond_t *condition)
 
 /* ---- credits ---- */
 
-/* Members, numbered from 0, whose order holds every message, whoever it is for. */
+/* Members, numbered from 0, whose order holds every message, whatever its destinations. */
 static uint32_t n_holders(const busq_live *live)
 {
   return live->order->traits & BUSQ_ORDER_WHOLE_GROUP ? live->n : 0;

@@ -276,7 +276,7 @@ static int64_t left_of(int64_t timeout_ns, uint64_t began_ns)
   return waited_ns < timeout_ns ? timeout_ns - waited_ns : 0;
 }
 
-/* Waits a little, for whoever sends.  BUSQ_OK: look again. */
+/* Waits a little, for a sender.  BUSQ_OK: look again. */
 static int wait_to_send(busq_live *live, int64_t limit_ns, int64_t timeout_ns, uint64_t began_ns)
 {
   const int64_t left_ns = left_of(timeout_ns, began_ns);
@@ -536,7 +536,7 @@ void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns)
 
 /* ---- for the curious ---- */
 
-/* These three also work on a handle that was closed: there may be messages in somebody's hands. */
+/* These three also work on a handle that was closed: there may be messages in the application's hands. */
 
 int busq_live_member_name(busq_live *live, uint32_t process, char *name, size_t *name_bytesp)
 {

@@ -4,32 +4,34 @@
 /*
  * The live driver: a process of an ordering protocol between real processes.
  *
- * Guarantee.  What the bus's order promises (order/order.h), among processes that live; every message sent is delivered to each
- * of its destinations once.  Protocol packets are answered while the application computes, without it.  Memory is bounded: a
- * sender may have `capacity` messages at a destination that its application has not taken, and then waits.  Nothing waits for
- * ever for a process that is gone.
+ * Guarantee.  What the bus's order promises (order/order.h), among processes that live; every message sent is delivered
+ * to each of its destinations once.  Protocol packets are answered while the application computes, without it.  Memory
+ * is bounded: a sender may have `capacity` messages at a destination that its application has not taken, and then
+ * waits.  Nothing waits for ever for a process that is gone.
  *
- * Mechanism.  A member of the group is a peer of the bus (its mailbox); its slot is the number of the process, and the group has
- * as many processes as the bus has slots.  Packets travel as unicasts between mailboxes (wire.h, link.h).  One engine per
- * member holds the state of the protocol under one lock (engine.h): the application's threads take its steps for what they
- * send, and whoever is there takes the steps for what comes, that is, a thread that waits in recv, or else the progress thread
- * (progress.h), which never waits for anything but packets.  What does not fit into a mailbox waits in an outbox of its own.
+ * Mechanism.  A member of the group is a peer of the bus (its mailbox); its slot is the number of the process, and the
+ * group has as many processes as the bus has slots.  Packets travel as unicasts between mailboxes (wire.h, link.h).
+ * One engine per member holds the state of the protocol under one lock (engine.h): the application's threads take its
+ * steps for what they send, and the thread that is there takes the steps for what comes, that is, a thread that waits
+ * in recv, or else the progress thread (progress.h), which never waits for anything but packets.  What does not fit
+ * into a mailbox waits in an outbox of its own.
  *
- * Locks.  `mutex` is held for a bounded number of steps, never while waiting; the latches of the mailbox are taken inside it.
+ * Locks.  `mutex` is held for a bounded number of steps, never while waiting; the latches of the mailbox are taken
+ * inside it.
  *
- * Not given.  Resuming, durable queues and acknowledgements: a protocol's state dies with its process, and only bus1 can hand it
- * over.  For the same reason each slot of the bus is given once.  Delivery of what was on its way through the protocol when
- * the bus was shut down.
+ * Not given.  Resuming, durable queues and acknowledgements: a protocol's state dies with its process, and only bus1
+ * can hand it over.  For the same reason each slot of the bus is given once.  Delivery of what was on its way through
+ * the protocol when the bus was shut down.
  */
 #include "live/message.h"
-#include "shm/handle.h"
-#include "shm/tracer.h"
+#include "shm/memory/peer.h"
+#include "shm/trace/tracer.h"
 #include <pthread.h>
 
 /* ---- the group ---- */
 
 typedef enum {
-  BUSQ_MEMBER_UNKNOWN = 0, /* nobody of that number has joined, as far as we know */
+  BUSQ_MEMBER_UNKNOWN = 0, /* no process of that number has joined, as far as we know */
   BUSQ_MEMBER_HERE = 1,
   BUSQ_MEMBER_GONE = 2 /* closed or dead */
 } busq_member_state;
@@ -75,7 +77,7 @@ typedef struct {
   uint64_t held_bytes;
   uint64_t settled; /* messages of its that ours has, and that it does not know of */
   uint64_t settled_bytes;
-  bool has_asked; /* that it tells us; until it does */
+  bool has_asked; /* that it reports to us; until it does */
   bool is_wanted; /* it has asked us */
 } busq_live_link;
 
@@ -101,16 +103,16 @@ struct busq_live {
   uint32_t n;
   uint32_t self;
   uint32_t capacity;
-  uint64_t payload_bytes_max; /* of one message to everybody */
+  uint64_t payload_bytes_max; /* of one message to all */
   uint64_t credit_bytes;
   size_t clock_bytes;
   uint32_t fork_generation;
   bool is_closed;
-  bool is_lingering; /* closing: nobody receives any more */
+  bool is_lingering; /* closing: no thread receives any more */
 
   pthread_mutex_t mutex;
-  pthread_cond_t came;   /* for whoever receives */
-  pthread_cond_t moved;  /* for whoever sends: room, credits, ends of rendezvous */
+  pthread_cond_t came;   /* for receiving threads */
+  pthread_cond_t moved;  /* for sending threads: room, credits, ends of rendezvous */
   pthread_cond_t parked; /* for the progress thread, while others do its work */
 
   /* Everything from here on is protected by the mutex. */
@@ -125,11 +127,11 @@ struct busq_live {
   busq_live_link *links; /* [n] */
   uint32_t *others;      /* [n], scratch: destinations of the message at hand */
   uint32_t *no_clock;    /* zeros, for questions about messages that are not there */
-  bool is_assembled;     /* everybody whom the order needs has joined */
+  bool is_assembled;     /* all members that the order needs have joined */
   uint32_t n_known;      /* members that are here or gone */
   uint32_t n_gone;
   uint32_t last_gone;
-  uint32_t n_told; /* of those who are gone: recv has said that messages to them are stuck */
+  uint32_t n_told; /* of members that are gone: recv has reported that messages to them are stuck */
   uint32_t next_number;    /* of our next message */
   uint32_t next_multicast; /* of our next send */
   uint32_t n_undone;       /* messages of ours between submit and BUSQ_DO_DONE.  Invariant: <= waiting_max. */
@@ -142,7 +144,7 @@ struct busq_live {
   uint64_t due_sequence;
   uint64_t shuffle_state;
   uint64_t shuffle_ns;
-  uint64_t moved_ns; /* when the last packet came, or somebody was found gone, or something may still come */
+  uint64_t moved_ns; /* when the last packet came, or a member was found gone, or something may still come */
   uint64_t compared_ns;
   uint64_t looked_ns; /* when the lives of the others were last looked at */
   uint64_t retry_ns;
@@ -156,14 +158,14 @@ struct busq_live {
   /* The progress thread. */
   pthread_t thread;
   bool must_stop;
-  uint32_t n_asleep;      /* threads in the mailbox: somebody comes back at sleeps_until_ns */
+  uint32_t n_asleep;      /* threads in the mailbox: one comes back at sleeps_until_ns */
   pthread_cond_t *driver_waits_on; /* what the driver in the mailbox would wait on if it did not drive; or NULL */
   uint32_t n_drivers;     /* threads in recv that do the progress thread's work: 0 or 1 */
   uint32_t n_waiting;     /* threads that wait on conditions while another one drives */
   bool is_parked;
-  bool is_parked_for_good; /* until somebody stops driving */
+  bool is_parked_for_good; /* until the driving thread stops */
   uint64_t sleeps_until_ns;
-  bool took_wake; /* meant, perhaps, for somebody who still sleeps */
+  bool took_wake; /* meant, perhaps, for a thread that still sleeps */
   uint64_t left_ns; /* when the last driver left */
 
   busq_order_effect effects[BUSQ_LIVE_EFFECTS];
@@ -174,10 +176,10 @@ struct busq_live {
   uint64_t journal_room;
   bool has_journal;
 
-  /* While somebody records: of the send at hand, when it was called, and when it began to wait for room. */
+  /* During a recording: when the send at hand was called, and when it began to wait for room. */
   uint64_t begun;
   uint64_t blocked;
-  uint64_t waits_since; /* of who receives; 0: nobody waits */
+  uint64_t waits_since; /* of the receiving thread; 0: none waits */
 };
 
 #endif /* BUSQ_LIVE_MEMBER_H */

@@ -4,13 +4,13 @@
 /*
  * Messages that a process keeps, found by their names.
  *
- * Guarantee: a message stays for as long as anybody has a reason to keep it (its origin until it is done, a destination until
- * it is delivered, whoever receives it until the step has returned); its block stays until the last reference is dropped, by
- * whatever thread.
+ * Guarantee: a message stays for as long as there is a reason to keep it (its origin until it is done, a destination
+ * until it is delivered, its receiver until the step has returned); its block stays until the last reference is
+ * dropped, by whatever thread.
  *
  * Mechanism: one block per message, which holds it exactly as it travels (wire.h), so that sending copies it once, into
- * the bus, and receiving once, out of it.  A hash table with chains; the lock of the engine protects it.  References are counted
- * without the lock: the application drops its own whenever it likes.
+ * the bus, and receiving once, out of it.  A hash table with chains; the lock of the engine protects it.  References
+ * are counted without the lock: the application drops its own whenever it likes.
  *
  * Not given: a bound.  Credits (link.h) bound what comes.
  */
@@ -36,7 +36,7 @@ struct busq_live_entry {
   uint64_t payload_bytes;
   uint64_t payload_offset; /* in the wire block */
   uint64_t taken;          /* by the application, as its so-many-th; 0: not so far */
-  uint64_t begun;          /* of our own, while somebody records: when it was sent */
+  uint64_t begun;          /* of our own, during a recording: when it was sent */
   _Alignas(8) char wire[];
 };
 
@@ -67,7 +67,7 @@ static inline const char *busq_entry_payload(const busq_live_entry *entry)
   return entry->wire + entry->payload_offset;
 }
 
-/* With one reference, that of whoever asked; NULL where memory ran out. */
+/* With one reference, that of the caller; NULL where memory ran out. */
 busq_live_entry *busq_entry_new(uint64_t name, uint32_t n_destinations, size_t clock_bytes, size_t payload_bytes);
 void busq_entry_retain(busq_live_entry *entry);
 void busq_entry_release(busq_live_entry *entry);

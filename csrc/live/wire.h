@@ -7,10 +7,12 @@
  *      packet (24 bytes)                                          what every packet is
  *      packet | multicast (8) | destinations | clock | payload    where its kind has a payload
  *
- * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has as many words as the order's
- * shape says: n for a vector, n + n x n for a matrix.  Who sent a packet, the mailbox says; it is not in it.
+ * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has as many words as the
+ * order's shape asks for: n for a vector, n + n x n for a matrix.  The sender of a packet is known from the mailbox; it
+ * is not in the packet.
  *
- * A group may have more than one build of busq only where the layout of the segment says so, so nothing here carries a version.
+ * A group may have more than one build of busq only where the layout of the segment allows that, so nothing here
+ * carries a version.
  */
 #include "order/order.h"
 
@@ -32,7 +34,7 @@ _Static_assert(sizeof(busq_wire_header) == 32, "what follows is aligned to eight
 
 /* The driver's own kinds, which no order sees. */
 enum {
-  BUSQ_WIRE_WANT = 0xfffd,   /* tell me at once what was taken, I am waiting for it */
+  BUSQ_WIRE_WANT = 0xfffd,   /* report at once what was taken: the sender waits for it */
   BUSQ_WIRE_SETTLED = 0xfffc, /* the order holds `note` messages of yours less, with `stamp` bytes */
   BUSQ_WIRE_CREDIT = 0xfffe, /* the application has taken messages of yours: `note` of them, with `stamp` bytes */
   BUSQ_WIRE_WAKE = 0xffff    /* to oneself: there is something to do earlier than you think */

@@ -6,8 +6,9 @@
  *
  * Guarantee: push and pop in O(1); what is not in use is zero, so that states can be compared byte by byte.
  *
- * Mechanism: a ring behind its header, in a block that the caller owns; no pointers.  Where it begins depends on nothing but
- * how many entries have left: two buffers that have let go of as many and hold the same are equal, whenever the entries came.
+ * Mechanism: a ring behind its header, in a block that the caller owns; no pointers.  Where it begins depends on
+ * nothing but how many entries have left: two buffers that have let go of as many and hold the same are equal, whenever
+ * the entries came.
  *
  * Not given: growing.  A caller asks for room before it pushes.
  */

@@ -2,31 +2,32 @@
 #ifndef BUSQ_QUEUE_RING_H
 #define BUSQ_QUEUE_RING_H
 /*
- * The queue of one peer: a bounded ring of references, written by everybody, read by its owner, ordered by a clock.
+ * The queue of one peer: a bounded ring of references, written by all peers, read by its owner, ordered by a clock.
  *
  * Guarantee.
- *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock that is
+ *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock
+ *   that is
  *      at least as high, so the ring is sorted, except for references whose final timestamp came out higher than
  *      where they stand ("late" ones; the reader moves them to its heap).
  *   2. A producer that was stopped for an hour between any two instructions can't damage a later lap: all it still may
  *      do is a swap that fails.
- *   3. After busq_ring_close nothing is placed any more, and nobody can mistake the next life of the queue for this one.
+ *   3. After busq_ring_close nothing is placed any more, and the next life of the queue can't be mistaken for this one.
  *
- * Mechanism.  One 16-byte word {clock, tail} changes only by compare-and-swap, so that taking the clock to a timestamp and
- * taking the next position are one step; nobody slips between.  Then the slot of that position is swapped from its
+ * Mechanism.  One 16-byte word {clock, tail} changes only by compare-and-swap, so that taking the clock to a timestamp
+ * and taking the next position are one step; nothing slips between.  Then the slot of that position is swapped from its
  * content of the lap before to the reference.  No content ever comes twice (it carries lap, sender, record and the
  * record's sequence number; a skip carries its position), so the swap can't succeed by accident.
  *
  *      tail word:  closed (1 bit) | life (11 bits) | position (52 bits)
  *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
- *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of several
- *                  readers (shm/share.h)
+ *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of
+ *                  several readers (shm/message/share.h)
  *
- * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot per
- * peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never has to
- * wait while its references block others.
+ * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot
+ * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
+ * has to wait while its references block others.
  *
- * Not given: that a published reference is final (the record it points to says so), wake-ups, or memory for payloads.
+ * Not given: that a published reference is final (the record it points to has that), wake-ups, or memory for payloads.
  */
 #include "base/assert.h"
 #include "base/atomic.h"
@@ -43,7 +44,7 @@
 #define BUSQ_RING_CLAIMED UINT32_C(0x8000)  /* by the reader whose slot stands in place of the sender's */
 #define BUSQ_RING_OFFERED UINT32_C(0x4000)  /* a reader has had it, and will again, or another one, unless it is acknowledged */
 #define BUSQ_RING_RETURNED UINT32_C(0x2000) /* it was taken and given back: its delivery is recorded */
-#define BUSQ_RING_TAKEN UINT32_C(0x1000)    /* by the reader who claimed it: if that dies, the message is lost with it */
+#define BUSQ_RING_TAKEN UINT32_C(0x1000)    /* by the reader that claimed it: if that dies, the message is lost with it */
 
 /* In shared memory. */
 typedef struct {
@@ -52,7 +53,7 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
 } busq_queue;
 
-/* A private view of one queue; sizes are private copies that nobody else can change. */
+/* A private view of one queue; sizes are private copies that no other process can change. */
 typedef struct {
   busq_queue *queue;
   busq_pair *slots;
@@ -102,9 +103,10 @@ static inline busq_pair *busq_ring_slot(const busq_ring *ring, uint64_t position
 }
 
 /*
- * Takes the next position of a queue of the given life.  Proposed is the timestamp to stand at; with `stamp`, the reference
- * instead ticks the clock past both `proposed - 1` and its present value and the result is stored there before
- * anybody can see it.  Fails with BUSQ_RING_FULL at `limit` references; *head_seen caches the reader's head between calls.
+ * Takes the next position of a queue of the given life.  Proposed is the timestamp to stand at; with `stamp`, the
+ * reference instead ticks the clock past both `proposed - 1` and its present value and the result is stored there
+ * before any process can see it.  Fails with BUSQ_RING_FULL at `limit` references; *head_seen caches the reader's head
+ * between calls.
  */
 static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t incarnation, uint64_t proposed,
                                                 uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
@@ -119,7 +121,8 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
     if (BUSQ_UNLIKELY(!busq_timestamp_is_sound(seen.lo)))
       return BUSQ_RING_DAMAGED;
     if (BUSQ_UNLIKELY(position - *head_seen >= limit)) {
-      /* SYNC POINT ring-head: what the reader has consumed up to here, and with it the content of the slots, is settled. */
+      /* SYNC POINT ring-head: what the reader has consumed up to here, and with it the content of the slots, is
+       * settled. */
       *head_seen = busq_load_acquire(&ring->queue->head);
       /* The head may have passed the tail that we read before it: then the swap below fails, and we look again. */
       if (position - *head_seen >= limit && position >= *head_seen)
@@ -144,12 +147,12 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
   }
 }
 
-/* Publishes the reference at the claimed position; false where somebody has skipped the hole meanwhile. */
+/* Publishes the reference at the claimed position; false where a reader has skipped the hole meanwhile. */
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
-  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
-                                reference.record,
+  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT |
+                                (uint64_t)reference.sender << 32 | reference.record,
                             reference.tag};
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
@@ -172,7 +175,8 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
 
 static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
 {
-  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 | reference.record,
+  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
+                         reference.record,
                      reference.tag};
 }
 
@@ -183,7 +187,7 @@ static inline bool busq_ring_change(const busq_ring *ring, uint64_t position, bu
   return busq_pair_cas(busq_ring_slot(ring, position), &expected, busq_ring_content(ring, position, to));
 }
 
-/* The content of a position that nobody needs. */
+/* The content of a position that is not needed. */
 static inline busq_reference busq_ring_nothing(uint64_t position)
 {
   return (busq_reference){BUSQ_RING_NOBODY, UINT32_MAX, position};

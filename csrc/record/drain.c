@@ -85,7 +85,7 @@ static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *re
     self->sources[record->slot].is_delivered = true;
   if (!queue_push(from, record))
     return busq_recorder_no_memory(self);
-  /* A join needs its name no more, but who reads the queue goes by the same rule for all. */
+  /* A join needs its name no more, but the queue is read by the same rule for all. */
   for (uint32_t i = 0; i < n_more; i++) {
     if (busq_trace_ring_look(&from->ring, from->head + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
       return busq_recorder_ring_damaged(self, slot);
@@ -97,7 +97,7 @@ static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *re
   return BUSQ_OK;
 }
 
-/* A send that is not done: should its sender die in it, somebody may have delivered it all the same. */
+/* A send that is not done: should its sender die in it, a receiver may have delivered it all the same. */
 static int begun_note(busq_recorder *self, uint32_t slot, const busq_trace_record *record)
 {
   busq_source *from = &self->sources[slot];
@@ -114,7 +114,7 @@ static int begun_note(busq_recorder *self, uint32_t slot, const busq_trace_recor
   return record_note(self, slot, record);
 }
 
-/* Nobody will finish what stands at the head: who reserved it is gone. */
+/* The record at the head will not be finished: the thread that reserved it is gone. */
 static bool head_is_orphaned(busq_recorder *self, uint32_t slot)
 {
   busq_source *from = &self->sources[slot];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/reserve.h"
 #include "record/recorder.h"
-#include "shm/claim.h"
+#include "shm/message/claim.h"
 
-/* What the entry is called now, if it is that of a group: it has a name before, and the same one after.  While it gets another one it
- * has none, and what stands there may be half of the old one and half of the new one. */
+/* The entry's name now, if it is that of a group: it has a name before, and the same one after.  While it gets another
+ * one it has none, and what stands there may be half of the old one and half of the new one. */
 static bool entry_read(const busq_bus *bus, uint32_t index, busq_recorder_group_life *life)
 {
   busq_group *group = busq_bus_group(bus, index);
@@ -30,7 +30,7 @@ static int32_t life_of(const busq_recorder *self, uint32_t index, uint64_t view)
   return found;
 }
 
-/* Of the lives that are known, the one behind this one; NULL: there is none. */
+/* The next of the lives that are known; NULL: there is none. */
 static const busq_recorder_group_life *life_behind(const busq_recorder *self, const busq_recorder_group_life *life)
 {
   const busq_recorder_group_life *found = NULL;
@@ -42,10 +42,11 @@ static const busq_recorder_group_life *life_behind(const busq_recorder *self, co
   return found;
 }
 
-/* A group that came and went while nobody looked has its views between those of two others.  What was told of a life by then is its
- * own; all else between them is nobody's, for members and senders alike: the audit misses the last views of a life, and no part of
- * one. */
-static bool is_its_own(const busq_recorder *self, const busq_recorder_group_life *life, uint64_t view, uint64_t named_now)
+/* A group that came and went between two looks has its views between those of two others. Views that were written for a
+ * life by then are its own; all else between them belongs to no group, for members and senders alike: the audit misses
+ * the last views of a life, and no part of one. */
+static bool is_its_own(const busq_recorder *self, const busq_recorder_group_life *life, uint64_t view,
+                       uint64_t named_now)
 {
   const busq_recorder_group_life *behind = life_behind(self, life);
   const bool is_followed = behind ? behind->named - life->named <= 2 : named_now - life->named <= 1;
@@ -60,8 +61,8 @@ static bool is_known(const busq_recorder *self, const busq_recorder_group_life *
   return false;
 }
 
-/* An entry gets another name only while the group is empty, so the base of its present life tells whether the view belongs to it: a
- * view of an earlier life is below, and is looked for among those that were seen. */
+/* An entry gets another name only while the group is empty, so the base of its present life shows whether the view
+ * belongs to it: a view of an earlier life is below, and is looked for among those that were seen. */
 bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view, int32_t *groupp, uint64_t *basep)
 {
   busq_recorder_group_life now;
@@ -85,7 +86,8 @@ bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view
   return true;
 }
 
-int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep)
+int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp,
+                        uint64_t *basep)
 {
   if (group >= self->n_groups)
     return BUSQ_EMPTY;

@@ -2,7 +2,7 @@
 #include "record/recorder.h"
 #include "base/reserve.h"
 
-/* ---- who is who ---- */
+/* ---- names ---- */
 
 uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_t bytes)
 {

@@ -3,22 +3,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/time.h"
-#include "shm/region.h"
+#include "shm/memory/mapping.h"
 #include "trace/columns.h"
 #include <stdlib.h>
 #include <string.h>
-
-int busq_recorder_no_memory(const busq_recorder *self)
-{
-  return busq_error(BUSQ_NO_SPACE, "no memory to record bus \"%s\"", self->bus->name);
-}
-
-int busq_recorder_ring_damaged(busq_recorder *self, uint32_t slot)
-{
-  self->is_damaged = true;
-  return busq_error(BUSQ_CORRUPT, "the ring of peer slot %u in the trace of bus \"%s\" is damaged; what was written before stays: remove .busq-*-trace-* beside the bus, and record again",
-                    slot, self->bus->name);
-}
 
 #define LOCK_OF_RECORDER (INT64_C(1) << 42)
 #define RINGS_BYTES_MAX (UINT64_C(256) << 20)
@@ -83,8 +71,8 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
     return result;
   }
   self->facts.ring_records = (uint32_t)self->rings.size;
-  /* From here on peers write.  The number is never 0, which means that nobody records, and never that of a recording which a peer may
-   * still have mapped. */
+  /* From here on peers write.  The number is never 0, which means that there is no recording, and never that of a
+   * recording which a peer may still have mapped. */
   const uint32_t mixed = (uint32_t)busq_hash_mix(busq_time_wall_ns()) << 2 | 2;
   if (!self->facts.is_continued)
     busq_store_release(&bus->header->recording, self->rings.scale.factor ? mixed | BUSQ_TRACE_TICKS : mixed);

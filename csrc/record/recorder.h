@@ -4,26 +4,27 @@
 /*
  * The recorder: takes events out of all rings of a bus and makes rows of them.
  *
- * Guarantee.  Rows of a process come in the order in which it wrote its events, over all its lives, and say only what it wrote;
- * what is missing is a gap of that size.  A message has one name everywhere: the index of its sender << 32 | its number among
- * the sends of that sender.  Whatever a ring holds, the recorder stays inside of it; where it contradicts itself, it ends with an
- * error, and what was taken before stays good.
+ * Guarantee.  Rows of a process come in the order in which it wrote its events, over all its lives, and hold only what
+ * it wrote; what is missing is a gap of that size.  A message has one name everywhere: the index of its sender << 32 |
+ * its number among the sends of that sender.  Whatever a ring holds, the recorder stays inside of it; where it
+ * contradicts itself, it ends with an error, and what was taken before stays good.
  *
- * Mechanism.  A pass empties all rings, one after the other, into private queues.  A send is in its ring before anybody can
- * deliver the message; so when a delivery has been in a queue for a whole pass, the send it belongs to has been seen, or was not
- * recorded.  Then it becomes a row.  What a peer has reserved and not written is passed when the kernel says that the peer is
- * gone, or when a successor writes behind it.
+ * Mechanism.  A pass empties all rings, one after the other, into private queues.  A send is in its ring before any
+ * receiver can deliver the message; so when a delivery has been in a queue for a whole pass, the send it belongs to has
+ * been seen, or was not recorded.  Then it becomes a row.  What a peer has reserved and not written is passed when the
+ * kernel reports that the peer is gone, or when a successor writes behind it.
  *
  * Slots name senders and receivers; the names belonging to them come from joins in the rings, and from the bus for
  * peers that do nothing themselves.
  *
- * Not given: what peers dropped because the rings were full, or what a recorder that was killed had taken and not written.
+ * Not given: what peers dropped because the rings were full, or what a recorder that was killed had taken and not
+ * written.
  */
 #include "busq.h"
-#include "shm/life.h"
-#include "shm/rings.h"
+#include "shm/memory/life.h"
+#include "shm/trace/rings.h"
 
-/* A run of messages of one slot whose numbers rise with their sequence numbers. */
+/* A run of messages of one slot; their numbers rise with their sequence numbers. */
 typedef struct {
   uint64_t first; /* sequence numbers */
   uint64_t last;
@@ -44,14 +45,14 @@ typedef struct {
   uint64_t head;
   uint64_t stuck_at; /* where a record that is not done was seen, and since how many passes */
   uint32_t stuck;
-  uint64_t dropped; /* told so far */
+  uint64_t dropped; /* written so far */
   /* Drained and not yet translated. */
   busq_trace_record *queue;
   uint64_t n;
   uint64_t room;
   uint64_t done;
   uint64_t settled; /* of them were there a pass ago: the sends that they need are known */
-  uint64_t marked;  /* the ring's position up to which rows were taken, and how many dropped events they tell */
+  uint64_t marked;  /* the ring's position up to which rows were taken, and how many dropped events they report */
   uint64_t marked_dropped;
   busq_segment marked_segment;
   uint32_t marked_process_plus_1;
@@ -67,10 +68,10 @@ typedef struct {
   bool has_process;
   bool has_writer;
   bool is_new_life; /* the next send begins a segment */
-  uint64_t begun;     /* the send that was seen begun, and not done: has anybody delivered it? */
+  uint64_t begun;     /* the send that was seen begun, and not done: was it delivered? */
   bool is_delivered;
-  uint32_t patience;  /* passes for which a send whose sender is dead was waited for */
-  uint64_t lost;    /* events that a recorder before us had taken and not written; not told so far */
+  uint32_t patience;  /* passes for which a dead sender's send was waited for */
+  uint64_t lost;    /* events that a recorder before us had taken and not written; not reported so far */
 } busq_source;
 
 /* A peer by name, over all its lives. */
@@ -112,25 +113,26 @@ struct busq_recorder {
   busq_recorder_facts facts;
 };
 
+/* errors.c */
 int busq_recorder_no_memory(const busq_recorder *self);
 int busq_recorder_ring_damaged(busq_recorder *self, uint32_t slot);
 
-/* names.c: who is who, and the numbers of messages.  The index of a name, which is new where it was not known; UINT32_MAX where there
- * is no memory. */
+/* names.c: the names of processes, and the numbers of messages.  The index of a name, which is new where it was not
+ * known; UINT32_MAX where there is no memory. */
 uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_t bytes);
 /* The present owner of the slot, according to the bus. */
 bool busq_recorder_life_look_up(busq_recorder *self, uint32_t slot);
-/* The process behind a slot in a life, of whose incarnation at least the last bits are known. */
+/* The process behind a slot in a life; at least the last bits of the incarnation are known. */
 uint32_t busq_recorder_life_find(busq_recorder *self, uint32_t slot, uint32_t incarnation, uint32_t mask);
 bool busq_source_life_add(busq_source *from, uint32_t incarnation, uint32_t index);
-/* A message was sent by whoever writes into this ring. */
+/* A message was sent by the writer of this ring. */
 bool busq_recorder_segment_extend(busq_recorder *self, busq_source *from, uint64_t sequence);
 bool busq_source_segment_add(busq_source *from, busq_segment added);
 /* 0 where the message was sent before the recording began, or its send was dropped and none has come since. */
 int64_t busq_source_message(const busq_source *from, uint64_t sequence);
 
-/* groups.c: the number of the group that has this view, and what is to be taken off its number; -1 where its entry has another name by
- * now, and the group was not seen before, or may be another one; false where memory ran out. */
+/* groups.c: the number of the group that has this view, and what is to be taken off its number; -1 where its entry has
+ * another name by now, and the group was not seen before, or may be another one; false where memory ran out. */
 bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view, int32_t *groupp, uint64_t *basep);
 
 /* drain.c: out of the rings.  A ring that has come since. */

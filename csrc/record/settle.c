@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
-#include "shm/grave.h"
+#include "shm/burial/grave.h"
 #include "trace/columns.h"
 #include <string.h>
 
@@ -32,7 +32,8 @@ static bool row_add(const translation *now, busq_trace_row *row)
 /* So many events are missing here. */
 static bool gap_add(const translation *now, uint64_t count, uint8_t label)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_GAP, .group = -1, .stamp = (int64_t)count, .has_stamp = true, .label = label};
+  busq_trace_row row = {
+      .kind = BUSQ_TRACE_GAP, .group = -1, .stamp = (int64_t)count, .has_stamp = true, .label = label};
   const bool is_added = row_add(now, &row);
   now->writer->position += (int64_t)count;
   return is_added;
@@ -81,7 +82,8 @@ static void row_members(const translation *now, busq_trace_row *row)
   for (uint32_t i = 0; i < record->count && i < self->bus->geometry.peers; i++) {
     const busq_trace_destination member = record[1 + i / BUSQ_TRACE_PER_MORE].more[i % BUSQ_TRACE_PER_MORE];
     const bool is_slot = member.slot < self->bus->geometry.peers;
-    const uint32_t index = is_slot ? busq_recorder_life_find(self, member.slot, member.incarnation, 0xffff) : UINT32_MAX;
+    const uint32_t index = is_slot ? busq_recorder_life_find(self, member.slot, member.incarnation, 0xffff)
+                                   : UINT32_MAX;
     self->members[row->n_members++] = index == UINT32_MAX ? -1 : (int32_t)index;
   }
 }
@@ -161,12 +163,13 @@ static bool other_add(const translation *now, const busq_trace_record *record)
 
 static bool join_add(const translation *now, const busq_trace_record *record)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .group = -1, .time_ns = time_of(now, record, record->time), .has_time = true};
+  busq_trace_row row = {
+      .kind = BUSQ_TRACE_JOIN, .group = -1, .time_ns = time_of(now, record, record->time), .has_time = true};
   return row_add(now, &row);
 }
 
-/* Tells the events that were dropped before there were `then` of them.  Of two threads of a peer, the one that reserved first may have
- * looked last: what is less than was told is told already. */
+/* Writes rows for the events that were dropped before there were `then` of them.  Of two threads of a peer, the one
+ * that reserved first may have looked last: a count below what was written is written already. */
 static bool dropped_add(const translation *now, uint64_t then)
 {
   busq_source *from = now->from;
@@ -216,7 +219,7 @@ static bool record_translate(const translation *now)
   }
 }
 
-/* Does the message stand in the queue of somebody who has not received it yet? */
+/* Does the message stand in the queue of a peer that has not received it yet? */
 static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uint64_t sequence)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -225,14 +228,15 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   busq_reference reference;
   for (; head < tail && tail - head <= ring.slot_count; head++)
     if (busq_ring_look(&ring, head, &reference) && busq_tag_sequence(reference.tag) == sequence &&
-        reference.record < busq_bus_units(bus) && busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
+        reference.record < busq_bus_units(bus) &&
+        busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
         busq_load_acquire(&busq_bus_record(bus, reference.record)->state.lo) == (reference.tag | BUSQ_PHASE_COMMITTED))
       return true;
   return false;
 }
 
-/* A send whose sender died in it: what became of it is told by whoever got it, or still will.  False where that is not certain
- * yet. */
+/* The sender died in this send: what became of it, its receivers' events show, or still will.  False where that is not
+ * certain yet. */
 static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_all)
 {
   enum { PASSES = 50 };
@@ -271,7 +275,7 @@ static void queue_shrink(busq_source *from)
   from->done = 0;
 }
 
-/* Another peer has the slot: what the one before it dropped is told in its log. */
+/* Another peer has the slot: what the one before it dropped is reported in its log. */
 static bool writer_change(translation *now, const busq_trace_record *join)
 {
   busq_source *from = now->from;
@@ -292,12 +296,13 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
     now.at = from->done;
     if (record->kind == BUSQ_TRACE_JOIN && !is_all && !join_may_go(self, record))
       break;
-    if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) && !orphan_is_settled(self, from, is_all))
+    if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) &&
+        !orphan_is_settled(self, from, is_all))
       break;
     if (record->kind == BUSQ_TRACE_JOIN && !writer_change(&now, record))
       return busq_recorder_no_memory(self);
     const uint32_t n_more = busq_trace_records_after(record);
-    /* Of a writer that died before its join was written, there is only a hole, and nobody whose gap it could be. */
+    /* Of a writer that died before its join was written, there is only a hole, and no peer whose gap it could be. */
     if (from->has_process) {
       now.writer = &self->processes[from->writer];
       if (!record_translate(&now))
@@ -309,7 +314,8 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
   return BUSQ_OK;
 }
 
-/* Events at the end with nothing behind them: those that were dropped, and those behind a record that somebody has not finished. */
+/* Events at the end with nothing behind them: those that were dropped, and those behind a record that is not
+ * finished. */
 static int source_end(busq_recorder *self, busq_source *from)
 {
   translation now = {.self = self, .from = from};

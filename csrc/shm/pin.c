@@ -2,22 +2,23 @@
 /*
  * Pins: holds on messages that a language binding can own (busq.h).
  *
- * Guarantee: a message that was taken through a pin is released, acknowledged or given back once, whoever asks for it, how often
- * and from which thread; and what is shown of it in place stays what it was, in a forked child too.
+ * Guarantee: a message that was taken through a pin is released, acknowledged or given back once, however often and
+ * from whichever thread that is asked for; and what is shown of it in place stays what it was, in a forked child too.
  *
- * Mechanism: whoever gets the state to BUSY by a CAS is the one who lets go.  Pins that are shown stand in a list.  Before a fork
- * their payloads are copied; in the child the copies take the place of the pages in the old mapping, which nobody else uses there:
- * the bus gets a new one.  Without a pin that is shown a fork costs nothing.  A draft is shown while there are views of it: what a
- * child writes into its copy, nobody gets.
+ * Mechanism: the thread that gets the state to BUSY by a CAS is the one that lets go.  Pins that are shown stand in a
+ * list.  Before a fork their payloads are copied; in the child the copies take the place of the pages in the old
+ * mapping, which no other code uses there:  the bus gets a new one.  Without a pin that is shown a fork costs nothing.
+ * A draft is shown while there are views of it: what a child writes into its copy is lost.
  *
- * Not given: a copy where memory runs out.  The child then sees what the parent, and who uses the memory after it, make of it.
+ * Not given: a copy where memory runs out.  The child then sees what the parent, and later users of the memory, make of
+ * it.
  */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "shm/handle.h"
-#include "shm/node.h"
-#include "shm/region.h"
+#include "shm/memory/mapping.h"
+#include "shm/memory/peer.h"
+#include "shm/node/node.h"
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -52,7 +53,8 @@ static void fork_prepare(void)
     void *copy = mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pin->copy = copy == MAP_FAILED ? NULL : copy;
     if (pin->copy)
-      memcpy((char *)copy + ((const char *)pin->message.data - pages.begin), pin->message.data, pin->message.size_bytes);
+      memcpy((char *)copy + ((const char *)pin->message.data - pages.begin), pin->message.data,
+             pin->message.size_bytes);
   }
 }
 
@@ -128,10 +130,12 @@ static void list_remove(busq_pin *pin)
 
 /* ---- one pin ---- */
 
-/* A thread of the parent had it in hand when this process was forked.  That thread is not here, and nobody else ends what it began. */
+/* A thread of the parent had it in hand when this process was forked.  That thread is not here, and no other thread
+ * ends what it began. */
 static bool pin_is_orphaned(const busq_pin *pin)
 {
-  return busq_load_acquire(&pin->state) == BUSQ_PIN_BUSY && busq_load_relaxed(&pin->fork_generation) != busq_fork_generation;
+  return busq_load_acquire(&pin->state) == BUSQ_PIN_BUSY &&
+         busq_load_relaxed(&pin->fork_generation) != busq_fork_generation;
 }
 
 /* Leaves the pin BUSY and to the caller alone; the state it had, or EMPTY where there is nothing to be had. */
@@ -158,15 +162,11 @@ static void pin_empty(busq_pin *pin)
   busq_peer_free(peer);
 }
 
-/* The handles that it has brought and that nobody has taken over are let go with it. */
+/* The handles that it has brought and the application has not taken over are let go with it. */
 static void pin_let_go_handles(const busq_pin *pin)
 {
-  const busq_message *message = &pin->message;
-  if (pin->mode == BUSQ_TAKE_DRAFT || !(message->form & BUSQ_FORM_ENVELOPE))
-    return;
-  for (uint32_t i = 0; i < message->n_handles; i++)
-    if (message->handles_alive >> i & 1)
-      busq_node_release(pin->peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
+  if (pin->mode != BUSQ_TAKE_DRAFT)
+    busq_node_release_handles(pin->peer, &pin->message);
 }
 
 static void pin_let_go(busq_pin *pin, uint32_t state)
@@ -213,7 +213,7 @@ int busq_pin_reserve(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32
   return result;
 }
 
-/* The pin is BUSY for as long as that lasts: nobody gets a view who could write to what is sent. */
+/* The pin is BUSY for as long as that lasts: no view is made that could write to what is sent. */
 int busq_pin_send(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
                   int64_t timeout_ns, uint32_t *sentp)
 {
@@ -249,7 +249,9 @@ int busq_pin_check(const busq_pin *pin)
   const uint32_t state = busq_load_acquire(&pin->state);
   if (pin_is_orphaned(pin))
     return BUSQ_FORKED;
-  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && busq_peer_is_forked(pin->peer) ? BUSQ_FORKED : BUSQ_OK;
+  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && pin->peer->fork_generation != busq_fork_generation
+             ? BUSQ_FORKED
+             : BUSQ_OK;
 }
 
 int busq_pin_show(busq_pin *pin)
@@ -257,7 +259,7 @@ int busq_pin_show(busq_pin *pin)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_EMPTY)
     return pin_is_orphaned(pin) ? BUSQ_FORKED : BUSQ_OK;
-  const bool is_forked = state != BUSQ_PIN_SHOWN && busq_peer_is_forked(pin->peer);
+  const bool is_forked = state != BUSQ_PIN_SHOWN && pin->peer->fork_generation != busq_fork_generation;
   if (state != BUSQ_PIN_SHOWN && !is_forked)
     list_add(pin);
   if (!is_forked)
@@ -284,13 +286,14 @@ void busq_pin_give_back(busq_pin *pin)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_EMPTY)
     return;
-  if (pin->mode != BUSQ_TAKE_DRAFT && state != BUSQ_PIN_SHOWN && busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
+  if (pin->mode != BUSQ_TAKE_DRAFT && state != BUSQ_PIN_SHOWN &&
+      busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
     pin_empty(pin);
   else
     pin_let_go(pin, state);
 }
 
-/* A draft is not its views': it is its owner's, who may send it once the last of them is gone. */
+/* A draft belongs to its owner, not to its views: the owner may send it once the last of them is gone. */
 static void draft_view_ended(busq_pin *pin)
 {
   BUSQ_ASSERT(pin->n_views > 0);

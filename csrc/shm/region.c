@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/region.h"
+/*
+ * The file behind a bus: making, opening, validating and removing it; the calls are declared in busq.h.
+ *
+ * Guarantee: a bus appears under its name complete or not at all, even when its creator is killed; its memory is
+ * reserved, so that a full file system is an error at creation and not a SIGBUS later; a file of another version, of
+ * another boot, cut short, damaged, planted by another user or reached through a symbolic link is refused with its
+ * reason.
+ *
+ * Mechanism: an unnamed file (O_TMPFILE) is reserved and filled and then linked to its name in one step.  An opening
+ * process reads the header into private memory, checks it there, and maps the file with those private sizes.
+ *
+ * Not given: protection from a process of the same user that cuts the file short while it is mapped.
+ */
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/time.h"
 #include "order/order.h"
-#include "shm/beside.h"
-#include "shm/bus.h"
-#include "shm/grave.h"
-#include "shm/hold.h"
-#include "shm/rings.h"
+#include "shm/death/bus_end.h"
+#include "shm/memory/files.h"
+#include "shm/memory/mapping.h"
+#include "shm/memory/temporary.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +42,7 @@ static int region_check_name(const char *name)
   return BUSQ_OK;
 }
 
-/* The directory of buses: ours, and nobody else may plant something in it. */
+/* The directory of buses: ours, and no other user may plant something in it. */
 static int region_open_directory(const char *directory, int *fdp)
 {
   struct stat status;
@@ -46,7 +57,7 @@ static int region_open_directory(const char *directory, int *fdp)
     close(fd);
     return result;
   }
-  /* The owner of the directory can replace what is in it; one that is meant for a group says so by its setgid bit. */
+  /* The owner of the directory can replace what is in it; one that is meant for a group has its setgid bit set. */
   if (status.st_uid != geteuid() && status.st_uid != 0 && !(status.st_mode & S_ISGID)) {
     close(fd);
     return busq_error(BUSQ_DENIED, "\"%s\" belongs to user %u; expected user %u, or root, or a setgid directory of a group",
@@ -80,90 +91,6 @@ static int region_boot_id(uint8_t boot_id[16])
     }
   }
   return BUSQ_OK;
-}
-
-/* ---- mapping ---- */
-
-static int bus_map(busq_bus *bus)
-{
-  char *base = mmap(NULL, bus->geometry.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bus->fd, 0);
-  if (base == MAP_FAILED)
-    return busq_error_system("can't map %llu bytes of bus \"%s\"", (unsigned long long)bus->geometry.segment_bytes,
-                             bus->name);
-  bus->base = base;
-  bus->header = (busq_header *)(void *)base;
-  bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
-  bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
-  bus->arena = base + bus->geometry.arena_offset;
-  bus->rings = (busq_pair *)(void *)(base + bus->geometry.rings_offset);
-  bus->ring_shift = (uint32_t)__builtin_ctzll(bus->geometry.slot_count);
-  bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
-  bus->units = bus->geometry.extents << bus->extent_shift;
-  return BUSQ_OK;
-}
-
-/* The old mapping stays, with what is looked at in it. */
-bool busq_bus_move(busq_bus *bus)
-{
-  if (bus->fork_generation == busq_fork_generation)
-    return true;
-  if (bus_map(bus) != BUSQ_OK)
-    return false;
-  bus->fork_generation = busq_fork_generation;
-  return true;
-}
-
-static busq_bus *bus_new(const char *name)
-{
-  busq_bus *bus = calloc(1, sizeof *bus);
-  if (!bus)
-    return NULL;
-  snprintf(bus->name, sizeof bus->name, "%s", name);
-  bus->fd = bus->directory_fd = bus->hold_fd = -1;
-  bus->references = bus->users = 1;
-  bus->fork_generation = busq_fork_generation;
-  bus->user = geteuid();
-  return bus;
-}
-
-void busq_bus_retain(busq_bus *bus)
-{
-  (void)busq_fetch_add(&bus->references, 1);
-  (void)busq_fetch_add(&bus->users, 1);
-}
-
-/* Peers that were killed have left their FIFOs behind, and a recorder its rings; nobody will come to bury them later. */
-static void bus_tidy(busq_bus *bus)
-{
-  (void)busq_grave_bury_all(bus);
-  busq_rings_unlink(bus);
-}
-
-void busq_bus_leave(busq_bus *bus)
-{
-  if (busq_fetch_add(&bus->users, UINT32_MAX) == 1 && busq_hold_drop(bus))
-    bus_tidy(bus);
-}
-
-void busq_bus_release(busq_bus *bus)
-{
-  if (busq_fetch_add(&bus->references, UINT32_MAX) != 1)
-    return;
-  if (bus->base)
-    munmap(bus->base, bus->geometry.segment_bytes);
-  if (bus->fd >= 0)
-    close(bus->fd);
-  if (bus->directory_fd >= 0)
-    close(bus->directory_fd);
-  free(bus);
-}
-
-void busq_bus_free(busq_bus *bus)
-{
-  if (!bus)
-    return;
-  busq_bus_leave(bus);
-  busq_bus_release(bus);
 }
 
 /* ---- creating ---- */
@@ -216,9 +143,9 @@ static int region_reserve(busq_bus *bus, const char *directory)
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
-/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes back when
- * its memory holds something else, does not find there what it expects: neither another sender's record nor a payload of small
- * numbers. */
+/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes
+ * back when its memory holds something else, does not find there what it expects: neither another sender's record nor a
+ * payload of small numbers. */
 static uint64_t region_first_sequence(const busq_header *header, uint32_t slot)
 {
   uint64_t random;
@@ -274,11 +201,11 @@ static int region_make(busq_bus *bus, const char *directory, const busq_config *
     return busq_error_system("can't set the permissions of bus \"%s\"", bus->name);
   int result = region_reserve(bus, directory);
   if (!result)
-    result = bus_map(bus);
+    result = busq_mapping_map(bus);
   if (!result)
     result = region_fill(bus, config);
   if (!result && bus->is_temporary)
-    result = busq_hold_take(bus, false);
+    result = busq_temporary_take(bus, false);
   return result;
 }
 
@@ -300,7 +227,7 @@ static int region_open_file(busq_bus *bus, struct stat *status)
     return busq_error_system("can't examine bus \"%s\"", bus->name);
   if (!S_ISREG(status->st_mode))
     return busq_error(BUSQ_CORRUPT, "\"%s\" is not a regular file, so it is not a bus", bus->name);
-  if (status->st_uid != geteuid() && !busq_beside_is_for_group(bus->directory_fd, status))
+  if (status->st_uid != geteuid() && !busq_file_is_for_group(bus->directory_fd, status))
     return busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u, expected the same, or mode 0660 in a setgid directory of the same group",
                       bus->name, status->st_uid, geteuid());
   if (status->st_mode & 0007)
@@ -361,16 +288,16 @@ static int region_enter(busq_bus *bus, uint64_t file_bytes)
     return result;
   bus->geometry = header.geometry;
   memcpy(bus->order, header.order, sizeof bus->order);
-  return bus_map(bus);
+  return busq_mapping_map(bus);
 }
 
 /* ---- removing ---- */
 
-/* What a bus that nobody will open again has left beside it.  Takes over the file. */
+/* Removes what a bus that will not be opened again has left beside it. Takes over the file. */
 static void region_tidy(int directory_fd, const char *name, int fd)
 {
   struct stat status;
-  busq_bus *bus = bus_new(name);
+  busq_bus *bus = busq_mapping_new(name);
   if (!bus) {
     close(fd);
     return;
@@ -378,7 +305,7 @@ static void region_tidy(int directory_fd, const char *name, int fd)
   bus->fd = fd;
   bus->directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0);
   if (bus->directory_fd >= 0 && fstat(fd, &status) == 0 && region_enter(bus, (uint64_t)status.st_size) == BUSQ_OK)
-    bus_tidy(bus);
+    busq_bus_tidy(bus);
   busq_bus_free(bus);
 }
 
@@ -396,7 +323,7 @@ static uint32_t region_sweep(int directory_fd)
   for (const struct dirent *entry; (entry = readdir(entries));) {
     if (entry->d_name[0] == '.' || (entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN))
       continue;
-    const int file = busq_hold_clear(directory_fd, entry->d_name);
+    const int file = busq_temporary_clear(directory_fd, entry->d_name);
     if (file < 0)
       continue;
     region_tidy(directory_fd, entry->d_name, file);
@@ -406,7 +333,7 @@ static uint32_t region_sweep(int directory_fd)
   return n_removed;
 }
 
-/* ---- for everybody ---- */
+/* ---- the calls ---- */
 
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp)
 {
@@ -416,7 +343,7 @@ int busq_bus_create(const char *directory, const char *name, const busq_config *
     result = region_check_config(config, &geometry);
   if (result)
     return result;
-  busq_bus *bus = bus_new(name);
+  busq_bus *bus = busq_mapping_new(name);
   if (!bus)
     return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
   bus->geometry = geometry;
@@ -444,7 +371,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
   int result = region_check_name(name);
   if (result)
     return result;
-  busq_bus *bus = bus_new(name);
+  busq_bus *bus = busq_mapping_new(name);
   if (!bus)
     return busq_error(BUSQ_NO_SPACE, "no memory for a bus handle");
   result = region_open_directory(directory, &bus->directory_fd);
@@ -456,7 +383,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
     result = region_enter(bus, (uint64_t)status.st_size);
   if (!result && (status.st_mode & BUSQ_HOLD_MODE)) {
     bus->is_temporary = true;
-    result = busq_hold_take(bus, true);
+    result = busq_temporary_take(bus, true);
   }
   if (result)
     busq_bus_free(bus);
@@ -477,7 +404,7 @@ int busq_bus_unlink(const char *directory, const char *name)
   if (fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
     result = errno == ENOENT ? busq_error(BUSQ_NOT_FOUND, "there is no bus \"%s\"", name)
                              : busq_error_system("can't examine bus \"%s\"", name);
-  else if (status.st_uid != geteuid() && geteuid() != 0 && !busq_beside_is_for_group(fd, &status))
+  else if (status.st_uid != geteuid() && geteuid() != 0 && !busq_file_is_for_group(fd, &status))
     result = busq_error(BUSQ_DENIED, "bus \"%s\" belongs to user %u; this is user %u", name, status.st_uid, geteuid());
   else {
     const int file = openat(fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);

@@ -2,10 +2,10 @@
 #include "shm/request.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/join.h"
-#include "shm/multicast.h"
-#include "shm/name.h"
-#include "shm/receive.h"
+#include "shm/death/join.h"
+#include "shm/memory/names.h"
+#include "shm/receive/receive.h"
+#include "shm/send/multicast.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@
 
 #define REPLIES "/replies"
 
-/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a number. */
+/* "alice/replies"; where a name is too long for that, its beginning, without half a character at the end, and a
+ * number. */
 static size_t replies_name(const busq_peer *peer, uint32_t number, char *name)
 {
   char end[sizeof REPLIES + 12];
@@ -46,23 +47,18 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
   /* Numbers are for long names that begin alike. */
   for (uint32_t number = 0; number < peer->bus->geometry.peers; number++) {
     const size_t bytes = replies_name(peer, number, name);
-    result = busq_join_beside(peer->bus, name, bytes, repliesp);
+    result = busq_join_hidden(peer->bus, name, bytes, repliesp);
     if (result != BUSQ_PEER_EXISTS)
       break;
   }
   return result == BUSQ_NO_SPACE ? replies_without_slot(peer) : result;
 }
 
-uint64_t busq_peer_target(const busq_peer *peer)
-{
-  return (uint64_t)peer->incarnation << 16 | peer->slot;
-}
-
-/* ---- who waits ---- */
+/* ---- awaiting ---- */
 
 void busq_peer_await(busq_peer *replies, uint64_t number)
 {
-  if (!busq_peer_check(replies)) /* once closed, the slot may be somebody else's */
+  if (!busq_peer_check(replies)) /* once closed, the slot may be another peer's */
     busq_store_release(&replies->self->awaited, number);
 }
 
@@ -83,7 +79,7 @@ int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number)
   return number < awaited ? BUSQ_EMPTY : BUSQ_OK;
 }
 
-/* ---- who lives ---- */
+/* ---- lives ---- */
 
 static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint64_t *beganp)
 {
@@ -114,28 +110,11 @@ int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
   return target_life(peer, target, false, beganp);
 }
 
-int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
-{
-  bool was_here = false;
-  const int result = busq_name_check(name, name_bytes);
-  if (result)
-    return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    uint64_t life;
-    if (!busq_name_is(bus, slot, name, name_bytes, &life))
-      continue;
-    was_here = true;
-    if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && busq_life_is_held(bus, slot))
-      return BUSQ_OK;
-  }
-  return was_here ? BUSQ_PEER_DEAD : BUSQ_UNKNOWN_PEER;
-}
-
 /* ---- what has come ---- */
 
 uint64_t busq_peer_tail(const busq_peer *replies)
 {
-  return busq_ring_tail(&replies->ring);
+  return busq_ring_tail(&replies->receiver.ring);
 }
 
 int busq_peer_has_received(busq_peer *replies, uint64_t position)
@@ -143,18 +122,18 @@ int busq_peer_has_received(busq_peer *replies, uint64_t position)
   const int result = busq_peer_receive_begin(replies);
   if (result)
     return result;
-  const bool has = replies->scan >= position && !replies->heap.count;
+  const bool has = replies->receiver.scan >= position && !replies->receiver.heap.count;
   busq_peer_receive_end(replies);
   return has ? BUSQ_OK : BUSQ_EMPTY;
 }
 
 void busq_peer_follow(busq_peer *peer, const busq_peer *replies)
 {
-  const uint64_t seen = busq_load_relaxed(&replies->delivered);
+  const uint64_t seen = busq_load_relaxed(&replies->receiver.delivered);
   if (busq_peer_check(peer))
     return;
   /* By the latch that the asker's thread has just held for sending. */
-  busq_biased_latch_acquire(&peer->send_latch);
-  peer->lamport = busq_timestamp_max(peer->lamport, seen);
-  busq_biased_latch_release(&peer->send_latch);
+  busq_biased_latch_acquire(&peer->sender.latch);
+  peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, seen);
+  busq_biased_latch_release(&peer->sender.latch);
 }

@@ -4,13 +4,15 @@
 /*
  * The clock of events.
  *
- * Guarantee: all peers of a recording read one clock, and what it says rises with time on all processors together.
+ * Guarantee: all peers of a recording read one clock, and its value rises with time on all processors together.
  *
- * Mechanism: where the kernel itself keeps time by the processor's counter, peers read that, which takes half of the time of
- * asking for the host's clock; the recorder, which has compared both when it began, turns ticks into nanoseconds by one fixed
- * line, so that no order is changed.  Elsewhere it is the host's clock (time.h).  Neither minds time namespaces.
+ * Mechanism: where the kernel itself keeps time by the processor's counter, peers read that, which takes half of the
+ * time of asking for the host's clock; the recorder, which has compared both when it began, turns ticks into
+ * nanoseconds by one fixed line, so that no order is changed.  Elsewhere it is the host's clock (time.h).  Neither
+ * minds time namespaces.
  *
- * Not given: that such a time stays next to the host's clock.  The two part by some millionths of the time of recording.
+ * Not given: that such a time stays next to the host's clock.  The two part by some millionths of the time of
+ * recording.
  */
 #include "base/time.h"
 #if defined(__x86_64__)

@@ -4,17 +4,17 @@
 /*
  * The ring that carries the events of one peer to the recorder.
  *
- * Guarantee: writing never waits; what there is no room for is dropped and counted.  A ring that was full takes nothing before a
- * quarter of it is free: so what comes out of a ring that is always full are stretches that belong together, and dropping costs
- * little.  Events come out in the order in which they were reserved, each whole.  A writer that dies between reserving and
- * publishing leaves a hole, which is passed only when it is certain that nobody will fill it.
+ * Guarantee: writing never waits; what there is no room for is dropped and counted.  A ring that was full takes nothing
+ * before a quarter of it is free: so what comes out of a ring that is always full are stretches that belong together,
+ * and dropping costs little.  Events come out in the order in which they were reserved, each whole.  A writer that dies
+ * between reserving and publishing leaves a hole, which is passed only when it is certain that no writer will fill it.
  *
- * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by its
- * word, which names the position it stands at, so that what a lap before has left is never taken for it.  Several threads
- * of one peer may write; one recorder reads.
+ * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by
+ * its word, which names the position it stands at, so that what a lap before has left is never taken for it.  Several
+ * threads of one peer may write; one recorder reads.
  *
- * Not given: protection from somebody who writes nonsense into the file.  The reader never leaves the mapping for it, and ends
- * with an error where the ring's words contradict each other.
+ * Not given: protection from a process that writes nonsense into the file.  The reader never leaves the mapping for it,
+ * and ends with an error where the ring's words contradict each other.
  */
 #include "base/assert.h"
 #include "base/atomic.h"
@@ -67,7 +67,7 @@ static inline busq_trace_record *busq_trace_ring_at(const busq_trace_ring *ring,
 /* Is there room for `count` behind `tail`?  Only the answer no is sure: several may write. */
 static inline bool busq_trace_ring_fits(busq_trace_ring *ring, uint64_t tail, uint32_t count)
 {
-  /* Signed: who was held up since it read the tail may find that the recorder is ahead of it. */
+  /* Signed: a writer that was held up since it read the tail may find that the recorder is ahead of it. */
   const int64_t used_seen = (int64_t)(tail - busq_load_acquire(&ring->head_seen));
   const uint64_t limit = busq_load_relaxed(&ring->limit);
   if (BUSQ_LIKELY(used_seen + count <= (int64_t)limit)) {
@@ -114,7 +114,7 @@ static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)
 static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
 {
   BUSQ_ASSERT(phase == BUSQ_TRACE_BEGUN || phase == BUSQ_TRACE_DONE);
-  /* SYNC POINT trace-record: what the record says comes before its word. */
+  /* SYNC POINT trace-record: the content of the record comes before its word. */
   busq_store_release(&busq_trace_ring_at(ring, position)->word, position << 2 | phase);
 }
 

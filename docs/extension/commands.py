@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the command line: what Click knows of each command, and what `--help` says."""
+"""The reference of the command line: what Click knows of each command, and what `--help` prints."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[
 def signature(
     app: Any, what: str, name: str, obj: Any, options: Any, arguments: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """Show a default that only marks what was not said as the value that it has."""
+    """Show the value of a default that only marks what was not given."""
     return (re.sub(r"_Unsaid\w+\((.*?)\)", r"\1", arguments) if arguments else arguments), returned
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python reference: a page for each public module, made by autodoc under the public names.
 
-Where a module's file stands is nobody's business here: the names in MODULES are those that users import.
+The names in MODULES are those that users import, wherever the files stand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sphinx.ext.autodoc.mock import mock
 
 from extension.pages import GENERATED, heading, write
 
-# The public modules, in the order of the reference: the name, and a title.  Nothing else says what is public.
+# The public modules, in the order of the reference: the name, and a title.  This list alone defines what is public.
 MODULES: dict[str, str] = {
     "busq": "the library",
     "busq.aio": "a bus in an event loop",
@@ -108,7 +108,7 @@ def resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     target = node.get("reftarget", "")
     name = _places().get(target) or public_name(target.rpartition(".")[2], node.get("py:module") or "busq")
     if name is None and node.get("reftype") == "class" and target.startswith("busq."):
-        return contnode  # a type in a signature that is nobody's to import
+        return contnode  # a type in a signature that users do not import
     if name is None or name == target:
         return None
     domain = env.get_domain("py")

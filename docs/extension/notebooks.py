@@ -21,7 +21,7 @@ PICTURES = Path("pictures") / "generated"
 
 
 class Notebook(Parser):
-    """Reads a notebook as the page that it says."""
+    """Reads a notebook as a page of the documentation."""
 
     supported = ("notebook",)
 
@@ -59,7 +59,7 @@ def _picture(name: str, cell: dict[str, Any]) -> str:
 
 
 def _shown(output: dict[str, Any], cell: dict[str, Any], name: str) -> Iterator[str]:
-    """Give the lines that show an output; the metadata of a cell may say in words what its picture shows: alt."""
+    """Give the lines that show an output; the metadata of a cell may describe its picture in words: alt."""
     data = output.get("data", {})
     if "image/png" in data:
         yield from (f"![{cell['metadata'].get('alt', 'a picture')}](/{_picture(name, cell)})", "")

@@ -34,7 +34,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], widths: str = "
 
 
 def write(path: Path, lines: Iterable[str]) -> None:
-    """Write a page; one that says what it said before is left alone, so that Sphinx does not read it again."""
+    """Write a page; an unchanged one is left alone, so that Sphinx does not read it again."""
     text = "\n".join(lines).rstrip() + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text() != text:

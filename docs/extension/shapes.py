@@ -136,7 +136,7 @@ def _world(folder: str, buses: str) -> dict[str, str]:
 
 
 def _letters(environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
-    """Somebody who goes on sending, until it is received, what `busq recv` prints."""
+    """A process that sends what `busq recv` prints, again and again until it is received."""
     return subprocess.Popen([sys.executable, "-c", LETTERS], env=environment, cwd=folder)
 
 

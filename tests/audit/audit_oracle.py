@@ -48,7 +48,7 @@ class AuditOracle:
     # ---- what is missing ----
 
     def is_incomplete(self, process: int) -> bool:
-        """Somebody says that events are missing here, or positions are."""
+        """Whether events are known to be missing here, by a finding or by their positions."""
         return any(row["kind"] == Kind.GAP for row in self.rows[process]) or _has_gap(self.rows[process])
 
     def losses(self) -> set[tuple[int, int]]:
@@ -72,7 +72,7 @@ class AuditOracle:
         }
 
     def open_phantoms(self) -> set[tuple[int, int]]:
-        """Deliveries of what nobody sent, where the log of the sender may have ended before, or is incomplete."""
+        """Deliveries of what was never sent, where the log of the sender may have ended before, or is incomplete."""
         found = set()
         for r, i, event in self.oracle.events():
             if event.to is not None or event.message in self.oracle.sends:
@@ -100,7 +100,7 @@ class AuditOracle:
                     yield p, row
 
     def known(self, message: int) -> float:
-        """When anybody could know that the message is sent: it was delivered somewhere, or its send had returned."""
+        """When any process could know of the message's send: it was delivered somewhere, or its send had returned."""
         times = [
             row["time_ns"] if row["kind"] == Kind.DELIVER else row["end_ns"]
             for _, row in self.times()
@@ -207,7 +207,7 @@ class AuditOracle:
                 yield p, i, row, before[-1][1]
 
     def skipped(self) -> set[tuple[Any, ...]]:
-        """All sights of a view that is not the next one, by a member; or is over, by anybody."""
+        """All sights of a view that is not the next one, by a member; or is over, by any process."""
         return {
             ("skipped", p, i)
             for p, i, row, before in self.steps()
@@ -270,7 +270,7 @@ class AuditOracle:
 
 
 def right_clocks(rows: list[list[Row]]) -> list[list[list[int]]]:
-    """What clocks are meant to say: how many rows of each process that have one are in a row's past, or are it."""
+    """What clocks are meant to hold: how many rows of each process that have one are in a row's past, or are it."""
     logs = [
         [_event(row) if _is_event(row) else Event(NOBODYS + (p << 20) + i, ()) for i, row in enumerate(log)]
         for p, log in enumerate(rows)
@@ -362,7 +362,7 @@ def transcribe(run: Run) -> str:
 def random_run(rng: random.Random, name: str = "run", has_groups: bool = True) -> Run:
     """A run of a few processes and some tens of events, in order or not, honest or not, with what people record.
 
-    `has_groups`: some are of processes that enter and leave groups, which only recordings of a bus can tell.
+    `has_groups`: some are of processes that enter and leave groups, which only recordings of a bus can contain.
     """
     style = rng.choice(["ordered", "ordered", "played", "thrown"])
     logs = _ordered_logs(rng) if style == "ordered" else random_logs(rng, is_honest=style == "played")
@@ -387,7 +387,7 @@ def random_run(rng: random.Random, name: str = "run", has_groups: bool = True) -
 
 
 def to_run(rows: list[list[Row]], name: str = "run", order: str = "") -> Run:
-    """A run of these rows; what they do not say is null."""
+    """A run of these rows; what they do not hold is null."""
     processes = tuple(f"p{p}" for p in range(len(rows)))
     empty: Row = dict.fromkeys(SCHEMA.names)
     logs = tuple(
@@ -399,12 +399,12 @@ def to_run(rows: list[list[Row]], name: str = "run", order: str = "") -> Run:
 
 
 def _has_gap(log: list[Row]) -> bool:
-    """Positions are missing: whoever reads a trace from files says so."""
+    """Positions are missing: a reader of traces from files reports it."""
     return any(after["position"] != before["position"] + 1 for before, after in pairwise(log))
 
 
 def _ordered_logs(rng: random.Random) -> list[Log]:
-    """Everybody delivers in the order of sending; then perhaps a few things are moved, dropped or doubled."""
+    """All receivers deliver in the order of sending; then perhaps a few things are moved, dropped or doubled."""
     n = rng.randint(1, 5)
     logs: list[Log] = [[] for _ in range(n)]
     waiting: list[list[int]] = [[] for _ in range(n)]
@@ -440,7 +440,7 @@ def _disturb(rng: random.Random, log: Log) -> None:
 
 
 def _rename(logs: list[Log]) -> list[list[Row]]:
-    """Messages get the names that the schema asks for; what nobody sent is named after somebody all the same."""
+    """Messages get the names that the schema asks for; what was never sent gets the name of some sender, too."""
     names: dict[int, int] = {}
     for p, log in enumerate(logs):
         number = 0
@@ -546,7 +546,7 @@ def _clock(rng: random.Random, rows: list[list[Row]]) -> None:
 
 
 def _group(rng: random.Random, rows: list[list[Row]]) -> None:
-    """Views of a group or two, and messages to them, quiet or at random; and messages that somebody passes."""
+    """Views of a group or two, and messages to them, quiet or at random; and messages that some member passes."""
     for group in rng.choice([["g"], ["g"], ["h", "g"]]):
         if rng.random() < 0.5:
             _group_quietly(rng, rows, group)
@@ -607,7 +607,7 @@ def _insert(log: list[Row], at: int, row: Row) -> None:
 
 
 def _leave_gaps(rng: random.Random, rows: list[list[Row]]) -> None:
-    """Events are missing: somebody says so, or only the positions do."""
+    """Events are missing: a finding reports it, or only the positions show it."""
     log = rng.choice(rows)
     if not log:
         return

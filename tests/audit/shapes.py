@@ -2,7 +2,7 @@
 """Runs at random in the shapes in which data people keep them, with what is true of them.
 
 A shape is a format, names for processes and messages, columns and their types, an order of rows, files and folders, and
-a way to tell runs apart.  What is true is known before anything is written: `truth` has the rows of each run, named as
+a way to distinguish runs.  What is true is known before anything is written: `truth` has the rows of each run, named as
 the oracle wants them, without what the shape leaves out.
 """
 
@@ -90,7 +90,7 @@ def draw_shape(seed: int) -> Shape:
     without |= {"commit_ns"} if rng.random() < 0.5 else set()
     without |= {"end_ns"} if rng.random() < 0.5 else set()
     without |= {"commit_ns", "end_ns"} if "time_ns" in without else set()
-    if rng.random() < 0.2 and not is_parquet:  # then the order of the rows tells
+    if rng.random() < 0.2 and not is_parquet:  # then the order of the rows is what counts
         without.add("position")
     return Shape(
         seed=seed,
@@ -181,7 +181,7 @@ def _is_unique(rows: Sequence[Sequence[Row]]) -> bool:
 
 
 def _without(shape: Shape, rows: list[list[Row]]) -> list[list[Row]]:
-    """The rows as the shape can tell them."""
+    """The rows as far as the shape can express them."""
     no_clocks = "clock" in shape.without or shape.format != "parquet" or shape.processes != "index"
     without = {*shape.without, *(["clock"] if no_clocks else []), "run"} - {"position"}
     kept = []
@@ -190,7 +190,7 @@ def _without(shape: Shape, rows: list[list[Row]]) -> list[list[Row]]:
         if shape.kinds == "words":
             mine = [row for row in mine if row["kind"] in _KIND_WORDS or row["kind"] != Kind.GAP]
         kept.append(mine)
-    if "position" in shape.without:  # nothing tells that some are missing
+    if "position" in shape.without:  # nothing shows that some are missing
         kept = [[row | {"position": place} for place, row in enumerate(log)] for log in kept]
     return kept
 
@@ -371,7 +371,7 @@ _WRITERS: dict[str, Callable[[Path, Sequence[Row], Mapping[str, str], Shape], No
 
 
 def sources_of(drawn: Drawn) -> Mapping[str, Source]:
-    """The runs that were written, by name; none where somebody had to guess, and says so."""
+    """The runs that were written, by name; none where the audit had to guess, and reports that."""
     found = find([drawn.folder], options=drawn.options)
     sources = {source.trace or "monday": source for source in found.sources}
     written = {name for name, rows in drawn.truth.items() if any(rows)}

@@ -26,7 +26,7 @@ THROUGH_FILES = 300
 
 
 def verdicts(oracle: AuditOracle) -> dict[str, str]:
-    """What has to be said about each check: the log may have been unable to tell."""
+    """What is to be reported about each check: the log may have been unable to show it."""
     is_torn = any(oracle.is_incomplete(process) for process in range(len(oracle.rows)))
     kinds = {row["kind"] for log in oracle.rows for row in log if row["message"] is not None}
     is_idle = Kind.DELIVER not in kinds

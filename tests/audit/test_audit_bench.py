@@ -13,9 +13,10 @@ pytest.importorskip("numpy", reason="the traces are made with NumPy")
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
 import pyarrow.parquet as pq
+import sql_audit
+from foreign_runs import make_foreign
 
 from busq.audit.native import audit
-from busq.bench import audit_sql
 from busq.bench.audit_run import KINDS, Plan
 from busq.bench.audit_trace import make
 from busq.trace import find, read
@@ -73,10 +74,10 @@ def test_many_runs_are_a_file_each(tmp_path: Path) -> None:
 
 
 def test_the_audit_in_sql_counts_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("duckdb", reason="needs DuckDB: pip install 'busq[bench]'")
+    pytest.importorskip("duckdb", reason="needs DuckDB: pip install 'busq[test]'")
     (made,) = make(tmp_path / "trace", SMALL)
-    audit_sql.write_clocks(tmp_path / "trace", tmp_path / "clocks.parquet")
-    found = audit_sql.judge(tmp_path / "trace", tmp_path / "clocks.parquet", "1GB")
+    sql_audit.write_clocks(tmp_path / "trace", tmp_path / "clocks.parquet")
+    found = sql_audit.judge(tmp_path / "trace", tmp_path / "clocks.parquet")
     names = sorted(set(found) & set(made["expected"]))
     assert names == ["causal", "duplicated", "fifo", "lost", "phantom", "side"]
     assert {name: found[name] for name in names} == {name: made["expected"][name] for name in names}
@@ -85,7 +86,7 @@ def test_the_audit_in_sql_counts_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("files", [1, 8])
 def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, files: int) -> None:
-    (made,) = make(tmp_path / "trace", SMALL, foreign="numbers", files=files)
+    made = make_foreign(tmp_path / "trace", SMALL, "numbers", files)
     assert len(list((tmp_path / "trace").iterdir())) == files
     (found,) = counts(tmp_path / "trace")
     assert {name: found[name] for name in made["expected"]} == made["expected"]
@@ -95,7 +96,7 @@ def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, files: in
 
 def test_texts_name_the_same_processes_and_messages(tmp_path: Path) -> None:
     for names in ("numbers", "texts"):
-        make(tmp_path / names, SMALL, foreign=names, files=1)
+        make_foreign(tmp_path / names, SMALL, names, 1)
     numbers, texts = (pq.read_table(tmp_path / names) for names in ("numbers", "texts"))
     assert texts["message"].to_pylist() == [f"order/{message}" for message in numbers["message"].to_pylist()]
     assert texts["process"].to_pylist() == [f"node-{process:03}" for process in numbers["process"].to_pylist()]

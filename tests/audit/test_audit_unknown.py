@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What could not have failed does not hold: it is unknown, or true by construction; what is left out is told."""
+"""What could not have failed does not hold: it is unknown, or true by construction; what is left out is reported."""
 
 from __future__ import annotations
 

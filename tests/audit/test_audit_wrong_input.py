@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `busq audit` says to inputs that are wrong: which file, what is amiss, what to do; never a traceback."""
+"""How `busq audit` refuses inputs that are wrong: which file, what is amiss, what to do; never a traceback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The observers on logs of broadcast programs, as a course on distributed algorithms asks for them (EPFL CS-451).
 
-One file per process: ``b 7`` means that it broadcast its 7th message, to everybody including itself, ``d 3 7`` that it
+One file per process: ``b 7`` means that it broadcast its 7th message, to all including itself, ``d 3 7`` that it
 delivered the 7th message of process 3.  What is wrong with each run had been found out before, by other means.  Real
 runs are read too where they are (see samples.py).
 """
@@ -34,7 +34,7 @@ def read(folder: Path, family: str | None = None) -> Logs:
 
 
 def read_mixed(folder: Path) -> Logs:
-    """What somebody reads who does not see that there are two runs: a log is all that carries the process's number."""
+    """What a reader gets that does not see that there are two runs: a log is all that carries the process's number."""
     first, second = read(folder, ""), read(folder, "proc")
     return {process: first.get(process, "") + second.get(process, "") for process in sorted(first | second)}
 
@@ -164,7 +164,7 @@ def count_causal(logs: Logs) -> int:
 
 
 def crowns(logs: Logs) -> dict[str, int]:
-    """Whoever broadcasts many messages at once crosses those of the others: nearly all of them are on crowns."""
+    """A process that broadcasts many messages at once crosses those of the others: nearly all of them are on crowns."""
     count = count_on_crowns(logs)
     assert count > 0
     return {"synchronous": count}
@@ -229,7 +229,7 @@ def test_a_folder_of_two_runs_is_judged_run_by_run(samples: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", TWO)
 def test_two_runs_read_as_one_are_found_out(samples: Path, name: str) -> None:
-    """Messages with the same name in both are sent twice, and delivered twice by who took part."""
+    """Messages with the same name in both are sent twice, and delivered twice by the processes that took part."""
     folder = course(samples, name)
     first, second, mixed = read(folder, ""), read(folder, "proc"), read_mixed(folder)
     assert set(mixed) == set(first) == set(second)

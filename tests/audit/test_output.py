@@ -51,7 +51,7 @@ def texts(found: dict[str, Any], verdict: str) -> list[str]:
 
 
 def paced(folder: Path, seed: int, slower: float = 1.0, messages: int = 3000) -> Path:
-    """A trace of one who sends and one who receives, each message after some time."""
+    """A trace of one sender and one receiver, each message after some time."""
     draw = random.Random(seed)
     sends: dict[str, list[Any]] = {"kind": [], "message": [], "destinations": [], "time_ns": [], "commit_ns": []}
     gets: dict[str, list[Any]] = {"kind": [], "message": [], "time_ns": []}

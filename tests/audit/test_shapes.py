@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the shapes in which people keep them: the audit in C says what is true of them, or that it can't know.
+"""Runs in the shapes in which people keep them: the audit in C finds what is true of them, or that it can't know.
 
-500 shapes are drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/test_shapes.py` draws as many as it says.
+500 shapes are drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/test_shapes.py` draws that many.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rows = list[list[Row]]
 
 
 def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None:
-    """A verdict is that of the oracle, or unknown; unknown only where the shape does not tell enough."""
+    """A verdict is that of the oracle, or unknown; unknown only where the shape does not hold enough."""
     oracle = AuditOracle(rows)
     true = verdicts(oracle)
     kinds = {finding.kind for finding in found.findings}
@@ -44,14 +44,14 @@ def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None
             assert may_doubt or true[name] == UNKNOWN or name not in PROPERTIES, hint
             continue
         assert check.count <= count if check.at_least else check.count == count, hint
-        if name == "phantom" and count:  # names that tell nothing can't say whose log may have ended before
+        if name == "phantom" and count:  # names without a meaning can't show whose log may have ended before
             assert check.verdict in (INVALID, UNKNOWN), hint
         elif name in PROPERTIES:
             assert check.verdict == true[name], hint
 
 
 def assert_empty(drawn: Drawn) -> None:
-    """Of nothing, nothing is said."""
+    """Of nothing, nothing is reported."""
     try:
         runs = [audit(read(source)) for source in find([drawn.folder], options=drawn.options).sources]
     except TraceError as error:
@@ -81,7 +81,7 @@ def test_verdicts_are_true_whatever_the_shape(block: int, tmp_path: Path) -> Non
         assert_all_true(seed, tmp_path / f"{seed}")
 
 
-# Of the first 20,000 these were judged otherwise, once: nothing tells their order of events, and something comes again.
+# Of the first 20,000 these were judged otherwise, once: nothing shows their order of events, and something comes again.
 PINNED = (1965, 2403, 4109, 7939, 8777, 10204, 12104, 13263, 14072, 15138, 15890, 16203, 16803, 18507)
 
 
@@ -108,7 +108,7 @@ def test_a_list_in_a_cell_may_quote_its_names(text: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("order", "least"), [("deliver redeliver", 1), ("redeliver deliver", 1)])
 def test_what_is_marked_as_repeated_may_have_come_first(order: str, least: int, tmp_path: Path) -> None:
-    """In files that nothing puts in order, nobody knows which of two deliveries repeats the other."""
+    """In files that nothing puts in order, which of two deliveries repeats the other is unknown."""
     lines = [f"ann,{kind},7" for kind in order.split()]
     for number, line in enumerate([*lines, "bob,send,8"]):
         (tmp_path / f"part-{number}.csv").write_text(f"process,kind,message\n{line}\n")

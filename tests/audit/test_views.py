@@ -112,7 +112,7 @@ def test_a_recording_that_begins_in_the_midst_knows_nothing_of_the_views_before(
 
 
 def test_events_that_a_peer_leaves_unread_are_missed_by_nobody(bus: busq.Bus, tmp_path: Path) -> None:
-    """Whoever closes in a group is sent the view in which it is out, and never reads it: it is passed, and not lost."""
+    """A peer that closes in a group gets the view in which it is out, and never reads it: passed, and not lost."""
     with Recorder(bus, tmp_path), bus.join("ann") as ann:
         with bus.join("bob") as bob:
             ann.enter(GROUP)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Spark is not installed: a line says what to do, and all the rest does not notice."""
+"""Where Spark is not installed: a line names what to do, and all the rest does not notice."""
 
 from __future__ import annotations
 

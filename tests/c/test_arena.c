@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for messages on their way: who has it, when it comes back, and that nobody is left without. */
+/* Memory for messages on their way: which peer has it, when it comes back, and that none is left without. */
 #include "harness/company.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 #include <pthread.h>
 
 #define PEERS 4
@@ -13,7 +13,7 @@ static uint64_t next_tag = 1 << 20;
 static busq_record *take(busq_peer *peer, uint64_t bytes)
 {
   busq_record *record = NULL;
-  const int result = busq_arena_take(&peer->arena, bytes, &record);
+  const int result = busq_arena_take(&peer->sender.arena, bytes, &record);
   CHECK(result == BUSQ_OK || result == BUSQ_FULL);
   CHECK((result == BUSQ_OK) == (record != NULL));
   return record;
@@ -27,7 +27,7 @@ static void commit(busq_peer *peer, busq_record *record, uint64_t bytes, uint16_
     record->destination[i] = (busq_destination){i, 0};
   record->state.hi = 7;
   record->state.lo = (next_tag += 1024) | BUSQ_PHASE_COMMITTED;
-  busq_arena_sent(&peer->arena, bytes, record);
+  busq_arena_sent(&peer->sender.arena, bytes, record);
 }
 
 static void release(busq_record *record, uint32_t mark)
@@ -85,7 +85,7 @@ static void test_records_of_all_sizes_stand_apart(void)
       CHECK_EQUAL(((unsigned char *)records[i])[byte], (unsigned char)i);
   for (uint32_t i = 0; i < count; i++) {
     memset(records[i], 0, sizeof *records[i]);
-    busq_arena_cancel(&a->arena, sizes[i], records[i]);
+    busq_arena_cancel(&a->sender.arena, sizes[i], records[i]);
   }
   part();
 }
@@ -98,10 +98,10 @@ static void test_what_is_cancelled_is_there_again(void)
   for (int i = 0; i < 3; i++) {
     busq_record *first = take(a, sizes[i]);
     const uint64_t used = used_bytes();
-    busq_arena_cancel(&a->arena, sizes[i], first);
+    busq_arena_cancel(&a->sender.arena, sizes[i], first);
     CHECK(take(a, sizes[i]) == first);
     CHECK_EQUAL(used_bytes(), used);
-    busq_arena_cancel(&a->arena, sizes[i], first);
+    busq_arena_cancel(&a->sender.arena, sizes[i], first);
   }
   part();
 }
@@ -139,7 +139,7 @@ static void test_after_a_flood_everything_comes_back(void)
     CHECK(take(a, sizes[i]) == NULL);
     release_all(records, count, 2);
   }
-  CHECK_EQUAL(busq_peer_wait(a, 20000000), BUSQ_EMPTY); /* who goes to sleep gives back what it does not need */
+  CHECK_EQUAL(busq_peer_wait(a, 20000000), BUSQ_EMPTY); /* a peer that goes to sleep gives back what it does not need */
   CHECK(used_bytes() <= 3 * extent_bytes());
   leave(a);
   CHECK_EQUAL(used_bytes(), 0);
@@ -172,12 +172,12 @@ static void test_a_successor_gets_no_record_twice(void)
   busq_peer *a = join("a");
   for (uint32_t i = 0; i < LEFT; i++)
     commit(a, left[i] = take(a, BYTES), BYTES, 1);
-  busq_arena_deinit(&a->arena);
-  CHECK_EQUAL(busq_arena_init(&a->arena, company_bus, a->slot), BUSQ_OK);
-  CHECK_EQUAL(busq_arena_adopt(&a->arena), BUSQ_OK);
+  busq_arena_deinit(&a->sender.arena);
+  CHECK_EQUAL(busq_arena_init(&a->sender.arena, company_bus, a->slot), BUSQ_OK);
+  CHECK_EQUAL(busq_arena_adopt(&a->sender.arena), BUSQ_OK);
   busq_record *first = take(a, BYTES);
   commit(a, first, BYTES, 1);
-  CHECK_EQUAL(a->arena.classes[0].line_tail - a->arena.classes[0].line_head, LEFT + 1);
+  CHECK_EQUAL(a->sender.arena.classes[0].line_tail - a->sender.arena.classes[0].line_head, LEFT + 1);
   release_all(left, LEFT, 1);
   release(first, 0);
   for (uint32_t i = 0; i < LEFT + 1; i++) {
@@ -201,7 +201,7 @@ static void test_nobody_can_keep_another_from_sending_something_small(void)
   part();
 }
 
-/* What its own extent was used for first must not decide what it can be used for later. */
+/* The first use of its own extent must not decide what it can be used for later. */
 static void test_nor_from_sending_something_small_of_another_size(void)
 {
   meet(PEERS, 8, ARENA_BYTES);
@@ -246,10 +246,10 @@ static void test_a_large_record_is_not_freed_before_it_is_committed(void)
   record->state.lo = (record->state.lo & ~UINT64_C(3)) | BUSQ_PHASE_STAGING;
   release(record, 0);
   CHECK_EQUAL(used_bytes(), 2 * extent_bytes());
-  busq_arena_sweep(company_bus, a->slot);
+  busq_large_sweep(company_bus, a->slot);
   CHECK_EQUAL(used_bytes(), 2 * extent_bytes());
   record->state.lo = (record->state.lo & ~UINT64_C(3)) | BUSQ_PHASE_COMMITTED;
-  busq_arena_sweep(company_bus, a->slot);
+  busq_large_sweep(company_bus, a->slot);
   CHECK_EQUAL(used_bytes(), 0);
   part();
 }
@@ -393,7 +393,7 @@ static void test_nobody_writes_into_a_record_that_is_still_needed(uint64_t seed)
   part();
 }
 
-/* ---- two who release at the same time ---- */
+/* ---- two that release at the same time ---- */
 
 typedef struct {
   pthread_barrier_t *barrier;

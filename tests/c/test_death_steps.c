@@ -2,34 +2,22 @@
 /*
  * Death between any two steps.
  *
- * A child joins as "victim" and follows a script: it sends, receives, closes, buries somebody.  At its n-th BUSQ_STEP it ends
- * without another instruction, for n = 1, 2, 3 and so on until it comes through alive.  After every death those who
- * are left behind must find:
+ * A child joins as "victim" and follows a script: it sends, receives, closes, buries a peer.  At its n-th BUSQ_STEP it
+ * ends without another instruction, for n = 1, 2, 3 and so on until it comes through alive.  After every death those
+ * that are left behind must find:
  *
  *   - a multicast of the victim at all of its receivers or at none, and what is sent afterwards behind it;
  *   - queues that come to their end: nothing blocks for ever;
  *   - the victim's name and slot free for the next one, once everything was received;
- *   - no memory lost when everybody has gone.
+ *   - no memory lost when all have gone.
  */
 #include "base/atomic.h"
-#include "harness/company.h"
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
+#include "harness/strike.h"
 
 #define PEERS 4
 #define CAPACITY 8
 #define ARENA_BYTES (1 << 16)
 #define LARGE_BYTES 20000 /* several extents */
-
-/* What the child tells before it dies. */
-typedef struct {
-  uint32_t is_ready; /* to be written to */
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char died_at[32];
-} last_words;
 
 typedef struct {
   const char *name;
@@ -40,23 +28,8 @@ typedef struct {
   bool is_stale;
 } script;
 
-static last_words *words;
-static uint64_t steps_left;
+static strike_words *words;
 static char large[LARGE_BYTES];
-
-static void deadly_step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->died_at, sizeof words->died_at, "%s", where);
-  _exit(0);
-}
-
-static void live_until(uint64_t steps)
-{
-  steps_left = steps;
-  busq_step_hook = deadly_step;
-}
 
 /* ---- the scripts ---- */
 
@@ -113,7 +86,7 @@ static void send_draft(busq_peer *peer, const char *to, const busq_message *draf
   CHECK_EQUAL(sent, 1);
 }
 
-/* One that is sent, behind others that are sent later than it was reserved; one that is given back; one that is kept. */
+/* Three drafts: one is sent, behind others that are sent later than it was reserved; one is given back; one is kept. */
 static void act_drafts(busq_peer *victim)
 {
   busq_message first, second, third;
@@ -210,7 +183,7 @@ static void act_receive_large(busq_peer *victim)
   }
 }
 
-/* Records that were used before still say what they said then. */
+/* Records that were used before still hold what they held then. */
 static void prepare_used_records(busq_peer *victim)
 {
   said(victim, "victim", "w");
@@ -222,7 +195,7 @@ static void act_nothing(busq_peer *victim)
   (void)victim;
 }
 
-/* Somebody who dies in the middle of a large multicast whose proposal is lost, with unread letters. */
+/* A peer that dies in the middle of a large multicast whose proposal is lost, with unread letters. */
 static void prior_body(void *argument)
 {
   CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
@@ -230,7 +203,7 @@ static void prior_body(void *argument)
   busq_peer *prior = join("prior");
   said(prior, "prior", "unread");
   send_bytes(prior, "prior", large, sizeof large);
-  live_until(*(const uint64_t *)argument);
+  strike_begin(*(const uint64_t *)argument, false, words->struck_at);
   send_bytes(prior, "bob carol", large, sizeof large);
 }
 
@@ -250,27 +223,23 @@ static void act_bury(busq_peer *victim)
 
 /* ---- one death ---- */
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-} death;
-
 static void victim_body(void *argument)
 {
-  const death *self = argument;
-  CHECK(!self->script->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  const strike_task *self = argument;
+  const script *s = self->script;
+  CHECK(!s->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   arrive();
-  if (self->script->joins_deadly) {
+  if (s->joins_deadly) {
     tell(&words->is_ready);
-    live_until(self->steps);
+    strike_begin(self->steps, false, words->struck_at);
   }
   busq_peer *victim = join("victim");
-  if (self->script->prepare)
-    self->script->prepare(victim);
+  if (s->prepare)
+    s->prepare(victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  live_until(self->steps);
-  self->script->act(victim);
+  strike_begin(self->steps, false, words->struck_at);
+  s->act(victim);
   words->has_survived = 1;
 }
 
@@ -283,7 +252,8 @@ static uint64_t depth_of(busq_peer *peer, const char *name)
   return facts.depth;
 }
 
-/* Receives until the queue is at its very end; waits for what blocks.  Returns how many of the victim's messages came. */
+/* Receives until the queue is at its very end; waits for what blocks.  Returns how many of the victim's messages
+ * came. */
 static uint64_t drain(busq_peer *peer, const char *name)
 {
   uint64_t n_messages = 0;
@@ -321,14 +291,14 @@ static bool die(const script *s, uint64_t steps)
   meet(PEERS, CAPACITY, ARENA_BYTES);
   busq_peer *bob = join("bob"), *carol = join("carol");
   check_test = s->name;
-  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, false});
   wait_for(&words->is_ready, 1);
   if (s->write)
     s->write(bob);
   tell(&words->may_go_on);
   ends_well(pid);
   snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
-           words->has_survived ? "alive" : words->died_at);
+           words->has_survived ? "alive" : words->struck_at);
   check_test = scene;
   const uint64_t heard_by_bob = drain(bob, "bob"), heard_by_carol = drain(carol, "carol");
   if (s->act == act_multicast || s->act == act_large_multicast || s->act == act_draft_multicast ||
@@ -361,7 +331,7 @@ static uint64_t die_everywhere(const script *s)
 int main(void)
 {
   check_begin();
-  busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be dead before the last */
+  busq_step_looks = 2; /* a burial takes many steps, and the process that takes the first may be dead before the last */
   const script scripts[] = {
       {"a unicast", NULL, NULL, act_unicast, false, false},
       {"a unicast in a record used before", prepare_used_records, NULL, act_unicast, false, false},

@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who sleeps deeply behind a descriptor does so for as long as its queue is empty; and yet nobody's death keeps it asleep.
+ * A peer sleeps deeply behind a descriptor for as long as its queue is empty; and yet no death keeps it asleep.
  *
- * A child sends, or shuts the bus down, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3 and so on
- * until it comes through alive.  The receivers sleep in poll() without a timeout, and the timer behind the descriptor, where it
- * is armed for an empty queue, comes in an hour: who is not woken sleeps on, and the test comes to its time limit.
+ * A child sends, or shuts the bus down, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3 and
+ * so on until it comes through alive.  The receivers sleep in poll() without a timeout, and the timer behind the
+ * descriptor, where it is armed for an empty queue, comes in an hour: a peer that is not woken sleeps on, and the test
+ * comes to its time limit.
  */
-#include "harness/company.h"
-#include "shm/handle.h"
-#include "shm/wake.h"
+#include "harness/strike.h"
+#include "shm/memory/peer.h"
+#include "shm/wake/wake.h"
 #include <poll.h>
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
 
 #define PEERS 4
 #define HOUR_NS UINT64_C(3600000000000)
-
-typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char died_at[32];
-} last_words;
 
 typedef struct {
   const char *name;
@@ -31,21 +21,7 @@ typedef struct {
   bool is_stale;
 } script;
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-} death;
-
-static last_words *words;
-static uint64_t steps_left;
-
-static void deadly_step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->died_at, sizeof words->died_at, "%s", where);
-  _exit(0);
-}
+static strike_words *words;
 
 static void act_unicast(busq_peer *victim)
 {
@@ -65,15 +41,15 @@ static void act_shutdown(busq_peer *victim)
 
 static void victim_body(void *argument)
 {
-  const death *self = argument;
-  CHECK(!self->script->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
+  const strike_task *self = argument;
+  const script *s = self->script;
+  CHECK(!s->is_stale || setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   arrive();
   busq_peer *victim = join("victim");
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  steps_left = self->steps;
-  busq_step_hook = deadly_step;
-  self->script->act(victim);
+  strike_begin(self->steps, false, words->struck_at);
+  s->act(victim);
   words->has_survived = 1;
 }
 
@@ -83,12 +59,12 @@ static int falls_asleep(busq_peer *peer)
   int fd;
   busq_message message;
   CHECK_EQUAL(busq_peer_fileno(peer, &fd), BUSQ_OK);
-  peer->naps = BUSQ_NAPS;
-  peer->net_ns = HOUR_NS;
-  peer->timer_due_ns = 0;
+  peer->descriptor.naps = BUSQ_NAPS;
+  peer->descriptor.net_ns = HOUR_NS;
+  peer->descriptor.timer_due_ns = 0;
   CHECK_EQUAL(take_now(peer, &message), BUSQ_EMPTY);
   CHECK(busq_load_acquire(&peer->self->wake_flags) & BUSQ_WAKE_DEEP);
-  CHECK(peer->timer_due_ns > HOUR_NS);
+  CHECK(peer->descriptor.timer_due_ns > HOUR_NS);
   return fd;
 }
 
@@ -99,7 +75,7 @@ static bool has_something(const busq_peer *peer)
   return facts.depth != 0;
 }
 
-/* Receives when the descriptor says so; the letter that came, or '\0'. */
+/* Receives when the descriptor is readable; the letter that came, or '\0'. */
 static char wakes_once(busq_peer *peer, int fd)
 {
   busq_message message;
@@ -112,8 +88,8 @@ static char wakes_once(busq_peer *peer, int fd)
   return letter;
 }
 
-/* What was committed comes without anybody's help: the descriptor is readable, or the timer makes it so until the queue is at its
- * end.  What was not stays until somebody else sends something; and does not keep that. */
+/* Each committed message comes without any help: the descriptor is readable, or the timer makes it so until the
+ * queue is at its end.  What was not stays until another peer sends something; and does not keep that. */
 static void hears_all(busq_peer *peer, int fd, busq_peer *dave)
 {
   if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 1)
@@ -122,7 +98,7 @@ static void hears_all(busq_peer *peer, int fd, busq_peer *dave)
   said(dave, peer->self->name, "x");
   char letter;
   while ((letter = wakes_once(peer, fd)) != 'x')
-    CHECK(letter == '\0'); /* else it had been there before, and nobody had said so */
+    CHECK(letter == '\0'); /* else it had been there before, and no peer had announced it */
 }
 
 static void hears_of_the_end(busq_peer *peer, int fd)
@@ -144,13 +120,13 @@ static bool die(const script *s, uint64_t steps)
   memset(words, 0, sizeof *words);
   meet(PEERS, 8, 1 << 16);
   busq_peer *bob = join("bob"), *carol = join("carol"), *dave = join("dave");
-  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, false});
   wait_for(&words->is_ready, 1);
   const int fds[] = {falls_asleep(bob), falls_asleep(carol)};
   tell(&words->may_go_on);
   ends_well(pid);
   snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
-           words->has_survived ? "alive" : words->died_at);
+           words->has_survived ? "alive" : words->struck_at);
   check_test = scene;
   if (busq_bus_is_shut_down(company_bus)) {
     hears_of_the_end(bob, fds[0]);
@@ -175,15 +151,15 @@ static void test_who_receives_sleeps_lightly(void)
   said(dave, "bob", "x");
   while (wakes_once(bob, fd) != 'x')
     ;
-  CHECK_EQUAL(bob->naps, 0);
+  CHECK_EQUAL(bob->descriptor.naps, 0);
   CHECK(!(busq_load_acquire(&bob->self->wake_flags) & BUSQ_WAKE_DEEP));
   leave(bob);
   leave(dave);
   part();
 }
 
-/* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does: its swap expects
- * the number of an arming that must not come again. */
+/* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does:
+ * its swap expects the number of an arming that must not come again. */
 static void test_the_numbers_of_a_successor_are_others(void)
 {
   meet(PEERS, 8, 1 << 16);

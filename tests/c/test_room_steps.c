@@ -1,32 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Senders sleep in poll() behind their descriptors until there is room, or memory; and nobody's death keeps them asleep.
+ * Senders sleep in poll() behind their descriptors until there is room, or memory; and no death keeps them asleep.
  *
- * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3
- * and so on until it comes through alive.  Those who wait sleep without a timeout: who is neither told, nor looks by the timer
- * of its descriptor, sleeps on, and the test comes to its time limit.
+ * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP,
+ * for n = 1, 2, 3 and so on until it comes through alive.  They sleep without a timeout: one that is neither woken, nor
+ * looks by the timer of its descriptor, sleeps on, and the test comes to its time limit.
  */
-#include "harness/company.h"
-#include "shm/handle.h"
-#include "shm/wake.h"
+#include "harness/strike.h"
+#include "shm/memory/peer.h"
+#include "shm/wake/wake.h"
 #include <poll.h>
 #include <sys/timerfd.h>
-
-#ifndef BUSQ_STEPS
-#error "this test needs a core built with BUSQ_STEPS"
-#endif
 
 #define PEERS 6
 #define CAPACITY 2
 #define LARGE_BYTES 20000
 #define HOUR_NS UINT64_C(3600000000000)
-
-typedef struct {
-  uint32_t is_ready;
-  uint32_t may_go_on;
-  uint32_t has_survived;
-  char died_at[32];
-} last_words;
 
 typedef struct {
   const char *name;
@@ -35,22 +24,8 @@ typedef struct {
   bool is_large; /* what is sent: memory is short, not room */
 } script;
 
-typedef struct {
-  const script *script;
-  uint64_t steps;
-} death;
-
-static last_words *words;
-static uint64_t steps_left;
+static strike_words *words;
 static char large[LARGE_BYTES];
-
-static void deadly_step(const char *where)
-{
-  if (--steps_left)
-    return;
-  snprintf(words->died_at, sizeof words->died_at, "%s", where);
-  _exit(0);
-}
 
 /* ---- waiting behind a descriptor ---- */
 
@@ -70,14 +45,14 @@ static int asks(busq_peer *peer, const char *to, bool is_large)
 /* The descriptor of busq_peer_fileno, which would look whether the timer is set. */
 static bool is_readable(const busq_peer *peer)
 {
-  return poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, 0) == 1;
+  return poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, 0) == 1;
 }
 
 /* As one that has had nothing to do for long: a timer for messages alone would come in an hour. */
 static void listens(busq_peer *peer, uint32_t what)
 {
-  peer->naps = BUSQ_NAPS;
-  peer->net_ns = HOUR_NS;
+  peer->descriptor.naps = BUSQ_NAPS;
+  peer->descriptor.net_ns = HOUR_NS;
   CHECK_EQUAL(busq_peer_listen(peer, what), BUSQ_OK);
 }
 
@@ -95,7 +70,7 @@ static int waits_on(busq_peer *peer, const char *to, bool is_large)
   int result;
   do {
     listens(peer, BUSQ_LISTEN_ROOM);
-    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->poll_fd, .events = POLLIN}, 1, -1), 1);
+    CHECK_EQUAL(poll(&(struct pollfd){.fd = peer->descriptor.poll_fd, .events = POLLIN}, 1, -1), 1);
     listens(peer, BUSQ_LISTEN_NOT);
     result = asks(peer, to, is_large);
   } while (result == BUSQ_FULL);
@@ -111,10 +86,10 @@ static void fills(busq_peer *peer, const char *to, bool is_large)
   CHECK_EQUAL(result, BUSQ_FULL);
 }
 
-/* From here on it is woken by whoever tells it, and by nothing else. */
+/* From here on it is woken by a write to its FIFO, and by nothing else. */
 static void stops_its_timer(const busq_peer *peer)
 {
-  CHECK_EQUAL(timerfd_settime(peer->timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
+  CHECK_EQUAL(timerfd_settime(peer->descriptor.timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
 }
 
 /* ---- the deaths ---- */
@@ -143,15 +118,15 @@ static void act_wait(busq_peer *victim)
 
 static void victim_body(void *argument)
 {
-  const death *self = argument;
+  const strike_task *self = argument;
+  const script *s = self->script;
   arrive();
-  busq_peer *victim = join(self->script->victim);
+  busq_peer *victim = join(s->victim);
   tell(&words->is_ready);
   wait_for(&words->may_go_on, 1);
-  steps_left = self->steps;
-  busq_step_hook = deadly_step;
-  self->script->act(victim);
-  busq_step_hook = NULL;
+  strike_begin(self->steps, false, words->struck_at);
+  s->act(victim);
+  strike_end();
   words->has_survived = 1;
   wait_for(&words->may_go_on, 2);
 }
@@ -165,7 +140,7 @@ static bool die(const script *s, uint64_t steps)
   meet(PEERS, s->is_large ? 64 : CAPACITY, 1 << 16);
   const bool is_reader = strcmp(s->victim, "bob") == 0;
   busq_peer *ann = join("ann"), *dave = join("dave"), *bob = is_reader ? NULL : join("bob");
-  const pid_t pid = in_a_child(victim_body, &(death){s, steps});
+  const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, false});
   wait_for(&words->is_ready, 1);
   fills(ann, "bob", s->is_large);
   begins_to_wait(ann, "bob", s->is_large);
@@ -181,7 +156,7 @@ static bool die(const script *s, uint64_t steps)
   tell(&words->may_go_on);
   ends_well(pid);
   snprintf(scene, sizeof scene, "%s, dead at step %" PRIu64 " (%s)", s->name, steps,
-           words->has_survived ? "alive" : words->died_at);
+           words->has_survived ? "alive" : words->struck_at);
   check_test = scene;
   for (unsigned i = 0; i < 2; i++)
     CHECK(results[i] == BUSQ_OK || (is_reader && results[i] == BUSQ_PEER_DEAD));
@@ -193,7 +168,7 @@ static bool die(const script *s, uint64_t steps)
   return words->has_survived;
 }
 
-/* ---- told, not found by the timer ---- */
+/* ---- announced, not found by the timer ---- */
 
 static void test_all_who_wait_are_told_of_room(void)
 {
@@ -213,7 +188,7 @@ static void test_all_who_wait_are_told_of_room(void)
   CHECK(!is_readable(ann)); /* not before it has let go of its place */
   busq_peer_release(bob, &message);
   CHECK(is_readable(ann));
-  /* Which of its queues is told of is its affair: here it waits for the other one. */
+  /* Which of its queues is announced is its affair: here it waits for the other one. */
   CHECK_EQUAL(take_now(carol, &message), BUSQ_OK);
   busq_peer_release(carol, &message);
   CHECK(is_readable(dave));
@@ -252,7 +227,7 @@ static void test_who_receives_meanwhile_swallows_nothing(void)
   part();
 }
 
-/* Messages that nobody receives keep nobody awake who waits for room. */
+/* Messages that are not received keep no peer awake that waits for room. */
 static void test_room_alone(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
@@ -292,14 +267,14 @@ static void test_who_waits_is_told_of_memory(void)
   part();
 }
 
-/* A reader that was stopped between its claim and its byte writes to whoever has the slot by then. */
+/* A reader that was stopped between its claim and its byte writes to the peer that has the slot by then. */
 static void test_a_late_byte_is_a_false_alarm(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
   fills(ann, "bob", false);
   begins_to_wait(ann, "bob", false);
-  CHECK_EQUAL(write(ann->fifo_fd, "", 1), 1);
+  CHECK_EQUAL(write(ann->descriptor.fifo_fd, "", 1), 1);
   CHECK(is_readable(ann));
   begins_to_wait(ann, "bob", false);
   stops_its_timer(ann);
@@ -311,7 +286,7 @@ static void test_a_late_byte_is_a_false_alarm(void)
   part();
 }
 
-/* Who waits is told of the reader's end as of room. */
+/* A waiting sender learns of the reader's end as of room. */
 static void test_who_waits_is_told_when_its_reader_leaves(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several threads of one peer wait, some leave, and all that happens wakes whom it concerns.
+ * Several threads of one peer wait, some leave, and all that happens wakes the ones that it concerns.
  *
- * A sleep ends with its slice even if nobody wakes it, so a lost wake-up would only be late, and a clock would have to judge.
- * Here the slices of those who wait for good have no end (the linker leads the core's system calls to this file): who is not
- * woken sleeps on, and the test comes to its time limit.
+ * A sleep ends with its slice even if nothing wakes it, so a lost wake-up would only be late, and a clock would have to
+ * judge. Here the slices of those that wait for good have no end (the linker leads the core's system calls to this
+ * file): one that is not woken sleeps on, and the test comes to its time limit.
  */
 #include "harness/company.h"
 #include "record/recorder.h"
-#include "shm/handle.h"
+#include "shm/memory/peer.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -100,7 +100,8 @@ static bool receive_one(int64_t timeout_ns)
   return true;
 }
 
-/* Who has got a message stays away until a sibling has got the next one, or one that ends the test has come. */
+/* A thread that has got a message stays away until a sibling has got the next one, or one that ends the test has
+ * come. */
 static void *receive_in_turn(void *argument)
 {
   (void)argument;
@@ -281,7 +282,7 @@ static busq_peer *hoarder(const char *name, busq_peer *reader)
   }
   while (take_now(reader, &message) == BUSQ_OK)
     busq_peer_release(reader, &message);
-  CHECK(peer->arena.owned > 0);
+  CHECK(peer->sender.arena.owned > 0);
   return peer;
 }
 
@@ -314,7 +315,7 @@ static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void
   meet(3, 8, 4096);
   has_slices = true;
   busq_peer *reader = join("reader");
-  reader->yield_ns = YIELD_NS;
+  reader->pacing.yield_ns = YIELD_NS;
   task work = {.peer = join("a"), .to = "reader", .size_bytes = 1, .n_messages = 1};
   for (uint32_t i = 0; i < LONG_WAITS; i++) {
     n_yields = 0;
@@ -325,7 +326,7 @@ static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void
   CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
   CHECK_EQUAL(n_yields, 0);
   /* On a loaded machine this may take long, too. */
-  while (reader->waits_in_vain) {
+  while (reader->pacing.waits_in_vain) {
     begin_all(&thread, 1, send_all, &work);
     CHECK_EQUAL(busq_peer_wait(reader, -1), BUSQ_OK);
     CHECK_EQUAL(take_now(reader, &message), BUSQ_OK);

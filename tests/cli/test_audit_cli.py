@@ -218,7 +218,7 @@ def test_nothing_is_drawn_where_nothing_was_found(tidy: Path, tmp_path: Path) ->
     assert not (tmp_path / "none.svg").exists()
 
 
-# ---- logs that nobody here wrote ----
+# ---- logs of other systems ----
 
 
 @pytest.mark.parametrize("run", [name for name in COURSE if "/" not in name])

@@ -29,7 +29,7 @@ def run(*arguments: str) -> Result:
 
 
 class Speaker:
-    """Somebody who chats through a pipe."""
+    """A member that chats through a pipe."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self._lines = directory / f"{arguments[1]}.out"
@@ -57,12 +57,12 @@ class Speaker:
         wait_until(lambda: line in self.saw(), what=f"{line!r} among {self.saw()}")
 
     def said(self) -> list[str]:
-        """What was said to all, in the order in which it was seen."""
+        """What was sent to all, in the order in which it was seen."""
         return [line for line in self.saw() if not line.startswith("* ") and "(to " not in line]
 
 
 def end_all(*speakers: Speaker) -> None:
-    """End what everybody has to say; then all leave by themselves."""
+    """Close the input of all; then all leave by themselves."""
     for speaker in speakers:
         speaker.end()
     assert [speaker.process.wait(PATIENCE_S) for speaker in speakers] == [0] * len(speakers)
@@ -70,7 +70,7 @@ def end_all(*speakers: Speaker) -> None:
 
 @pytest.fixture
 def enter(tmp_path: Path, bus_name: str) -> Iterator[Callable[..., Speaker]]:
-    """enter(name, *options): come into a room that is removed afterwards, as are those who are in it still."""
+    """enter(name, *options): come into a room that is removed afterwards, as are those that are in it still."""
     speakers: list[Speaker] = []
 
     def come(name: str, *options: str) -> Speaker:
@@ -218,7 +218,7 @@ def read_until(terminal: int, wanted: bytes) -> None:
         assert select.select([terminal], [], [], 20)[0], f"{wanted!r} did not come: {seen!r}"
         try:
             part = os.read(terminal, 4096)
-        except OSError:  # how Linux says that the other side has closed
+        except OSError:  # the error that Linux has where the other side has closed
             part = b""
         seen += part
         if not part:

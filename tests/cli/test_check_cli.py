@@ -129,7 +129,7 @@ def test_the_network_that_was_searched_is_told() -> None:
 
 
 def test_all_may_be_searched_whatever_breaks() -> None:
-    """Lamport's order with the fourth rule to the letter, as the chapter has it: everybody gets every message."""
+    """Lamport's order with the fourth rule to the letter, as the chapter has it: all processes get every message."""
     bound = ["--messages", 1, "--to-self", "--broadcast", "--no-reductions", "--property", "none", *LITTLE]
     (literal,) = as_json("lamport-literal", *bound)["points"]
     assert literal["complete"]
@@ -159,7 +159,7 @@ def test_random_executions() -> None:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Path:
-    """A folder with told.txt and told.json."""
+    """A folder with `told.txt` and `told.json`."""
     files = ["--scenario", tmp_path / "told.txt", "--counterexample", tmp_path / "told.json"]
     result = run("cykas-telling", "--messages", 2, *files, *LITTLE)
     assert result.exit_code == 1
@@ -186,7 +186,7 @@ def test_a_counterexample_is_replayed(told: Path, name: str) -> None:
 
 
 def replayed(told: Path, found: str, replacement: str, code: int) -> Result:
-    """A replay of told.json with one thing changed."""
+    """A replay of `told.json` with one thing changed."""
     text = (told / "told.json").read_text()
     assert found in text
     (told / "other.json").write_text(text.replace(found, replacement))

@@ -285,7 +285,7 @@ def slow_replay(tmp_path: Path) -> list[str]:
 
 
 def wait_for_traffic(directory: Path) -> dict[str, Any]:
-    """The facts of the only bus there, once everybody has received something: so several have sent."""
+    """The facts of the only bus there, once all peers have received something: so several have sent."""
     found: list[dict[str, Any]] = []
 
     def is_running() -> bool:
@@ -326,7 +326,7 @@ def test_a_killed_process_is_named_and_nothing_is_left(
     ("number", "code", "to_all"),
     [
         (signal.SIGINT, 130, False),
-        (signal.SIGINT, 130, True),  # Ctrl-C goes to everybody at a terminal
+        (signal.SIGINT, 130, True),  # Ctrl-C goes to all processes of a terminal
         (signal.SIGTERM, 143, False),
         (signal.SIGHUP, 129, False),
         (signal.SIGKILL, -9, False),
@@ -522,7 +522,7 @@ def test_a_message_that_cannot_be_sent(orders: busq.Bus, arguments: Sequence[str
     early = orders.join("early")
     with orders.join("bob") as bob, orders.join("full"):
         orders.join("gone").close()
-        early.close()  # its slot is taken by whoever joins next, so "gone" is still remembered
+        early.close()  # its slot is taken by the next peer that joins, so "gone" is still remembered
         for _ in range(4):
             bob.send("full", b"")
         result = run("send", "orders", *arguments, "--data", "x")

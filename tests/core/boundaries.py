@@ -124,7 +124,7 @@ Way = Callable[[Kind, list[Job], list[Case]], None]
 
 
 def _key_of(make_world: Any) -> tuple[Any, ...]:
-    """What tells one kind of world from another."""
+    """What distinguishes one kind of world from another."""
     return getattr(make_world, "func", make_world), *getattr(make_world, "args", ())
 
 
@@ -265,14 +265,14 @@ class Harness:
             act(case)
             self._account([(case, turn) for turn in case.turns])
             if any(turn.outcome.at_end and (turn.op.takes or turn.sends) for turn in case.turns):
-                return  # nobody knows what there is now, before it was asked
+                return  # what there is now, before it was asked, is unknown
             if kind.batch > 1:
                 world.tidy("bob")
 
     def _account(self, turns: list[tuple[Case, Turn]]) -> None:
         for _, turn in turns:
             turn.call = turn.before = None
-        for case, turn in sorted(turns, key=lambda one: one[1].op.takes):  # who takes may have what another one sent
+        for case, turn in sorted(turns, key=lambda one: one[1].op.takes):  # a taking call may get what another one sent
             account(case.stage, turn)
 
     def _settle(self, kind: Kind, cases: list[Case]) -> None:
@@ -673,7 +673,7 @@ def run(options: argparse.Namespace) -> int:
     seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     harness = Harness(kinds, seed, options.seconds)
-    with contextlib.suppress(KeyboardInterrupt):  # whoever stops it sees what was done so far
+    with contextlib.suppress(KeyboardInterrupt):  # the user that stops it sees what was done so far
         disturb(harness, options)
     harness.progress.clear()
     with contextlib.suppress(Exception):

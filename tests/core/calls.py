@@ -48,7 +48,7 @@ class Stage:
     world: Any
     obj: Any = None
     who: str = ""
-    data: bytes = b""  # what the object must say, if it is a message or a view
+    data: bytes = b""  # what the object must hold, if it is a message or a view
     ack: bool = False
     meanwhile: Callable[[], Any] | None = None  # what lets a call go on that waits
     facts: dict[str, Any] = field(default_factory=dict)
@@ -114,7 +114,7 @@ def returns(value: Any) -> Callable[[Stage, Turn], None]:
 
 
 def says_sent(error: BaseException) -> int:
-    """How many messages were sent, as an error that a send raised says, or the one that it has come upon; else none."""
+    """How many messages were sent, by the error that a send raised, or the one that it has come upon; else none."""
     told: BaseException | None = error
     while told is not None and not hasattr(told, "sent"):
         told = told.__context__
@@ -204,7 +204,7 @@ def check_data(stage: Stage, turn: Turn) -> None:
 
 
 def drop(stage: Stage, turn: Turn) -> Callable[[], Any]:
-    """Let go of the object as the last one who has it."""
+    """Let go of the object as its last user."""
     box = turn.facts["box"] = [stage.obj]
     stage.obj = None
     return box.clear
@@ -285,7 +285,7 @@ def ready_draft(size: int, world: Any) -> Stage:
 
 
 def finish_draft(stage: Stage, turns: list[Turn]) -> None:
-    """What was not sent can be, once nobody looks at it, and says what was written."""
+    """What was not sent can be, once it is not looked at, and holds what was written."""
     draft, stage.obj = stage.obj, None
     for turn in turns:
         turn.outcome.values.clear()
@@ -506,7 +506,7 @@ def check_reply(stage: Stage, turn: Turn) -> None:
 
 
 def finish_asking(stage: Stage, turns: list[Turn]) -> None:
-    """What was struck says whether it was sent."""
+    """What was struck shows whether it was sent."""
     world = stage.world
     world.bob.ask("echo", b"settled", timeout=10)
     for turn in turns:
@@ -765,7 +765,7 @@ def finish_fresh(stage: Stage, turns: list[Turn]) -> None:
 
 
 def check_gone(stage: Stage) -> None:
-    """The one who came and went has left nothing."""
+    """The peer that came and went has left nothing."""
     world, facts = stage.world, stage.facts
     if n_descriptors() != facts["descriptors"] or n_mappings() != facts["mappings"]:
         gc.collect()
@@ -800,7 +800,7 @@ def leaving() -> list[Op]:
 
 
 class Company:
-    """A bus of its own, on which erin is in two groups, and she and dave have a node of the other's."""
+    """A bus of its own, on which erin is in two groups, and erin and dave each have a node of the other's."""
 
     def __init__(self, name: str) -> None:
         self.bus = busq.Bus.create(name, **BUS_SIZES)
@@ -1028,7 +1028,7 @@ def finish_handle(stage: Stage, turns: list[Turn]) -> None:
         busq.Bus.open(stage.facts["scratch"]).close()
         busq.Bus.unlink(stage.facts["scratch"])
     check_gone(stage)
-    with world.bus.join("dave"):  # who could not come back if somebody still had the name
+    with world.bus.join("dave"):  # which could not come back if another one still had the name
         pass
     world.bus.remove("dave")
     for name in ("alice", "bob", "carol"):
@@ -1052,7 +1052,7 @@ def scratch(function: str, existing: bool = False, **named: Any) -> Callable[[St
 
 
 def leave_a_durable_peer(stage: Stage) -> None:
-    with contextlib.suppress(busq.PeerExists):  # the other call of a pair was told the same
+    with contextlib.suppress(busq.PeerExists):  # the other call of a pair got the same error
         stage.obj.join("dave", durable=True).close()
 
 
@@ -1150,7 +1150,7 @@ def ordered_looking() -> list[Op]:
 
 
 def ready_ordered_bus(order: str, world: Any) -> Stage:
-    """A whole bus of that order, for those who join it and leave it."""
+    """A whole bus of that order, for peers that join it and leave it."""
     facts = {"descriptors": n_descriptors(), "mappings": n_mappings(), "scratch": f"scratch-{next(_numbers)}"}
     bus = busq.Bus.create(facts["scratch"], order=order, **(BUS_SIZES | {"peers": 2}))
     stage = Stage(world, bus, "dave", facts=facts)
@@ -1206,12 +1206,12 @@ def ready_recorder(world: Any) -> Stage:
 
 
 def finish_recorder(stage: Stage, turns: list[Turn]) -> None:
-    """Nobody records any more, and somebody else can."""
+    """No recorder is left, and another one can begin."""
     bus, stage.obj = stage.obj, None
     if recorder := stage.facts.pop("recorder", None):
         recorder.close()
     if any(turn.outcome.struck is not None for turn in turns):
-        # One that was made, and struck before anybody had it, goes on: its threads hold it.  This is not judged here.
+        # A recorder that was struck before its caller had it goes on: its threads hold it.  That is not judged here.
         for recorder in [one for one in gc.get_objects() if type(one) is stage.facts["class"]]:
             recorder.close()
     del recorder
@@ -1258,14 +1258,14 @@ def record_call(stage: Stage) -> Callable[[], Any]:
 
 
 def ready_for_a_message(size: int, world: Any) -> Stage:
-    """Somebody sends a message while the call waits for it."""
+    """Another peer sends a message while the call waits for it."""
     data = world.payload(size)
     world.sent(["bob"], data)
     return Stage(world, world.bob, "bob", meanwhile=partial(world.alice.send, "bob", data))
 
 
 def ready_for_room(world: Any) -> Stage:
-    """Somebody receives a message while the call waits for room."""
+    """Another peer receives a message while the call waits for room."""
     stage = ready_full(world)
 
     def make_room() -> None:

@@ -48,7 +48,7 @@ class WithProcessesTestQueue(theirs._TestQueue, theirs.ProcessesMixin, WithOurs)
     JoinableQueue = staticmethod(busq.JoinableQueue)
 
     def test_queue_feeder_donot_stop_onexc(self) -> None:
-        """Theirs puts what can't be pickled, and reads in stderr why it never came; ours says so to who puts it."""
+        """Theirs puts what can't be pickled, and reads in stderr why it never came; ours raises in the call of put."""
 
         class NotSerializable:
             def __reduce__(self) -> str:

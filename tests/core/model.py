@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bus in a few lines of Python: what the core must do, said once more and without any of its tricks.
+"""A bus in a few lines of Python: what the core must do, once more and without any of its tricks.
 
-Guarantee: for operations of which each ends before the next begins, the model predicts every result exactly: who gets
-what in which order, which errors may come, how deep each queue is.
+Guarantee: for operations of which each ends before the next begins, the model predicts every result exactly: which peer
+gets what in which order, which errors may come, how deep each queue is.
 
 Mechanism: every queue is a list of messages sorted by key (Lamport timestamp, slot of the sender, sequence number).  A
 timestamp is one more than the highest clock among the destinations and the sender, and all these clocks are then raised
 to it.  Queues are counted in places: a message has the place at which it was sent, and only when all places before it
 were given back does its own become free for others; so a message that is being looked at keeps the places behind it.
 
-Whoever closes leaves his queue as it is.  A successor begins at its first place again: what was released is passed over
-as he comes by it, what was offered and not acknowledged comes again.  What nobody continues is dropped when its name or
+A peer that closes leaves its queue as it is.  A successor begins at its first place again: what was released is passed
+over on the way, what was offered and not acknowledged comes again.  What is not continued is dropped when its name or
 its slot is wanted, the longest gone first; what is durable, only when it is removed by name.
 
-A durable queue that is full and that nobody reads is packed by who finds it full: what was released before gives its
-places back, wherever it stood.
+A durable queue that is full and without a reader is packed by the sender that finds it full: what was released before
+gives its places back, wherever it stood.
 
 Not given: two operations at once, crashes, or the limits of memory (give the core an arena that is large enough).
 """
@@ -85,7 +85,7 @@ class Member:
     done: set[int] = field(default_factory=set)  # places behind the head that will be free with it
     scan: int = 0  # all places before it were looked at
     late: Any = field(default_factory=_in_order)  # looked at, and not yet their turn
-    inherited: set[int] = field(default_factory=set)  # what a predecessor had released, and nobody has passed yet
+    inherited: set[int] = field(default_factory=set)  # what a predecessor had released, and is not passed yet
 
     @property
     def depth(self) -> int:
@@ -172,12 +172,12 @@ class Bus:
         self.capacity = capacity
         self.arena = arena
         self.is_stale = is_stale  # every multicast is late
-        self.slots: dict[int, Member] = {}  # who has a slot, or had it last
+        self.slots: dict[int, Member] = {}  # which peer has a slot, or had it last
         self.clocks: dict[int, int] = {}  # of the queues; they outlive their peers
         self.is_shut_down = False
         self._moments = itertools.count(1)
 
-    # ---- who is there ----
+    # ---- which peers are there ----
 
     def live(self, name: str) -> Member | None:
         return next((m for m in self.slots.values() if m.name == name and m.is_live), None)
@@ -189,14 +189,14 @@ class Bus:
         return max(self.remembered(name), key=lambda m: m.joined, default=None)
 
     def free_slots(self) -> set[int]:
-        """Nobody has it or may come back to it, nothing is left in its queue, and nobody has anything from it."""
+        """No process has it or may come back to it, nothing is left in its queue, and none has anything from it."""
         taken = {
             slot for slot, m in self.slots.items() if m.is_live or m.is_durable or m.n_held or m.n_under_way or m.depth
         }
         return set(range(self.peers)) - taken
 
     def _leftovers(self) -> list[Member]:
-        """Who left messages that may be dropped, the longest gone first."""
+        """The peers that left messages that may be dropped, the longest gone first."""
         left = [m for m in self.slots.values() if m.is_resumable and not m.is_durable and m.depth]
         return sorted(left, key=lambda m: m.ended)
 
@@ -220,7 +220,7 @@ class Bus:
         return set() if self.free_slots() else {busq.NoSpace}
 
     def join(self, name: str, slot: int, *, resume: bool = False, durable: bool = False) -> Member:
-        """Which of the free slots a peer gets is the core's choice; who resumes gets his own."""
+        """Which of the free slots a peer gets is the core's choice; one that resumes gets its own."""
         member = self.predecessor(name) if resume else None
         if member:
             assert slot == member.slot
@@ -277,7 +277,7 @@ class Bus:
         return set()
 
     def _has_room(self, member: Member) -> bool:
-        """Who finds a durable queue full that nobody reads takes out of it what nobody will ever receive."""
+        """A sender that finds a durable queue full, without a reader, takes out of it what will never be received."""
         if member.depth >= self.capacity and member.is_durable and member.is_resumable:
             member.pack()
         return member.depth < self.capacity
@@ -322,7 +322,7 @@ class Bus:
         return copy
 
     def release(self, copy: Copy) -> None:
-        """Nobody looks at it any more, and its place is free again, unless the receiver has left: see pack."""
+        """It is not looked at any more, and its place is free again, unless the receiver has left: see pack."""
         member = copy.receiver
         member.n_held -= 1
         copy.message.sender.n_under_way -= 1

@@ -147,7 +147,7 @@ def forget_frames(error: Any) -> Any:
 
 
 class Other:
-    """A second thread, which makes a call when it is told to."""
+    """A second thread, which makes a call on request."""
 
     def __init__(self) -> None:
         self._todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -183,7 +183,7 @@ class Meeting:
         self._arrivals = [queue.SimpleQueue[None](), queue.SimpleQueue[None]()]
 
     def walk(self, me: int, turns: list[Turn], spins: list[int]) -> None:
-        """Make calls; whoever comes to one first sleeps, and wakes up while the other one is at it."""
+        """Make calls; the thread that comes to one first sleeps, and wakes up while the other one is at it."""
         arrived, awaited = self._arrivals[me], self._arrivals[1 - me]
         for number, (turn, spin) in enumerate(zip(turns, spins, strict=True)):
             if turn.before:
@@ -202,8 +202,8 @@ class Meeting:
 class Relay:
     """One call in the middle of another one: begun at a boundary of it, and let go of at a boundary of its own.
 
-    The first one goes on then, to its end, and after that the second one.  Whoever has to wait for the other one, which
-    is held up, is let go on after a moment.
+    The first one goes on then, to its end, and after that the second one.  A call that must wait for the other one,
+    which is held up, is let go on after a moment.
     """
 
     MOMENT_S = 0.1

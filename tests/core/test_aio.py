@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """busq.aio in every event loop that is installed: asyncio's own, uvloop, and trio by way of anyio.
 
-Between processes: what is cancelled has done nothing, nobody waits for ever for the dead, and nothing polls.
+Between processes: what is cancelled has done nothing, no process waits for ever for the dead, and nothing polls.
 """
 
 from __future__ import annotations
@@ -481,6 +481,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
 ) -> None:
     bus = make_bus(capacity=capacity)
     rng = random.Random(seed)
+    count = MESSAGES if capacity > 2 else MESSAGES // 5  # one that waits for room takes many turns of the loop
 
     async def main() -> None:
         got: list[int] = []
@@ -492,9 +493,9 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
                 got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
 
         async with aio.join(bus, "consumer") as peer:
-            child = fork(produce, bus.name, MESSAGES, seed)
+            child = fork(produce, bus.name, count, seed)
             tasks: set[Any] = set()
-            while len(got) < MESSAGES:
+            while len(got) < count:
                 while len(tasks) < 4:
                     tasks.add(asyncio.ensure_future(receive(peer)))
                 for _ in range(rng.randint(0, 3)):
@@ -513,7 +514,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
             assert child.result() >= 0
             with pytest.raises(busq.Empty):
                 await peer.recv(timeout=0)
-        assert sorted(got) == list(range(MESSAGES))
+        assert sorted(got) == list(range(count))
 
     run_tasks(main)
 
@@ -906,7 +907,7 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
         while True:
             choice = rng.randrange(len(ways))
             tasks: list[Any] = []
-            # A strike within asyncio may cost it a callback; then nobody wakes the task any more.
+            # A strike within asyncio may cost it a callback; then nothing wakes the task any more.
             patience = loop.call_later(1, loop.stop)
             try:
                 is_armed = True
@@ -914,7 +915,7 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
                 tasks.append(made)
                 loop.run_until_complete(made)
                 is_armed = False
-            except (StruckError, RuntimeError):  # which says that the loop was stopped
+            except (StruckError, RuntimeError):  # which reports that the loop was stopped
                 struck += 1
                 return
             finally:
@@ -1180,7 +1181,7 @@ def test_a_late_joiner_has_what_the_others_have(bus: busq.Bus, run: Run) -> None
 
 
 def test_a_state_that_finds_no_room_is_given_bit_by_bit(make_bus: Callable[..., busq.Bus], run: Run) -> None:
-    """While those who give and take it wait for messages, and nobody sends any."""
+    """While those that give and take it wait for messages, and none is sent."""
     bus = make_bus(capacity=4, arena=1 << 16)
 
     async def main() -> None:

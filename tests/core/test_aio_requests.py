@@ -61,7 +61,7 @@ def test_a_conversation(bus: busq.Bus, run: Run) -> None:  # noqa: F811
 
 @pytest.mark.parametrize("seed", range(3))
 def test_many_tasks_ask_at_once_and_some_are_cancelled(bus: busq.Bus, run_tasks: Run, seed: int) -> None:  # noqa: F811
-    """Each has its own reply, whoever looked for it; those that go on are not disturbed by those that are cancelled."""
+    """Each has its own reply, whichever task looked for it; cancelled ones do not disturb those that go on."""
     dice = random.Random(seed)
     got: dict[int, bytes] = {}
 
@@ -81,7 +81,7 @@ def test_many_tasks_ask_at_once_and_some_are_cancelled(bus: busq.Bus, run_tasks:
                 dice.shuffle(held)
                 with contextlib.suppress(
                     busq.Full
-                ):  # of replies to those who have given up: later, or this loop would wait
+                ):  # of replies to clients that have given up: later, or this loop would wait
                     while held:
                         held[-1].reply(b"re: " + held[-1].data, timeout=0)
                         held.pop()

@@ -62,8 +62,9 @@ def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases
 
 
 def test_the_examples_in_the_docstrings_run() -> None:
-    names = "_port.objects _state.plain_codec _state.transfer _util.humanize aio bus codec errors groups nodes ordered"
-    names += " orders peer queues replica _state.replica_base _state.replica_values _state.replica_waits"
+    names = "_port.objects _state.exchange _state.plain_codec _state.replica_base _state.replica_values"
+    names += " _state.replica_waits _state.transfer _util.humanize"
+    names += " aio bus codec errors groups nodes ordered orders peer queues replica"
     for name in names.split():
         result = doctest.testmod(importlib.import_module(f"busq.{name}"))
         assert result.failed == 0, name
@@ -81,7 +82,7 @@ LIBRARY |= {"busq", "busq._port", "busq._native", "busq.bus", "busq.errors", "bu
 
 
 def test_importing_busq_loads_the_library_alone_and_little_of_python() -> None:
-    """Below 0.2 s and 15 MB: the modules are counted, since the clock says something else every time."""
+    """Below 0.2 s and 15 MB: the modules are counted, since the clock shows something else every time."""
     code = "import sys; before = set(sys.modules); import busq; print(*sorted(set(sys.modules) - before))"
     loaded = set(fresh_python(code).stdout.split())
     assert {name for name in loaded if name.startswith("busq") and not name.startswith("busq._native.")} == LIBRARY
@@ -240,7 +241,7 @@ def test_a_message_is_a_copy_and_the_buffer_is_free_afterwards(bus: busq.Bus) ->
     buffer = bytearray(b"before")
     alice.send("alice", buffer)
     buffer[:] = b"after!"
-    buffer.extend(b" and longer")  # raises BufferError if anybody still held on to it
+    buffer.extend(b" and longer")  # raises BufferError if anything still held on to it
     assert alice.recv().data == b"before"
 
 
@@ -785,7 +786,7 @@ def test_without_busq_dir_buses_lie_in_a_private_directory(monkeypatch: pytest.M
     from busq._port.directory import default_directory
 
     monkeypatch.delenv("BUSQ_DIR")
-    stranger = 4_000_000_000 + os.getpid()  # a user that nobody is
+    stranger = 4_000_000_000 + os.getpid()  # a user that does not exist
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     path = Path(f"/dev/shm/busq-{stranger}")
     try:

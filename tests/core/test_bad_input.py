@@ -29,7 +29,7 @@ is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 @pytest.fixture
 def table(make_bus: Callable[..., busq.Bus]) -> Iterator[tuple[busq.Bus, busq.Peer, busq.Peer]]:
-    """A bus with alice and bob, and with dead who has left; one message waits for alice."""
+    """A bus with alice and bob, and with dead, which has left; one message waits for alice."""
     bus = make_bus(peers=4, capacity=4, arena=1 << 16)
     alice, bob = bus.join("alice"), bus.join("bob")
     bus.join("dead").close()
@@ -167,7 +167,7 @@ def test_bad_calls(table: Table) -> None:
             bob.send(Grumpy(), b"x")
 
 
-# ---- wrong arguments, and what is said of them ----
+# ---- wrong arguments, and their errors ----
 
 INTERNAL = re.compile(
     r"_slow|Port|_Python|_core|_fast|cdata|ctype|cffi|initializer|an integer is required|float\(\) arg|unpack"

@@ -25,7 +25,7 @@ def disturb(seed: int, *options: str) -> str:
 
 
 def test_every_public_method_is_disturbed() -> None:
-    """Whoever adds a method adds a call of it to calls.py."""
+    """A new method needs a call of it in calls.py."""
     disturbed = {f"{kind.of}.{op.method}" for kind in all_kinds("bus1,recording,fifo") for op in kind.ops}
     assert public_methods() - disturbed == set()
 

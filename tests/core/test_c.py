@@ -109,8 +109,8 @@ def test_a_mutant_of_the_multicast_changes_what_stands_in_its_file(mutant: Mutan
 
 
 def test_a_mutant_that_does_not_fit_its_file_any_more_is_not_built(workshop: Workshop) -> None:
-    gone = Mutant("GONE", "", "", "shm/multicast.c", (("what nobody wrote", ""),))
-    twice = Mutant("TWICE", "", "", "shm/multicast.c", (("busq_wake_reader(", ""),))
+    gone = Mutant("GONE", "", "", "shm/send/multicast.c", (("what nobody wrote", ""),))
+    twice = Mutant("TWICE", "", "", "shm/send/multicast.c", (("busq_wake_reader(", ""),))
     for stale in (gone, twice):
         with pytest.raises(StaleError, match=r"multicast\.c has [02] times"):
             workshop.build(stale)

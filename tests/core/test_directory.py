@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BUSQ_DIR names the directory of buses; where it names none, everybody is told so, not that there is no such bus."""
+"""BUSQ_DIR names the directory of buses; where it names none, that is the error, not that there is no such bus."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """fileno(): readable when recv would not block, for select, poll, epoll and asyncio, in one process and between two.
 
-It may also be readable for a moment with nothing to receive: when a sender is about to commit, or a timer says that it
+It may also be readable for a moment with nothing to receive: when a sender is about to commit, or a timer finds that it
 is time to look.  So "not readable" is asked of it only right after a recv.
 """
 
@@ -29,7 +29,7 @@ def is_readable(descriptor: int, timeout: float = 0) -> bool:
 
 
 def is_quiet(peer: busq.Peer) -> bool:
-    """Nothing can be received, and the descriptor says so, at the latest after one recv in vain; unless 50 ms pass."""
+    """Nothing can be received, and the descriptor shows it, at the latest after one recv in vain; unless 50 ms pass."""
     while is_readable(peer.fileno()):
         began = time.monotonic()
         with pytest.raises(busq.Empty):
@@ -136,7 +136,7 @@ def test_the_fifo_behind_it_is_private_and_goes_with_the_peer(bus: busq.Bus, bus
 
 
 def test_nobody_can_foresee_the_name_of_the_fifo(bus: busq.Bus, bus_directory: Path) -> None:
-    """In a directory for all, whoever could would take it first.  The same peer, joined again, gets another name."""
+    """In a directory for all, any user could take it first.  The same peer, joined again, gets another name."""
     names = set()
     before = set(os.listdir(bus_directory))
     for _ in range(3):
@@ -234,7 +234,7 @@ def test_who_waits_for_nothing_is_woken_20_times_and_then_hardly_ever(bus: busq.
 
 
 def test_memory_that_who_sleeps_does_not_need_is_had_back(make_bus: Callable[..., busq.Bus]) -> None:
-    """What it sent once was received long ago: it is woken to give that back as soon as somebody else runs short."""
+    """What it sent once was received long ago: it is woken to give that back as soon as another peer runs short."""
     bus = make_bus(peers=3, capacity=4096, arena=1 << 20)
     sleeper, sender = bus.join("sleeper"), bus.join("sender")
     descriptor = sleeper.fileno()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups and watched peers: who is there is part of the order, whoever is killed or stopped."""
+"""Groups and watched peers: membership is part of the order, whichever process is killed or stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from busq._native import _core as core
 
 
 def told(message: busq.Message) -> str:
-    """An event in short: "2:alice,bob" for a view, "+bob" and "-bob" for one who is watched, or what was sent."""
+    """An event in short: "2:alice,bob" for a view, "+bob" and "-bob" for a watched peer, or what was sent."""
     if isinstance(message, busq.ViewMessage):
         return f"{message.view.number}:{','.join(message.view.members)}"
     if message.kind != "data":
@@ -261,7 +261,7 @@ def test_a_peer_goes_on_when_its_bus_is_closed(bus: busq.Bus) -> None:
 
 
 def test_of_a_member_whose_name_is_not_said_it_is_what_it_was(bus: busq.Bus) -> None:
-    """The core knows no name of one who is dead, and whose slot another peer has by now; the members do."""
+    """The core knows no name of a dead peer whose slot another one has by now; the members do."""
     with bus.join("alice") as alice, bus.join("bob") as bob:
         alice.enter("g")
         bob.enter("g")
@@ -412,7 +412,7 @@ def test_a_successor_is_no_member_that_has_missed_a_view(bus: busq.Bus, fork: Ca
         alice.enter("g")
         bob.enter("g")
         fork(enter_and_send, bus.name, "carol", 1).wait()
-        bob.leave("g")  # tells those who live, and nobody has noticed yet that carol does not
+        bob.leave("g")  # sends to the living, and carol's death was not noticed yet
         with bus.join("carol", resume=True) as again:
             assert bob.view("g").members == ("alice",)
             assert hears(again) == ["3:alice,bob,carol", "carol 0"]
@@ -524,7 +524,7 @@ def test_a_recording_of_groups_has_no_false_verdict(bus: busq.Bus, fork: Callabl
     is_over.set()
     recording.join()
     (found,) = audit.audit(tmp_path / "trace").runs
-    # Of the one who was killed nobody knows what it heard at last.
+    # What the killed one heard at last is unknown.
     wrong = [name for name, check in found.checks.items() if check.claimed and check.verdict == audit.INVALID]
     assert (wrong, found.messages > 8) == ([], True)
 

@@ -50,7 +50,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     csrc = ROOT / "csrc"
     if not csrc.exists():
         pytest.skip("needs the C sources, which are not part of an installation")
-    sources = [source for room in ROOMS for source in sorted((csrc / room).glob("*.c"))] + [csrc / "busq.c"]
+    sources = [source for room in ROOMS for source in sorted((csrc / room).rglob("*.c"))] + [csrc / "busq.c"]
     flags = [
         "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all", f"-I{csrc}", f"-I{TESTS / 'c'}",
@@ -343,7 +343,7 @@ def words_of_the_victim(draw: st.DrawFn, layout: dict[str, int]) -> tuple[str, i
 
 
 def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
-    """What happens: a word changes (set, or some bits flipped), or somebody does something."""
+    """What happens: a word changes (set, or some bits flipped), or a peer does something."""
     return st.lists(
         st.one_of(
             st.tuples(st.just("set"), words_of_the_victim(layout), words),
@@ -361,7 +361,7 @@ def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]
 
 
 class Company:
-    """Ann and Bea, who talk to each other; the victim, whose words are changed, and its friend, who talks to it."""
+    """Ann and Bea, in contact with each other; the victim, whose words are changed, and its friend, in contact too."""
 
     def __init__(self, directory: Path, layout: dict[str, int]) -> None:
         self.bus = busq.Bus.create("company", **CONFIG)

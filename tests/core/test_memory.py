@@ -127,7 +127,7 @@ def test_failures_cost_nothing_in_the_end(make_bus: Callable[..., busq.Bus], bus
 
 
 def test_messages_of_all_sizes_leave_no_memory_behind(make_bus: Callable[..., busq.Bus], seed: int) -> None:
-    """After a long mixture the whole arena can be had again as one message, without anybody leaving."""
+    """After a long mixture the whole arena can be had again as one message, without any peer leaving."""
     rng = random.Random(seed)
     arena = 4 << 20
     bus = make_bus(peers=4, capacity=128, arena=arena)
@@ -227,7 +227,7 @@ def test_removing_a_bus_removes_what_the_killed_have_left_beside_it(
     while stayer.recv(timeout=PATIENCE_S).data != b"ready":
         pass
     child.kill()
-    busq.Bus.unlink(bus.name)  # before anybody has noticed the death
+    busq.Bus.unlink(bus.name)  # before any peer has noticed the death
     stayer.close()
     assert [path.name for path in bus_directory.iterdir() if path.name.startswith(".")] == []
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages that were received: payloads in place, how long they live, whose they are.
 
-A large payload stays in the sender's memory, and keeps its place in the receiver's queue, until nobody looks at it any
+A large payload stays in the sender's memory, and keeps its place in the receiver's queue, until it is not looked at any
 more.
 """
 

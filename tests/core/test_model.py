@@ -187,7 +187,7 @@ class SideBySide(RuleBasedStateMachine):
 
     @rule()
     def repair(self) -> None:
-        """Nobody has died, so it finds nothing, and changes nothing."""
+        """No peer has died, so it finds nothing, and changes nothing."""
         assert self.bus.repair() == (0, 0)
 
     @precondition(lambda self: self.peers and self.bus_is_busy())
@@ -211,7 +211,7 @@ class SideBySide(RuleBasedStateMachine):
         return member
 
     def _receivers(self, data: st.DataObject) -> list[str]:
-        """Mostly the living, each once; now and then somebody who has left, was never there, or is named twice."""
+        """Mostly the living, each once; now and then a peer that has left, was never there, or is named twice."""
         live = st.lists(st.sampled_from(sorted(self.peers)), min_size=1, max_size=4, unique=True)
         if data.draw(st.integers(0, 5)) < 5:
             return data.draw(live)
@@ -232,7 +232,7 @@ class SideBySide(RuleBasedStateMachine):
     @precondition(lambda self: self.peers and self.departed())
     @rule(data=st.data(), payload=small)
     def send_to_one_who_has_left(self, data: st.DataObject, payload: bytes) -> None:
-        """Nobody gets a multicast of which one receiver is gone."""
+        """No receiver gets a multicast of which one is gone."""
         to = [
             *data.draw(st.lists(st.sampled_from(sorted(self.peers)), unique=True)),
             data.draw(st.sampled_from(self.departed())),
@@ -255,7 +255,7 @@ class SideBySide(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(data=st.data(), batch=st.lists(small, max_size=6))
     def send_many(self, data: st.DataObject, batch: list[bytes]) -> None:
-        """As many as can be sent; the error of the first one that can't tells how many those were."""
+        """As many as can be sent; the error of the first one that can't holds how many those were."""
         name = data.draw(st.sampled_from(sorted(self.peers)))
         messages = [(self._receivers(data), payload) for payload in batch]
         expected, errors = 0, set()

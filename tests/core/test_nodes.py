@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes and handles, first in the words of those who wished for them (bus1, "Other events")."""
+"""Nodes and handles, first in the words of those that wished for them (bus1, "Other events")."""
 
 from __future__ import annotations
 

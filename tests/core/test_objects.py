@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects: what is sent is what arrives, and large buffers are views that live as long as anybody looks at them."""
+"""Objects: what is sent is what arrives, and large buffers are views that live as long as they are looked at."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_threads_send_and_look_at_objects(make_bus: Callable[..., busq.Bus]) -> 
         for _ in range(200):
             number, picture = bob.recv(timeout=PATIENCE_S).object()
             n_right.append(bytes(picture.content) == bytes([number]) * len(picture.content))
-            picture = None  # who waits for the next one while it looks at this one may keep the queue full
+            picture = None  # waiting for the next one while looking at this one may keep the queue full
 
     threads = [threading.Thread(target=send, args=(number,)) for number in range(3)]
     threads += [threading.Thread(target=look) for _ in range(3)]

@@ -41,7 +41,7 @@ class StruckError(Exception):
 
 @contextlib.contextmanager
 def struck(at: int) -> Iterator[Callable[[], bool]]:
-    """Throw StruckError at the boundary of that number, once; what it yields says whether it was reached."""
+    """Throw StruckError at the boundary of that number, once; yield what shows whether it was reached."""
     left = [at]
 
     def pass_boundary() -> None:
@@ -53,7 +53,7 @@ def struck(at: int) -> Iterator[Callable[[], bool]]:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         frame.f_trace_opcodes = True
-        # At its last instruction a call has returned, as far as anybody can tell.
+        # At its last instruction a call has returned, as far as any caller can see.
         is_last = event == "opcode" and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
         if event in ("line", "opcode") and not is_last:
             pass_boundary()
@@ -145,7 +145,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("pair", ["view view", "view data", "data data", "ack ack", "ack data"])
 def test_two_threads_may_use_one_message(make_bus: Callable[..., busq.Bus], pair: str) -> None:
-    """Whoever comes second finds what the first has left, and the message is released once, by the last."""
+    """The second one finds what the first has left, and the message is released once, by the last."""
     bus = make_bus(capacity=4)
     alice = bus.join("alice")
     names = pair.split()
@@ -306,7 +306,7 @@ def test_signals_that_raise_do_not_fill_the_queue(
 
 
 def receive_lists(name: str, lists: int, each: int) -> tuple[int, int]:
-    """How many calls were interrupted, and how many messages nobody got."""
+    """How many calls were interrupted, and how many messages were received by none."""
     bus = busq.Bus.open(name)
     alice = bus.join("alice")
 
@@ -335,7 +335,7 @@ def receive_lists(name: str, lists: int, each: int) -> tuple[int, int]:
 
 def test_a_list_that_is_interrupted_comes_again(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
     """A handler may also raise when the call has returned, or as good as that (it releases what it has copied, a
-    twentieth of its time), and nobody can help that; but in a copy of thousands?"""
+    twentieth of its time), and that can't be helped; in a copy of thousands it must not lose them."""
     bus = make_bus(capacity=16384, arena=16 << 20)
     interrupted, lost = fork(receive_lists, bus.name, 60, 10_000).result()
     assert interrupted == 60
@@ -409,7 +409,7 @@ def test_an_exception_out_of_a_send_says_whether_it_was_sent(
 
 
 def send_in_a_storm(name: str, count: int, times: int) -> tuple[list[int], list[int], int, int]:
-    """Numbers of messages that were sent, and that were not; how many exceptions told, and how many did not."""
+    """Numbers of messages that were sent, and that were not; how many exceptions had them, and how many had not."""
     bus = busq.Bus.open(name)
     line = 0
 

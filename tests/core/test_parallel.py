@@ -36,7 +36,7 @@ def at_once(*functions: Callable[[], Any]) -> list[Any]:
         start.wait()
         try:
             results[at] = functions[at]()
-        except Exception as error:  # the test says which it expects
+        except Exception as error:  # the test knows which it expects
             results[at] = error
 
     threads = [threading.Thread(target=run, args=(at,), daemon=True) for at in range(len(functions))]
@@ -85,7 +85,7 @@ def test_many_send_and_many_receive_through_one_peer(bus: busq.Bus) -> None:
 
 
 def test_one_large_message_is_read_shown_and_let_go_by_many(bus: busq.Bus) -> None:
-    """Whatever comes first, nobody reads what is not its own, and its memory is given back once."""
+    """Whatever comes first, no thread reads what is not its own, and its memory is given back once."""
     peer = bus.join("me")
     payload = b"p" * 20_000
 
@@ -104,9 +104,9 @@ def test_one_large_message_is_read_shown_and_let_go_by_many(bus: busq.Bus) -> No
         peer.send("me", payload)
         message = peer.recv()
         for result in at_once(*[partial(act, message) for act in (read, show, describe, read, show)]):
-            # A view that somebody else has released, or reads while it is to be released.
+            # A view that another thread has released, or reads while it is to be released.
             is_refused = isinstance(result, ValueError) and "released" in str(result)
-            # Without a lock Python may count wrongly who uses a memoryview that several threads share; 3.13 does.
+            # Without a lock Python may count the users of a memoryview wrongly that several threads share; 3.13 does.
             is_miscounted = IS_FREE_THREADED and isinstance(result, SystemError) and "export count" in str(result)
             assert result == payload or is_refused or is_miscounted or isinstance(result, BufferError), result
         del message
@@ -126,7 +126,7 @@ def test_one_message_is_acknowledged_by_many(bus: busq.Bus) -> None:
 
 
 def test_one_request_is_answered_once_by_many(bus: busq.Bus) -> None:
-    """Of several replies one is sent; the others are told that it was."""
+    """Of several replies one is sent; the others raise that it was."""
     server, client = bus.join("server"), bus.join("client")
 
     def ask(answers: list[Any]) -> None:
@@ -163,13 +163,13 @@ def test_many_ask_through_one_peer(bus: busq.Bus) -> None:
 
 
 def test_one_draft_is_filled_sent_and_given_back_by_many(bus: busq.Bus) -> None:
-    """It is sent at most once, and never with a view that somebody could write to."""
+    """It is sent at most once, and never with a view that could still be written to."""
     peer = bus.join("me")
     for _ in range(N_ROUNDS):
         draft = peer.reserve(100)
 
         def fill(draft: Any = draft) -> None:
-            with contextlib.suppress(ValueError):  # it was sent, given back, or the view released by who sent it
+            with contextlib.suppress(ValueError):  # it was sent, given back, or the view released by its sender
                 draft.buffer[:4] = b"full"
 
         def send(draft: Any = draft) -> str:
@@ -183,7 +183,7 @@ def test_one_draft_is_filled_sent_and_given_back_by_many(bus: busq.Bus) -> None:
         results = at_once(fill, send, send, give_back, fill)
         assert results.count("sent") <= 1
         for result in results:
-            # Sent or given back by somebody else, or looked at by somebody who could write to it.
+            # Sent or given back by another thread, or looked at by one that could write to it.
             assert result in (None, "sent") or isinstance(result, ValueError | BufferError), results
         for _ in range(results.count("sent")):
             assert len(peer.recv(timeout=60).data) == 100
@@ -227,7 +227,7 @@ def test_a_list_of_receivers_and_messages_that_others_change(bus: busq.Bus) -> N
 
 
 def test_closing_while_others_send_and_receive(bus: busq.Bus) -> None:
-    """Who comes too late gets ShutDown, also through what it received before."""
+    """A thread that comes too late gets ShutDown, also through what it received before."""
     for number in range(N_ROUNDS // 4):
         peer = bus.join(f"p{number}")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose bus it is: other users are kept out, members of a group are let in where the creator says so.
+"""Whose bus it is: other users are kept out, members of a group are let in where the creator allows it.
 
-Alice makes buses; Bob shares a group with her, Carol does not.  None of them needs to exist on the machine: a child
-process of root takes their numbers.  Without root there is nobody to become, and all of this is skipped.
+Alice makes buses; Bob shares a group with Alice, Carol does not.  None of them needs to exist on the machine: a child
+process of root takes their numbers.  Without root no number can be taken, and all of this is skipped.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def does(start: Callable[..., Child]) -> As:
 
 @pytest.fixture
 def place() -> Iterator[Callable[..., str]]:
-    """Directories that everybody can reach, with an owner, a group and a mode."""
+    """Directories that all users can reach, with an owner, a group and a mode."""
     made: list[str] = []
 
     def make(owner: User, group: int, mode: int) -> str:
@@ -251,7 +251,7 @@ def opener(name: str) -> Callable[[], Any]:
 
 
 def test_a_directory_of_somebody_else_is_refused(does: As, place: Callable[..., str]) -> None:
-    """Whoever owns it can replace what lies in it, whoever that belongs to."""
+    """The owner of a directory can replace what lies in it, whichever user that belongs to."""
     directory = place(CAROL, CAROL.uid, 0o755)
     does(CAROL, directory, creates, "orders")
     path = f"{directory}/orders"
@@ -332,7 +332,7 @@ def generation_of(name: str) -> str:
 
 
 def test_names_that_somebody_else_took_in_a_directory_for_all_deny_nothing(does: As, place: Callable[..., str]) -> None:
-    """Carol sees what there is, and makes all files that she thinks Alice's peers and recorders will want to make."""
+    """Carol sees what there is, and makes all files that Alice's peers and recorders are likely to make."""
     pytest.importorskip("pyarrow")
     pytest.importorskip("busq.trace.recorder")  # now: Alice may not read where Python is installed
     directory, trace = place(User(0), 0, 0o1777), place(ALICE, ALICE.uid, 0o700)
@@ -344,11 +344,11 @@ def test_names_that_somebody_else_took_in_a_directory_for_all_deny_nothing(does:
     does(ALICE, directory, busq.Bus.unlink, "orders")
 
 
-# ---- who changes the user ----
+# ---- a process that changes its user ----
 
 
 def becomes_another(name: str, child: int) -> list[str]:
-    """Opens as Alice, and goes on as Carol; a peer that has joined before goes on, and all else says why not."""
+    """Opens as Alice, and goes on as Carol; a peer that has joined before goes on, and all else raises the reason."""
     errors = []
     ALICE.become_but_keep_root()
     with busq.Bus.open(name) as bus, bus.join("early") as early:
@@ -397,7 +397,7 @@ def unlinker(name: str) -> Callable[[], Any]:
 def test_a_bus_that_a_member_of_ones_group_planted_outside_of_a_group_directory_is_refused(
     does: As, place: Callable[..., str]
 ) -> None:
-    """Many machines put everybody into one group; sharing it is no reason to trust whoever was first in /dev/shm."""
+    """Many machines put all users into one group; sharing it is no reason to trust the first one in /dev/shm."""
     directory = place(User(0), 0, 0o1777)
     does(BOB, directory, creates, "orders", 0o660)
     os.chown(f"{directory}/orders", BOB.uid, GROUP)
@@ -453,7 +453,7 @@ def shared(place: Callable[..., str]) -> str:
 
 
 def answers(name: str, mine: str, ready: int) -> list[tuple[str, bytes]]:
-    """Joins, says that it is there, answers whoever writes; returns what it heard when it hears "end"."""
+    """Joins, reports it, answers each sender; returns what it heard when it hears "end"."""
     heard = []
     with busq.Bus.open(name) as bus, bus.join(mine) as peer:
         os.write(ready, b"!")
@@ -492,7 +492,7 @@ def ready() -> Iterator[tuple[int, int]]:
 
 
 def is_there(ready: tuple[int, int], child: Child) -> None:
-    """Wait until the child says so; if it does not, why."""
+    """Wait until the child reports it; if it does not, show why."""
     if not select.select([ready[0]], [], [], PATIENCE_S)[0]:
         child.result(0)
     os.read(ready[0], 1)
@@ -529,7 +529,7 @@ def polls(name: str, mine: str, ready: int) -> tuple[float, bytes]:
         while True:
             assert select.select([fd], [], [], PATIENCE_S)[0] == [fd]
             woken = time.monotonic()
-            with contextlib.suppress(busq.Empty):  # it also says from time to time that it is worth a look
+            with contextlib.suppress(busq.Empty):  # it also becomes readable from time to time to be looked at
                 message = peer.recv(timeout=0)
                 return woken - float(message.data), message.data
 

@@ -28,7 +28,7 @@ from busq._util.processes import end, how_ended, start
 def test_exist_ok_comes_to_a_bus_however_often_others_make_and_remove_one_of_that_name(
     bus_name: str, fork: Callable[..., Child]
 ) -> None:
-    """Between finding the name taken and opening what has it, somebody removes it."""
+    """Between finding the name taken and opening what has it, another process removes it."""
 
     def make_and_use() -> None:
         for _ in range(2000):
@@ -323,7 +323,7 @@ def test_a_sender_that_waits_for_room_learns_of_the_death(
     killer.start()
     with pytest.raises(busq.PeerDead):
         alice.send(["alice", "victim"], b"waits")
-    killer.join()  # before anybody else reaps it
+    killer.join()  # before any other code reaps it
     with pytest.raises(busq.Empty):
         alice.recv(timeout=0)
 
@@ -460,7 +460,7 @@ def side_a(name: str, rounds: int) -> None:
 
 
 def side_b(name: str, rounds: int, writer: int) -> None:
-    """As soon as it has A's number, it tells D: through a pipe, of which the bus knows nothing."""
+    """As soon as it has A's number, it passes it to D: through a pipe, of which the bus knows nothing."""
     with busq.Bus.open(name).join("B") as peer:
         for _ in range(rounds):
             os.write(writer, peer.recv().data)
@@ -503,7 +503,7 @@ def test_an_effect_never_overtakes_its_cause_through_a_side_channel(
     rounds: int,
     stale: str,
 ) -> None:
-    """A multicasts to B and C; B, on receipt, tells D through a pipe; D sends to C; C sees A's first."""
+    """A multicasts to B and C; B, on receipt, writes to D through a pipe; D sends to C; C sees A's first."""
     monkeypatch.setenv("BUSQ_STALE_PROPOSALS", stale)
     bus = make_bus(capacity=256)
     reader, writer = os.pipe()

@@ -461,7 +461,7 @@ def test_views_come_at_one_place_for_all(bus: busq.Bus) -> None:
 
 
 def test_sync_sees_what_was_finished_elsewhere(roomy: busq.Bus, fork: Fork) -> None:
-    """By a side channel: a pipe says that a command is finished, and the read after `sync` sees it."""
+    """By a side channel: a pipe announces that a command is finished, and the read after `sync` sees it."""
     told, telling = os.pipe()
 
     def write() -> None:
@@ -534,7 +534,7 @@ def test_whoever_is_killed_the_rest_stay_alike(roomy: busq.Bus, fork: Fork, seed
 
 
 def test_the_giver_may_be_killed_while_others_join(roomy: busq.Bus, fork: Fork, seed: int) -> None:
-    """The oldest is killed at a random moment, again and again; whoever joins gets the state of the rest."""
+    """The oldest is killed at a random moment, again and again; each joiner gets the state of the rest."""
     drawn = random.Random(seed)
 
     def keep(name: str) -> None:
@@ -579,7 +579,7 @@ def test_a_stopped_joiner_holds_nobody_up(make_bus: Callable[..., busq.Bus], for
 
 
 def join_when_there_is_room(bus: busq.Bus) -> Book:
-    """Join; the slots of those who have left are kept until what they sent was received, by others who may be slow."""
+    """Join; the slots of gone peers are kept until what they sent was received, by others that may be slow."""
     while True:
         try:
             return Book.join(bus, "book")

@@ -267,7 +267,7 @@ def test_what_arrives_while_a_peer_asks_stays_for_recv_in_order(bus: busq.Bus) -
 
 
 def test_what_is_sent_after_a_reply_comes_after_its_causes(bus: busq.Bus, fork: Callable[..., Child]) -> None:
-    """Bob tells carol and dora something before he replies, and alice something else afterwards."""
+    """Bob sends something to carol and dora before the reply, and something else to alice afterwards."""
 
     def serve() -> None:
         with busq.Bus.open(bus.name) as mine, mine.join("bob") as bob:
@@ -328,12 +328,12 @@ def test_a_reply_that_waits_for_room_is_dropped_when_its_asker_gives_up(make_bus
     large = bytes((1 << 16) - 16)
     with pytest.raises(busq.Full):
         request.reply(large, timeout=0)
-    request.reply(large)  # which ends when nobody waits for it any more
+    request.reply(large)  # which ends when no client waits for it any more
     assert isinstance(asker.outcome(), busq.Empty)
     view.release()
 
 
-# ---- who dies ----
+# ---- which one dies ----
 
 
 def serve_until_killed(name: str, peer: str, durable: bool) -> None:
@@ -361,7 +361,7 @@ def test_who_waits_learns_of_the_end_of_the_one_asked(
 
 
 def test_a_successor_is_another_one(bus: busq.Bus, fork: Callable[..., Child]) -> None:
-    """Who was asked died; that somebody resumes it between two looks makes no difference."""
+    """The peer that was asked died; a resumption between two looks makes no difference."""
     alice = bus.join("alice")
     for _ in range(5):
         bob = bus.join("bob", resume=True)
@@ -428,7 +428,7 @@ def test_a_bus_that_is_shut_down_lets_askers_go(bus: busq.Bus) -> None:
     request = bob.recv(timeout=PATIENCE_S)
     bus.shutdown()
     assert isinstance(asker.outcome(), busq.ShutDown)
-    request.reply(b"")  # nobody waits
+    request.reply(b"")  # no client waits
     with pytest.raises(busq.ShutDown):
         alice.ask("bob", b"")
 
@@ -477,7 +477,7 @@ def test_many_threads_ask_many_at_once(bus: busq.Bus, fork: Callable[..., Child]
 
 
 def test_ten_thousand_requests_among_processes(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
-    """Everybody asks everybody, in a thread, and answers in another one; each gets its own answer, once."""
+    """Every peer asks every other one, in a thread, and answers in another one; each gets its own answer, once."""
     names = ["bob", "carol", "dora"]
     each = 3334
     bus = make_bus(peers=8)
@@ -590,7 +590,7 @@ def test_a_handler_that_raises_says_whether_it_was_sent(bus: busq.Bus, seed: int
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    # One that came after the call had returned says nothing.
+    # One that came after the call had returned proves nothing.
     assert set(sent) <= set(asked)
     assert alice._requests._waiting == {}  # type: ignore[attr-defined]
 
@@ -620,7 +620,7 @@ def test_a_handler_may_ask(bus: busq.Bus) -> None:
 
 
 def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[..., busq.Bus], seed: int) -> None:
-    """Alice waits for room in bob's queue while bob waits for room for replies that she does not want any more."""
+    """Alice waits for room in bob's queue while bob waits for room for replies that alice does not want any more."""
     chance = random.Random(seed)
     bus = make_bus(capacity=4)
     alice, bob = bus.join("alice"), bus.join("bob")
@@ -637,7 +637,7 @@ def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[.
 
 
 def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., Child]) -> None:
-    """What busq/_port/requests.py gives to those who wait for descriptors."""
+    """What busq/_port/requests.py gives to waiters behind descriptors."""
     alice = bus.join("alice")
     fork(serve_until_killed, bus.name, "bob", False)
     bus.wait_for("bob", timeout=PATIENCE_S)
@@ -683,7 +683,7 @@ def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., 
 
 
 def test_askers_are_killed_at_any_time(bus: busq.Bus, fork: Callable[..., Child], seed: int) -> None:
-    """Who is asked goes on, and what the dead have left is given back."""
+    """The peer that is asked goes on, and what the dead have left is given back."""
     chance = random.Random(seed)
 
     def ask() -> None:

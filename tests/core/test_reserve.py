@@ -432,7 +432,7 @@ def receive_what_is_there(peer: busq.Peer) -> list[busq.Message]:
 
 
 def test_what_a_child_writes_nobody_gets(bus: busq.Bus, fork: Callable[..., Child]) -> None:
-    """Its copy says what was written before the fork, whatever the parent does with the memory."""
+    """Its copy holds what was written before the fork, whatever the parent does with the memory."""
     alice = bus.join("alice")
     drafts = [alice.reserve(LARGE), alice.reserve(5000)]
     write(drafts[0], pattern(LARGE))

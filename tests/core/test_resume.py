@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is killed and comes back goes on where it stopped: what comes again, in which order, and how it is marked.
+"""A killed peer that comes back goes on where it stopped: what comes again, in which order, and how it is marked.
 
 Default mode is at most once: what `recv` returned does not come again.  With `ack=True` it is at least once: what was
 not acknowledged comes again, in its old place, with `redelivered`.
@@ -28,7 +28,7 @@ import busq
 
 
 class Life:
-    """A process that joins, does something with its peer, says what came of it, and waits to be killed."""
+    """A process that joins, does something with its peer, reports what came of it, and waits to be killed."""
 
     def __init__(self, fork: Callable[..., Child], bus: busq.Bus, name: str, do: Callable[..., Any], **options: bool):
         self._reader, writer = os.pipe()
@@ -217,7 +217,7 @@ def test_without_a_predecessor_it_is_a_plain_join(bus: busq.Bus) -> None:
         assert rest(alice) == unmarked(0)
 
 
-# ---- who may, and who may not ----
+# ---- which processes may, and which may not ----
 
 
 def test_errors_say_what_to_do(bus: busq.Bus, fork: Callable[..., Child]) -> None:
@@ -425,7 +425,7 @@ def test_leftovers_go_when_their_slot_is_needed_the_longest_gone_first(make_bus:
 
 
 def test_removing_while_others_send(bus: busq.Bus) -> None:
-    """What was promised to a durable peer is dropped; who sends learns that it is gone, and finds the next one."""
+    """What was promised to a durable peer is dropped; a sender learns that it is gone, and finds the next one."""
     alice = bus.join("alice")
     is_over = threading.Event()
     outcomes = {"sent": 0, "full": 0, "dead": 0}
@@ -484,7 +484,7 @@ def consume(name: str, log: int, life: int, ack: bool, durable: bool, seed: int)
 
 
 def produce(name: str, mine: str, first: int, step: int) -> None:
-    """Sends numbers that differ from everybody else's; a send that raises was sent to nobody, and is tried again."""
+    """Sends numbers unlike those of all others; a send that raises reached no receiver, and is tried again."""
     peer = busq.Bus.open(name).join(mine)
     number = first
     while True:
@@ -512,19 +512,20 @@ def take_the_rest(bus: busq.Bus, log: int, life: int) -> None:
             os.write(log, ENTRY.pack(life, struct.unpack_from("<I", message.data)[0], message.redelivered))
 
 
+@pytest.mark.parametrize("lives", [15, pytest.param(50, marks=pytest.mark.long)])
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize("ack", [False, True], ids=["at-most-once", "acknowledging"])
-def test_a_consumer_that_is_killed_50_times_loses_nothing_and_repeats_nothing_unmarked(
+def test_a_consumer_that_is_killed_many_times_loses_nothing_and_repeats_nothing_unmarked(
     make_bus: Callable[..., busq.Bus],
     fork: Callable[..., Child],
     tmp_path: Any,
     seed: int,
     ack: bool,
     durable: bool,
+    lives: int,
 ) -> None:
     """Two producers send everything to the consumer and to a witness that stays; its order is the order."""
     rng = random.Random(seed)
-    lives = 50
     bus = make_bus(capacity=256, arena=4 << 20)
     path = str(tmp_path / "log")
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -53,7 +53,7 @@ def ascending(got: list[tuple[int, bool]]) -> bool:
     return plain == sorted(plain)
 
 
-# ---- who gets what ----
+# ---- which reader gets what ----
 
 
 def read_until_stop(name: str, how: str) -> list[tuple[int, bool]]:
@@ -396,7 +396,7 @@ def test_no_job_is_lost_however_many_workers_are_killed(
     while len(reports) < count:
         with contextlib.suppress(busq.Empty):
             data = main.recv(timeout=0.01).data
-            number = int(data.split()[0])  # raises where a worker says that it got them in disorder
+            number = int(data.split()[0])  # raises where a worker reports that it got them in disorder
             reports[number] += 1
             marks[number] += data.endswith(b"again")
         if time.monotonic() < due:

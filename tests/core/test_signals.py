@@ -17,7 +17,7 @@ import busq
 
 # ---- Ctrl-C ----
 
-# A program that waits in the way it is told to and says when it was interrupted, on the clock that all processes share.
+# A program that waits in the given way and reports when it was interrupted, on the clock that all processes share.
 WAITER = """
 import busq, sys, threading, time
 name, waiting, others = sys.argv[1:]

@@ -400,7 +400,7 @@ time.sleep(60)
 
 
 def test_life_and_death_are_seen_across_pid_namespaces(bus: busq.Bus) -> None:
-    """Inside, the process has a number that is somebody else outside: what counts is what the kernel holds for it."""
+    """Inside, the process has a number that is another process outside: what counts is what the kernel holds for it."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "--pid", "--fork", "true"], check=False).returncode:
         pytest.skip("needs root and unshare --pid")
     outside = bus.join("outside")

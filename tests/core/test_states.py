@@ -205,7 +205,7 @@ def test_a_member_that_leaves_and_enters_before_it_reads_of_it(bus: busq.Bus) ->
                 bob.enter("log", state=second.state, take=second.take)
         read_until([first, second], lambda: second.views == [2, 3, 4, 5, 6, 7, 8])
         assert first.lines == second.lines == [b"one"] * 3
-        assert second.taken == 2  # whoever was to give the others has seen it leave
+        assert second.taken == 2  # the member that was to give the others has seen it leave
 
 
 def test_who_is_in_without_a_state_takes_it_when_it_enters_with_one(bus: busq.Bus, fork: Fork) -> None:
@@ -391,7 +391,7 @@ def test_whoever_is_killed_a_joiner_has_what_the_rest_have(
 
 
 def test_what_was_held_back_is_not_lost_with_a_group_that_is_left(bus: busq.Bus) -> None:
-    """Bob leaves before he has the state: ann does not receive."""
+    """Bob leaves before it has the state: ann does not receive."""
     with bus.join("ann") as ann, bus.join("bob") as bob:
         first, second = Log(ann), Log(bob)
         ann.send(["bob", "@log"], b"to all")

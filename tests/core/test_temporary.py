@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Temporary buses: the name goes with the last process, whatever ends it, and under nobody who uses it."""
+"""Temporary buses: the name goes with the last process, whatever ends it, and never while a process uses it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make(name: str, **config: object) -> busq.Bus:
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    """Run code in a process of its own, which says when it has come so far."""
+    """Run code in a process of its own, which reports when it has come so far."""
     process = subprocess.Popen(
         [sys.executable, "-c", f"import busq, os, sys, time\n{code}", *arguments],
         stdout=subprocess.PIPE,
@@ -265,7 +265,7 @@ def test_of_parent_and_child_the_last_that_closes_takes_the_name(
 def test_of_many_that_close_at_once_one_takes_the_name(
     bus_name: str, bus_directory: Path, fork: Callable[..., Child]
 ) -> None:
-    """Nobody opens or creates between the closing and the look, so nobody else has tidied up."""
+    """No process opens or creates between the closing and the look, so none has tidied up."""
     rounds = 300
     together = multiprocessing.get_context("fork").Barrier(3, timeout=PATIENCE_S)
 

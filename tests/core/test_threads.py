@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many threads may send and receive on one peer; who waits lets the others work."""
+"""Many threads may send and receive on one peer; a thread that waits lets the others work."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_other_threads_work_while_one_waits(make_bus: Callable[..., busq.Bus], c
     assert beside > alone / 5, f"{alone} turns alone, {beside} beside a waiting thread"
 
 
-# ---- the end wakes everybody ----
+# ---- the end wakes all ----
 
 
 @pytest.mark.parametrize("how", ["close", "shutdown"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes in different time namespaces share a bus: their monotonic clocks are days apart, and nobody is misled.
+"""Processes in different time namespaces share a bus: their monotonic clocks are days apart, and none is misled.
 
 One side runs under unshare(1), eleven days ahead.  That takes root, and a kernel with time namespaces; elsewhere all of
 this is skipped.

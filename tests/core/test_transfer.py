@@ -2,8 +2,8 @@
 """The rules of the state transfer (busq/_state/transfer.py), over every schedule of a small group and random ones.
 
 The group is a log: what is appended is delivered to each member of that view in the order of the log, which is what
-the bus promises.  A step delivers the next entry to one member, lets one send what it has to send, lets somebody join,
-kills somebody (which loses what it has not sent), or appends the view without a dead one.
+the bus promises.  A step delivers the next entry to one member, lets one send what it has to send, lets a member join,
+kills one (which loses what it has not sent), or appends the view without a dead one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Member:
 
 
 class Group:
-    """All of it: whoever copies this copies the world."""
+    """All of it: a copy of this is a copy of the world."""
 
     def __init__(self, joiners: str, kills: int, messages: int) -> None:
         self.members: dict[str, Member] = {}
@@ -142,7 +142,7 @@ class Group:
     # ---- what must hold ----
 
     def check_end(self) -> None:
-        """Nothing is left to happen: whoever is there has the state, and all have the same."""
+        """Nothing is left to happen: every member that is there has the state, and all have the same."""
         for member in self.members.values():
             assert member.transfer.has_state, member.transfer.me
             assert member.transfer.held == 0
@@ -152,7 +152,7 @@ class Group:
             assert member.transfer._settled == set(self.view)
 
     def key(self) -> bytes:
-        # Pickled anew, so that what is equal looks equal, whoever shares what with whom.
+        # Pickled anew, so that what is equal looks equal, whatever shares what.
         facts = [
             (name, vars(one.transfer), one.at, one.outbox, one.parts, one.history) for name, one in self.members.items()
         ]
@@ -219,7 +219,7 @@ class DropsNothing(Transfer):
 
 
 class AssignsNobodyElse(Transfer):
-    """Without rule 5: who has got nothing from the one that was killed waits for ever."""
+    """Without rule 5: a member that has got nothing from the killed one waits for ever."""
 
     def _assign(self) -> list[str]:
         former = dict(self._assigned)
@@ -229,7 +229,7 @@ class AssignsNobodyElse(Transfer):
 
 
 class NeverNeedy(Transfer):
-    """Without rule 6: where all who had the state are gone, the others wait for ever."""
+    """Without rule 6: where all members with the state are gone, the others wait for ever."""
 
     def _say_needy(self) -> list[Effect]:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of the documentation as their files are: nothing in them but what they say, print and draw.
+"""The notebooks of the documentation as their files are: nothing in them but their text, what they print and draw.
 
 tests/audit/spark/test_notebook.py runs them.
 """

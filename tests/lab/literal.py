@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protocols as the papers write them, word by word, without a thought for speed: what compiled orders are held to.
 
-Every call returns what the process does, in order: ("deliver", message), or (kind of packet, message, to whom).
+Every call returns what the process does, in order: ("deliver", message), or (kind of packet, message, receivers).
 """
 
 from __future__ import annotations

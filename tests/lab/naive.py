@@ -2,23 +2,23 @@
 """A checker that is slow and obviously right, which the compiled one is held to.
 
 A state is what every process has lived through, and nothing else: its own list of events.  The network holds what was
-sent and was not received; a process does what its protocol, given all of its events again from the beginning, says.
+sent and was not received; a process does what its protocol returns, given all of its events again from the beginning.
 Causality is judged by its definition, as reachability over events, and never by clocks.
 
 `explore` can count in two ways.  With `merge`, it goes on from one execution of each `essence`: what is left of the
 events when everything is forgotten that can't matter any more.  Without, it goes on from every single execution, counts
-the essences afterwards, and says so if two executions of the same essence ever differ in what can happen next: then too
+the essences afterwards, and fails if two executions of the same essence ever differ in what can happen next: then too
 little was kept.
 
 The essence of a state is
     of each process     how many messages it has submitted; the variables of its protocol, as the paper names them;
                         of each process, how many of its sends lie in the past of the last event here (`knows`), and the
                         last of its sends that lies in the past of the send of something delivered here (`late`);
-    of each message     its destinations; who has delivered it; which send of its process it was; of each process, how
-                        many of its sends lie in the past of that send;
+    of each message     its destinations; which processes have delivered it; which send of its process it was; of each
+                        process, how many of its sends lie in the past of that send;
     of the network      the packets in flight, and where channels keep the order, their order in each channel; how many
                         packets were doubled, and how many lost;
-    of the application  whom a process has to answer, or has answered; whether a job runs;
+    of the application  which processes a process has to answer, or has answered; whether a job runs;
     of the judges       what was broken so far; where the order promises a total order, the order of deliveries; if
                         asked for, how many moves there were.
 """
@@ -65,7 +65,7 @@ History = tuple[Event, ...]
 State = tuple[History, ...]  # of each process, and then of the network: what it has doubled and lost
 Move = tuple[str, int, Any]
 
-# ---- protocols: told everything again, a process says what it does last ----
+# ---- protocols: given all events again, a process does what it does last ----
 
 
 class Protocol:
@@ -580,7 +580,7 @@ def count(bound: Bound, messages: Iterable[Message]) -> tuple[int, ...]:
 
 
 def essence_of(bound: Bound, state: State) -> tuple[object, frozenset[str]]:
-    """What is said at the top of this file; and the faults, which are part of it."""
+    """The properties at the top of this file; and the faults, which are part of them."""
     pasts = pasts_of(state)
     past_of_send = {
         event.message: pasts[process, place]

@@ -118,7 +118,7 @@ class Oracle:
                 yield p, i, event
 
     def destinations(self, message: int) -> frozenset[int]:
-        """To whom the message was sent; empty for one that was not."""
+        """The destinations of the message; empty for one that was not sent."""
         if message not in self.sends:
             return frozenset()
         p, i = self.sends[message]
@@ -145,7 +145,7 @@ class Oracle:
         return None
 
     def _find_impossible(self) -> set[Place]:
-        """Play the history; where nobody can go on, break the circle at its lowest process."""
+        """Play the history; where no process can go on, break the circle at its lowest process."""
         done = [0] * len(self.logs)
 
         def blocker(p: int) -> int | None:
@@ -348,7 +348,7 @@ _HAVE_STEPS = ("causal", "total", "synchronous", "c1", "c2", "c3", "mysterious")
 
 
 def check_witness(oracle: Oracle, name: str, witness: Witness) -> None:
-    """Assert that the witness says something that is true of the history, and a fault of this property."""
+    """Assert that the witness is true of the history, and a fault of this property."""
     n_messages, n_processes = _SHAPES.get(name, (len(witness.messages), {0}))
     assert len(witness.messages) == n_messages
     assert len(witness.processes) in n_processes

@@ -53,8 +53,7 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 @pytest.mark.parametrize(
     "name",
     [
-        "busq.check",
-        *(f"busq.lab.check.{name}" for name in ("checker", "plan", "result", "witness")),
+        *(f"busq.lab.check{name}" for name in ("", ".checker", ".plan", ".result", ".witness")),
         "busq.cli.check_show",
     ],
 )
@@ -198,7 +197,7 @@ def test_a_counterexample_without_fifo_channels_is_handed_on_with_its_network() 
 
 
 def test_a_file_that_calls_its_network_unordered_although_channels_kept_the_order_plays_as_before() -> None:
-    """Files of earlier versions: lamport-literal was searched with FIFO channels, whatever they say."""
+    """Files of earlier versions: lamport-literal was searched with FIFO channels, whatever they hold."""
     example = violation("lamport-literal", 3, 1, network="fifo")
     old = Counterexample.from_json(example.to_json().replace('"network": "fifo"', '"network": "unordered"'))
     assert old.confirmed() == example.confirmed() == dict.fromkeys(example.faults, True)
@@ -250,7 +249,7 @@ def test_side_channels_break_orders_that_do_not_promise_otherwise(order: str) ->
 
 
 def test_the_observer_of_side_channels_sees_none_where_everybody_waits() -> None:
-    """The same steps, but what is known travels with the messages: then nobody is late."""
+    """The same steps, but what is known travels with the messages: then no process is late."""
     example = violation("none", 3, 2, fan_out=1, application="side", properties=["side"])
     quiet = replace(example, steps=example.steps[:-1])
     assert not quiet.confirmed()["side"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check that could not fail within its bound says so: nothing, whatever an order does, could break the property."""
+"""A check that could not fail within its bound reports that: no order, whatever it does, could break the property."""
 
 from __future__ import annotations
 

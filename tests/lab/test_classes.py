@@ -50,7 +50,7 @@ def random_execution(
 
 
 def all_executions(n: int, n_messages: int) -> Iterator[list[Log]]:
-    """Every complete point-to-point execution of so many messages, as far as logs can tell them apart."""
+    """Every complete point-to-point execution of so many messages, as far as logs can distinguish them."""
     channels = list(permutations(range(n), 2))
     for chosen in product(channels, repeat=n_messages):
         events: list[Log] = [[] for _ in range(n)]
@@ -146,7 +146,7 @@ def test_problem_12_3_all_small_computations() -> None:
 
 
 def test_problem_12_3_with_multicasts_c2_is_weaker() -> None:
-    """The reply comes before the query: its sender sent nothing later, and so C2 has nothing to say."""
+    """The reply comes before the query: its sender sent nothing later, and so C2 does not apply."""
     classification = classify_transcript("""
         p0: send 1 to p1 p2; deliver 2
         p1: deliver 1; send 2 to p0 p2
@@ -157,7 +157,7 @@ def test_problem_12_3_with_multicasts_c2_is_weaker() -> None:
 
 
 def star(n: int) -> list[Channel]:
-    """Everybody talks to process 0 alone."""
+    """All processes send to process 0 alone."""
     return [channel for i in range(1, n) for channel in ((0, i), (i, 0))]
 
 
@@ -303,7 +303,7 @@ def test_every_class_is_part_of_the_classes_it_names_and_of_no_others() -> None:
 
 
 def test_executions_at_random_keep_to_the_classes(seed: int) -> None:
-    """A class asks for its own condition and those of its parts; the own one says it all, where logs make sense."""
+    """A class asks for its own condition and those of its parts; the own one suffices, where logs make sense."""
     rng = random.Random(seed)
     seen = dict.fromkeys(CLASSES, 0)
     for _ in range(4000):
@@ -322,7 +322,7 @@ def test_executions_at_random_keep_to_the_classes(seed: int) -> None:
     assert min(count for name, count in seen.items() if CLASSES[name][1]) > 100, seen
 
 
-# ---- what classify says ----
+# ---- the result of classify ----
 
 
 def test_an_empty_history_is_in_every_class() -> None:
@@ -345,7 +345,7 @@ def test_a_classification_reads_as_a_table() -> None:
 
 
 def test_what_breaks_a_class_breaks_the_classes_that_are_part_of_it() -> None:
-    """Receivers disagree about phantoms; no crown says so, for nobody sent them."""
+    """Receivers disagree about phantoms; no crown shows it, for they were never sent."""
     classification = classify_transcript("p0: deliver 1; deliver 2\np1: deliver 2; deliver 1")
     assert classification.verdicts["synchronous"].ok
     assert classification.missed["synchronous"] == classification.verdicts["consistent"]

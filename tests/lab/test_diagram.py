@@ -19,6 +19,8 @@ from click.testing import CliRunner, Result
 from busq import diagram, orders
 from busq.cli import commands
 from busq.execution import Event, Execution, message_name
+from busq.lab.diagram import layout as layouts
+from busq.lab.diagram.words import abbreviate
 from busq.lab.examples import plays
 from busq.spec import History
 from busq.stage import Stage
@@ -192,11 +194,11 @@ def test_labels_of_a_line_do_not_overlap_in_a_picture_of_8_processes_and_60_mess
     def width(text: str, size: float) -> float:
         return len(text) * 0.7 * size / 72
 
-    layout = diagram._Layout(stage.execution(), width, control=True, proportional=False)
+    layout = layouts.Layout(stage.execution(), width, control=True, proportional=False)
     assert len({label.message for label in layout.labels}) == 60
     lines: dict[tuple[int, bool, float], float] = {}
     for label in sorted(layout.labels, key=lambda label: label.x):
-        left, right = layout._reach(label.is_below, label.text)
+        left, right = layout.reach(label.is_below, label.text)
         line = label.process, label.is_below, label.distance
         assert label.x - left >= lines.get(line, -1.0), f"{label} overlaps with the one before"
         lines[line] = label.x + right
@@ -205,7 +207,7 @@ def test_labels_of_a_line_do_not_overlap_in_a_picture_of_8_processes_and_60_mess
 def test_an_arrow_never_goes_back_in_time(seed: int) -> None:
     execution = plays.random_execution("lamport", 5, 30, seed)
     for proportional in (False, True):
-        layout = diagram._Layout(execution, lambda text, size: 0.2, control=False, proportional=proportional)
+        layout = layouts.Layout(execution, lambda text, size: 0.2, control=False, proportional=proportional)
         sent = {event.packet: layout.x[i] for i, event in enumerate(execution.events) if event.kind == "send"}
         for index, event in enumerate(execution.events):
             if event.kind == "receive":
@@ -218,7 +220,7 @@ def test_an_arrow_never_goes_back_in_time(seed: int) -> None:
 
 def test_with_time_distances_are_times() -> None:
     execution = plays.perform(plays.PLAYS["figure-2-mfss"])
-    layout = diagram._Layout(execution, lambda text, size: 0.2, control=True, proportional=True)
+    layout = layouts.Layout(execution, lambda text, size: 0.2, control=True, proportional=True)
     first, last = 0, len(execution.events) - 1
     scale = (layout.x[last] - layout.x[first]) / (execution.events[last].time_s - execution.events[first].time_s)
     for index, event in enumerate(execution.events):
@@ -392,13 +394,14 @@ def misplaced(execution: Execution, path: Path, **options: Any) -> list[str]:
     """Words in a picture that stand on others or are cut by its edge, as the renderer measures them, in pixels."""
     agg = pytest.importorskip("matplotlib.backends.backend_agg")
     text = pytest.importorskip("matplotlib.text")
-    keep, found = diagram._Picture.save, []
+    figures = pytest.importorskip("matplotlib.figure")
+    keep, found = figures.Figure.savefig, []
 
-    def save(self: Any, path: Any) -> None:
-        keep(self, path)
-        renderer = agg.FigureCanvasAgg(self._figure).get_renderer()
-        paper = self._figure.bbox
-        words = [word for word in self._figure.findobj(text.Text) if word.get_text()]
+    def save(figure: Any, path: Any, **options: Any) -> None:
+        keep(figure, path, **options)
+        renderer = agg.FigureCanvasAgg(figure).get_renderer()
+        paper = figure.bbox
+        words = [word for word in figure.findobj(text.Text) if word.get_text()]
         boxes = [(word.get_text(), word.get_window_extent(renderer)) for word in words]
         assert len(boxes) >= len(execution.processes)
         for place, (one, box) in enumerate(boxes):
@@ -412,7 +415,7 @@ def misplaced(execution: Execution, path: Path, **options: Any) -> list[str]:
 
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # no font has all characters; their room is kept
-        patched.setattr(diagram._Picture, "save", save)
+        patched.setattr(figures.Figure, "savefig", save)
         diagram.draw(execution, path, **options)
     return found
 
@@ -509,7 +512,7 @@ def test_an_abbreviated_name_is_told_whole_below(name: str, drawn: Any) -> None:
     ],
 )
 def test_names_that_are_abbreviated_fit_and_stay_different(names: list[str]) -> None:
-    briefs = diagram._abbreviate([*names, "short"], 25, len)
+    briefs = abbreviate([*names, "short"], 25, len)
     assert list(briefs) == [*names, "short"]
     assert briefs["short"] == "short"
     assert len(set(briefs.values())) == 31

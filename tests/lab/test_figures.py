@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures 4 to 6: do verdicts follow the points, both ways, and does the pool end with whoever started it?"""
+"""Figures 4 to 6: verdicts follow the points, both ways, and the pool ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,7 @@ import psutil
 import pytest
 from conftest import PATIENCE_S, wait_until
 
-from busq.lab.sweep import (
-    Hotspots,
-    HotspotsPoint,
-    Jobs,
-    JobsPoint,
-    Measured,
-    Scaling,
-    ScalingPoint,
-    Settings,
-    advice,
-    cost,
-    figures,
-    judge,
-    pool,
-    sensitivity,
-)
+from busq.lab.sweep import Figure, Measured, Point, Settings, advice, cost, judge, pool, sensitivity
 from busq.lab.sweep.claims import crossover, crossovers
 from busq.lab.sweep.draw_figures import draw
 from busq.lab.sweep.estimate import estimate, slope
@@ -43,6 +28,7 @@ from busq.sim import Config, Faults, run
 
 DOCUMENTED = (
     *(f"lab.sweep{name}" for name in ("", ".estimate", ".figures", ".pool", ".claims", ".advice", ".cost")),
+    "_util.toml",
     "cli.outcomes",
 )
 QUICK = Settings(seeds=2, messages=8)
@@ -93,17 +79,22 @@ PROCESSES = (25, 50, 100, 200, 500)
 BANDWIDTHS = (20, 100, 1000, 10_000)
 
 
+def cell(n: int, bandwidth: float, order: str, time_s: float) -> Point:
+    at = {"processes": n, "bandwidth_kB_per_s": bandwidth, "processes_per_kB_per_s": n / bandwidth, "order": order}
+    return Point(at, {"communication_s": (time_s, time_s), "execution_time_s": (time_s, time_s)}, "timed programs")
+
+
 def scaling(matrix_s: Callable[[int, float], float], cykas_s: Any = 1.0, mfss_s: float = 1.2) -> Measured[Any]:
     """Figure 4 with made-up times; `cykas_s` may depend on the processes."""
 
-    def of(n: int, bandwidth: float) -> Iterable[ScalingPoint]:
+    def of(n: int, bandwidth: float) -> Iterable[Point]:
         cykas = cykas_s(n) if callable(cykas_s) else cykas_s
         for order, time_s in (("causal-matrix", matrix_s(n, bandwidth)), ("cykas", cykas), ("mfss", mfss_s)):
-            yield ScalingPoint(n, bandwidth, order, (time_s, time_s), (time_s, time_s))
+            yield cell(n, bandwidth, order, time_s)
 
     points = [point for n, bandwidth in itertools.product(PROCESSES, BANDWIDTHS) for point in of(n, bandwidth)]
     examples = [point for n in PROCESSES[:4] for point in of(n, 5000)]
-    return Measured(Scaling(), tuple(points), tuple(examples))
+    return Measured(Figure(name="fig4"), tuple(points), tuple(examples))
 
 
 def by_ratio(at: float) -> Callable[[int, float], float]:
@@ -155,7 +146,7 @@ def test_a_matrix_order_that_falls_behind_elsewhere_is_not(at: float, verdict: s
 @pytest.mark.parametrize("time_s", [0.5, 50.0])
 def test_without_a_crossover_the_claim_fails(time_s: float) -> None:
     measured = scaling(lambda n, bandwidth: time_s)
-    assert crossover(measured.points) is None
+    assert crossover(measured.points, "communication_s") is None
     assert verdicts(measured)["crossover"] == "fails"
 
 
@@ -167,7 +158,7 @@ def test_only_time_that_grows_with_the_square_is_quadratic() -> None:
 
 def test_a_clock_of_n_by_n_entries_moves_the_crossover_with_n_so_the_ratio_alone_does_not_tell() -> None:
     measured = scaling(by_clock)
-    found = crossovers([*measured.points, *measured.examples])
+    found = crossovers([*measured.points, *measured.examples], "communication_s")
     assert found[25] == pytest.approx(4 * found[100], rel=0.05)
     assert verdicts(measured)["ratio"] == "fails"
 
@@ -182,23 +173,29 @@ def test_sender_side_orders_scale_if_their_time_hardly_grows(power: float, verdi
 
 
 def test_a_grid_without_the_points_leaves_a_claim_open() -> None:
-    points = [point for point in scaling(by_clock).points if point.order != "cykas"]
-    assert set(verdicts(Measured(Scaling(), tuple(points))).values()) == {"open", "holds"}
-    assert verdicts(Measured(Scaling(), tuple(points)))["crossover"] == "open"
+    points = [point for point in scaling(by_clock).points if point["order"] != "cykas"]
+    assert set(verdicts(Measured(Figure(name="fig4"), tuple(points))).values()) == {"open", "holds"}
+    assert verdicts(Measured(Figure(name="fig4"), tuple(points)))["crossover"] == "open"
 
 
 # ---- claims about Figure 5 ----
+
+
+def speedup_point(at: dict[str, Any], speedups: Sequence[float], starts: Sequence[float] = ()) -> Point:
+    names = {"speedup": speedups, "communication_speedup": speedups, "job_start_speedup": starts or speedups}
+    repeats = {name: tuple(values) for name, values in {**names, "eager_share": [0.5], "secret_share": [0.1]}.items()}
+    return Point({"order": "cykas", "over": "mfss", "job_blocks_sends": False, **at}, repeats, "jobs beside sends")
 
 
 def jobs(rows: dict[float, Sequence[float]], starts: Callable[[float], float] = lambda speedup: speedup) -> Any:
     """Figure 5 with made-up speedups: for each interval one per job length."""
     lengths = (0.5, 5, 12.5, 25, 50)
     points = [
-        JobsPoint("cykas", "mfss", (speedup,) * 2, (speedup,) * 2, False, interval, length, (starts(speedup),) * 2, 0.5)
+        speedup_point({"interval_ms": interval, "job_ms": length}, [speedup] * 2, [starts(speedup)] * 2)
         for interval, row in rows.items()
         for length, speedup in zip(lengths, row, strict=True)
     ]
-    return Measured(Jobs(), tuple(points))
+    return Measured(Figure(name="fig5"), tuple(points))
 
 
 HUMP = (1.3, 1.32, 1.35, 1.34, 1.2)
@@ -227,11 +224,8 @@ def test_what_only_rises_or_only_falls_or_stays_has_no_sweet_spot(row: list[floa
 def test_a_rise_within_chance_is_none() -> None:
     lengths = (0.5, 5, 50)
     noisy = {0.5: (1.0, 1.4), 5: (1.5, 1.0), 50: (1.3, 1.1)}
-    points = [
-        JobsPoint("cykas", "mfss", noisy[length], noisy[length], False, 1.0, length, noisy[length], 0.5)
-        for length in lengths
-    ]
-    assert verdicts(Measured(Jobs(), tuple(points)))["sweet-spot"] == "fails"
+    points = [speedup_point({"interval_ms": 1.0, "job_ms": length}, noisy[length]) for length in lengths]
+    assert verdicts(Measured(Figure(name="fig5"), tuple(points)))["sweet-spot"] == "fails"
 
 
 def test_job_starts_that_gain_where_execution_loses_do_not_follow_it() -> None:
@@ -243,11 +237,11 @@ def test_job_starts_that_gain_where_execution_loses_do_not_follow_it() -> None:
 
 def hotspots(without: Sequence[float], with_jobs: Sequence[float]) -> Any:
     points = [
-        HotspotsPoint("cykas", "mfss", (speedup,) * 2, (speedup,) * 2, False, share, has_jobs, (0.1, 0.1))
+        speedup_point({"hotspot_share": share, "jobs": has_jobs}, [speedup] * 2)
         for has_jobs, row in ((False, without), (True, with_jobs))
         for share, speedup in zip((0.0, 0.05, 0.1, 0.2), row, strict=True)
     ]
-    return Measured(Hotspots(), tuple(points))
+    return Measured(Figure(name="fig6"), tuple(points))
 
 
 def test_hotspots_as_the_paper_has_them_hold_throughout() -> None:
@@ -272,29 +266,35 @@ def test_30_percent_may_be_a_little_more_or_less(gain: float, verdict: str) -> N
 # ---- grids ----
 
 
+def small_scaling(*bandwidths: float, **more: Any) -> Figure:
+    values = {"processes": (3, 6), "bandwidth_bytes_per_s": [bandwidth * 1e3 for bandwidth in bandwidths]}
+    return Figure(name="fig4", settings=QUICK, values=values | more.pop("values", {}), **more)
+
+
 def test_a_small_figure_4_has_every_point_of_its_grid() -> None:
-    grid = Scaling(processes=(3, 6), bandwidths_kB_per_s=(20, 1000), settings=QUICK)
-    found = grid.measure(jobs=1)
-    places = {(point.processes, point.bandwidth_kB_per_s, point.order) for point in found.points}
-    assert places == set(itertools.product((3, 6), (20, 1000), figures.PAPER_ORDERS))
-    assert all(len(point.times_s) == 2 for point in found.points)
+    found = small_scaling(20, 1000).measure(jobs=1)
+    places = {(point["processes"], point["bandwidth_kB_per_s"], point["order"]): point for point in found.points}
+    assert list(places) == list(itertools.product((3, 6), (20, 1000), ("causal-matrix", "cykas", "mfss")))
+    assert all(len(point.repeats["execution_time_s"]) == 2 for point in found.points)
     alone = run(quick("mfss", 2, processes=6, bandwidth_bytes_per_s=20e3, interval_s=1e-3))
-    assert next(p for p in found.points if (p.processes, p.ratio, p.order) == (6, 0.3, "mfss")).times_s[1] == (
-        alone.execution_time_s
-    )
+    assert places[6, 20, "mfss"].repeats["execution_time_s"][1] == alone.execution_time_s
+    assert places[6, 20, "mfss"]["processes_per_kB_per_s"] == 0.3
 
 
 def test_speedups_are_those_of_runs_with_the_same_seed() -> None:
-    grid = Jobs(processes=6, intervals_ms=(1,), jobs_ms=(5,), settings=QUICK)
+    grid = Figure(name="fig5", settings=QUICK, values={"processes": [6], "interval_s": [1e-3], "job_mean_s": [5e-3]})
     fields = {"processes": 6, "bandwidth_bytes_per_s": 50e3, "interval_s": 1e-3, "job_share": 0.1, "job_mean_s": 5e-3}
     for point, blocks in zip(grid.measure(jobs=1).points, (False, True), strict=True):
         for place, seed in enumerate((1, 2)):
             configs = (quick(order, seed, job_blocks_sends=blocks, **fields) for order in ("mfss", "cykas"))
             slow, fast = map(run, configs)
-            assert point.job_blocks_sends == blocks
-            assert point.speedups[place] == slow.execution_time_s / fast.execution_time_s
-            assert point.communication_speedups[place] == slow.communication_s / fast.communication_s
-            assert point.job_start_speedups[place] == slow.job_start_mean_s / fast.job_start_mean_s
+            assert point["job_blocks_sends"] == blocks
+            for name, value in (
+                ("speedup", "execution_time_s"),
+                ("communication_speedup", "communication_s"),
+                ("job_start_speedup", "job_start_mean_s"),
+            ):
+                assert point.repeats[name][place] == getattr(slow, value) / getattr(fast, value)
 
 
 @pytest.mark.parametrize("order", ["mfss", "causal-matrix", "token", "lamport", "lamport:ack=all", "skeen"])
@@ -304,34 +304,38 @@ def test_packets_are_foreseen_from_small_runs(order: str) -> None:
 
 
 def test_other_orders_extend_a_figure_and_mfss_stays_what_they_are_compared_with() -> None:
-    grid = Hotspots(processes=20, orders=("cykas", "skeen", "mfss"), hotspot_shares=(0, 0.1), settings=QUICK)
+    values = {"processes": [20], "hotspot_share": [0.0, 0.1]}
+    grid = Figure(name="fig6", orders=("cykas", "skeen", "mfss"), values=values, settings=QUICK)
     found = grid.measure(jobs=1)
-    assert {(point.order, point.over) for point in found.points} == {("cykas", "mfss"), ("skeen", "mfss")}
+    assert {(point["order"], point["over"]) for point in found.points} == {("cykas", "mfss"), ("skeen", "mfss")}
     assert len(found.points) == 2 * 8
 
 
 def test_what_would_take_too_long_is_left_out_and_told() -> None:
-    grid = Scaling(processes=(4, 40), bandwidths_kB_per_s=(20,), orders=("mfss", "lamport"), settings=QUICK)
     expected = cost.packets_expected("lamport", 40, 40 * 8)  # of one run; there are two
     assert expected == pytest.approx(3 * 39 * 320, rel=0.2)
-    found = Scaling(**{**vars(grid), "packets_max": expected}).measure(jobs=1)
+
+    def grid(packets_max: float) -> Figure:
+        return small_scaling(20, orders=("mfss", "lamport"), values={"processes": (4, 40)}, packets_max=packets_max)
+
+    found = grid(expected).measure(jobs=1)
     assert [(gap.order, gap.processes) for gap in found.left_out] == [("lamport", 40)]
-    large = Scaling(**{**vars(grid), "packets_max": 3 * expected})
-    assert ["in one run" in gap.why for gap in large.left_out()] == [True]
-    assert Scaling(**{**vars(grid), "packets_max": 30 * expected}).left_out() == ()
-    assert ("lamport", 40) not in {(point.order, point.processes) for point in found.points}
-    assert ("lamport", 4) in {(point.order, point.processes) for point in found.points}
+    assert ["in one run" in gap.why for gap in grid(3 * expected).left_out()] == [True]
+    assert grid(30 * expected).left_out() == ()
+    assert ("lamport", 40) not in {(point["order"], point["processes"]) for point in found.points}
+    assert ("lamport", 4) in {(point["order"], point["processes"]) for point in found.points}
 
 
 def test_sensitivity_judges_every_claim_under_every_value() -> None:
-    grid = Hotspots(processes=5, hotspot_shares=(0, 0.2), settings=replace(QUICK, job_blocks_sends=True))
+    values = {"processes": [5], "hotspot_share": [0.0, 0.2]}
+    grid = Figure(name="fig6", values=values, settings=replace(QUICK, job_blocks_sends=True))
     cases = sensitivity.grid([grid], jobs=1)
     assert (cases[0].parameter, cases[0].findings) == ("as given", tuple(judge(grid.measure(jobs=1))))
-    values = [(case.parameter, case.value) for case in cases[1:]]
-    assert len(set(values)) == len(values)
-    assert ("jobs", "beside sends") in values
-    assert ("jobs", "block sends") not in values  # that is the case as given, and probably the paper's
-    assert ("payload", "64 B") not in values  # that is the case as given
+    named = [(case.parameter, case.value) for case in cases[1:]]
+    assert len(set(named)) == len(named)
+    assert ("jobs", "beside sends") in named
+    assert ("jobs", "block sends") not in named  # that is the case as given, and probably the paper's
+    assert ("payload", "64 B") not in named  # that is the case as given
     rows = [row for case in cases for row in case.as_json()]
     assert {"figure", "parameter", "value", "key", "verdict", "measured"} <= rows[0].keys()
     assert len(rows) == 4 * len(cases)
@@ -353,7 +357,7 @@ def test_every_figure_can_be_drawn(measured: Measured[Any], suffix: str, tmp_pat
     content = path.read_bytes()
     if suffix == "svg":
         words = content.decode()
-        assert measured.figure.title in words
+        assert measured.figure.grid.title in words
         assert ("crossover about" in words) == (measured.figure.name == "fig4")
     else:
         assert content.startswith(b"\x89PNG")
@@ -361,7 +365,7 @@ def test_every_figure_can_be_drawn(measured: Measured[Any], suffix: str, tmp_pat
 
 def test_a_figure_without_points_is_not_drawn(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no points"):
-        draw(Measured(Jobs(), ()), tmp_path / "empty.png")
+        draw(Measured(Figure(name="fig5"), ()), tmp_path / "empty.png")
 
 
 # ---- advice ----

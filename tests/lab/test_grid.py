@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grids: what their files may say, which simulations they stand for, what is kept on disk, and what is made of it."""
+"""Grids: what their files may hold, which simulations they stand for, what is kept on disk, and what is made of it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,14 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import wait_until
 
-if sys.version_info < (3, 11):
-    pytest.skip("grids are read with Python 3.11 or later", allow_module_level=True)
+pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 from busq.cli import commands
 from busq.lab.sweep import (
+    FIGURES,
+    Figure,
     Grid,
     GridError,
-    Hotspots,
-    Jobs,
-    Scaling,
     Settings,
     SweepError,
     answers,
@@ -44,7 +42,6 @@ from busq.lab.sweep import (
 from busq.lab.sweep.cells import simulator
 from busq.lab.sweep.draw_grid import picture, pictures
 from busq.lab.sweep.estimate import estimate, ratios
-from busq.lab.sweep.grid import as_toml
 from busq.lab.sweep.pool import Pool
 from busq.sim import run as simulate
 
@@ -101,7 +98,7 @@ def test_the_examples_in_the_docstrings_run(name: str) -> None:
     assert result.failed == 0
 
 
-# ---- what a file may say ----
+# ---- what a file may hold ----
 
 
 def test_lists_are_axes_and_everything_is_combined_with_every_seed() -> None:
@@ -216,14 +213,9 @@ def test_the_map_has_twenty_thousand_simulations_over_five_axes() -> None:
     assert len({cell.identity for cell in cells(grid)}) >= 20_000
 
 
-@pytest.mark.parametrize("figure", [Scaling(), Jobs(), Hotspots()], ids=lambda figure: figure.name)
-def test_the_grid_of_a_figure_has_exactly_the_simulations_of_the_figure(figure: Any) -> None:
-    assert {cell.config() for cell in cells(read(figure.name))} == {task.config for task in figure.tasks()}
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_a_grid_that_is_written_as_a_file_and_read_again_is_the_same(name: str) -> None:
-    assert parse(as_toml(read(name)), name) == read(name)
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_grid_of_a_figure_has_exactly_the_simulations_of_the_figure(name: str) -> None:
+    assert {cell.config() for cell in cells(read(name))} == set(Figure(name=name).configs())
 
 
 def test_a_sweep_leaves_a_file_that_says_what_was_swept(tmp_path: Path) -> None:
@@ -234,13 +226,13 @@ def test_a_sweep_leaves_a_file_that_says_what_was_swept(tmp_path: Path) -> None:
 def test_figure_5_comes_out_of_a_sweep_as_out_of_the_figure(tmp_path: Path) -> None:
     small = {"processes": (4,), "messages_per_process": (8,), "interval_s": (1e-3, 1e-2), "job_mean_s": (5e-3, 25e-3)}
     found = sweep(cut(read("fig5"), 3, **small), tmp_path, Pool(1))
-    figure = Jobs(processes=4, intervals_ms=(1, 10), jobs_ms=(5, 25), settings=Settings(seeds=3, messages=8))
-    points = {
-        (point.interval_ms, point.job_ms, point.job_blocks_sends): point for point in figure.measure(jobs=1).points
-    }
+    values = {"processes": (4,), "interval_s": (1e-3, 1e-2), "job_mean_s": (5e-3, 25e-3)}
+    figure = Figure(name="fig5", values=values, settings=Settings(seeds=3, messages=8))
+    axes = ("interval_ms", "job_ms", "job_blocks_sends")
+    points = {tuple(point[axis] for axis in axes): point for point in figure.measure(jobs=1).points}
     for row in found.comparisons:
         point = points[round(row["interval_s"] * 1e3), round(row["job_mean_s"] * 1e3), row["job_blocks_sends"]]
-        expected = getattr(point, row["comparison"])
+        expected = point.estimate(row["comparison"])
         assert (row["ratio"], row["ratio_ci95"]) == pytest.approx((expected.mean, expected.half_width))
     assert len(found.comparisons) == 3 * len(points)
 

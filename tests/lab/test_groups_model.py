@@ -126,7 +126,7 @@ def test_reductions_hide_no_rule_that_is_left_out(variant: str) -> None:
     assert len(example.steps) >= steps
 
 
-# Where nobody dies, stops or is put off, and steps are whole, much more comes at once.
+# Where no process dies, stops or is put off, and steps are whole, much more comes at once.
 SMOOTH = {"whole_steps": True, "put_offs": 0}
 
 

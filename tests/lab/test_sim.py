@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator: times that can be computed by hand, workloads and faults that do what they say, literal references.
+"""The simulator: times that can be computed by hand, workloads and faults as they are defined, literal references.
 
 The simple network of most tests: 96 bytes take 1 ms, a control packet of 32 bytes 333,333 ns, and every packet 5 ms
 more.
@@ -11,6 +11,7 @@ import itertools
 import random
 import re
 import signal
+import statistics
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -18,11 +19,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import simpy_model
 
 import busq.orders
 from busq.execution import Event, Execution
+from busq.lab.workload import Builder, Schedule
 from busq.sim import WORKLOADS, Config, Faults, Partition, Result, run
-from busq.workload import Builder, Schedule
 
 CONTROL_NS = 333_333
 IN_USE = [name for name, order in busq.orders.ORDERS.items() if not order.laboratory]
@@ -120,7 +122,7 @@ def test_an_order_that_gets_stuck_leaves_messages_unsent_and_is_not_ok() -> None
     assert simple("sync", messages_per_process=2).unsent == 0
 
 
-# ---- the same network for everybody ----
+# ---- the same network for all ----
 
 
 def arrivals_ns(execution: Execution, config: Config) -> dict[int, int]:
@@ -330,7 +332,7 @@ def test_jobs_delay_communication_only_where_they_block_sends(blocks: bool) -> N
 
 
 def relay(after: int) -> Schedule:
-    """Ann writes to bob at once; bob, who wants to write to cleo at the same time, waits for so many messages."""
+    """Ann writes to bob at once; bob, about to write to cleo at the same time, waits for so many messages."""
     builder = Builder("relay")
     builder.add("1", 0.0, "ann", ["bob"], 64)
     builder.add("2", 0.0, "bob", ["cleo"], 64, after)
@@ -404,7 +406,7 @@ def test_every_order_gets_the_same_dependent_programs() -> None:
     assert run(Config(order="cykas", **fields)) == run(Config(order="cykas", **fields))
 
 
-# ---- downlinks, and who has most to carry ----
+# ---- downlinks, and the process with most to carry ----
 
 
 def gathering() -> Schedule:
@@ -792,10 +794,15 @@ def test_faults_that_make_no_sense_are_refused() -> None:
 
 def test_a_model_in_another_library_comes_to_the_same_times() -> None:
     pytest.importorskip("simpy")
-    from busq.bench import bench_sim
-
-    point = bench_sim.measure(10, 20, interval_s=0.001, repeats=1)  # which compares, to the nanosecond
-    assert point["events"] == 3 * 200
+    programs = simpy_model.draw(10, 20, interval_ns=1_000_000, seed=1)
+    config = simpy_model.config_of(programs)
+    result, model = run(config), simpy_model.Model(config, programs)
+    model.run()
+    assert result.events == 3 * 200
+    assert len(model.latencies_ns) == result.deliveries
+    assert model.last_ns == pytest.approx(result.execution_time_s * 1e9, abs=0.5)
+    assert statistics.fmean(model.latencies_ns) == pytest.approx(result.latency_mean_s * 1e9, abs=0.5)
+    assert max(model.latencies_ns) == pytest.approx(result.latency_max_s * 1e9, abs=0.5)
 
 
 def test_hours_of_latency_over_a_million_deliveries_add_up() -> None:

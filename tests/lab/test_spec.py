@@ -286,7 +286,7 @@ def test_any_history_gets_the_oracles_verdicts(logs: list[Log]) -> None:
 
 
 def test_a_million_deliveries_with_known_faults() -> None:
-    """Everybody broadcasts in one total order; then one receiver swaps neighbours here and there."""
+    """All processes broadcast in one total order; then one receiver swaps neighbours here and there."""
     n, n_messages = 10, 100_000
     history = History(n)
     order = [message * n + message % n for message in range(n_messages)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the laboratory says of wrong arguments: the argument, what was found and what was expected.
+"""The laboratory's errors about wrong arguments: the argument, what was found and what was expected.
 
 Every public function and method of its modules is found by reflection, and every parameter gets values that its
 annotation does not allow.  CALLS has a call of each that is right but for the one argument.
@@ -23,7 +23,7 @@ from busq import check, diagram, execution, orders, scenario, sim, spec, stage, 
 
 MODULES = ("check", "diagram", "execution", "orders", "scenario", "sim", "spec", "stage", "trace", "workload")
 
-# Words of what lies behind the doors, and of built-in functions that nobody has called.
+# Words of what lies behind the doors, and of built-in functions that were never called.
 INTERNAL = re.compile(
     r"cdata|ctype|cffi|initializer|an integer is required|could not convert|has no attribute|not iterable|unhashable"
     r"|object is not|object cannot be|unsupported operand|not supported between|has no len|not subscriptable|_\w+\(\)"

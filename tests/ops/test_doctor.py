@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`busq doctor` and `busq gc`: real trouble between real processes, and what is said and done about it."""
+"""`busq doctor` and `busq gc`: real trouble between real processes, and what is reported and done about it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
-from busq import doctor
 from busq.cli import commands
+from busq.ops import doctor
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def run(*arguments: str) -> Result:
 
 
 def examined(*arguments: str) -> dict[str, Any]:
-    """What the doctor says of the only bus it was asked about."""
+    """The doctor's report on the only bus it was asked about."""
     result = run("doctor", "--json", *arguments)
     found = json.loads(result.stdout)
     assert (result.stderr, result.exit_code) == ("", 0 if found["ok"] else 1)
@@ -129,7 +129,7 @@ def wait_for_waiting(bus: busq.Bus, *names: str, seconds: float = 0.6) -> None:
     time.sleep(seconds)
 
 
-# ---- who waits for whom ----
+# ---- which process waits for which ----
 
 
 def test_a_sound_bus_is_well(orders: busq.Bus, peer: Callable[..., Child]) -> None:
@@ -496,10 +496,10 @@ def test_fifos_of_the_dead_and_of_buses_that_are_gone_are_found_and_removed(
         # Its owner lives and has it open: whatever became of the bus, it is not stale.
         assert run("doctor").exit_code == 0
         child.kill()
-        # Just made, it might belong to somebody who is about to open it.
+        # Just made, it might belong to a process that is about to open it.
         assert (run("gc").stdout, len(fifos())) == ("nothing to remove\n", 2)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("busq.leftovers.FIFO_AGE_S_MIN", -1.0)
+            patch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
             result = run("doctor")
             assert result.exit_code == 1
             assert line_with(result.stdout, "WRONG").endswith(f"{left}: busq gc removes them")
@@ -573,7 +573,7 @@ def test_a_dead_member_that_only_a_stopped_one_could_notice_is_wrong(
         "WRONG  view 2 of '@workers' names 'bob', which is gone, and no other member can notice: "
         f"process {alice.pid} is stopped: continue it with kill -CONT {alice.pid}"
     )
-    with orders.join("cleo") as cleo, contextlib.suppress(busq.Full):  # whoever sends to the group makes it right
+    with orders.join("cleo") as cleo, contextlib.suppress(busq.Full):  # a send to the group makes it right
         cleo.send("@workers", b"x", timeout=0)  # which fills the queue of the one that is stopped
     assert orders.groups()["workers"].members == ("alice",)
     assert "no other member" not in run("doctor", "orders").stdout
@@ -598,7 +598,7 @@ def test_who_has_not_come_to_the_latest_view_holds_up_those_who_wait_for_a_state
 
 
 def test_files_that_look_like_fifos_are_never_touched(buses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.leftovers.FIFO_AGE_S_MIN", -1.0)
+    monkeypatch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
     (buses / ".busq-0123456789abcdef-0-1-0123456789abcdef").write_text("a file")
     os.mkfifo(buses / ".busq-0123456789abcdef-0-1")
     os.mkfifo(buses / ".something")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that drives orders, with one interface for tests: play a random workload, and say what came of it."""
+"""All that drives orders, with one interface for tests: play a random workload, and report what came of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DRAWS = (plays.to_one_other, plays.to_some, plays.to_all_others)
 
 @dataclass(frozen=True)
 class Outcome:
-    """`is_complete`: all was sent, and delivered or (where the order says so) dropped; `story`: how to replay it."""
+    """`is_complete`: all was sent, and delivered or (where the order reports it) dropped; `story`: how to replay it."""
 
     verdicts: dict[str, Verdict]
     is_complete: bool
@@ -98,7 +98,7 @@ def live_plan(seed: int) -> list[list[list[int]]]:
 def live_member(
     bus_name: str, me: int, seed: int, plan: list[list[list[int]]], barrier: Any
 ) -> tuple[list[tuple[str, int, tuple[int, ...]]], int]:
-    """One process: sends and receives as its chance says, until it has everything.
+    """One process: sends and receives at random, until it has everything.
 
     Returns its log, (what, message, destinations) with copies and their multicasts as names, and how many it received.
     """

@@ -32,7 +32,7 @@ def to_all_others(_: random.Random, processes: int, sender: int) -> list[int]:
 
 
 def to_or_from_the_center(chance: random.Random, processes: int, sender: int) -> list[int]:
-    """A star: everybody talks to process 0, and process 0 to anybody."""
+    """A star: all processes send to process 0, and process 0 to any of them."""
     return to_one_other(chance, processes, sender) if sender == 0 else [0]
 
 

@@ -83,7 +83,7 @@ def test_claims_hold_between_live_processes(
 def test_every_driver_reorders(
     seed: int, make_bus: Callable[..., busq.Bus], fork: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What holds on a network that never reorders says nothing: under each driver `none` is seen to be out of order."""
+    """What holds on a network that never reorders proves nothing: each driver sees `none` out of order."""
     for name, play in {
         "stage": lambda number: drivers.on_stage("none", number),
         "simulator": lambda number: drivers.in_simulator("none", number),
@@ -120,7 +120,7 @@ def test_what_is_known_to_break_breaks(order: str, seed: int) -> None:
     pytest.fail(f"{order} kept all its promises in {SEARCHED} executions")
 
 
-# ---- who takes part, and how many packets it takes ----
+# ---- which processes take part, and how many packets it takes ----
 
 
 def packets_of(execution: Execution) -> list[Event]:
@@ -158,7 +158,7 @@ COSTS: dict[str, Callable[[int, int], int]] = {
 
 @pytest.mark.parametrize("order", COSTS)
 def test_packets_are_as_many_as_the_sources_say(order: str, seed: int) -> None:
-    """ "skeen": 3 per destination; "lamport": 3(n-1), and n(n-1) where everybody hears every acknowledgement."""
+    """ "skeen": 3 per destination; "lamport": 3(n-1), and n(n-1) where all processes get every acknowledgement."""
     for n in (2, 3, 6):
         execution = plays.play(order, n, seed, messages=20, draw=plays.to_some_others).execution()
         destinations = [len(to) for to in execution.destinations.values()]

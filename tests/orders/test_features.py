@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every feature of the library with every other order than bus1: it works, or it raises at once, and says why."""
+"""Every feature of the library with every other order than bus1: it works, or it raises at once, with the reason."""
 
 from __future__ import annotations
 

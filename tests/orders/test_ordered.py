@@ -52,7 +52,7 @@ def group(make_bus: Bus) -> Iterator[Callable[..., list[Any]]]:
 
 @dataclass
 class Account:
-    """What a member of a run tells afterwards."""
+    """The report of a member of a run."""
 
     process: int
     journal: dict[str, array[int]]
@@ -61,7 +61,7 @@ class Account:
 
 
 def make_plan(seed: int, members: int, sends: int) -> list[list[tuple[list[int], bytes]]]:
-    """For each member its sends: to whom, what."""
+    """For each member its sends: receivers and data."""
     rng = random.Random(seed)
     return [
         [

@@ -231,7 +231,7 @@ def test_normal_and_eager_sends_are_acknowledged(executions: Callable[[str], lis
 
 
 def unacknowledged(events: list[Event]) -> Iterator[tuple[Event, list[int]]]:
-    """Every event of a process, with those to whom it had sent a message that they had not acknowledged."""
+    """Every event of a process, with the processes that had not acknowledged a message from it."""
     waiting: list[int] = []
     for event in events:
         yield event, waiting
@@ -627,14 +627,14 @@ def side_by_side(order: str, make: type[Cykas] | type[Mfss], processes: int, see
 
 
 def in_order(found: list[Deed]) -> tuple[list[Deed], list[Deed]]:
-    """YCTs of one step go to different processes or follow each other: in what order they are said means nothing."""
+    """YCTs of one step go to different processes or follow each other: their order in the list means nothing."""
     ycts = sorted(deed for deed in found if deed[0] == "yct")
     return ycts, [deed for deed in found if deed[0] != "yct"]
 
 
 @pytest.mark.parametrize("draw", [to_one_other, to_some], ids=lambda draw: draw.__name__)
 def test_cykas_is_algorithms_1_to_5(draw: Draw, seed: int) -> None:
-    """The compiled order keeps one window of messages where the paper keeps sets: nobody can tell the difference."""
+    """The compiled order keeps one window of messages where the paper keeps sets: no process can see the difference."""
     seen: Counter[str] = Counter()
     for number in range(60):
         seen += side_by_side("cykas", Cykas, 2 + number % 5, seed + number, draw)

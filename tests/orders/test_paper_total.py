@@ -606,7 +606,7 @@ def test_skeen_does_not_mind_them() -> None:
         arrives(stage, process, "data")
         arrives(stage, "alice", "proposal", sender=process)
     assert arrives(stage, "bob", "final") == ["m1"]
-    stage.submit("dora", "m2", "carol")  # Bob has called her
+    stage.submit("dora", "m2", "carol")  # after a call from Bob
     for to, what in (("carol", "data"), ("dora", "proposal"), ("carol", "final")):
         arrives(stage, to, what, "m2")
     assert arrives(stage, "carol", "final", "m1") == ["m2", "m1"]

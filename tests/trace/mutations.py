@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are damaged, or hold what nobody expects: small logs of every format, changed at random."""
+"""Files that are damaged, or hold the unexpected: small logs of every format, changed at random."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of broadcast programs, as a course asks for them: what is read, what is told about logs that lack something."""
+"""Logs of broadcast programs, as a course asks for them: what is read, and findings about logs that lack something."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_bad_line_in_a_large_log_costs_no_other_line(tmp_path: Path) -> None:
     assert [(finding.kind, finding.line) for finding in run.findings] == [("bad-line", 150_001), ("gap", 0)]
 
 
-# ---- who takes part ----
+# ---- which processes take part ----
 
 
 def test_an_empty_log_is_that_of_a_process_that_delivered_nothing(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_log_that_holds_two_runs_one_after_the_other_is_found_out(tmp_path: Pa
 
 
 def run_of(processes: range, broadcasts: int) -> dict[str, str]:
-    """Logs of a run in which everybody delivers everything."""
+    """Logs of a run in which all processes deliver everything."""
     sent = "".join(f"b {number}\n" for number in range(1, broadcasts + 1))
     delivered = "".join(f"d {sender} {number}\n" for number in range(1, broadcasts + 1) for sender in processes)
     return {f"proc{process}": sent + delivered for process in processes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of OpenTelemetry as a trace: which of them are messages, and what they can't tell."""
+"""Spans of OpenTelemetry as a trace: which of them are messages, and what they can't show."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from busq import trace
 from busq.audit import RunAudit
 from busq.trace import Kind, Run, TraceError
 
-# What no span ever tells.
+# What no span ever shows.
 ALWAYS = ["no-destinations", "wall-clocks"]
 
 
@@ -175,7 +175,7 @@ def test_spans_that_were_exported_again_count_once(tmp_path: Path) -> None:
     assert "repeated-spans" in kinds(run)
 
 
-# ---- what they can't tell ----
+# ---- what they can't show ----
 
 
 def test_no_loss_is_ever_told_and_side_channels_are_not(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_sends_of_several_threads_have_no_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_its_own", [True, False])
 def test_a_send_beside_a_message_in_work_may_not_know_of_it(tmp_path: Path, is_its_own: bool) -> None:
-    """The store hears of the order and tells the bank, which gets the order after that."""
+    """The store hears of the order and passes it to the bank, which gets the order itself after that."""
     spans = Spans()
     order = spans.span("shop", "send", 10, 11)
     handled = spans.span("store", "process", 20, 30, links=(order,))
@@ -367,7 +367,7 @@ def in_hex(value: Any) -> Any:
 
 
 class Service:
-    """A service that is instrumented by hand, as the conventions for messaging say."""
+    """A service that is instrumented by hand, after the conventions for messaging."""
 
     def __init__(self, name: str, path: Path, is_hex: bool, is_batched: bool) -> None:
         from opentelemetry.sdk.resources import Resource

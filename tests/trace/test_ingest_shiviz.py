@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs with vector clocks: shapes, executions, what is wrong with clocks, and the messages that clocks tell of."""
+"""Logs with vector clocks: shapes, executions, what is wrong with clocks, and the messages that follow from clocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from busq import trace  # noqa: E402
 from busq.spec import PROPERTIES, REMARKS, History  # noqa: E402
 from busq.trace import Kind, Run, TraceError  # noqa: E402
 
-# ann sends to bob, bob answers, ann sends to cleo, who heard of bob by that.
+# ann sends to bob, bob answers, ann sends to cleo, which hears of bob by that.
 EVENTS: list[tuple[str, dict[str, int], str]] = [
     ("ann", {"ann": 1}, "asks"),
     ("bob", {"ann": 1, "bob": 1}, "hears"),
@@ -43,7 +43,7 @@ def told(run: Run) -> list[tuple[str, int, int, str]]:
 
 
 def story(run: Run, process: int) -> list[str]:
-    """A log in short: what was sent (with numbers of processes), delivered and said."""
+    """A log in short: what was sent (with numbers of processes), delivered and noted."""
     found = []
     for row in run.logs[process].select(["kind", "message", "destinations", "label"]).to_pylist():
         name = f"{run.processes[row['message'] >> 32]}.{row['message'] & 0xFFFFFFFF}" if row["message"] else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files, and files of what nobody expects: a verdict with its findings, or a line that says what is wrong.
+"""Damaged files, and files of the unexpected: a verdict with its findings, or a line that names what is wrong.
 
-500 are drawn; `BUSQ_TEST_MUTATIONS=5000 pytest tests/trace/test_mutated_files.py` draws as many as it says.
+500 are drawn; `BUSQ_TEST_MUTATIONS=5000 pytest tests/trace/test_mutated_files.py` draws that many.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording: a trace tells what peers did, all of it and nothing else, whatever happens to them and to the recorder."""
+"""Recording: a trace holds what peers did, all of it and nothing else, whatever happens to them and to the recorder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def messages(rows: list[Row], *kinds: Kind) -> list[int]:
 
 
 def check_sound(found: dict[str, list[Row]]) -> None:
-    """What holds of every trace: positions rise, numbers rise, times fit, and nothing is delivered that nobody sent."""
+    """What holds of every trace: positions rise, numbers rise, times fit, and what is delivered was sent."""
     sent = {row["message"]: row for rows in found.values() for row in of_kind(rows, Kind.SEND)}
     incomplete = any(row["kind"] == Kind.GAP for rows in found.values() for row in rows)
     for rows in found.values():
@@ -78,7 +78,7 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trace"
 
 
-# ---- what is told ----
+# ---- what is recorded ----
 
 
 def test_sends_and_deliveries_are_told_with_times_stamps_and_destinations(bus: busq.Bus, trace: Path) -> None:

@@ -31,7 +31,7 @@ NAMES = {
 
 
 def events(process: Any, message: Any) -> list[dict[str, Any]]:
-    """0 sends 1, 2, 3, 4 to 1 and 2; 1 gets 2 before 1 and 4 twice; 2 never gets 3, and gets 9, which nobody sent."""
+    """0 sends 1, 2, 3, 4 to 1 and 2; 1 gets 2 before 1 and 4 twice; 2 never gets 3, and gets 9, which was not sent."""
     rows = [(0, n, "send", n + 1, [1, 2]) for n in range(4)]
     rows += [(1, at, "deliver", n, None) for at, n in enumerate([2, 1, 3, 4, 4])]
     rows += [(2, at, "deliver", n, None) for at, n in enumerate([1, 2, 9, 4])]
@@ -199,7 +199,7 @@ def at(second: int | None) -> datetime.datetime | None:
     return None if second is None else TIME + datetime.timedelta(seconds=second)
 
 
-# (id, sender, receiver, sent, received): ann's second one overtakes her first one; the third one is lost.
+# (id, sender, receiver, sent, received): ann's second one overtakes ann's first one; the third one is lost.
 SENT = [
     ("m1", "ann", "bob", 0, 5),
     ("m2", "ann", "bob", 1, 4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of one dataset are one run, unless something in the data says otherwise; a guess has a finding."""
+"""Files of one dataset are one run, unless something in the data shows otherwise; a guess has a finding."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put(path: Path, events: list[dict[str, Any]], **columns: Any) -> None:
 
 
 def spread(folder: Path, names: list[str], events: list[dict[str, Any]] = EVENTS, **columns: Any) -> None:
-    """Write events as a cluster does: every file has some of everybody's."""
+    """Write events as a cluster does: every file has some of each process."""
     for number, name in enumerate(names):
         put(folder / name, events[number :: len(names)], **columns)
 

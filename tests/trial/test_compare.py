@@ -19,7 +19,7 @@ from busq.cli import commands, show
 from busq.lab import workload
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES
-from busq.trial import compare, replay
+from busq.trial import compare, crew, replay
 from busq.trial.host import Log
 from busq.workload import Schedule
 
@@ -57,7 +57,7 @@ def letters(tmp_path: Path, seed: int) -> str:
 
 
 def schedule_of(rows: Sequence[tuple[str, str]]) -> Schedule:
-    """Messages, a second apart: who sends to whom."""
+    """Messages, a second apart, each with its sender and its receivers."""
     builder = workload.Builder("rows")
     for time_s, (sender, to) in enumerate(rows):
         builder.add("", time_s, sender, to.split(), 64)
@@ -158,7 +158,7 @@ def test_what_an_order_does_not_promise_is_seen_and_fails_nothing(buses: Path, s
 def test_a_rendezvous_that_gets_stuck_ends_with_an_error_that_says_so(
     buses: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "GRACE_S", 0.5)
+    monkeypatch.setattr(crew, "GRACE_S", 0.5)
     rows = [("ann", "bob"), ("bob", "ann")] * 100
     # Each request is held back for a while, so that both are sent before either arrives, however the two are scheduled.
     with pytest.raises(replay.ReplayError, match=r"is stuck in a call; nothing moved for 0.3 s: "):
@@ -199,7 +199,7 @@ def test_the_orders_take_turns_and_begin_each_repeat_elsewhere(buses: Path) -> N
 
 
 def logs_of(schedule: Schedule, delivered: Sequence[Sequence[int]]) -> dict[int, Log]:
-    """Logs in which everybody first sends all that is its own and then delivers these messages."""
+    """Logs in which each participant first sends all that is its own and then delivers these messages."""
     logs = {person: Log() for person in range(len(schedule.participants))}
     for message, sender in enumerate(schedule.senders):
         log = logs[sender]
@@ -261,7 +261,7 @@ host = host.host
 def swapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "swapping.py").write_text(SWAP)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(replay, "_HOST", "swapping:host")
+    monkeypatch.setattr(crew, "_HOST", "swapping:host")
 
 
 @pytest.mark.usefixtures("swapping")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak: that it runs and says so, that it is not easily satisfied, and that it leaves nothing behind.
+"""The soak: that it runs and reports so, that it is not easily satisfied, and that it leaves nothing behind.
 
 Most of its worth is its judge, so that is tried with forged ledgers, each with one thing wrong.
 """
@@ -13,23 +13,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, wait_until
+from forger import MS, PEOPLE, Forger
 
 from busq import soak
 from busq.cli import commands
-from busq.soak import conductor
-from busq.soak import worker as soak_worker
-from busq.trial.soak.judge import Findings, Worker, judge, read_worker
-from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
-from busq.trial.soak.worker import ACKNOWLEDGING, Mode, queues_of
+from busq.trial.soak import conductor
+from busq.trial.soak import worker as soak_worker
+from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Row, name_of, read
+from busq.trial.soak.plan import WORDS, Mode, Plan
 
-MS = 1_000_000
 VERDICTS = [
     "lost",
     "duplicated",
@@ -50,96 +49,12 @@ VERDICTS = [
 
 # ---- forged ledgers ----
 
-PEOPLE = ("ann", "bob", "cleo", "dan")
 MODES = (Mode.PLAIN, Mode.RESUME, Mode.ACK, Mode.DURABLE)
-
-
-class Forger:
-    """Writes ledgers: whatever is told happens a millisecond after the last."""
-
-    def __init__(self, modes: Sequence[str] = MODES) -> None:
-        self.modes = modes
-        self.rows: list[list[Row]] = [[] for _ in PEOPLE]
-        self.lives = [0 for _ in PEOPLE]
-        self.counts = [0 for _ in PEOPLE]
-        self.now_ns = 1_000 * MS
-        for name in PEOPLE:
-            self.born(name)
-
-    def _write(
-        self, name: str, kind: int, message: int = 0, extra: int = 0, *, flags: int = 0, number: int = 0
-    ) -> None:
-        index = PEOPLE.index(name)
-        self.now_ns += MS
-        self.rows[index].append((kind, flags, number, self.lives[index], message, self.now_ns, extra))
-
-    def born(self, name: str) -> None:
-        self.lives[PEOPLE.index(name)] += 1
-        self._write(name, Kind.BORN)
-        self._write(name, Kind.JOINED, extra=self.now_ns)
-
-    def killed(self, name: str, phase: int = Phase.WORKING, *, limit: int = 0, subject: int = 0) -> None:
-        self._write(name, Kind.DIED, subject, self.now_ns, flags=phase, number=limit)
-
-    def reborn(self, name: str, phase: int = Phase.WORKING, *, limit: int = 0, subject: int = 0) -> None:
-        self.killed(name, phase, limit=limit, subject=subject)
-        self.born(name)
-
-    def intends(self, name: str, to: str, number: int = 0) -> int:
-        """Begins to send, to names separated by spaces; returns the message."""
-        index = PEOPLE.index(name)
-        self.counts[index] += 1
-        message = name_of(index, self.lives[index], self.counts[index])
-        bits = sum(1 << PEOPLE.index(other) for other in to.split())
-        self._write(name, Kind.INTENT, message, bits, number=number)
-        return message
-
-    def sends(self, name: str, to: str) -> int:
-        message = self.intends(name, to)
-        self._write(name, Kind.SENT, message, self.now_ns)
-        return message
-
-    def fails(self, name: str, to: str) -> int:
-        message = self.intends(name, to)
-        self._write(name, Kind.FAILED, message, self.now_ns, flags=Reason.FULL)
-        return message
-
-    def gets(self, name: str, *messages: int, again: bool = False, acks: bool = True) -> None:
-        """Delivers; acknowledges at once where its mode asks for it."""
-        for message in messages:
-            self._write(name, Kind.DELIVERED, message, self.now_ns, flags=int(again))
-            if acks and self.modes[PEOPLE.index(name)] in ACKNOWLEDGING:
-                self.acks(name, message)
-
-    def acks(self, name: str, message: int) -> None:
-        self._write(name, Kind.ACKED, message)
-
-    def stopped(self, name: str, time_ns: int) -> None:
-        self._write(name, Kind.STOPPED)
-        self.now_ns += time_ns
-        self._write(name, Kind.CONTINUED)
-
-    def workers(self) -> list[Worker]:
-        queues = queues_of(self.modes)
-        return [
-            read_worker(index, name, self.modes[index], self.rows[index], queues[index])
-            for index, name in enumerate(PEOPLE)
-        ]
-
-    def judged(self) -> Findings:
-        for name in PEOPLE:
-            if self.rows[PEOPLE.index(name)][-1][0] != Kind.DIED:
-                self._write(name, Kind.LEFT, number=7, extra=7)
-        return judge(self.workers())
-
-    def faults(self) -> dict[str, int]:
-        """What does not hold, and how often."""
-        return {name: verdict.count for name, verdict in self.judged().verdicts.items() if not verdict.ok}
 
 
 @pytest.fixture
 def forger() -> Forger:
-    return Forger()
+    return Forger(MODES)
 
 
 def test_a_quiet_day_has_no_faults(forger: Forger) -> None:
@@ -149,7 +64,7 @@ def test_a_quiet_day_has_no_faults(forger: Forger) -> None:
             forger.gets(name, *([second] if name == "ann" else [first, second]))
     found = forger.judged()
     assert [name for name, verdict in found.verdicts.items() if not verdict.ok] == []
-    assert (found.messages, found.deliveries, found.lives) == (6, 21, 4)
+    assert (found.counts["messages"], found.counts["deliveries"], found.counts["lives"]) == (6, 21, 4)
 
 
 # ---- lost ----
@@ -173,7 +88,7 @@ def test_what_was_under_way_to_a_killed_plain_receiver_goes_with_it(forger: Forg
     forger.reborn("ann")
     forger.gets("ann", forger.sends("bob", "ann"))
     found = forger.judged()
-    assert (found.verdicts["lost"].count, found.dropped_with_receiver) == (0, 1)
+    assert (found.verdicts["lost"].count, found.counts["dropped_with_receiver"]) == (0, 1)
 
 
 def test_a_plain_receiver_does_not_lose_what_was_sent_to_its_next_life(forger: Forger) -> None:
@@ -206,7 +121,7 @@ def test_one_who_resumes_loses_what_it_had_taken_when_it_was_killed(forger: Forg
     forger.reborn("bob", Phase.RECEIVING, limit=1)
     forger.gets("bob", after)
     found = forger.judged()
-    assert (found.verdicts["lost"].count, found.taken_at_kill) == (0, 1)
+    assert (found.verdicts["lost"].count, found.counts["taken_at_kill"]) == (0, 1)
 
 
 def test_one_call_takes_no_more_than_its_limit(forger: Forger) -> None:
@@ -221,7 +136,7 @@ def test_each_of_two_deaths_takes_its_own(forger: Forger) -> None:
     forger.reborn("bob", Phase.RECEIVING, limit=1)
     forger.gets("bob", between)
     forger.reborn("bob", Phase.RECEIVING, limit=1)
-    assert forger.judged().taken_at_kill == 2
+    assert forger.judged().counts["taken_at_kill"] == 2
 
 
 def test_two_that_are_missing_in_one_place_are_not_explained_by_deaths_elsewhere(forger: Forger) -> None:
@@ -302,7 +217,7 @@ def test_a_repetition_after_a_death_is_allowed_if_it_is_marked(forger: Forger, n
     forger.gets(name, message, again=True)
     found = forger.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert (found.redelivered, found.resumes) == (1, 1)
+    assert (found.counts["redelivered"], found.counts["resumes"]) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["cleo", "dan"])
@@ -367,7 +282,7 @@ def test_each_message_goes_to_one_of_those_who_share_a_queue(shared: Forger) -> 
     shared.gets("dan", second)
     found = shared.judged()
     assert [name for name, verdict in found.verdicts.items() if not verdict.ok] == []
-    assert (found.messages, found.deliveries, found.redelivered) == (3, 4, 0)
+    assert (found.counts["messages"], found.counts["deliveries"], found.counts["redelivered"]) == (3, 4, 0)
 
 
 def test_what_none_of_the_readers_got_is_lost_whoever_died(shared: Forger) -> None:
@@ -390,7 +305,7 @@ def test_a_dead_reader_leaves_what_it_had_to_another(shared: Forger) -> None:
     shared.gets("cleo", message, again=True)
     found = shared.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert found.redelivered == 1
+    assert found.counts["redelivered"] == 1
 
 
 @pytest.mark.parametrize("dies", ["never", "later", "had acknowledged", "unmarked"])
@@ -462,7 +377,7 @@ def test_an_interrupted_multicast_reaches_all_or_none(forger: Forger, receivers:
         forger.gets(name, message)
     found = forger.judged()
     assert all(verdict.ok for verdict in found.verdicts.values())
-    assert (found.completed, found.undone) == ((1, 0) if receivers else (0, 1))
+    assert (found.counts["completed"], found.counts["undone"]) == ((1, 0) if receivers else (0, 1))
 
 
 @pytest.mark.parametrize("receivers", ["bob", "bob cleo", "cleo dan"])
@@ -579,7 +494,7 @@ def test_one_who_waits_long_for_what_is_there_is_blocked(forger: Forger) -> None
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     assert forger.faults() == {"blocked": 1}
 
 
@@ -587,7 +502,7 @@ def test_one_who_was_stopped_is_not_blocked(forger: Forger) -> None:
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.stopped("bob", 1_100 * MS)
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     found = forger.judged()
     assert found.verdicts["blocked"].ok
     assert found.waits.longest_ns < 1_100 * MS
@@ -597,8 +512,8 @@ def test_one_who_got_no_processor_is_not_blocked(forger: Forger) -> None:
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("bob", Kind.STARVED, extra=1_050 * MS)
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.STARVED, extra=1_050 * MS)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     found = forger.judged()
     assert found.verdicts["blocked"].ok
     assert (found.starved_ns_max, found.waits.longest_ns) == (1_050 * MS, 52 * MS)
@@ -617,7 +532,7 @@ def test_a_send_that_takes_long_is_blocked(forger: Forger) -> None:
     message = forger.intends("ann", "bob")
     called_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("ann", Kind.SENT, message, called_ns)
+    forger.note("ann", Kind.SENT, message, called_ns)
     forger.gets("bob", message)
     assert forger.faults() == {"blocked": 1}
 
@@ -689,12 +604,13 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
     assert {name: verdict.text for name, verdict in outcome.verdicts.items() if not verdict.ok} == {}
     assert outcome.ok
     assert sorted(outcome.verdicts) == sorted(VERDICTS)
-    assert (outcome.kills, outcome.found.lives) == (400, 400 + len(outcome.names) * outcome.rounds)
+    assert (outcome.kills, outcome.found.counts["lives"]) == (400, 400 + len(outcome.names) * outcome.rounds)
     assert outcome.stops > 0
-    assert outcome.found.messages > 1_000
-    assert outcome.found.resumes > 100
-    assert outcome.found.completed + outcome.found.undone > 0, "no send was interrupted: kills miss their aim"
-    assert outcome.found.replies > 0, "nobody has asked and got a reply"
+    counts = outcome.found.counts
+    assert counts["messages"] > 1_000
+    assert counts["resumes"] > 100
+    assert counts["completed"] + counts["undone"] > 0, "no send was interrupted: kills miss their aim"
+    assert counts["replies"] > 0, "no request got its reply"
     assert outcome.longest_block_ns < 1e9
     assert outcome.descriptors_after == outcome.descriptors_baseline
     assert outcome.arena_after_bytes == outcome.arena_baseline_bytes
@@ -704,7 +620,7 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
 def test_rounds_follow_each_other_on_one_bus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor, "ROUND_KILLS", 20)
     outcome = soak.run(seconds=60, kills=60, kills_per_s=500, seed=3, workers=3)
-    assert (outcome.ok, outcome.rounds, outcome.kills, outcome.found.lives) == (True, 3, 60, 69)
+    assert (outcome.ok, outcome.rounds, outcome.kills, outcome.found.counts["lives"]) == (True, 3, 60, 69)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -780,7 +696,7 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
     """sabotage(code) has the killer run this first; its workers are then not what they should be."""
 
     def begin(code: str) -> None:
-        head = "import os, signal, time\nfrom busq.soak import killer, worker as soak_worker\n"
+        head = "import os, signal, time\nfrom busq.trial.soak import killer, worker as soak_worker\n"
         (tmp_path / "sabotage.py").write_text(f"{head}{code}\nkill_and_restart = killer.kill_and_restart\n")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setattr(conductor, "_KILLER", "sabotage:kill_and_restart")
@@ -790,18 +706,18 @@ def sabotage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
 
 
 FORGETFUL = """
-record = soak_worker._Worker._receive
+record = soak_worker.Worker._receive
 def receive(self, timeout_s):
-    write = self._ledger.write_many
+    write = self._reporter.write_rows
     def write_less(rows):
-        if self._count % 50 != 49:
+        if self._reporter._count % 50 != 49:
             write(rows)
-    self._ledger.write_many = write_less
+    self._reporter.write_rows = write_less
     try:
         return record(self, timeout_s)
     finally:
-        self._ledger.write_many = write
-soak_worker._Worker._receive = receive
+        self._reporter.write_rows = write
+soak_worker.Worker._receive = receive
 """
 
 
@@ -816,7 +732,7 @@ def test_a_worker_that_forgets_is_noticed_and_the_ledgers_are_kept(sabotage: Cal
 
 
 def test_a_worker_that_falls_over_is_named(sabotage: Callable[[str], None]) -> None:
-    sabotage("def fall(self): raise RuntimeError('no more')\nsoak_worker._Worker._send = fall\n")
+    sabotage("def fall(self): raise RuntimeError('no more')\nsoak_worker.Worker._send = fall\n")
     result = run("--kills", "100", "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, found["verdicts"]["hung"]["ok"]) == (1, False)
@@ -824,7 +740,7 @@ def test_a_worker_that_falls_over_is_named(sabotage: Callable[[str], None]) -> N
 
 
 def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], None]) -> None:
-    sabotage("soak_worker._Worker._send = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n")
+    sabotage("soak_worker.Worker._send = lambda self: os.kill(os.getpid(), signal.SIGSEGV)\n")
     outcome = soak.run(kills=100, seed=1)
     assert not outcome.ok
     assert "was killed by SIGSEGV" in outcome.verdicts["hung"].text
@@ -832,7 +748,7 @@ def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], No
 
 def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callable[[str], None]) -> None:
     sabotage(
-        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker._Worker._send = oversleep\n"
+        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker.Worker._send = oversleep\n"
     )
     outcome = soak.run(seconds=20, kills=10, kills_per_s=0.1, seed=1)
     assert not outcome.ok
@@ -841,7 +757,7 @@ def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callabl
 
 
 def test_a_descriptor_that_leaks_is_noticed(sabotage: Callable[[str], None]) -> None:
-    sabotage("soak_worker._Worker._send = lambda self: os.open('/dev/null', os.O_RDONLY)\n")
+    sabotage("soak_worker.Worker._send = lambda self: os.open('/dev/null', os.O_RDONLY)\n")
     outcome = soak.run(kills=10, kills_per_s=100, seed=1)
     assert not outcome.verdicts["descriptors"].ok
 
@@ -866,7 +782,7 @@ def soaking(bus_directory: Path, tmp_path: Path) -> Iterator[subprocess.Popen[by
     finally:
         if process.poll() is None:
             process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever is left holds the other end of its pipes
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is left holds the other end of its pipes
             process.communicate(timeout=PATIENCE_S)
 
 
@@ -927,7 +843,7 @@ def test_a_soak_whose_killer_is_killed_says_so(soaking: subprocess.Popen[bytes],
 def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen[bytes], bus_directory: Path) -> None:
     relatives = family(soaking)
     killer = next(relative for relative in relatives if relative.ppid() == soaking.pid)
-    # The first worker is never killed by plan: it stands still until somebody ends or continues it.
+    # The first worker is never killed by plan: it stands still until it is ended or continued.
     survivor = min(killer.children(), key=psutil.Process.create_time)
     survivor.suspend()
     killer.kill()
@@ -940,8 +856,8 @@ def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen
 def test_every_random_choice_has_its_seed() -> None:
     drawn = []
     for seed in (42, 42, 43):
-        words = memoryview(bytearray(8 * soak_worker.WORDS * (1 + len(PEOPLE)))).cast("Q")
-        plan = soak_worker.Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "")
-        worker = soak_worker._Worker(plan, 1, 7, words)
-        drawn.append([worker._make_up() for _ in range(20)])
+        words = memoryview(bytearray(8 * WORDS * (1 + len(PEOPLE)))).cast("Q")
+        plan = Plan("bus", PEOPLE, MODES, 1, seed, 100.0, 0.0, "", "")
+        worker = soak_worker.Worker(plan, 1, 7, words)
+        drawn.append([worker._make_up("send") for _ in range(20)])
     assert drawn[0] == drawn[1] != drawn[2]

@@ -6,16 +6,10 @@
  */
 "use strict";
 
-const KIND = { DELIVER: 0, SEND: 1, LOCAL: 2, REDELIVER: 3, ABORT: 4, STAGE: 5, SEAL: 6, BLOCK: 7, JOIN: 8, LEAVE: 9,
-  GAP: 10 };
-const DOES = ["delivers", "sends", "does", "gets again", "aborts", "stages", "seals", "waits", "joins", "leaves",
-  "lost events"];
-const SENDER_COLORS = 8;
 const SCALE_MIN = 0.4, SCALE_MAX = 160, SCALE_READABLE = 15, SCALE_FIT_MAX = 96; // pixels per column
 const EDGE = 26; // free on both sides of the events
 const TOP = 30, BOTTOM = 30, HEIGHT_MAX = 620;
 const NEAR = 12; // how far from an event a pointer may be
-const LABEL_MAX = 22;
 const NAME_FONT = "600 11px system-ui, sans-serif", LABEL_FONT = "11px system-ui, sans-serif";
 
 function make(name, className, text) {
@@ -23,91 +17,6 @@ function make(name, className, text) {
   if (className) element.className = className;
   if (text !== undefined) element.textContent = text;
   return element;
-}
-
-function shorten(text) {
-  return text.length > LABEL_MAX ? text.slice(0, LABEL_MAX - 1) + "…" : text;
-}
-
-function thousands(number) {
-  return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
-}
-
-/* The events of a scene and which of them follow from which. */
-class Scene {
-  constructor(data, processes) {
-    Object.assign(this, data);
-    this.processes = processes;
-    this.count = this.line.length;
-    const isMore = this.missing.length || this.gaps.some(([, before]) => before < 0); // something stands after the last
-    this.columns = 1 + this.column.reduce((a, b) => Math.max(a, b), 0) + (isMore ? 3 : 0);
-    this.isWitness = new Uint8Array(this.count);
-    for (const event of this.witness) this.isWitness[event] = 1;
-    this.events = this.shown.map(() => []);
-    for (let event = 0; event < this.count; event++) this.events[this.line[event]].push(event);
-    // Colours are few: those of the lines come first, then those of other senders.
-    const senders = this.messages.map(([, sender]) => sender).filter((sender) => sender >= 0);
-    this.colors = new Map([...new Set([...this.shown, ...senders])].map((process, place) => [process, place % SENDER_COLORS]));
-    this.sendOf = new Int32Array(this.count).fill(-1);
-    this.deliveries = new Map();
-    for (const [send, delivery] of [...this.edges, ...this.backwards]) {
-      this.sendOf[delivery] = send;
-      if (!this.deliveries.has(send)) this.deliveries.set(send, []);
-      this.deliveries.get(send).push(delivery);
-    }
-    this.link();
-  }
-
-  link() {
-    this.after = Array.from({ length: this.count }, () => []);
-    this.before = Array.from({ length: this.count }, () => []);
-    const add = (first, second) => {
-      this.after[first].push(second);
-      this.before[second].push(first);
-    };
-    for (const events of this.events) {
-      for (let i = 1; i < events.length; i++) add(events[i - 1], events[i]);
-    }
-    for (const [first, second] of this.edges) add(first, second);
-    for (const [first, second] of this.through) add(first, second);
-  }
-
-  /* All events that can be reached, the event itself left out. */
-  reach(event, next) {
-    const found = new Uint8Array(this.count);
-    const stack = [event];
-    while (stack.length) {
-      for (const other of next[stack.pop()]) {
-        if (!found[other]) {
-          found[other] = 1;
-          stack.push(other);
-        }
-      }
-    }
-    found[event] = 0;
-    return found;
-  }
-
-  nameOf(event) {
-    const message = this.message[event];
-    return message < 0 ? this.label[event] || "" : this.messages[message][0];
-  }
-
-  processOf(event) {
-    return this.processes[this.shown[this.line[event]]];
-  }
-
-  colorOf(event) {
-    const message = this.message[event];
-    const sender = message < 0 ? -1 : this.messages[message][1];
-    return sender < 0 ? "muted" : `sender-${this.colors.get(sender)}`;
-  }
-
-  /* An event in words. */
-  tell(event) {
-    const kind = this.kind[event];
-    return `${this.processOf(event)} ${DOES[kind] || "does"} ${this.nameOf(event)}`.trim();
-  }
 }
 
 class Diagram {
@@ -266,7 +175,7 @@ class Diagram {
       this.ys[line] = TOP + (row + 0.5) * this.pitch;
       if (isShown) row++;
     });
-    if (this.onScreen) this.fit(); // on paper nobody can move it
+    if (this.onScreen) this.fit(); // paper can't be moved
     this.redraw();
   }
 
@@ -285,13 +194,6 @@ class Diagram {
 
   place(event) {
     return [this.x(this.scene.column[event]), this.y(this.scene.line[event])];
-  }
-
-  /* Where a message should have arrived that never did. */
-  placeOfMissing(send, line) {
-    const last = this.scene.events[line].at(-1);
-    const column = Math.max(this.scene.column[send], last === undefined ? 0 : this.scene.column[last]);
-    return [this.x(column + 2), this.y(line)];
   }
 
   isShown(event) {
@@ -367,7 +269,7 @@ class Diagram {
     }
     const sum = (flags) => flags.reduce((a, b) => a + b, 0);
     const [past, future] = [sum(this.past), sum(this.future)];
-    this.details.append(make("p", "event", scene.tell(event)));
+    this.details.append(make("p", "event", scene.words(event)));
     const list = make("dl");
     for (const [name, value] of this.facts(event)) list.append(make("dt", "", name), make("dd", "", value));
     const rest = scene.count - 1 - past - future;
@@ -394,7 +296,7 @@ class Diagram {
   ways(event) {
     const ways = make("p", "ways");
     const add = (other) => {
-      const button = make("button", "link", this.scene.tell(other));
+      const button = make("button", "link", this.scene.words(other));
       button.type = "button";
       button.addEventListener("click", () => this.goTo(other));
       ways.append(button);
@@ -456,7 +358,7 @@ class Diagram {
     return shown.find((event) => this.place(event)[0] >= this.gutter) ?? shown[0] ?? -1;
   }
 
-  // ---- what people do ----
+  // ---- input ----
 
   listen() {
     const canvas = this.canvas;
@@ -557,7 +459,7 @@ class Diagram {
     this.canvas.style.cursor = event < 0 ? "" : "pointer";
     this.tip.hidden = event < 0;
     if (event >= 0) {
-      this.tip.replaceChildren(make("b", "", this.scene.tell(event)));
+      this.tip.replaceChildren(make("b", "", this.scene.words(event)));
       for (const [name, value] of this.facts(event)) this.tip.append(make("span", "", `${name} ${value}`));
       const [x, y] = this.place(event);
       this.tip.style.left = `${Math.max(4, Math.min(x + 14, this.width - this.tip.offsetWidth - 4))}px`;

@@ -186,7 +186,7 @@ class Painting {
     context.globalAlpha = 1;
   }
 
-  /* What a process sent to itself. */
+  /* A message of a process to itself. */
   loop(x1, x2, y, color, width, alpha) {
     const context = this.context;
     const depth = Math.min(this.diagram.pitch * 0.3, 8 + Math.abs(x2 - x1) * 0.12);
@@ -259,15 +259,9 @@ class Painting {
 
   drawGaps() {
     const { diagram, scene } = this;
-    for (const [line, before, count] of scene.gaps) {
-      if (!diagram.lines[line]) continue;
-      const events = scene.events[line];
-      const place = before < 0 ? events.length : events.indexOf(before);
-      const left = place > 0 ? diagram.x(scene.column[events[place - 1]]) : diagram.x(0) - EDGE;
-      const right = before < 0 ? Math.min(left + 3 * diagram.scale, diagram.x(scene.columns - 1) + 2 * EDGE)
-        : diagram.x(scene.column[before]);
-      const x = place > 0 && before >= 0 ? (left + right) / 2 : before < 0 ? left + 14 : right - 14;
-      if (!this.inSight(left, right)) continue;
+    for (const [line, column, beside, count] of scene.gaps) {
+      const x = diagram.x(column) + beside;
+      if (!diagram.lines[line] || !this.inSight(x, x)) continue;
       const y = diagram.y(line);
       this.context.fillStyle = this.colors.ground;
       this.context.fillRect(x - 5, y - 4, 10, 8);
@@ -279,14 +273,14 @@ class Painting {
   /* An arrow that never arrives. */
   drawMissing() {
     const { diagram, scene } = this;
-    for (const [send, line] of scene.missing) {
+    for (const [send, line, column] of scene.missing) {
       if (!diagram.isShown(send) || !diagram.lines[line]) continue;
       const [x1, y1] = diagram.place(send);
-      let [x2, y2] = diagram.placeOfMissing(send, line);
-      if (line === scene.line[send]) [x2, y2] = [x1 + 24, y1 + 24]; // to itself
+      const isOwn = line === scene.line[send];
+      const [x2, y2] = isOwn ? [x1 + 24, y1 + 24] : [diagram.x(column), diagram.y(line)];
       this.stroke("wrong", 2, 1, [[x1, y1], [x2, y2]], [6, 4]);
       for (const sign of [-1, 1]) this.stroke("wrong", 2.4, 1, [[x2 - 5, y2 - 5 * sign], [x2 + 5, y2 + 5 * sign]]);
-      this.label(line, x2, line === scene.line[send] ? 2 : 1, `never ${shorten(scene.nameOf(send))}`, "wrong", 1, "bold", true);
+      this.label(line, x2, isOwn ? 2 : 1, `never ${shorten(scene.nameOf(send))}`, "wrong", 1, "bold", true);
     }
   }
 
@@ -336,8 +330,7 @@ class Painting {
     scene.shown.forEach((process, line) => {
       const y = diagram.y(line);
       if (!diagram.lines[line] || y < -10 || y > diagram.height + 10) return;
-      const color = `sender-${scene.colors.get(process)}`;
-      this.dot(9, y, 4, color, null);
+      this.dot(9, y, 4, scene.colors[line], null);
       context.save();
       context.beginPath();
       context.rect(0, y - 12, diagram.gutter - 6, 24);

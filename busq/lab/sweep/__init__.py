@@ -1,40 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grids of simulations: parameters times seeds, measured once, and the figures of the Cykas paper made of them.
 
-`grid` is what a grid is, `read` takes it from TOML, `figures` has those of the paper, and their points. `cells` makes
+`grid` is what a grid is, `read` takes it from TOML, `figures` makes points of those of the paper. `cells` makes
 simulations and tasks of a grid, `pool` does them in processes of this machine (`busq.spark.sweep` does on Spark),
 `parts` is what is on disk, `flow` a sweep from end to end, `answers` what it comes to. `claims` judges what the paper
-says, `sensitivity` repeats that for other sizes, `advice` ranks orders for a workload of your own; `draw` shows.
+claims, `sensitivity` repeats that for other sizes, `advice` ranks orders for a workload of your own; `draw` shows.
 
 >>> grid = parse("seeds = 2\\n[grid]\\norder = ['mfss', 'cykas']\\nprocesses = [4, 8]\\nmessages = 5")
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as directory:                                             # doctest: +SKIP
 ...     sweep(grid, directory, Pool(1)).measured, sweep(grid, directory, Pool(1)).measured
 (8, 0)
->>> small = Jobs(processes=4, intervals_ms=(1,), jobs_ms=(5,), settings=Settings(seeds=2, messages=5))
->>> found = small.measure(jobs=1)
->>> [(point.interval_ms, point.job_ms, point.job_blocks_sends, len(point.speedups)) for point in found.points]
-[(1, 5, False, 2), (1, 5, True, 2)]
+>>> values = {"processes": [4], "interval_s": [0.001], "job_mean_s": [0.005]}
+>>> found = Figure(name="fig5", values=values, settings=Settings(seeds=2, messages=5)).measure(jobs=1)
+>>> [(one["interval_ms"], one["job_ms"], one["job_blocks_sends"], len(one.repeats["speedup"])) for one in found.points]
+[(1.0, 5.0, False, 2), (1.0, 5.0, True, 2)]
 >>> {finding.verdict for finding in judge(found)} <= {"holds", "depends", "fails", "open"}
 True
 """
 
 from busq.lab.sweep.cells import cells, tasks
 from busq.lab.sweep.claims import judge
-from busq.lab.sweep.figures import (
-    EXECUTION,
-    FIGURES,
-    PROGRAMS,
-    Figure,
-    Hotspots,
-    HotspotsPoint,
-    Jobs,
-    JobsPoint,
-    Measured,
-    Scaling,
-    ScalingPoint,
-    Settings,
-)
+from busq.lab.sweep.figures import EXECUTION, FIGURES, Figure, Measured, Point, Settings
 from busq.lab.sweep.flow import Engine, plan, sweep
 from busq.lab.sweep.grid import Grid, GridError
 from busq.lab.sweep.parts import SweepError
@@ -46,20 +33,14 @@ __all__ = [
     "CELLS_MAX",
     "EXECUTION",
     "FIGURES",
-    "PROGRAMS",
     "Engine",
     "Figure",
     "Grid",
     "GridError",
-    "Hotspots",
-    "HotspotsPoint",
-    "Jobs",
-    "JobsPoint",
     "Measured",
+    "Point",
     "Pool",
     "PoolError",
-    "Scaling",
-    "ScalingPoint",
     "Settings",
     "SweepError",
     "SweepResult",

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The claims of the Cykas paper about its Figures 4 to 6, each held against measured points.
 
-A verdict is "holds", "fails", or "depends": true in a part of the figure, or true in kind and not in amount. "open"
-means that the grid lacks the points to tell. Every claim says what was measured, whatever the verdict.
+`paper.toml` has the claims: a sentence, a function of this file that finds numbers in the points, conditions on these,
+and how they are written. A verdict is "holds", "fails", or "depends": true in a part of the figure, or true in kind and
+not in amount. "open" means that the grid lacks points. What was measured is given whatever the
+verdict.
 
 The paper's execution time is "time to complete all protocol communications", so that is what claims are judged by; and
 by the end of the last job, to show what changes. Each reading of a figure is judged by itself.
@@ -12,33 +14,23 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from busq._util.humanize import percent
 from busq.lab.sweep.estimate import estimate, finite, slope
-from busq.lab.sweep.figures import (
-    COMMUNICATION,
-    EXAMPLE_KB_PER_S,
-    EXAMPLE_PROCESSES,
-    HotspotsPoint,
-    JobsPoint,
-    Measured,
-    ScalingPoint,
-)
+from busq.lab.sweep.figures import COMMUNICATION, Measured, Point, paper
 
-__all__ = ["CLAIMS", "JudgedClaim", "behind", "crossover", "crossovers", "examples", "judge"]
+__all__ = ["JudgedClaim", "behind", "claims", "crossover", "crossovers", "examples", "judge"]
 
 MATRIX, CYKAS, MFSS = "causal-matrix", "cykas", "mfss"
+RIVALS = (CYKAS, MFSS)
 EVEN = 0.005  # speedups this close to 1 make no difference
-CROSSOVER = (0.01, 0.025)  # what "about 0.02" processes per kB/s may mean
-SQUARE = (1.8, 2.2)  # exponents that pass as quadratic
-FLAT = 0.15  # exponents below this pass as flat
-UNIFORM, UNIFORM_OFF = 1.3, 0.1
-ALIKE = 0.8  # correlation of two speedups that follow the same trend
-NEARLY_ALWAYS = 0.9
+
+Found = dict[str, Any]  # numbers and words, by the names that `paper.toml` calls them; empty where points lack
 
 
 @dataclass(frozen=True)
@@ -48,12 +40,12 @@ class JudgedClaim:
     key: str
     section: str
     claim: str
+    reading: str
+    measure: str
     verdict: str
     measured: str
     short: str = ""  # the figure that decides, for tables
     figures: Mapping[str, Any] = field(default_factory=dict)
-    reading: str = ""
-    measure: str = COMMUNICATION
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it."""
@@ -61,20 +53,63 @@ class JudgedClaim:
         return {name: getattr(self, name) for name in names} | {"figures": finite(self.figures)}
 
 
-class Found(NamedTuple):
+def claims(figure: str) -> list[Mapping[str, Any]]:
+    """Return what the paper claims about a figure.
+
+    >>> [claim["key"] for claim in claims("fig6")]
+    ['uniform', 'hotspots', 'no-jobs', 'jobs']
+    """
+    return [claim for claim in paper()["claim"] if claim["figure"] == figure]
+
+
+def judge(measured: Measured, measure: str = COMMUNICATION) -> list[JudgedClaim]:
+    """Hold every claim of the paper about this figure against its points, reading by reading.
+
+    `measure`: what ends an execution, COMMUNICATION (the paper's) or EXECUTION.
+    """
+    figure = measured.figure
+    value = figure.value(measure)
+    return [
+        JudgedClaim(
+            f"{figure.name}-{claim['key']}",
+            figure.section,
+            claim["text"],
+            reading,
+            measure,
+            *_judged(one, value, claim),
+        )
+        for reading, one in measured.readings().items()
+        for claim in claims(figure.name)
+    ]
+
+
+def _judged(measured: Measured, value: str, claim: Mapping[str, Any]) -> tuple[str, str, str, dict[str, Any]]:
     """A verdict, what was measured in words and in short, and in figures."""
-
-    verdict: str
-    measured: str
-    short: str
-    figures: dict[str, Any]
-
-
-OPEN = Found("open", "the grid lacks the points to tell", "", {})
+    found = FINDERS[claim["by"]](measured, value, claim)
+    if not found:
+        return "open", "the grid lacks the points to tell", "", {}
+    verdicts = (word for word in ("holds", "depends") if all(_is_true(one, found) for one in claim[word]))
+    figures = {name: found[name] for name in claim["figures"] if name in found}
+    return next(verdicts, "fails"), claim["measured"].format_map(found), claim["short"].format_map(found), figures
 
 
-def _verdict(good: bool, partly: bool) -> str:
-    return "holds" if good else "depends" if partly else "fails"
+_SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _is_true(condition: str, found: Found) -> bool:
+    """Whether a condition is true of what was found.
+
+    >>> _is_true("above > below", {"above": 3, "below": 1}), _is_true("above <= 2", {"above": 3})
+    (True, False)
+    """
+    left, sign, right = condition.split()
+    return _SIGNS[sign](found[left], found[right] if right in found else float(right))
 
 
 # ---- Figure 4 ----
@@ -97,29 +132,30 @@ class Crossover:
         return math.sqrt(self.ahead_to * self.behind_from)
 
 
-def _times(points: Iterable[ScalingPoint]) -> dict[tuple[int, float], dict[str, float]]:
-    """Mean times by order, of every cell that has all three orders."""
+def _times(points: Iterable[Point], value: str) -> dict[tuple[int, float], dict[str, float]]:
+    """Mean times by order, of every cell (processes, bandwidth) that has all three orders."""
     cells: dict[tuple[int, float], dict[str, float]] = {}
     for point in points:
-        cells.setdefault((point.processes, point.bandwidth_kB_per_s), {})[point.order] = point.time_s.mean
-    return {cell: times for cell, times in cells.items() if {MATRIX, CYKAS, MFSS} <= times.keys()}
+        cells.setdefault((point["processes"], point["bandwidth_kB_per_s"]), {})[point["order"]] = point.mean(value)
+    return {cell: times for cell, times in cells.items() if {MATRIX, *RIVALS} <= times.keys()}
 
 
-def behind(times: Mapping[str, float], rivals: Sequence[str] = (CYKAS, MFSS)) -> float:
+def behind(times: Mapping[str, float], rivals: Sequence[str] = RIVALS) -> float:
     """How many times the matrix order takes as long as a rival, or the slower of several."""
     return times[MATRIX] / max(times[rival] for rival in rivals)
 
 
-def crossover(points: Iterable[ScalingPoint], rivals: Sequence[str] = (CYKAS, MFSS)) -> Crossover | None:
+def crossover(points: Iterable[Point], value: str, rivals: Sequence[str] = RIVALS) -> Crossover | None:
     """Return where the matrix order becomes slower than all rivals, over all numbers of processes; None: nowhere.
 
     >>> def cell(n, matrix_s):
     ...     times = {"causal-matrix": matrix_s, "cykas": 1.0, "mfss": 1.2}
-    ...     return [ScalingPoint(n, 1000, order, (time_s,), (time_s,)) for order, time_s in times.items()]
-    >>> crossover([*cell(10, 0.5), *cell(20, 0.8), *cell(40, 3.0)])
+    ...     at = {"processes": n, "bandwidth_kB_per_s": 1000}
+    ...     return [Point({**at, "order": order}, {"time_s": (time_s,)}) for order, time_s in times.items()]
+    >>> crossover([*cell(10, 0.5), *cell(20, 0.8), *cell(40, 3.0)], "time_s")
     Crossover(ahead_to=0.02, behind_from=0.04)
     """
-    cells = sorted((n / bandwidth, behind(times, rivals)) for (n, bandwidth), times in _times(points).items())
+    cells = sorted((n / bandwidth, behind(times, rivals)) for (n, bandwidth), times in _times(points, value).items())
     slower = [ratio for ratio, factor in cells if factor > 1 + EVEN]
     ahead = [ratio for ratio, factor in cells if factor <= 1 + EVEN]
     if not slower or not ahead:
@@ -129,13 +165,13 @@ def crossover(points: Iterable[ScalingPoint], rivals: Sequence[str] = (CYKAS, MF
     return Crossover(before[-1], after[0]) if before and after else None
 
 
-def crossovers(points: Iterable[ScalingPoint]) -> dict[int, float]:
+def crossovers(points: Iterable[Point], value: str) -> dict[int, float]:
     """Return, for every number of processes, the processes per kB/s at which the matrix order becomes the slowest.
 
     Interpolated between bandwidths on logarithmic axes; numbers of processes that have no such place are left out.
     """
     rows: dict[int, list[tuple[float, float]]] = {}
-    for (n, bandwidth), times in _times(points).items():
+    for (n, bandwidth), times in _times(points, value).items():
         rows.setdefault(n, []).append((n / bandwidth, behind(times)))
     crossovers = {}
     for n, row in sorted(rows.items()):
@@ -147,15 +183,21 @@ def crossovers(points: Iterable[ScalingPoint]) -> dict[int, float]:
     return crossovers
 
 
-def _where_matrix_falls_behind(measured: Measured[ScalingPoint]) -> Found:
-    cells = _times(measured.points).values()
+def examples(measured: Measured, value: str, rival: str) -> dict[int, float]:
+    """Return how many times the matrix order takes as long as a rival at the bandwidth of the example, by processes."""
+    times = sorted(_times([*measured.points, *measured.examples], value).items())
+    return {n: behind(one, (rival,)) for (n, at), one in times if at == measured.figure.example["kB_per_s"]}
+
+
+def _falls_behind(measured: Measured, value: str, claim: Mapping[str, Any]) -> Found:
+    cells = _times(measured.points, value).values()
     if not cells:
-        return OPEN
-    low, high = CROSSOVER
+        return {}
+    low, high = claim["within"]
     middles: dict[str, float] = {}
-    said, figures = [], {}
-    for name, rivals in (("both", (CYKAS, MFSS)), *((rival, (rival,)) for rival in (CYKAS, MFSS))):
-        place = crossover(measured.points, rivals)
+    said, against = [], {}
+    for name, rivals in (("both", RIVALS), *((rival, (rival,)) for rival in RIVALS)):
+        place = crossover(measured.points, value, rivals)
         if place is None:
             side = "always" if all(behind(times, rivals) > 1 + EVEN for times in cells) else "not throughout"
             said.append(f"behind {name} {side}")
@@ -163,120 +205,102 @@ def _where_matrix_falls_behind(measured: Measured[ScalingPoint]) -> Found:
         middles[name] = place.middle
         where = f"ahead up to {place.ahead_to:.2g}, behind from {place.behind_from:.2g} on, about {place.middle:.2g}"
         said.append(f"against {name}: {where}")
-        figures[name] = {"ahead_to": place.ahead_to, "behind_from": place.behind_from, "middle": place.middle}
-    right = [low <= middles.get(rival, math.inf) <= high for rival in (CYKAS, MFSS)]
-    near = low / 2 <= middles.get("both", math.inf) <= 2 * high
-    text = "; ".join(said) + " processes/kBps"
-    short = " ".join(f"{middles[name]:.2g}" if name in middles else "-" for name in (CYKAS, MFSS))
-    return Found(_verdict(all(right), any(right) or near), text, short, figures.get("both", {}) | {"against": figures})
-
-
-def _is_right(n: int, factor: float) -> bool:
-    """Whether the matrix order is the faster one below 100 processes, and the slower one from there on."""
-    return (factor <= 1 + EVEN) == (n < EXAMPLE_PROCESSES)
-
-
-def examples(measured: Measured[ScalingPoint], rival: str) -> dict[int, float]:
-    """Return how many times the matrix order takes as long as a rival at the paper's 5000 kB/s, by processes."""
-    return {
-        n: behind(times, (rival,))
-        for (n, bandwidth), times in sorted(_times([*measured.points, *measured.examples]).items())
-        if bandwidth == EXAMPLE_KB_PER_S
+        against[name] = {"ahead_to": place.ahead_to, "behind_from": place.behind_from, "middle": place.middle}
+    within = sum(low <= middles.get(rival, math.inf) <= high for rival in RIVALS)
+    return against.get("both", {}) | {
+        "against": against,
+        "against_each": "; ".join(said),
+        "middles": " ".join(f"{middles[name]:.2g}" if name in middles else "-" for name in RIVALS),
+        "rivals_within": within,
+        "is_near": within > 0 or low / 2 <= middles.get("both", math.inf) <= 2 * high,
     }
 
 
-def _example(measured: Measured[ScalingPoint]) -> Found:
-    rows = {rival: examples(measured, rival) for rival in (CYKAS, MFSS)}
+def _example(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    """Whether the matrix order is the faster one below 100 processes, and the slower one from there on."""
+    rows = {rival: examples(measured, value, rival) for rival in RIVALS}
     numbers = list(rows[CYKAS])
-    if not any(n < EXAMPLE_PROCESSES for n in numbers) or not any(n >= EXAMPLE_PROCESSES for n in numbers):
-        return OPEN
-    wrong = {rival: [n for n, factor in row.items() if not _is_right(n, factor)] for rival, row in rows.items()}
+    border = measured.figure.example["processes"]
+    if not any(n < border for n in numbers) or not any(n >= border for n in numbers):
+        return {}
+    wrong = {
+        rival: [n for n, factor in row.items() if (factor <= 1 + EVEN) != (n < border)] for rival, row in rows.items()
+    }
     said = []
     for rival, row in rows.items():
         each = ", ".join(f"{n}: {factor:.2f}" for n, factor in row.items())
         falsely = f" (false at {', '.join(map(str, wrong[rival]))})" if wrong[rival] else ""
         said.append(f"over {rival} {each}{falsely}")
-    text = f"time of matrix by processes, {'; '.join(said)}"
-    verdict = _verdict(not any(wrong.values()), any(len(wrong[rival]) < len(row) for rival, row in rows.items()))
-    most = {n: min(row[n] for row in rows.values()) for n in numbers}
-    figures: dict[str, Any] = {"behind": {str(n): factor for n, factor in most.items()}}
-    figures |= {f"behind_{rival}": {str(n): factor for n, factor in row.items()} for rival, row in rows.items()}
-    figures["wrong"] = {rival: places for rival, places in wrong.items() if places}
-    short = " ".join(f"{len(row) - len(wrong[rival])}/{len(row)}" for rival, row in rows.items())
-    return Found(verdict, text, short, figures)
-
-
-def _ratio_alone(measured: Measured[ScalingPoint]) -> Found:
-    each = crossovers([*measured.points, *measured.examples])
-    if len(each) < 2:
-        return OPEN
-    spread = max(each.values()) / min(each.values())
-    text = "crossover by processes: " + ", ".join(f"{n}: {place:.2g}" for n, place in each.items())
-    figures = {"crossovers": {str(n): place for n, place in each.items()}}
-    return Found(_verdict(spread < 1.5, spread < 2), text, f"x{spread:.1f}", figures)
-
-
-def _slopes(
-    points: Iterable[ScalingPoint],
-    order: str,
-    along: Callable[[ScalingPoint], float],
-    fixed: Callable[[ScalingPoint], float],
-) -> dict[float, float]:
-    """With which power of `along` an order's time grows, for every value of `fixed`."""
-    rows: dict[float, list[tuple[float, float]]] = {}
-    for point in points:
-        if point.order == order:
-            rows.setdefault(fixed(point), []).append((along(point), point.time_s.mean))
     return {
-        key: slope([x for x, _ in row], [y for _, y in row])
-        for key, row in rows.items()
-        if len({x for x, _ in row}) > 1
+        "behind": {str(n): min(row[n] for row in rows.values()) for n in numbers},
+        **{f"behind_{rival}": {str(n): factor for n, factor in row.items()} for rival, row in rows.items()},
+        "wrong": {rival: places for rival, places in wrong.items() if places},
+        "n_wrong": sum(map(len, wrong.values())),
+        "rivals_right_somewhere": sum(len(wrong[rival]) < len(row) for rival, row in rows.items()),
+        "each": "; ".join(said),
+        "right": " ".join(f"{len(row) - len(wrong[rival])}/{len(row)}" for rival, row in rows.items()),
     }
 
 
-def _along_processes(points: Iterable[ScalingPoint], order: str) -> dict[float, float]:
-    return _slopes(points, order, lambda point: point.processes, lambda point: point.bandwidth_kB_per_s)
+def _crossover_of_each(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    each = crossovers([*measured.points, *measured.examples], value)
+    if len(each) < 2:
+        return {}
+    return {
+        "spread": max(each.values()) / min(each.values()),
+        "crossovers": {str(n): place for n, place in each.items()},
+        "each": ", ".join(f"{n}: {place:.2g}" for n, place in each.items()),
+    }
 
 
-def _matrix_quadratic(measured: Measured[ScalingPoint]) -> Found:
-    by_processes = _along_processes(measured.points, MATRIX)
-    by_bandwidth = _slopes(measured.points, MATRIX, lambda point: point.ratio, lambda point: point.processes)
+def _powers(measured: Measured, value: str, order: str, along: str, fixed: str) -> dict[float, float]:
+    """With which power of `along` an order's time grows, for every value of `fixed`."""
+    powers = {}
+    for key in dict.fromkeys(point[fixed] for point in measured.points if point["order"] == order):
+        row = measured.row(along, **{fixed: key, "order": order})
+        if len({point[along] for point in row}) > 1:
+            powers[key] = slope([point[along] for point in row], [point.mean(value) for point in row])
+    return powers
+
+
+def _growth_of_matrix(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    by_processes = _powers(measured, value, MATRIX, "processes", "bandwidth_kB_per_s")
     if not by_processes:
-        return OPEN
+        return {}
     tightest = min(by_processes)
-    low, high = SQUARE
-    good = low <= by_processes[tightest] <= high
-    text = f"at {tightest:g} kB/s the time grows with n^{by_processes[tightest]:.2f}"
-    figures: dict[str, Any] = {"by_processes": {f"{key:g}": value for key, value in by_processes.items()}}
+    found: Found = {"tightest": tightest, "power": by_processes[tightest], "alone": ""}
+    found["by_processes"] = {f"{key:g}": power for key, power in by_processes.items()}
+    by_bandwidth = _powers(measured, value, MATRIX, "processes_per_kB_per_s", "processes")
     if by_bandwidth:
         most = max(by_bandwidth)
-        text += f"; by bandwidth alone, at {most:g} processes, only with the ratio^{by_bandwidth[most]:.2f}"
-        figures["by_bandwidth"] = {f"{key:g}": value for key, value in by_bandwidth.items()}
-    return Found(_verdict(good, by_processes[tightest] > 1.2), text, f"n^{by_processes[tightest]:.2f}", figures)
+        alone = f"by bandwidth alone, at {most:g} processes, only with the ratio^{by_bandwidth[most]:.2f}"
+        found |= {"alone": f"; {alone}", "by_bandwidth": {f"{key:g}": power for key, power in by_bandwidth.items()}}
+    return found
 
 
-def _sender_side_scales(measured: Measured[ScalingPoint]) -> Found:
-    slopes = {order: _along_processes(measured.points, order) for order in (CYKAS, MFSS)}
-    if not all(slopes.values()):
-        return OPEN
-    worst = {order: max(values.values(), key=abs) for order, values in slopes.items()}
-    text = ", ".join(f"{order}: n^{value:.2f}" for order, value in worst.items()) + " at most, at one bandwidth"
-    steepest = max(abs(value) for value in worst.values())
-    return Found(_verdict(steepest <= FLAT, steepest <= 0.5), text, f"n^{steepest:.2f}", {"exponents": worst})
+def _growth_of_rivals(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    powers = {rival: _powers(measured, value, rival, "processes", "bandwidth_kB_per_s").values() for rival in RIVALS}
+    if not all(powers.values()):
+        return {}
+    worst = {rival: max(some, key=abs) for rival, some in powers.items()}
+    each = ", ".join(f"{rival}: n^{power:.2f}" for rival, power in worst.items())
+    return {"exponents": worst, "steepest": max(map(abs, worst.values())), "each": each}
 
 
-# ---- Figure 5 ----
+# ---- Figures 5 and 6 ----
 
 
-def _of_cykas(points: Iterable[Any]) -> list[Any]:
-    return [point for point in points if point.order == CYKAS and math.isfinite(point.speedup.mean)]
+def _rows(measured: Measured, value: str, by: str, along: str) -> dict[Any, list[Point]]:
+    """The points of Cykas: a row along one axis for each value of the other."""
+    rows: dict[Any, list[Point]] = {}
+    for point in sorted(measured.row(along, order=CYKAS), key=lambda point: point[by]):
+        if math.isfinite(point.mean(value)):
+            rows.setdefault(point[by], []).append(point)
+    return rows
 
 
-def _panels(points: Iterable[JobsPoint]) -> dict[float, list[JobsPoint]]:
-    panels: dict[float, list[JobsPoint]] = {}
-    for point in sorted(_of_cykas(points), key=lambda point: (point.interval_ms, point.job_ms)):
-        panels.setdefault(point.interval_ms, []).append(point)
-    return panels
+def _panels(measured: Measured, value: str) -> dict[float, list[Point]]:
+    return _rows(measured, value, "interval_ms", "job_ms")
 
 
 def _span(values: Sequence[float], to: str = " to ") -> str:
@@ -284,216 +308,156 @@ def _span(values: Sequence[float], to: str = " to ") -> str:
     return low if low == high else f"{low}{to}{high}"
 
 
-def _by_panel(panels: Mapping[float, Sequence[JobsPoint]], text: Callable[[Sequence[JobsPoint]], str]) -> str:
+def _by_panel(panels: Mapping[float, Sequence[Point]], text: Callable[[Sequence[Point]], str]) -> str:
     return "; ".join(f"{interval_ms:g} ms: {text(panel)}" for interval_ms, panel in panels.items())
 
 
-def _nearly_always_faster(measured: Measured[JobsPoint]) -> Found:
-    panels = _panels(measured.points)
-    speedups = [point.speedup.mean for panel in panels.values() for point in panel]
+def _faster(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    panels = _panels(measured, value)
+    speedups = [point.mean(value) for panel in panels.values() for point in panel]
     if not speedups:
-        return OPEN
+        return {}
     above = sum(speedup > 1 + EVEN for speedup in speedups)
     below = sum(speedup < 1 - EVEN for speedup in speedups)
-    each = _by_panel(panels, lambda panel: _span([point.speedup.mean for point in panel]))
-    eager = _by_panel(panels, lambda panel: f"{statistics.fmean(point.eager_share for point in panel):.0%}")
-    text = (
-        f"above 1 at {above} of {len(speedups)} points, below at {below}, level at {len(speedups) - above - below} "
-        f"({each}); messages sent eagerly ({eager})"
-    )
-    allowed = (1 - NEARLY_ALWAYS) * len(speedups)
-    verdict = _verdict(len(speedups) - above <= allowed, below <= allowed and above > below)
-    figures = {"above": above, "below": below, "points": len(speedups)}
-    return Found(verdict, text, f"{above} of {len(speedups)}", figures)
+    return {
+        "above": above,
+        "below": below,
+        "points": len(speedups),
+        "level": len(speedups) - above - below,
+        "share_above": above / len(speedups),
+        "share_below": below / len(speedups),
+        "each": _by_panel(panels, lambda panel: _span([point.mean(value) for point in panel])),
+        "eager": _by_panel(panels, lambda panel: f"{statistics.fmean(one.mean('eager_share') for one in panel):.0%}"),
+    }
 
 
-def _differs(panel: Sequence[JobsPoint], at: int, other: int) -> bool:
-    """Whether the speedup at one place is above that at another, by more than chance."""
-    difference = [
-        up - down for up, down in zip(panel[at].speedups, panel[other].speedups, strict=True)
-    ]  # both places see the same seeds
-    estimated = estimate(difference)
+def _differs(one: Point, other: Point, value: str) -> bool:
+    """Whether the speedup at one place is above that at another, by more than chance; both see the same seeds."""
+    estimated = estimate([up - down for up, down in zip(one.repeats[value], other.repeats[value], strict=True)])
     return estimated.low > 0 and estimated.mean > EVEN / 5
 
 
-def _rises_then_falls(measured: Measured[JobsPoint]) -> Found:
-    panels = {key: panel for key, panel in _panels(measured.points).items() if len(panel) > 2}
-    if not panels:
-        return OPEN
+def _shapes(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    """In which panels the speedup first rises, then falls, and stays above 1."""
+    panels = {key: panel for key, panel in _panels(measured, value).items() if len(panel) > 2}
     shapes = {}
     for interval_ms, panel in panels.items():
-        top = max(range(len(panel)), key=lambda place: panel[place].speedup.mean)
-        rises, falls = _differs(panel, top, 0), _differs(panel, top, len(panel) - 1)
-        stays = all(point.speedup.mean > 1 - EVEN for point in panel)
+        top = max(panel, key=lambda point: point.mean(value))
+        rises, falls = _differs(top, panel[0], value), _differs(top, panel[-1], value)
         shape = "rises, then falls" if rises and falls else "rises" if rises else "falls" if falls else "level"
+        stays = all(point.mean(value) > 1 - EVEN for point in panel)
         shapes[interval_ms] = shape if stays else f"{shape}, below 1"
-    good = sum(shape == "rises, then falls" for shape in shapes.values())
-    text = "; ".join(
-        f"{interval_ms:g} ms: {shape} ({', '.join(f'{point.speedup.mean:.2f}' for point in panels[interval_ms])})"
+    each = [
+        f"{interval_ms:g} ms: {shape} ({', '.join(f'{point.mean(value):.2f}' for point in panels[interval_ms])})"
         for interval_ms, shape in shapes.items()
-    )
-    figures = {"shapes": {f"{key:g}": shape for key, shape in shapes.items()}}
-    return Found(_verdict(good == len(shapes), good > 0), text, f"{good} of {len(shapes)}", figures)
+    ]
+    good = sum(shape == "rises, then falls" for shape in shapes.values())
+    written = {f"{key:g}": shape for key, shape in shapes.items()}
+    return {"good": good, "panels": len(panels), "shapes": written, "each": "; ".join(each)} if panels else {}
 
 
-def _frequent_is_best(measured: Measured[JobsPoint]) -> Found:
-    means = {
-        interval_ms: statistics.fmean(point.speedup.mean for point in panel)
-        for interval_ms, panel in _panels(measured.points).items()
+def _by_interval(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    """Whether the mean speedup falls as messages become rarer."""
+    panels = _panels(measured, value)
+    if len(panels) < 2:
+        return {}
+    means = {key: statistics.fmean(point.mean(value) for point in panel) for key, panel in panels.items()}
+    values = list(means.values())
+    return {
+        "means": {f"{key:g}": mean for key, mean in means.items()},
+        "each": ", ".join(f"{key:g} ms: {mean:.2f}" for key, mean in means.items()),
+        "falls": all(later <= earlier + EVEN for earlier, later in itertools.pairwise(values)),
+        "ahead": values[0] > values[-1] + EVEN,
+        "first": values[0],
+        "last": values[-1],
     }
-    if len(means) < 2:
-        return OPEN
-    values = [means[interval_ms] for interval_ms in sorted(means)]
-    falls = all(later <= earlier + EVEN for earlier, later in itertools.pairwise(values))
-    text = "mean speedup by interval: " + ", ".join(f"{key:g} ms: {value:.2f}" for key, value in sorted(means.items()))
-    ahead = values[0] > values[-1] + EVEN
-    figures = {"means": {f"{key:g}": value for key, value in sorted(means.items())}}
-    return Found(_verdict(falls and ahead, ahead), text, f"{values[0]:.2f}..{values[-1]:.2f}", figures)
 
 
-def _job_starts_follow(measured: Measured[JobsPoint]) -> Found:
-    points = [point for point in _of_cykas(measured.points) if math.isfinite(point.job_start_speedup.mean)]
-    speedups = [point.speedup.mean for point in points]
-    starts = [point.job_start_speedup.mean for point in points]
-    if len(points) < 3 or max(speedups) - min(speedups) <= EVEN or max(starts) - min(starts) <= EVEN:
-        return OPEN
-    alike = statistics.correlation(speedups, starts)
-    as_much = sum(start >= speedup - EVEN for start, speedup in zip(starts, speedups, strict=True))
-    text = (
-        f"correlation {alike:.2f}; job starts gain as much or more at {as_much} of {len(points)} points "
-        f"({_span(starts)}; execution {_span(speedups)})"
-    )
-    figures = {"correlation": alike, "as_much": as_much, "points": len(points)}
-    return Found(_verdict(alike >= ALIKE, alike >= 0.5), text, f"r {alike:.2f}", figures)
+def _job_starts(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    points = [point for panel in _panels(measured, value).values() for point in panel]
+    both = [(point.mean(value), point.mean("job_start_speedup")) for point in points]
+    both = [(speedup, start) for speedup, start in both if math.isfinite(start)]
+    if len(both) < 3 or any(max(some) - min(some) <= EVEN for some in zip(*both, strict=True)):
+        return {}
+    speedups, starts = zip(*both, strict=True)
+    return {
+        "correlation": statistics.correlation(speedups, starts),
+        "as_much": sum(start >= speedup - EVEN for speedup, start in both),
+        "points": len(both),
+        "speedups": _span(speedups),
+        "starts": _span(starts),
+    }
 
 
-# ---- Figure 6 ----
+SCENARIOS = {False: "without jobs", True: "with jobs"}
 
 
-def _rows(points: Iterable[HotspotsPoint]) -> dict[bool, list[HotspotsPoint]]:
-    rows: dict[bool, list[HotspotsPoint]] = {}
-    for point in sorted(_of_cykas(points), key=lambda point: (point.jobs, point.hotspot_share)):
-        rows.setdefault(point.jobs, []).append(point)
-    return rows
+def _scenarios(measured: Measured, value: str) -> dict[bool, list[Point]]:
+    return _rows(measured, value, "jobs", "hotspot_share")
 
 
-def _scenario(jobs: bool) -> str:
-    return "with jobs" if jobs else "without jobs"
+def _row_text(row: Sequence[Point], value: str) -> str:
+    return ", ".join(f"{percent(point['hotspot_share'])}: {point.estimate(value).text(2)}" for point in row)
 
 
-def _means(row: Sequence[HotspotsPoint]) -> list[float]:
-    return [point.speedup.mean for point in row]
-
-
-def _row_text(row: Sequence[HotspotsPoint]) -> str:
-    return ", ".join(f"{percent(point.hotspot_share)}: {point.speedup.text(2)}" for point in row)
-
-
-def _uniform_gains_30_percent(measured: Measured[HotspotsPoint]) -> Found:
-    uniform = {jobs: row[0].speedup for jobs, row in _rows(measured.points).items() if row[0].hotspot_share == 0}
+def _without_hotspots(measured: Measured, value: str, claim: Mapping[str, Any]) -> Found:
+    rows = _scenarios(measured, value)
+    uniform = {jobs: row[0].estimate(value) for jobs, row in rows.items() if row[0]["hotspot_share"] == 0}
     if len(uniform) < 2:
-        return OPEN
-    off = max(abs(one.mean - UNIFORM) for one in uniform.values())
-    text = ", ".join(f"{_scenario(jobs)} {one.text(2)}" for jobs, one in uniform.items())
-    verdict = _verdict(off <= UNIFORM_OFF, all(one.mean > 1 + EVEN for one in uniform.values()))
-    figures = {_scenario(jobs).replace(" ", "_"): one.mean for jobs, one in uniform.items()}
-    return Found(verdict, text, ", ".join(f"{one.mean:.2f}" for one in uniform.values()), figures)
+        return {}
+    return {
+        **{SCENARIOS[jobs].replace(" ", "_"): one.mean for jobs, one in uniform.items()},
+        "off": max(abs(one.mean - claim["paper"]) for one in uniform.values()),
+        "least": min(one.mean for one in uniform.values()),
+        "each": ", ".join(f"{SCENARIOS[jobs]} {one.text(2)}" for jobs, one in uniform.items()),
+        "both": ", ".join(f"{one.mean:.2f}" for one in uniform.values()),
+    }
 
 
-def _hotspots_cost(measured: Measured[HotspotsPoint]) -> Found:
-    rows = {jobs: row for jobs, row in _rows(measured.points).items() if len(row) > 2 and row[0].hotspot_share == 0}
+def _cost_of_hotspots(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
+    found = _scenarios(measured, value).items()
+    rows = {jobs: row for jobs, row in found if len(row) > 2 and row[0]["hotspot_share"] == 0}
     if len(rows) < 2:
-        return OPEN
-    lower = all(point.speedup.mean < row[0].speedup.mean for row in rows.values() for point in row[1:])
-    falling = all(
-        later.speedup.mean <= earlier.speedup.mean + EVEN
-        for row in rows.values()
-        for earlier, later in itertools.pairwise(row)
-    )
-    text = "; ".join(f"{_scenario(jobs)}: {_row_text(row)}" for jobs, row in rows.items())
+        return {}
+    means = [[point.mean(value) for point in row] for row in rows.values()]
+    lower = all(mean < row[0] for row in means for mean in row[1:])
+    falling = all(later <= earlier + EVEN for row in means for earlier, later in itertools.pairwise(row))
+    text = "; ".join(f"{SCENARIOS[jobs]}: {_row_text(row, value)}" for jobs, row in rows.items())
     if lower and not falling:
         text = f"less than without hotspots everywhere, though not less with each step ({text})"
-    short = "falls" if lower and falling else "lower" if lower else "not lower"
-    return Found(_verdict(lower and falling, lower), text, short, {"lower": lower, "falling": falling})
+    shape = "falls" if lower and falling else "lower" if lower else "not lower"
+    return {"lower": lower, "falling": falling, "each": text, "shape": shape}
 
 
-def _behind_without_jobs(measured: Measured[HotspotsPoint]) -> Found:
-    hot = [point for point in _rows(measured.points).get(False, []) if point.hotspot_share > 0]
-    if not hot:
-        return OPEN
-    below = sum(point.speedup.mean < 1 for point in hot)
-    figures = {"below": below, "points": len(hot)}
-    return Found(_verdict(below == len(hot), below > 0), _row_text(hot), _span(_means(hot), ".."), figures)
+def _under_hotspots(measured: Measured, value: str, claim: Mapping[str, Any]) -> Found:
+    """The speedups under hotspots of one scenario, and whether they are below that without hotspots."""
+    row = _scenarios(measured, value).get(claim["jobs"], [])
+    hot = [point for point in row if point["hotspot_share"] > 0]
+    if not hot or (claim["jobs"] and len(hot) == len(row)):
+        return {}
+    means = [point.mean(value) for point in hot]
+    return {
+        "points": len(hot),
+        "below": sum(mean < 1 for mean in means),
+        "above": sum(mean > 1 for mean in means),
+        "lower": all(mean < row[0].mean(value) for mean in means),
+        "hot": _row_text(hot, value),
+        "all": _row_text(row, value),
+        "span": _span(means, ".."),
+    }
 
 
-def _ahead_with_jobs(measured: Measured[HotspotsPoint]) -> Found:
-    row = _rows(measured.points).get(True, [])
-    hot = [point for point in row if point.hotspot_share > 0]
-    if not hot or len(hot) == len(row):
-        return OPEN
-    above = sum(point.speedup.mean > 1 for point in hot)
-    lower = all(point.speedup.mean < row[0].speedup.mean for point in hot)
-    figures = {"above": above, "points": len(hot)}
-    return Found(_verdict(above == len(hot) and lower, above > 0), _row_text(row), _span(_means(hot), ".."), figures)
-
-
-# ---- all ----
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, and how points are asked whether it is so."""
-
-    key: str
-    text: str
-    ask: Callable[[Any], Found]
-
-
-CLAIMS: Mapping[str, tuple[Claim, ...]] = {
-    "fig4": (
-        Claim(
-            "crossover",
-            "From about 0.02 processes per kB/s on, the matrix order is slower than the two sender-side orders.",
-            _where_matrix_falls_behind,
-        ),
-        Claim("quadratic", "The time of the matrix order grows quadratically.", _matrix_quadratic),
-        Claim("scales", "The sender-side orders take hardly longer as the system grows.", _sender_side_scales),
-        Claim(
-            "example",
-            "At 5000 kB/s the matrix order is the better choice below 100 processes, and only there.",
-            _example,
-        ),
-        Claim("ratio", "Processes per bandwidth alone tells on which side of the crossover one is.", _ratio_alone),
-    ),
-    "fig5": (
-        Claim("faster", "Cykas nearly always finishes earlier than MFSS.", _nearly_always_faster),
-        Claim(
-            "sweet-spot",
-            "As jobs grow to 50 ms the speedup first rises slightly, then falls, and stays above 1.",
-            _rises_then_falls,
-        ),
-        Claim("frequent", "The advantage is largest where messages are frequent.", _frequent_is_best),
-        Claim("job-starts", "The gain in job start time follows that in execution time.", _job_starts_follow),
-    ),
-    "fig6": (
-        Claim("uniform", "Without hotspots Cykas gains 30 % in both scenarios.", _uniform_gains_30_percent),
-        Claim("hotspots", "The more hotspots, the smaller the advantage.", _hotspots_cost),
-        Claim("no-jobs", "Without jobs and with hotspots, Cykas is slower than MFSS.", _behind_without_jobs),
-        Claim(
-            "jobs", "With jobs Cykas stays ahead of MFSS under hotspots, by less than without them.", _ahead_with_jobs
-        ),
-    ),
+FINDERS: Mapping[str, Callable[[Measured, str, Mapping[str, Any]], Found]] = {
+    "falls_behind": _falls_behind,
+    "growth_of_matrix": _growth_of_matrix,
+    "growth_of_rivals": _growth_of_rivals,
+    "example": _example,
+    "crossover_of_each": _crossover_of_each,
+    "faster": _faster,
+    "shapes": _shapes,
+    "by_interval": _by_interval,
+    "job_starts": _job_starts,
+    "without_hotspots": _without_hotspots,
+    "cost_of_hotspots": _cost_of_hotspots,
+    "under_hotspots": _under_hotspots,
 }
-
-
-def judge(measured: Measured[Any], measure: str = COMMUNICATION) -> list[JudgedClaim]:
-    """Hold every claim of the paper about this figure against its points, reading by reading.
-
-    `measure`: when an execution ends, one of `MEASURES`; the paper's is the default.
-    """
-    name, section = measured.figure.name, measured.figure.section
-    return [
-        JudgedClaim(f"{name}-{claim.key}", section, claim.text, *claim.ask(one), reading=reading, measure=measure)
-        for reading, one in measured.by(measure).readings().items()
-        for claim in CLAIMS[name]
-    ]

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -24,7 +23,6 @@ __all__ = [
     "Table",
     "Value",
     "Winner",
-    "as_toml",
     "config",
     "kind_of",
     "new_table",
@@ -150,7 +148,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a file says.  `packets_max`: a simulation that would need more is not run.  `skips`: impossible
+    """The content of a file.  `packets_max`: a simulation that would need more is not run.  `skips`: impossible
     combinations are left out."""
 
     name: str
@@ -221,48 +219,9 @@ def new_table(
 ) -> Table:
     """Return a table in which parameters that are not given have their usual values.
 
-    The order changes fastest, so that whoever runs only the first simulations can compare.
+    The order changes fastest, so that the first simulations alone can be compared.
     """
     usual = {key: (value,) for key, value in DEFAULTS.items() if key not in given}
     values = {**usual, **given}
     values["order"] = values.pop("order")
     return Table(name, values, tuple(seeds), derives_workload)
-
-
-def as_toml(grid: Grid) -> str:
-    """Return a file that says the same as a grid.
-
-    >>> usual = new_table("1", [1], {"order": ("mfss",), "processes": (4, 8)})
-    >>> print(as_toml(Grid("grid", "A grid", "", (usual,), keep=("bytes",))))  # doctest: +ELLIPSIS
-    title = "A grid"
-    keep = ["bytes"]
-    ...
-    [[grid]]
-    name = "1"
-    seeds = [1]
-    workload = "random"
-    processes = [4, 8]
-    order = "mfss"
-    """
-    head: dict[str, Any] = {"title": grid.title, "about": grid.about, "keep": grid.keep}
-    head |= {"packets_max": grid.packets_max, "impossible": "skip" if grid.skips else "refuse"}
-    made = {"compare": grid.comparisons, "winner": grid.winners, "figure": grid.pictures}
-    parts = [_pairs(head), *(f"[[grid]]\n{_pairs(_written(table))}" for table in grid.tables)]
-    parts += [f"[[{key}]]\n{_pairs(vars(one))}" for key, many in made.items() for one in many]
-    return "\n\n".join(parts)
-
-
-def _written(table: Table) -> Iterator[tuple[str, Any]]:
-    """What a file has to say about a table: names, seeds, and what is not as usual."""
-    yield from (("name", table.name), ("seeds", table.seeds))
-    always = "hotspot_share" if table.derives_workload else "workload"
-    for name, values in table.values.items():
-        derived = name == "workload" and table.derives_workload
-        if name == always or (values != (DEFAULTS[name],) and not derived):
-            yield name, values if len(values) > 1 else values[0]
-
-
-def _pairs(table: Mapping[str, Any] | Iterator[tuple[str, Any]]) -> str:
-    """Lines of TOML; texts, numbers and lists of them are written as in JSON."""
-    pairs = table.items() if isinstance(table, Mapping) else table
-    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in pairs if value not in ("", ()))

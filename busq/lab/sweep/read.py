@@ -9,17 +9,15 @@ combined with each other and with all seeds.  `[all]` has what all tables share.
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from busq import orders
-from busq.lab.sweep.figures import FIGURES
+from busq._util import toml
 from busq.lab.sweep.grid import (
     KEEP,
     NO_PARAMETERS,
@@ -73,7 +71,7 @@ def shipped() -> list[str]:
     >>> {"fig4", "fig5", "fig6", "map"} <= set(shipped())
     True
     """
-    return sorted([*FIGURES, *(path.stem for path in GRIDS.glob("*.toml"))])
+    return sorted(path.stem for path in GRIDS.glob("*.toml"))
 
 
 def read(source: str | os.PathLike[str]) -> Grid:
@@ -85,8 +83,6 @@ def read(source: str | os.PathLike[str]) -> Grid:
     800
     """
     name = os.fspath(source)
-    if name in FIGURES:
-        return FIGURES[name]().grid()
     path = GRIDS / f"{name}.toml" if name in shipped() else Path(source)
     try:
         text = path.read_text(encoding="utf-8")
@@ -116,13 +112,11 @@ def parse(text: str, name: str = "grid", where: str = "") -> Grid:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    if sys.version_info < (3, 11):
-        raise GridError("reading a grid needs Python 3.11 or later")
-    tomllib: Any = importlib.import_module("tomllib")
     try:
-        document: dict[str, Any] = tomllib.loads(text)
-        return document
-    except tomllib.TOMLDecodeError as error:
+        return toml.loads(text)
+    except ImportError:
+        raise GridError("reading a grid needs Python 3.11 or later, or tomli: pip install tomli") from None
+    except ValueError as error:
         raise GridError(f"no TOML: {error}") from None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Killing, stopping and resuming processes at random, and comparing what they wrote down: `busq soak`.
+"""Killing, stopping and resuming processes at random, and comparing their ledgers: `busq soak`.
 
-`conductor` plays the rounds, `killer` kills, `worker` and `member` are what gets killed, `ledger` what they write down
-outside of shared memory.  `judge` says what is promised to workers and whether it holds, `census` the same of members.
+`conductor` plays the rounds, `killer` kills, `worker` is the program that gets killed, `ledger` holds what it wrote
+down outside of shared memory, and `judge` holds the promises against that.
 """
 
 from busq.trial.soak.conductor import MODES, Outcome, SoakError, run

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kills processes that talk over a bus, at random, again and again, and compares what they wrote down.
+"""Kills processes that talk over a bus, at random, again and again, and compares their ledgers.
 
 A soak runs in rounds on one bus.  In each, workers send and receive while the killer (`killer`) strikes;
 then all drain their queues and leave in good order, memory and descriptors are counted, and the ledgers
-(`ledger`), which lie outside the shared memory, are judged (`judge`).  The first round that finds
-something wrong is the last.
+(`ledger`), which lie outside the shared memory, are judged (`judge`).  The first round with a fault is the last.
 
-The conductor, which is whoever calls `run`, is no part of what happens: it holds the bus, but no peer while workers
-live.  Nothing is left behind: bus, ledgers and processes are removed when `run` ends, however it ends; only the ledgers
-of a round with a fault are kept, and named.
+The conductor, the process that calls `run`, takes no part: it holds the bus, but no peer while workers live.  Nothing
+is left behind: bus, ledgers and processes are removed when `run` ends, however it ends; only the ledgers of a round
+with a fault are kept, and named.
 """
 
 from __future__ import annotations
@@ -33,12 +32,10 @@ from busq._port.directory import default_directory
 from busq._port.through_cffi import check, raw_bus
 from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
-from busq.trial.replay import ENDINGS
-from busq.trial.soak import census
-from busq.trial.soak.judge import Findings, Found, judge, read_worker
-from busq.trial.soak.ledger import read
-from busq.trial.soak.member import MEMBER_MODES
-from busq.trial.soak.worker import (
+from busq.trial.crew import ENDINGS
+from busq.trial.soak.judge import Findings, judge, read_worker
+from busq.trial.soak.ledger import PEOPLE, read
+from busq.trial.soak.plan import (
     COMMAND,
     FAULTS,
     KILLS,
@@ -50,6 +47,7 @@ from busq.trial.soak.worker import (
     Word,
     ledger_path,
     queues_of,
+    words_of,
 )
 
 __all__ = ["MODES", "Outcome", "SoakError", "run"]
@@ -58,10 +56,10 @@ MODES = (
     *(Mode.PLAIN, Mode.DURABLE, Mode.SHARED, Mode.RESUME, Mode.ACK),
     *(Mode.PLAIN, Mode.SHARED, Mode.SHARED),
 )
+MEMBER_MODES = (Mode.PLAIN, Mode.DURABLE, Mode.PLAIN, Mode.ACK, Mode.PLAIN, Mode.RESUME, Mode.PLAIN, Mode.ACK)
 ABOUT = {"messages": MODES, "members": MEMBER_MODES}
-PEOPLE = "ann bob cleo dan eve finn gus hal ida jon kim leo mia ned ole pam"
 SURVIVORS = {"messages": 1, "members": 2}
-# Of several lives, and of the replies to what each has asked, or of its replicas.
+# For several lives, and for the replies to what each has asked, or its replicas.
 SLOTS_PER_WORKER = {"messages": 8, "members": 16}
 CAPACITY = {"messages": 256, "members": 2048}
 NODES = 16
@@ -69,7 +67,7 @@ ARENA_BYTES = 32 << 20
 ROUND_KILLS = 2000
 ROUND_S = 30.0
 DRAIN_S = 10.0
-# How long nothing may have come before all is said to have come; that somebody has died is noticed after 50 ms.
+# After so long without a delivery all has come; a death is noticed after 50 ms.
 QUIET_S = {"messages": 0.1, "members": 0.5}
 TICK_S = 0.02
 ANSWER_S = 60.0
@@ -98,7 +96,7 @@ class Outcome:
     rounds: int = 0
     kills: int = 0
     stops: int = 0
-    found: Found = field(default_factory=Findings)  # in the ledgers
+    found: Findings = field(default_factory=Findings)  # in the ledgers
     arena_baseline_bytes: int = 0
     arena_after_bytes: int = 0
     descriptors_baseline: int = 0
@@ -118,7 +116,7 @@ class Outcome:
 
     @property
     def longest_block_ns(self) -> int:
-        """The longest that anybody waited for a message that was there, or in a send or a join."""
+        """The longest wait for a message that was there, or in a call."""
         found = self.found
         return max(found.waits.longest_ns, found.sends_ns_max, found.joins_ns_max, found.changes_ns_max)
 
@@ -153,7 +151,7 @@ class Outcome:
         }
 
     def verdict(self, name: str, faults: Sequence[str], holds: str, count: int | None = None) -> None:
-        """Add a verdict of our own: the faults in words, or what holds."""
+        """Add a verdict of the conductor: the faults in words, or what holds."""
         text = "; ".join(faults[:3]) if faults else holds
         self.verdicts[name] = Verdict(not faults, len(faults) if count is None else count, None, text)
 
@@ -189,12 +187,9 @@ def run(
     """
     _check_arguments(seconds, kills, kills_per_s, stops_per_s, workers, about)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    names = tuple(PEOPLE.split()[:workers])
     over = ABOUT[about] if modes is None else modes
-    chosen = tuple(over[index % len(over)] for index in range(workers))
-    outcome = Outcome(seed, names, chosen, kills_per_s, stops_per_s, about)
-    if about == "members":
-        outcome.found = census.Findings()
+    chosen = tuple(Mode(over[index % len(over)]) for index in range(workers))
+    outcome = Outcome(seed, PEOPLE[:workers], chosen, kills_per_s, stops_per_s, about, found=Findings(about))
     with _Stage(outcome, ledgers) as stage:
         stage.soak(math.inf if seconds is None else seconds, math.inf if kills is None else kills, progress)
     if outcome.verdicts["hung"].ok:  # otherwise workers were ended by force, and could not tidy up
@@ -224,7 +219,7 @@ def _check_arguments(
     if not 0 < kills_per_s <= 10_000 or not 0 <= stops_per_s <= 10_000:
         rates = f"kills_per_s={kills_per_s}, stops_per_s={stops_per_s}"
         raise ValueError(f"{rates}: expected up to 10,000, and more than 0 kills")
-    most = len(PEOPLE.split()) - (about == "members")
+    most = len(PEOPLE) - (about == "members")
     if not 3 <= workers <= most:
         raise ValueError(f"workers={workers}: expected 3 to {most}")
 
@@ -234,7 +229,7 @@ def _descriptors() -> int:
 
 
 class _Stage:
-    """All that exists for the time of a soak: a directory of its own with the bus, ledgers, the killer."""
+    """The things that exist while a soak runs: a directory of its own with the bus, ledgers, the killer."""
 
     def __init__(self, outcome: Outcome, ledgers: str | os.PathLike[str] | None) -> None:
         self._outcome = outcome
@@ -243,7 +238,7 @@ class _Stage:
 
     def __enter__(self) -> _Stage:
         with contextlib.ExitStack() as cleanup:
-            # A Ctrl-C waits until there is somebody to clean up after it, and again until it has been done.
+            # A Ctrl-C waits until `cleanup` can clean up after it, and again until that has been done.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
             cleanup.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
             self._before = before
@@ -251,7 +246,7 @@ class _Stage:
             self._ledgers = self._kept or tempfile.mkdtemp(prefix="busq-soak-")
             os.makedirs(self._ledgers, exist_ok=True)
             cleanup.callback(self._drop_ledgers)
-            # A directory of its own, so that whatever is left in it is ours.
+            # A directory of its own, so that any file left in it was left by the soak.
             self._directory = tempfile.mkdtemp(prefix=".soak-", dir=default_directory())
             cleanup.callback(shutil.rmtree, self._directory, ignore_errors=True)
             cleanup.callback(self._count_leftovers)
@@ -304,11 +299,11 @@ class _Stage:
 
     def _play(self, kills: int, seconds: float, begin_s: float, progress: Progress | None) -> None:
         outcome, crew = self._outcome, self._crew
-        crew.play(kills, seconds, lambda: _tell(progress, begin_s, crew))
+        crew.play(kills, seconds, lambda: _report(progress, begin_s, crew))
         faults = crew.drain(self._bus)
         faults += crew.leave()
         outcome.kills, outcome.stops = crew.words[KILLS], crew.words[STOPS]
-        outcome.verdict("hung", faults, "everybody answered, and ended only when killed or told to leave")
+        outcome.verdict("hung", faults, "every worker answered, and ended only by a kill or on command")
         if not faults:
             self._judge()
         else:
@@ -317,32 +312,24 @@ class _Stage:
     def _judge(self) -> None:
         outcome = self._outcome
         paths = [ledger_path(self._plan(), index) for index in range(len(outcome.names))]
-        workers: Sequence[Any]
-        if outcome.about == "members":
-            each = enumerate(zip(outcome.names, outcome.modes, paths, strict=True))
-            workers = [census.read_member(index, name, mode, read(path)) for index, (name, mode, path) in each]
-            found: Any = census.judge(workers)
-        else:
-            queues = queues_of(outcome.modes)
-            workers = [
-                read_worker(index, outcome.names[index], outcome.modes[index], read(path), queues[index])
-                for index, path in enumerate(paths)
-            ]
-            found = judge(workers)
+        each = zip(outcome.names, outcome.modes, paths, queues_of(outcome.modes), strict=True)
+        workers = [
+            read_worker(index, name, mode, read(path), queue) for index, (name, mode, path, queue) in enumerate(each)
+        ]
         outcome.rounds += 1
-        outcome.found.add(found)
+        outcome.found.add(judge(workers, outcome.about))
         leaks = [
             f"{worker.name} had {before} descriptors before it joined and {after} after it left"
             for worker in workers
             for before, after in worker.descriptors
             if after > before
         ]
-        outcome.verdict("descriptors", leaks, "whoever left had as many descriptors as before it joined")
+        outcome.verdict("descriptors", leaks, "every worker that left had as many descriptors as before it joined")
         if outcome.about == "members":
-            self._remove_all()  # who closes tells the others, and these have received for the last time
+            self._remove_all()  # a close sends notices to peers that have received for the last time
         self._bus.collect()
         used, baseline = self._bus.stats()["arena_used_bytes"], outcome.arena_baseline_bytes
-        leak = [f"{used} bytes are in use with nobody there; before the soak it was {baseline}"] * (used > baseline)
+        leak = [f"{used} bytes are in use without a peer; before the soak it was {baseline}"] * (used > baseline)
         holds = "when all had left, no more memory was in use than before"
         outcome.verdict("memory", leak, holds, max(0, used - baseline))
         if outcome.about == "members":
@@ -360,7 +347,7 @@ class _Stage:
                 self._bus.remove(facts["name"])
 
     def _judge_tables(self) -> None:
-        """Nobody is in a group, and nobody has anything, when all have left."""
+        """When all have left, groups have no members, and peers no messages and no memory."""
         groups = {name: view.members for name, view in self._bus.groups().items() if view.members}
         faults = [f"@{name} has the members {', '.join(members)}" for name, members in groups.items()]
         faults += [
@@ -368,7 +355,7 @@ class _Stage:
             for facts in self._bus.stats()["peers"]  # also those that are gone, and not out of the way
             if facts["state"] not in ("closed", "dead") or facts["depth"] or facts["memory_bytes"]
         ]
-        self._outcome.verdict("tables", faults, "when all had left, no group had members, and nobody had anything")
+        self._outcome.verdict("tables", faults, "when all had left, no group had members, and no peer had anything")
 
     def _drop_ledgers(self) -> None:
         if self._kept is not None or (self._outcome.rounds and not self._outcome.ok):
@@ -381,7 +368,7 @@ class _Stage:
         self._outcome.descriptors_after = _descriptors()
 
 
-def _tell(progress: Progress | None, begin_s: float, crew: _Crew) -> None:
+def _report(progress: Progress | None, begin_s: float, crew: _Crew) -> None:
     if progress is not None:
         progress(int(time.monotonic() - begin_s), crew.words[KILLS])
 
@@ -407,9 +394,9 @@ def _remove(bus: busq.Bus) -> None:
 
 
 def _left(bus: busq.Bus, facts: dict[str, Any]) -> int:
-    """How many messages are left to a peer; of a shared queue, also in the hands of its readers, dead ones too.
+    """Return how many messages are left to a peer; of a shared queue, also what its readers have, dead ones too.
 
-    Not counted are replies that came too late: whoever asks next drops them.
+    Replies that came too late are not counted: the next request drops them.
     """
     if "/" in facts["name"]:
         return 0
@@ -420,11 +407,11 @@ def _left(bus: busq.Bus, facts: dict[str, Any]) -> int:
     return int(unfinished[0])
 
 
-# ---- the killer, and what the workers say ----
+# ---- the killer and the workers ----
 
 
 class _Crew:
-    """Our end of the connection with the killer, and the words that all share."""
+    """The conductor's end of the connection with the killer, and the words that all share."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -433,16 +420,16 @@ class _Crew:
             fds = theirs.fileno(), fd
             self._popen = start(_KILLER, *map(str, fds), pass_fds=fds)
         self._link = ours
-        self._say(plan)
+        self._order(plan)
 
-    def _say(self, word: Any) -> None:
+    def _order(self, word: Any) -> None:
         try:
             self._link.send(word)
         except OSError:
             raise self._death() from None
 
     def _hear(self, timeout_s: float) -> Any:
-        """Return what the killer says within the time, or None."""
+        """Return the killer's answer within the time, or None."""
         try:
             return self._link.recv() if self._link.poll(timeout_s) else None
         except (EOFError, OSError):
@@ -455,27 +442,27 @@ class _Crew:
             return SoakError(f"the killer (pid {self._popen.pid}) has closed its connection")
         return SoakError(f"the killer (pid {self._popen.pid}) {how_ended(code)}")
 
-    def play(self, kills: int, seconds: float, tell: Callable[[], None]) -> None:
-        """Have workers live and die for that long."""
+    def play(self, kills: int, seconds: float, report: Callable[[], None]) -> None:
+        """Let workers live and die for that long."""
         self.words[COMMAND] = Command.RUN
-        self._say((kills, time.monotonic() + seconds))
-        self._answer(seconds + ANSWER_S, tell)
+        self._order((kills, time.monotonic() + seconds))
+        self._answer(seconds + ANSWER_S, report)
 
-    def _answer(self, timeout_s: float, tell: Callable[[], None]) -> Any:
+    def _answer(self, timeout_s: float, report: Callable[[], None]) -> Any:
         end_s = time.monotonic() + timeout_s
         while (answer := self._hear(TICK_S)) is None:
-            tell()
+            report()
             if time.monotonic() > end_s:
                 raise SoakError(f"the killer (pid {self._popen.pid}) has not answered for {ANSWER_S:.0f} s")
         return answer
 
     def drain(self, bus: busq.Bus) -> list[str]:
-        """Have the workers receive what is there; return what stays."""
+        """Let the workers receive what is there; return what stays."""
         self.words[COMMAND] = Command.DRAIN
         end_s = time.monotonic() + DRAIN_S
         before, moved_s = -1, time.monotonic()
         while True:
-            own = [self.words[WORDS * (1 + index) :][:WORDS] for index in range(len(self._plan.names))]
+            own = [words_of(self.words, index) for index in range(len(self._plan.names))]
             delivered = sum(words[Word.DELIVERED] for words in own)
             now_s = time.monotonic()
             if delivered != before or any(words[Word.SEEN] != Command.DRAIN for words in own):
@@ -489,7 +476,7 @@ class _Crew:
             time.sleep(TICK_S)
 
     def leave(self) -> list[str]:
-        """Have all workers leave; return what the killer has to report."""
+        """Let all workers leave; return the faults that the killer noted."""
         self.words[COMMAND] = Command.LEAVE
         faults: list[str] = self._answer(ANSWER_S, lambda: None)[1]
         return faults
@@ -499,7 +486,7 @@ class _Crew:
         with contextlib.suppress(OSError):
             self._link.send("end")
         end([self._popen], 5)
-        self._link.close()  # not before: it would take us for dead, and tidy up in our place
+        self._link.close()  # not before: the killer would take the conductor for dead, and tidy up in its place
         memory: Any = self.words.obj
         self.words.release()
         memory.close()

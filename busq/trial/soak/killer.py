@@ -5,8 +5,8 @@ The killer is a small process without threads that has imported what a worker ne
 peer.  Workers are forked from it, so that a new life costs about two milliseconds; each opens the bus for itself.
 Being their parent, it alone reaps them: until it does, no other process can get a victim's pid.
 
-Half of the kills strike at random times, half are aimed at a call of the bus: the killer waits until the victim says
-that it is about to send, receive or acknowledge, and strikes some microseconds later.  Stops likewise.
+Half of the kills strike at random times, half are aimed at a call of the bus: the killer waits until the victim
+announces that it is about to send, receive or acknowledge, and strikes some microseconds later.  Stops likewise.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 
 from busq._util.processes import die_with_parent, how_ended, open_words
 from busq.trial.soak.ledger import Kind, Ledger, Phase
-from busq.trial.soak.member import Member
-from busq.trial.soak.worker import COMMAND, FAULTS, KILLS, STOPS, WORDS, Command, Plan, Word, _Worker, ledger_path
+from busq.trial.soak.plan import COMMAND, FAULTS, KILLS, STOPS, Command, Plan, Word, ledger_path, words_of
+from busq.trial.soak.worker import Worker
 
 __all__ = ["kill_and_restart"]
 
@@ -41,7 +41,6 @@ AIMS = {
     "messages": (Phase.SENDING, Phase.SENDING, Phase.RECEIVING, Phase.ACKING),
     "members": (Phase.SENDING, Phase.RECEIVING, Phase.CHANGING, Phase.CHANGING, Phase.COMMANDING, Phase.ACKING),
 }
-_KINDS: dict[str, type[_Worker]] = {"messages": _Worker, "members": Member}
 
 
 class _Killer:
@@ -53,13 +52,13 @@ class _Killer:
         self._words = words
         self._dice = random.Random(f"{plan.seed}/killer")
         self._pid = os.getpid()
-        everybody = range(len(plan.names))
-        self._victims = everybody[plan.survivors :]
-        self._lives = [0 for _ in everybody]
-        self._pids: list[int | None] = [None for _ in everybody]
-        self._stopped: list[tuple[float, int, int]] = []  # when to continue whom, in which life
-        self._continued_ns = [0 for _ in everybody]
-        self._killed_ns = [0 for _ in everybody]  # when SIGKILL was sent to one that is not reaped yet
+        every = range(len(plan.names))
+        self._victims = every[plan.survivors :]
+        self._lives = [0 for _ in every]
+        self._pids: list[int | None] = [None for _ in every]
+        self._stopped: list[tuple[float, int, int]] = []  # when to continue which worker, in which life
+        self._continued_ns = [0 for _ in every]
+        self._killed_ns = [0 for _ in every]  # when SIGKILL was sent to one that is not reaped yet
         self._ledgers: list[Ledger] = []
         self._stacks = open(os.path.join(plan.directory, "stacks"), "w+")  # noqa: SIM115 - inherited by all workers
         faulthandler.register(signal.SIGUSR1, self._stacks, all_threads=True)
@@ -68,7 +67,7 @@ class _Killer:
         gc.freeze()
 
     def serve(self) -> None:
-        """Play rounds until the conductor says "end"; EOFError where it is gone without a word."""
+        """Play rounds until the conductor sends "end"; EOFError where it is gone without that."""
         try:
             while (word := self._control.recv()) != "end":
                 kills, end_s = word
@@ -95,7 +94,7 @@ class _Killer:
     def _await_survivors(self) -> None:
         """Wait until they have begun: what they keep alive, as the state of replicas, is there before any kill."""
         end_s = time.monotonic() + BEGIN_S_MAX
-        words = [self._words[(1 + index) * WORDS : (2 + index) * WORDS] for index in range(self._plan.survivors)]
+        words = [words_of(self._words, index) for index in range(self._plan.survivors)]
         while any(own[Word.SEEN] != Command.RUN for own in words) and not self.faults and not self._control.poll():
             if time.monotonic() >= end_s:
                 self._fault(f"the survivors have not begun within {BEGIN_S_MAX:g} s")
@@ -104,7 +103,7 @@ class _Killer:
 
     def _fork(self, index: int) -> None:
         self._lives[index] += 1
-        own = self._words[(1 + index) * WORDS : (2 + index) * WORDS]
+        own = words_of(self._words, index)
         own[Word.SEEN] = 0
         own[Word.TIMEOUT_NS] = own[Word.LIMIT] = own[Word.SUBJECT] = 0
         own[Word.BEGAN_NS] = time.monotonic_ns()
@@ -118,12 +117,11 @@ class _Killer:
         """The child: never returns."""
         code = 3
         try:
-            die_with_parent(self._pid)  # nobody else would be left to continue it where it is stopped
+            die_with_parent(self._pid)  # no other process would continue it where it is stopped
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             with contextlib.suppress(OSError):
                 self._control.close()
-            kind = _KINDS[self._plan.about]
-            kind(self._plan, index, self._lives[index], self._words).run()
+            Worker(self._plan, index, self._lives[index], self._words).run()
             code = 0
         except BaseException:
             with open(os.path.join(self._plan.directory, f"{self._plan.names[index]}.error"), "a") as file:
@@ -138,7 +136,7 @@ class _Killer:
         os.kill(pid, signal.SIGKILL)
 
     def _reap(self, *, is_restarting: bool) -> None:
-        """Write down who has ended, and start those again who were killed."""
+        """Record which workers have ended, and start again those that were killed."""
         for index, pid in enumerate(self._pids):
             if pid is None:
                 continue
@@ -153,12 +151,12 @@ class _Killer:
                     self._fork(index)
             elif code or self._words[COMMAND] != Command.LEAVE:
                 self._bury(index)
-                who = f"{self._plan.names[index]} (life {self._lives[index]})"
-                self._fault(f"{who} {how_ended(code)}{self._error_of(index)}")
+                name = f"{self._plan.names[index]} (life {self._lives[index]})"
+                self._fault(f"{name} {how_ended(code)}{self._error_of(index)}")
 
     def _bury(self, index: int) -> None:
-        """Write down how the one ended who has just been reaped: its words stand still."""
-        own = self._words[(1 + index) * WORDS : (2 + index) * WORDS]
+        """Record how the worker ended that has just been reaped: its words stand still."""
+        own = words_of(self._words, index)
         self._ledgers[index].write(
             Kind.DIED,
             self._lives[index],
@@ -199,7 +197,7 @@ class _Killer:
             self._reap(is_restarting=True)
 
     def _wait(self, timeout_s: float) -> None:
-        """Sleep, but not longer than until somebody has ended."""
+        """Sleep, but not longer than until a worker has ended."""
         signal.sigtimedwait({signal.SIGCHLD}, max(0.0, timeout_s))
 
     def _after(self, rate_per_s: float) -> float:
@@ -221,11 +219,11 @@ class _Killer:
         if self._dice.random() < 0.5:
             return
         aim, delay_ns = self._dice.choice(AIMS[self._plan.about]), self._dice.randrange(20_000)
-        own = self._words[(1 + index) * WORDS : (2 + index) * WORDS]
+        own, phase = words_of(self._words, index), int(Word.PHASE)
         end_ns = time.monotonic_ns() + AIM_NS_MAX
-        while own[Word.PHASE] == aim and time.monotonic_ns() < end_ns:
+        while own[phase] == aim and time.monotonic_ns() < end_ns:
             pass  # it is in the middle of one: wait for the next
-        while own[Word.PHASE] != aim and time.monotonic_ns() < end_ns:
+        while own[phase] != aim and time.monotonic_ns() < end_ns:
             pass
         end_ns = time.monotonic_ns() + delay_ns
         while time.monotonic_ns() < end_ns:
@@ -247,13 +245,13 @@ class _Killer:
         return any((index, self._lives[index]) == (other, life) for _, other, life in self._stopped)
 
     def _continue(self, now_s: float | None) -> None:
-        """Continue those whose time has come; None: all."""
+        """Continue the workers whose time has come; None: all."""
         while self._stopped and (now_s is None or self._stopped[0][0] <= now_s):
             _, index, life = heapq.heappop(self._stopped)
             pid = self._pids[index]
             if pid is not None and self._lives[index] == life and not self._killed_ns[index]:
                 self._continued_ns[index] = time.monotonic_ns()
-                # First, so that it stands before whatever the worker writes when it goes on.
+                # First, so that it stands before what the worker writes when it goes on.
                 self._ledgers[index].write(Kind.CONTINUED, life, 0, self._continued_ns[index])
                 os.kill(pid, signal.SIGCONT)
 
@@ -268,15 +266,14 @@ class _Killer:
     def _check_answers(self) -> None:
         now_ns = time.monotonic_ns()
         for index, pid in enumerate(self._pids):
-            own = self._words[(1 + index) * WORDS : (2 + index) * WORDS]
+            own = words_of(self._words, index)
             began_ns = max(own[Word.BEGAN_NS], self._continued_ns[index])
             is_late = now_ns - began_ns > own[Word.TIMEOUT_NS] + CALL_NS_MAX
             if pid is not None and is_late and not self._is_stopped(index) and not self._killed_ns[index]:
                 self._report_hung(index, pid, (now_ns - began_ns) / 1e9)
 
     def _report_hung(self, index: int, pid: int, blocked_s: float) -> None:
-        phase = self._words[(1 + index) * WORDS + Word.PHASE]
-        phase_name = next(name for name, value in vars(Phase).items() if value == phase)
+        phase = Phase(words_of(self._words, index)[Word.PHASE])
         os.kill(pid, signal.SIGUSR1)
         time.sleep(0.1)
         self._stacks.seek(0)
@@ -284,7 +281,7 @@ class _Killer:
         kernel = "; ".join(f"{what}: {_proc(pid, what)}" for what in ("wchan", "syscall", "stack"))
         self._fault(
             f"{self._plan.names[index]} (pid {pid}, life {self._lives[index]}) hangs for {blocked_s:.1f} s while "
-            f"{phase_name}: {kernel}; {stack}"
+            f"{phase.name}: {kernel}; {stack}"
         )
         self._kill(index)
 
@@ -317,7 +314,7 @@ def _proc(pid: int, what: str) -> str:
 
 def kill_and_restart(control_fd: str, words_fd: str) -> None:
     """Run as the killer of a soak, with the descriptors of a connection and of the shared words."""
-    # A Ctrl-C is the conductor's business; for the end of a child we wait.
+    # A Ctrl-C is the conductor's business; the end of a child is awaited.
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT, signal.SIGCHLD})
     control: Connection[Any, Any] = Connection(int(control_fd))
     words = open_words(words_fd)
@@ -325,5 +322,5 @@ def kill_and_restart(control_fd: str, words_fd: str) -> None:
     try:
         _Killer(plan, control, words).serve()
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The process that started us has ended, and nobody else is left to remove the bus.
+        # The conductor has ended, and no other process is left to remove the bus.
         shutil.rmtree(plan.bus_directory, ignore_errors=True)

@@ -21,11 +21,22 @@ import errno
 import os
 import struct
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 
 __all__ = [
-    *("RECORD", "Kind", "Ledger", "LedgerError", "Phase", "Reason", "Row", "name_of", "number_of", "read", "sender_of"),
-    *("change_of", "group_of", "joined_left_died", "members_of", "packed", "view_name"),
+    *("GROUPS", "GROUP_BITS", "PEOPLE", "RECORD", "REPLICAS", "WHOLE", "Kind", "Ledger", "LedgerError", "Phase"),
+    *("Reason", "Row", "bits_of", "change_of", "describe", "event_name", "group_of", "joined_left_died", "members_of"),
+    *("name_of", "node_event", "number_of", "packed", "read", "sender_of", "view_name"),
 ]
+
+# Records hold the index of a worker, a group or a replica.
+PEOPLE = (
+    *("ann", "bob", "cleo", "dan", "eve", "finn", "gus", "hal"),
+    *("ida", "jon", "kim", "leo", "mia", "ned", "ole", "pam"),
+)
+GROUPS = ("red", "green", "blue")
+REPLICAS = ("dict", "counter", "lock")
+WHOLE = 0xFFFF  # in place of a key: the size of the whole dict
 
 # kind, flags, number, life, message, time_ns (of CLOCK_MONOTONIC), extra
 RECORD = struct.Struct("<BBHIQQQ")
@@ -34,58 +45,58 @@ READ_BYTES = RECORD.size << 15
 Row = tuple[int, int, int, int, int, int, int]
 
 
-class Kind:
+class Kind(IntEnum):
     """The meaning of a record; in brackets what `flags`, `number` and `extra` hold."""
 
     BORN = 1  # a life begins; [extra: pid]
     JOINED = 2  # join returned; [extra: when the life began]
-    INTENT = 3  # is about to send; [number: of the batch's messages, this one is which; extra: bits of the receivers]
-    SENT = 4  # send returned; [flags: 1 if it was replied to; extra: when it was called]
-    FAILED = 5  # send raised, nothing was sent; [flags: Reason; extra: when it was called]
-    DELIVERED = 6  # recv returned it; [flags: 1 if redelivered; extra: since when it had been free to receive]
+    INTENT = 3  # is about to send; [number: place in the batch; extra: bits of the queues, above GROUP_BITS of groups]
+    SENT = 4  # send returned; [flags: 1 if it was replied to; number: place in the batch; extra: when it was called]
+    FAILED = 5  # send raised, nothing was sent; [flags: Reason; number, extra: the same]
+    DELIVERED = 6  # recv returned it; [flags: 1 if redelivered; extra: since when the worker had been free to receive]
     ACKED = 7  # ack returned
-    LEFT = 8  # closed everything; [number, extra: descriptors then, and when the life began; message: since when]
-    DIED = 9  # was killed; [flags: Phase, number: limit of the call, message: being acked, extra: when signalled]
+    LEFT = 8  # closed everything; [message: since when; number, extra: descriptors then, and when the life began]
+    DIED = 9  # was killed; [flags: Phase; number: limit of the call; message: being acked; extra: when signalled]
     STOPPED = 10  # was sent SIGSTOP
     CONTINUED = 11  # was sent SIGCONT
     STARVED = 12  # wanted a processor and did not get one; [extra: how long, up to now]
-    # What only members write (`busq.trial.soak.member`).  Events first; their message is a name of their own.
-    VIEW = 13  # received; [flags: 1 if redelivered; number: `change_of`; message: `view_name`; extra: `members_of`]
-    HERE = 14  # received "joined"; [flags: the same; number: of whom]
-    GONE = 15  # received "left"; the same
-    NODE_OVER = 16  # received "node_destroyed"; [flags: the same; extra: node]
-    NODE_FREE = 17  # received "node_released"; the same
-    # Of a message, before its DELIVERED; [message; extra: node]
-    AT_NODE = 18  # it came to a node of ours
+    # Events, received like messages; `message` is a name of their own.
+    VIEW = 13  # [flags: 1 if redelivered; number: `change_of`; message: `view_name`; extra: `members_of`]
+    PEER_JOINED = 14  # [flags: 1 if redelivered; number: which worker]
+    PEER_LEFT = 15  # [flags: 1 if redelivered; number: which worker]
+    NODE_DESTROYED = 16  # [flags: 1 if redelivered; extra: node]
+    NODE_RELEASED = 17  # [flags: 1 if redelivered; extra: node]
+    # About a message that was received, before its DELIVERED; [message; extra: node]
+    AT_NODE = 18  # it came to a node of this worker
     GOT = 19  # it brought a handle; [flags: 1 if alive]
-    # Of a message, before its INTENT, and the last with its SENT; the same
+    # About a message that is sent, before its INTENT, and the last with its SENT; [message; extra: node]
     AIMED = 20  # it goes to a node
     CARRIES = 21  # it brings a handle
-    MISSED = 22  # the node was over
-    # Calls: the first before, the second after it returned; [flags: group; number: whom, extra: when called; message]
+    MISSED = 22  # the node had been destroyed
+    # Calls: the "-ING" before, the others after it returned; [flags: group; number: which worker; extra: when called]
     ENTERED = 23
     LEAVING = 24
     WATCHED = 25
     UNWATCHING = 26
     MADE = 27  # [message: node]
-    DESTROYING = 28
-    DESTROYED = 29
-    RELEASING = 30
+    DESTROYING = 28  # [message: node]
+    DESTROYED = 29  # [message: node]
+    RELEASING = 30  # [message: node]
     INHERITED = 31  # has it from the life before; [flags: 1 if it is its own; extra: node]
     CHANGED = 32  # another of these calls returned, or raised Full; [extra: when called]
-    # Replicas; [flags: which]
+    # Replicas; [flags: index of the replica]
     APPLIED = 33  # [message: position; extra: digest of the state]
-    ADDED = 34  # the counter returned; [message: what]
+    ADDED = 34  # the counter returned; [message: its value]
     ADDING = 35  # is about to add
     HELD = 36  # acquired the lock; [message: its number; extra: when called]
     UNHOLDING = 37  # is about to release it
-    PUT = 38  # the dict returned; [message: what was put under our own name]
+    PUT = 38  # the dict returned; [message: the value put under the worker's own key]
     PUTTING = 39
     JOINED_REPLICA = 40  # [extra: when called]
-    READ = 41  # at the end; [number: whose; message: what stands there]
+    READ = 41  # in the end; [number: key; message: value]
 
 
-class Reason:
+class Reason(IntEnum):
     """Why a send failed: all of these are promised to have sent nothing."""
 
     FULL = 1
@@ -93,7 +104,7 @@ class Reason:
     UNTRIED = 3  # the batch ended before it
 
 
-class Phase:
+class Phase(IntEnum):
     """The current action of a worker, written down before it begins."""
 
     STARTING = 0
@@ -110,18 +121,19 @@ class LedgerError(Exception):
     """A ledger can't be what a worker wrote; the text names the file and what was found."""
 
 
+# ---- names of messages and events, as 64 bits ----
+
+GROUP_BITS = 16  # of an intent: above the bits of queues stand those of groups
+_NODE_EVENT, _EVENT, _VIEW = 0xFD, 0xFE, 0xFF  # in place of a sender
+
+
 def name_of(sender: int, life: int, count: int) -> int:
-    """Return the 64-bit name of a message: of which worker, which of its lives, and its how manieth message.
+    """Return the name of a message: its sender, the life that sent it, and its number among those of this life.
 
     >>> sender_of(name_of(3, 7, 12)), number_of(name_of(3, 7, 12))
     (3, (7, 12))
     """
     return sender << 56 | (life & 0xFFFFFF) << 32 | count
-
-
-def bits_of(bits: int) -> list[int]:
-    """Return which bits are set, the lowest first."""
-    return [index for index in range(bits.bit_length()) if bits >> index & 1]
 
 
 def sender_of(message: int) -> int:
@@ -130,22 +142,54 @@ def sender_of(message: int) -> int:
 
 
 def number_of(message: int) -> tuple[int, int]:
-    """Return which life sent a message, and its how manieth it was."""
+    """Return the life that sent a message, and its number among those of this life."""
     return message >> 32 & 0xFFFFFF, message & 0xFFFFFFFF
 
 
+def event_name(life: int, count: int) -> int:
+    """Return the name of an event that one life of one worker received: it means nothing to others."""
+    return name_of(_EVENT, life, count)
+
+
+def node_event(count: int) -> int:
+    """Return the name of the end of a node, given the node's number among all in a round."""
+    return name_of(_NODE_EVENT, 0, count)
+
+
 def view_name(group: int, number: int) -> int:
-    """Return the 64-bit name of the event that a group has another view.
+    """Return the name of the event that a group has another view.
 
     >>> group_of(view_name(2, 17)), hex(view_name(2, 17))
     (2, '0xff02000000000011')
     """
-    return 0xFF << 56 | group << 48 | number
+    return _VIEW << 56 | group << 48 | number
 
 
 def group_of(view: int) -> int:
     """Return the index of the group that the name of a view belongs to."""
     return view >> 48 & 0xFF
+
+
+def describe(message: int) -> str:
+    """Return what people call a message, a view or the end of a node: sender/life#number.
+
+    >>> describe(name_of(2, 3, 17)), describe(view_name(1, 5))
+    ('cleo/3#17', 'view 5 of @green')
+    """
+    sender, (life, count) = sender_of(message), number_of(message)
+    if sender == _VIEW:
+        return f"view {message & 0xFFFFFFFFFFFF} of @{GROUPS[group_of(message)]}"
+    if sender == _NODE_EVENT:
+        return f"the end of node no. {count}"
+    return f"{PEOPLE[sender]}/{life}#{count}" if sender < len(PEOPLE) else f"message {message:#x}"
+
+
+# ---- sets of workers, as bits ----
+
+
+def bits_of(bits: int) -> list[int]:
+    """Return which bits are set, the lowest first."""
+    return [index for index in range(bits.bit_length()) if bits >> index & 1]
 
 
 def members_of(packed: int) -> tuple[int, ...]:
@@ -163,18 +207,21 @@ def packed(members: Sequence[int]) -> int:
 
 
 def change_of(joined: Sequence[int], left: Sequence[int], died: Sequence[int]) -> int:
-    """Return in what a view differs from the one before, as 16 bits; see `joined_left_died`."""
-    return sum((1 + who[0]) << 5 * at for at, who in enumerate((joined, left, died)) if who)
+    """Return the difference between a view and the one before, as 16 bits; see `joined_left_died`."""
+    return sum((1 + indices[0]) << 5 * at for at, indices in enumerate((joined, left, died)) if indices)
 
 
 def joined_left_died(change: int) -> tuple[int | None, int | None, int | None]:
-    """Return who has joined, has left, and of these has died.
+    """Return which worker joined, which left, and which died (then it has left as well).
 
     >>> joined_left_died(change_of([], [3], [3]))
     (None, 3, 3)
     """
     joined, left, died = ((change >> shift & 31) - 1 for shift in (0, 5, 10))
     return (joined if joined >= 0 else None, left if left >= 0 else None, died if died >= 0 else None)
+
+
+# ---- files ----
 
 
 class Ledger:

@@ -22,8 +22,8 @@ api = pytest.importorskip("playwright.sync_api", reason="the browser is driven b
 
 from test_report import HOSTILE, audit_of, overtaking, pasts, random_run, run_of  # noqa: E402
 
-from busq.audit import report  # noqa: E402
-from busq.audit.report_sweep import write_sweep  # noqa: E402
+from busq.audit.page import report  # noqa: E402
+from busq.audit.page.sweep import write_sweep  # noqa: E402
 from busq.audit.result import Finding  # noqa: E402
 from busq.lab.sweep.read import parse  # noqa: E402
 from busq.lab.sweep.result import SweepResult  # noqa: E402
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium o
 
 
 class Page:
-    """A page of ours, and what the browser says about it: requests, complaints, dialogs."""
+    """A page of ours, and what the browser reports about it: requests, complaints, dialogs."""
 
     def __init__(self, page: Any, path: Path) -> None:
         self.page = page
@@ -106,7 +106,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Open the page of runs, or what stands at a path; at the end nobody may have complained or asked for more."""
+    """Open the page of runs, or what stands at a path; at the end nothing may have complained or asked for more."""
     opened: list[tuple[Page, Any]] = []
 
     def opens(*runs: Run, path: Path | None = None, findings: tuple[Finding, ...] = (), **options: Any) -> Page:
@@ -219,7 +219,7 @@ def test_a_hidden_process_still_hands_causality_on(open_page: Open) -> None:
     page = open_page(overtaking())
     page.page.locator(".chip input").nth(1).uncheck()
     events = page.events()
-    page.click(events.index((2, 0)))  # cleo delivers the answer of bob, who is hidden
+    page.click(events.index((2, 0)))  # cleo delivers the answer of bob, which is hidden
     assert (0, 0) in page.reached()[0]
 
 
@@ -384,7 +384,7 @@ def test_the_policy_keeps_a_page_from_asking_for_more(browser: Any, tmp_path: Pa
     assert page.complaints
     assert all("Content Security Policy" in text for text in page.complaints)
     server.settimeout(0.2)
-    with server, pytest.raises(TimeoutError):  # nobody has called
+    with server, pytest.raises(TimeoutError):  # no request has come
         server.accept()
     context.close()
 

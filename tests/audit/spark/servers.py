@@ -22,7 +22,7 @@ import psutil
 import pyspark
 from conftest import PATIENCE_S, wait_until
 
-from busq.audit.spark.java import find_java
+from busq.audit.spark.sessions.java import find_java
 
 HOME = Path(pyspark.__file__).parent
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -31,7 +31,7 @@ CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class Server:
-    """A process of Spark, its log, and the address that it told there."""
+    """A process of Spark, its log, and the address that it printed there."""
 
     def __init__(self, command: list[str], log: Path, told: str, environment: Mapping[str, str]) -> None:
         self.log = log

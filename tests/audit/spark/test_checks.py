@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import functions
 
 from busq.audit import native
-from busq.audit.spark import checks, clocks, huge, islands, pace, repack, segments
+from busq.audit.spark.large_run import checks, huge, islands, latencies, repack, segments, vector_clocks
 from busq.spec import PROPERTIES, History
 from busq.trace import Source, find, message_of, read
 from busq.trace.schema import SCHEMA, Kind, metadata
@@ -78,7 +78,7 @@ def overtaken() -> list[Log]:
 
 
 def triangle() -> list[Log]:
-    """p0 tells p2 and then p1, p1 tells p2; p2 hears of it from p1 first."""
+    """p0 sends to p2 and then to p1, p1 sends to p2; what p1 sends is delivered by p2 first."""
     return [
         [send(1, 2, by=0), send(2, 1, by=0)],
         [deliver(0, 2), send(1, 2, by=1)],
@@ -87,7 +87,7 @@ def triangle() -> list[Log]:
 
 
 def opposite() -> list[Log]:
-    """p0 and p1 each tell p2 and p3, which deliver in opposite orders."""
+    """p0 and p1 each send to p2 and p3, which deliver in opposite orders."""
     return [
         [send(1, 2, 3, by=0)],
         [send(1, 2, 3, by=1)],
@@ -102,7 +102,7 @@ def crossing() -> list[Log]:
 
 
 def incomplete() -> list[Log]:
-    """p1 lacks the first message, got the second twice, and a third that nobody sent; p2 got what is not for it."""
+    """p1 lacks the first message, got the second twice, and a third that was never sent; p2 got what is not for it."""
     return [
         [send(1, 1, by=0), send(2, 1, by=0)],
         [deliver(0, 2), deliver(0, 2), deliver(0, 9)],
@@ -151,7 +151,7 @@ def expected(runs: dict[str, Sequence[Log]], names: Sequence[str]) -> dict[tuple
 
 
 def wild(random_: random.Random) -> list[Log]:
-    """Anybody delivers anything, often what was not sent to it, or again."""
+    """Any process delivers anything, often what was not sent to it, or again."""
     n = random_.randint(1, PROCESSES)
     logs: list[Log] = [[] for _ in range(n)]
     numbers, sent = [0] * n, [message_of(0, 40)]
@@ -174,7 +174,7 @@ def _stamp(logs: Sequence[Log], message: int) -> int:
 
 
 def tidy(random_: random.Random) -> list[Log]:
-    """One order for everybody, in which now and then two neighbours stand the other way around."""
+    """One order for all, in which now and then two neighbours stand the other way around."""
     n = random_.randint(2, PROCESSES)
     logs: list[Log] = [[] for _ in range(n)]
     queues: list[list[Event]] = [[] for _ in range(n)]
@@ -350,15 +350,15 @@ def test_a_side_channel_is_seen_by_the_clock_alone(spark: SparkSession) -> None:
         [send(1, 2, by=1, at=9, until=10)],
         [deliver(1, 1, at=20), deliver(0, 1, at=21)],
     ]
-    found = pace.side(pace.timed(checks.first_deliveries(frame(spark, {"side": logs}))), block=1).collect()
+    found = latencies.side(latencies.timed(checks.first_deliveries(frame(spark, {"side": logs}))), block=1).collect()
     assert [(row["count"], row["messages"], row["time_ns"]) for row in found] == [(1, [message_of(0, 1)], 9)]
     assert history(logs).judge(["causal"])["causal"].ok
 
 
 def test_what_nobody_sent_took_no_time(spark: SparkSession) -> None:
     logs = [[send(1, 1, by=0, at=1000)], [deliver(0, 1, at=3000), deliver(0, 2, at=4000)]]
-    deliveries = pace.timed(frame(spark, {"": logs}).withColumn("is_phantom", functions.lit(False)))
-    (row,) = pace.durations(deliveries, "start_ns", "fan_out").collect()
+    deliveries = latencies.timed(frame(spark, {"": logs}).withColumn("is_phantom", functions.lit(False)))
+    (row,) = latencies.durations(deliveries, "start_ns", "fan_out").collect()
     assert (row["fan_out"], row["count"], row["max"]) == (1, 1, 2.0)
 
 
@@ -368,7 +368,7 @@ def test_sends_at_the_same_time_may_come_in_any_order(spark: SparkSession) -> No
         [send(1, 2, by=1, at=9, until=10)],
         [deliver(1, 1, at=20), deliver(0, 1, at=21)],
     ]
-    assert not pace.side(pace.timed(checks.first_deliveries(frame(spark, {"side": logs})))).collect()
+    assert not latencies.side(latencies.timed(checks.first_deliveries(frame(spark, {"side": logs})))).collect()
 
 
 # ---- vector clocks ----
@@ -386,7 +386,7 @@ def test_a_clock_has_to_follow_from_the_one_before_and_from_what_came(spark: Spa
         for position, (kind, message, to, clock) in enumerate(log)
     ]
     table = spark.createDataFrame(rows, checks.EVENTS)
-    found = {row["run"]: row for row in clocks.clock(table, names=["ann", "bob"], block=1).collect()}
+    found = {row["run"]: row for row in vector_clocks.clock(table, names=["ann", "bob"], block=1).collect()}
     assert {run: row["count"] for run, row in found.items()} == {"right": 0, "deaf": 1, "jump": 1}
     follows = f"which is what follows from its clock before and m{m}"
     assert found["deaf"]["text"] == f"the clock of bob at position 1 counts 0 events of ann, not 1, {follows}"
@@ -493,7 +493,7 @@ def test_names_of_messages_need_not_be_numbers_of_sends(spark: SparkSession, tmp
 
 
 def test_what_does_not_fit_into_memory_is_a_lower_bound(spark: SparkSession) -> None:
-    """Eight processes send five messages each to two, who hear the senders in opposite orders: all is one island."""
+    """Eight processes send five messages each to two, which get the senders in opposite orders: all is one island."""
     sends = [(by, number) for number in range(1, 6) for by in range(8)]
     stamps = {sent: stamp for stamp, sent in enumerate(sends, start=1)}
     logs = [[send(number, 8, 9, by=by, stamp=stamps[by, number]) for number in range(1, 6)] for by in range(8)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real standalone cluster: a master, two workers, and an environment of their own; one of the workers is killed.
 
-The commands are those that a user gives; what they say is held against the C core, and against a sweep without Spark.
+The commands are those that a user gives; their output is held against the C core, and against a sweep without Spark.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a trace while it is written: what is wrong is told soon, once, and also after a restart."""
+"""Following a trace while it is written: what is wrong is reported soon, once, and also after a restart."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import pytest
 from click.testing import CliRunner
 from conftest import PATIENCE_S, wait_until
 
-from busq.audit.spark.follow import follow
-from busq.audit.spark.watch import Violation
+from busq.audit.spark.following.follow import follow
+from busq.audit.spark.following.watch import Violation
 from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-follow_module = sys.modules["busq.audit.spark.follow"]
+follow_module = sys.modules["busq.audit.spark.following.follow"]
 
 LATE = "bob delivered ann.3 before ann.2, but ann sent ann.2 before ann.3"
 
@@ -134,7 +134,7 @@ def test_the_command_prints_a_line_each_and_a_summary(spark: SparkSession, trace
 def test_the_time_counts_from_the_first_look_and_a_look_at_nothing_is_no_verdict(
     spark: SparkSession, trace: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--seconds 2` ended before Spark had started, and said "nothing wrong so far", with exit code 0."""
+    """`--seconds 2` ended before Spark had started, and printed "nothing wrong so far", with exit code 0."""
     started = follow_module._Follower._start
 
     def slowly(*arguments: Any) -> Any:

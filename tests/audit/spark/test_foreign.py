@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Huge runs as strangers have them: names that tell nothing, rows in any order, several files, a column `run`."""
+"""Huge runs of other systems: names without a meaning, rows in any order, several files, a column `run`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from audit_oracle import judge, random_run, rows_of, to_run, transcribe
+from foreign_runs import make_foreign
 from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark import checks, huge, islands, layout, pace
-from busq.audit.spark.load import Loaded, load
-from busq.audit.spark.segments import Summary
+from busq.audit.spark.large_run import checks, huge, islands, latencies, layout
+from busq.audit.spark.large_run.load import Loaded, load
+from busq.audit.spark.large_run.segments import Summary
 from busq.bench.audit_run import Plan
-from busq.bench.audit_trace import make
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
 
@@ -52,7 +52,7 @@ def assert_same(found: RunAudit, wanted: RunAudit, hint: str) -> None:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Source, Mapping[str, int]]:
     folder = tmp_path_factory.mktemp("foreign") / "traces"
-    (made,) = make(folder, Plan(20_000, stamps=False, faults=24), foreign="numbers", files=8)
+    made = make_foreign(folder, Plan(20_000, stamps=False, faults=24), "numbers", 8)
     (source,) = find([folder]).sources
     return source, made["expected"]
 
@@ -101,7 +101,7 @@ STYLES = ("wide", "short", "swapped", "extreme")
 
 
 def foreign(folder: Path, seed: int, style: str) -> tuple[Run, Source]:
-    """A run at random, under other names, and the files of a stranger who has it."""
+    """A run at random, under other names, and the files of another system that has it."""
     random_ = random.Random(f"{style}{seed}")
     rows = rows_of(random_run(random_, "monday"))
     messages = sorted({row["message"] for log in rows for row in log if row["message"] is not None})
@@ -134,7 +134,9 @@ def named_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    "style", ["wide", "swapped", *(pytest.param(style, marks=pytest.mark.long) for style in ("short", "extreme"))]
+)
 def test_any_names_are_judged_as_in_c_and_by_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
 ) -> None:
@@ -150,7 +152,7 @@ def test_and_so_are_those_of_other_runs(
 
 
 def test_a_number_may_be_zero(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message 1.0, which nobody sent, and no sends in p1's log: that log may have ended before, 0 or not."""
+    """A message 1.0, which was never sent, and no sends in p1's log: that log may have ended before, 0 or not."""
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, 49030, "extreme")
 
 
@@ -183,7 +185,7 @@ def written(folder: Path, rows: list[dict[str, Any]]) -> Source:
 
 
 def test_events_at_one_position_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    """Two sends at position 0: which was first is anybody's guess, and both are judged as messages of their own."""
+    """Two sends at position 0: which was first is open, and both are judged as messages of their own."""
     rows: list[dict[str, Any]] = [
         {"process": 0, "position": 0, "kind": 1, "message": 7 << 40, "destinations": [1]},
         {"process": 0, "position": 0, "kind": 1, "message": 8 << 40, "destinations": [1]},
@@ -226,7 +228,7 @@ def test_plans_neither_multiply_rows_nor_gather_all_of_them(
         checks.completeness(found, named, processes=4),
         checks.fifo(firsts, block=4),
         islands.stepped(islands.ranked(named, "position", processes=4), block=4),
-        pace.side(pace.timed(firsts), block=4),
+        latencies.side(latencies.timed(firsts), block=4),
     ]
     for frame in frames:
         frame.explain()
@@ -237,7 +239,7 @@ def test_plans_neither_multiply_rows_nor_gather_all_of_them(
 
 
 def test_messages_are_told_by_their_labels(spark: SparkSession, tmp_path: Path) -> None:
-    """Numbers that tell nothing are no names for people."""
+    """Numbers without a meaning are no names for people."""
     one, two = 7 << 40, 3 << 40
     rows: list[dict[str, Any]] = [
         {"process": 0, "position": 0, "kind": 1, "message": one, "destinations": [1], "label": "orders-7/41"},

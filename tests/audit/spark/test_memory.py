@@ -3,19 +3,34 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
-from busq.audit.spark.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
+from busq.audit.spark.sessions.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import write_run
-from busq.bench.memory import peak_of
 from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
+
+
+def peak_of(command: list[str]) -> tuple[int, int]:
+    """Runs a command: its exit code, and the most that it and its children took, in bytes."""
+    peak = 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
+        while child.poll() is None:
+            try:
+                peak = max(peak, tree_bytes(child.pid))
+            except psutil.NoSuchProcess:
+                break
+            time.sleep(0.1)
+    return child.returncode, peak
 
 
 def sizes_of(text: str) -> int:
@@ -42,8 +57,8 @@ def test_what_cannot_do_is_refused_with_a_size_that_can(master: str) -> None:
 
 
 def test_it_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.audit.spark.memory.active", lambda: None)
-    monkeypatch.setattr("busq.audit.spark.memory.session", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr("busq.audit.spark.sessions.memory.active", lambda: None)
+    monkeypatch.setattr("busq.audit.spark.sessions.memory.session", lambda *_, **__: pytest.fail("it was started"))
     with Writer(tmp_path, run="day", names=["ann"]) as writer:
         writer.write(0, {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[0]]})
     command = ["audit", "--engine", "spark", "--master", "local[2]", "--memory", "600m", str(tmp_path)]
@@ -82,6 +97,6 @@ def test_all_that_an_audit_starts_keeps_to_the_size(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run", Plan(20_000, order="none"))
     command = ["audit", "--engine", "spark", "--master", "local[1]", "--memory", "1600m", str(tmp_path / "run")]
-    code, _, peak = peak_of([sys.executable, "-m", "busq", *command])
+    code, peak = peak_of([sys.executable, "-m", "busq", *command])
     assert code in (0, 1)
     assert 100 * MIB < peak <= 1.05 * shares("1600m", "local[1]").total

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of the documentation run from the first cell to the last, and still say what they show."""
+"""The notebooks of the documentation run from the first cell to the last, and still print what they show."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a cluster is ready: what would go wrong is said before it does, and what to do."""
+"""Whether a cluster is ready: what would go wrong is reported before it does, and what to do."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from conftest import PATIENCE_S, TESTS
 from servers import cluster, connect_server, environment, variables
 
 import busq
-from busq.audit.spark.ready import check
-from busq.audit.spark.workers import refusal
+from busq.audit.spark.sessions.ready import check
+from busq.audit.spark.sessions.workers import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

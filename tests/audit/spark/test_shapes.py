@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the shapes in which people keep them: Spark says what the engine in C says of them.
+"""Runs in the shapes in which people keep them: Spark has the results of the engine in C.
 
 Many runs at once are judged by the observers in C inside of tasks; a huge one is looked at by Spark.  A few shapes are
 drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/spark/test_shapes.py` takes a hundredth of so many for huge runs, and
@@ -18,7 +18,8 @@ from shapes import draw, sources_of
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark import huge, runs
+from busq.audit.spark import many_runs
+from busq.audit.spark.large_run import huge
 from busq.trace import find, read
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def test_many_runs_of_any_shape(spark: SparkSession, start: int, tmp_path: Path)
             its = find([drawn.folder], options=drawn.options).sources
             sources += its
             hints += [str(drawn.shape)] * len(its)
-    for source, found, hint in zip(sources, runs.audit(spark, sources), hints, strict=True):
+    for source, found, hint in zip(sources, many_runs.audit(spark, sources), hints, strict=True):
         assert_alike(found, audit(read(source)), hint)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps on Spark: the same rows as without it, and whoever is killed loses only what was running."""
+"""Sweeps on Spark: the same rows as without it, and a killed one loses only what was running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conftest import wait_until
 from pyspark.sql import SparkSession
 
 from busq.audit.spark import sweep as on_spark
-from busq.audit.spark.session import sweep as sweep_places
+from busq.audit.spark.sessions.places import sweep as sweep_places
 from busq.lab.sweep import cells, parse, parts, plan, sweep
 from busq.lab.sweep.pool import Pool
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from busq.audit.spark.watch import Violation, Watch
+from busq.audit.spark.following.watch import Violation, Watch
 from busq.spec import History
 from busq.trace import Kind, Writer, message_of
 
@@ -17,7 +17,7 @@ Event = tuple[Kind, int, list[int]]  # kind, message, destinations
 
 
 def logs_of(rng: random.Random, processes: int, messages: int) -> list[list[Event]]:
-    """Logs in which much is in order and some is not: late, doubled, lost, invented, sent to somebody else."""
+    """Logs in which much is in order and some is not: late, doubled, lost, invented, sent to another process."""
     logs: list[list[Event]] = [[] for _ in range(processes)]
     queues: list[list[int]] = [[] for _ in range(processes)]
     sent = [0] * processes
@@ -37,7 +37,7 @@ def logs_of(rng: random.Random, processes: int, messages: int) -> list[list[Even
                 logs[receiver].append((Kind.DELIVER, message, []))
             if rng.random() < 0.02:
                 logs[receiver].append((Kind.DELIVER, message_of(rng.randrange(processes), 1), []))
-            if rng.random() < 0.02:  # of a number that nobody has come to
+            if rng.random() < 0.02:  # of a number that was not reached
                 logs[receiver].append((Kind.DELIVER, message_of(rng.randrange(processes), 1000 + messages), []))
     for sender in range(processes):  # whose log ends before a message can't prove that it was never sent
         if not sent[sender]:
@@ -74,7 +74,7 @@ def judged(logs: list[list[Event]]) -> dict[str, int]:
 
 
 def counted(watch: Watch) -> dict[str, int]:
-    """What the watch counts, as an observer does, who takes logs to be complete.
+    """What the watch counts, as an observer does that takes logs to be complete.
 
     What never came, and nothing overtook, is pending, and lost to an observer; a delivery that the log of its sender
     has not come to is unproven, and a phantom to an observer.
@@ -105,7 +105,7 @@ def test_files_in_any_order_and_any_batches_give_the_counts_of_the_observers(see
 
 def late_at_times(paths: list[Path], rng: random.Random) -> list[tuple[float, str]]:
     """When each file comes: in order or not, and some of them long after the delay, which is 5 s."""
-    is_foreign = rng.random() < 0.3  # files whose names say nothing
+    is_foreign = rng.random() < 0.3  # files whose names mean nothing
     if is_foreign:
         paths = [path.rename(path.with_name(f"part-{rng.getrandbits(40):x}.parquet")) for path in paths]
     times = [
@@ -135,7 +135,7 @@ def test_whatever_comes_however_late_the_final_counts_are_those_of_the_observers
 
 
 def net(told: list[Violation]) -> dict[str, int]:
-    """What remains of what was told."""
+    """What remains of what was reported."""
     counts: dict[str, int] = {}
     for one in told:
         counts[one.kind] = counts.get(one.kind, 0) + (-one.count if one.is_taken_back else one.count)
@@ -336,7 +336,7 @@ def test_a_process_that_appears_late_has_sent_what_looked_invented(tmp_path: Pat
 
 
 def test_a_repetition_after_more_than_is_remembered_is_looked_up(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.audit.spark.watch_run.RECENT", 1)  # 100 per receiver
+    monkeypatch.setattr("busq.audit.spark.following.run.RECENT", 1)  # 100 per receiver
     ann = trace.write(0, *[sent(number, 1) for number in range(1, 501)], sent(501, 2), sent(502, 1))
     bob = [got(number) for number in range(1, 501)]
     trace.take(ann, trace.write(1, *bob), now=0)
@@ -348,7 +348,7 @@ def test_a_repetition_after_more_than_is_remembered_is_looked_up(trace: Trace, m
 
 
 def test_messages_that_are_not_named_by_their_sender_are_not_judged(trace: Trace) -> None:
-    """Of what is named otherwise nobody knows the sender; "nothing wrong" would be a lie, and so would the faults."""
+    """The sender of what is named otherwise is unknown; "nothing wrong" would be a lie, and so would the faults."""
     names = [3 << 61 | 17, 5 << 59 | 4]
     ann = trace.write(0, *[(Kind.SEND, name, [1]) for name in names])
     bob = trace.write(1, *[(Kind.DELIVER, name, []) for name in names])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs that are wrong, on Spark: what C says of them is said here, too, and nobody sees what Java thinks."""
+"""Inputs that are wrong, on Spark: the errors of the engine in C, and no stack of Java."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
  *      times(&of_alice, "+bob")         how often
  */
 #include "harness/company.h"
-#include "shm/layout.h"
+#include "shm/memory/layout.h"
 
 __attribute__((unused)) static void enters(busq_peer *peer)
 {

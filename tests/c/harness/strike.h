@@ -19,13 +19,28 @@
 
 #define STRIKE_WHERE_BYTES 32
 
+/* What a child has written before it is struck. */
+typedef struct {
+  uint32_t is_ready;
+  uint32_t may_go_on;
+  uint32_t has_survived;
+  char struck_at[STRIKE_WHERE_BYTES];
+} strike_words;
+
+/* What a child does, and when it is struck. */
+typedef struct {
+  const void *script;
+  uint64_t steps;
+  bool stops;
+} strike_task;
+
 static uint64_t strike_steps_left;
 static bool strike_stops; /* instead of ending */
 static bool strike_is_every_access;
 static char *strike_where; /* [STRIKE_WHERE_BYTES] shared with the parent: empty unless the child was struck */
 
 /* First thing in main. */
-static void strike_options(int n_arguments, char **arguments)
+__attribute__((unused)) static void strike_options(int n_arguments, char **arguments)
 {
   check_begin();
   strike_is_every_access = n_arguments > 1 && strcmp(arguments[1], "--every-access") == 0;
@@ -65,8 +80,10 @@ static void strike_begin(uint64_t steps, bool stops, char *where)
   busq_access_hook = strike_is_every_access ? strike_access : NULL;
 }
 
-/* How many steps it has.  `once` is told the script, the step, and whether it stops there; true where the child came through. */
-static uint64_t strike_everywhere(bool (*once)(const void *script, uint64_t steps, bool stops), const void *script, bool stops)
+/* How many steps it has.  `once` gets the script, the step, and whether it stops there; true where the child came
+ * through. */
+__attribute__((unused)) static uint64_t strike_everywhere(bool (*once)(const void *script, uint64_t steps, bool stops),
+                                                          const void *script, bool stops)
 {
   uint64_t steps = 1;
   do
@@ -76,7 +93,8 @@ static uint64_t strike_everywhere(bool (*once)(const void *script, uint64_t step
   return steps - 1;
 }
 
-static void strike_tell(const char *name, bool (*once)(const void *script, uint64_t steps, bool stops), const void *script)
+__attribute__((unused)) static void strike_tell(const char *name, bool (*once)(const void *script, uint64_t steps, bool stops),
+                                                const void *script)
 {
   const uint64_t n_deaths = strike_everywhere(once, script, false), n_stops = strike_everywhere(once, script, true);
   printf("ok  %s: died at each of %" PRIu64 " steps, stopped at each of %" PRIu64 "\n", name, n_deaths, n_stops);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: strict
-"""What type checkers refuse: the lines that say so, and no others.  Read by them, never run."""
+"""What type checkers refuse: the lines with an expected error, and no others.  Read by them, never run."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ SEARCH = "test_explore_steps"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A core in which one file says something else in some places; each of the old texts stands there once."""
+    """A core in which one file differs in some places; each of the old texts stands there once."""
 
     name: str
     slip: str  # what is broken
@@ -41,10 +41,16 @@ class Mutant:
     compiled: str = ""  # of a header: the file that is compiled with it
 
 
-MULTICAST, COMMIT, RECEIVE = "shm/multicast.c", "shm/commit.c", "shm/receive.c"
-SHARE, GRAVE = "shm/share.c", "shm/grave.c"
-GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group.c", "shm/group_send.c", "shm/group_receive.c"
-NODE, NODE_END, NODE_RECEIVE, NODE_SEND = "shm/node_table.c", "shm/node_end.c", "shm/node_receive.c", "shm/node_send.c"
+MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
+RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
+SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
+GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group_table.c", "shm/group/group_send.c", "shm/group/group_receive.c"
+NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
+    "shm/node/node_table.c",
+    "shm/node/node_end.c",
+    "shm/node/node_receive.c",
+    "shm/letter/letter.c",
+)
 
 
 def mutant(name: str, slip: str, scene: str, file: str, *changes: tuple[str, str], compiled: str = "") -> Mutant:
@@ -66,8 +72,8 @@ MUTANTS = [
         "two senders, the same two receivers",
         MULTICAST,
         (
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max) + 1;",
-            "busq_timestamp_max(multicast->proposal, multicast->clock_max);",
+            "busq_timestamp_max(self->proposal, self->clock_max) + 1;",
+            "busq_timestamp_max(self->proposal, self->clock_max);",
         ),
     ),
     mutant(
@@ -85,8 +91,8 @@ MUTANTS = [
         "HOLE_NOT_SKIPPED",
         "a reader waits for ever for what fills a hole",
         "one sender, one receiver, anybody may be killed",
-        RECEIVE,
-        ("    (void)busq_ring_skip(&peer->ring, peer->scan);\n", ""),
+        BLOCKED,
+        ("    (void)busq_ring_skip(&peer->receiver.ring, peer->receiver.scan);\n", ""),
     ),
     mutant(
         "BIT_BEFORE_READ",
@@ -97,7 +103,7 @@ MUTANTS = [
             '  BUSQ_STEP("pin");\n',
             '  BUSQ_STEP("pin");\n'
             "  busq_arena_release(peer->bus, peer->slot, found->record, found->mark);\n"
-            "  peer->pins++;\n"
+            "  peer->receiver.pins++;\n"
             "  return;\n",
         ),
     ),
@@ -122,7 +128,7 @@ MUTANTS = [
         "SLEEP_WITHOUT_LOOKING",
         "a reader does not look again between raising its flag and sleeping",
         "one receiver, who sleeps and is woken",
-        "busq.c",
+        "shm/wait/receive_wait.c",
         (
             "  int result = receive_ready(peer, &blocker);\n",
             "  int result = BUSQ_EMPTY;\n  blocker.help_in_ns = UINT64_MAX;\n",
@@ -151,7 +157,7 @@ MUTANTS = [
         "two senders, the same two receivers, proposals lost",
         RECEIVE,
         (
-            '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->ring) == peer->scan;',
+            '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan;',
             '    BUSQ_STEP("tail");\n    return true;',
         ),
     ),
@@ -161,10 +167,8 @@ MUTANTS = [
         "one multicast, the sender may be stopped",
         MULTICAST,
         (
-            "  return BUSQ_LIKELY(busq_commit_swap(",
-            "  record_set_state(multicast->record, multicast->tag, BUSQ_PHASE_COMMITTED, multicast->proposal);\n"
-            "  return multicast->proposal;\n"
-            "  return BUSQ_LIKELY(busq_commit_swap(",
+            "busq_commit_swap(record, tag, BUSQ_PHASE_STAGING, 0, BUSQ_PHASE_COMMITTED, self->proposal);\n",
+            "true;\n    busq_send_set_state(record, tag, BUSQ_PHASE_COMMITTED, self->proposal);\n",
         ),
     ),
     mutant(
@@ -222,7 +226,8 @@ MUTANTS = [
         RECEIVE,
         (
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
-            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->inbox_slot);\n"
+            "  if (mode != BUSQ_TAKE_COPIED)\n"
+            "    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
         ),
     ),
@@ -276,7 +281,7 @@ MUTANTS = [
         "brings its handle to the owner, too",
         NODE_SEND,
         (
-            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->destinations, n_targets, &end)"
+            "  if (busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, peer->sender.destinations, n_targets, &end)"
             " == BUSQ_NODE_ENDED)\n",
             "  busq_claim_look look;\n  if (busq_node_look(peer->bus, name, &end, &look) == BUSQ_NODE_ENDED)\n",
         ),
@@ -355,7 +360,7 @@ class Workshop:
 
 
 def search(program: Path, *arguments: str) -> tuple[bool, str]:
-    """Does everything hold, and what the search says."""
+    """Return whether everything holds, and the output of the search."""
     done = subprocess.run(
         [str(program), *arguments],
         stdout=subprocess.PIPE,

@@ -13,11 +13,11 @@ class Bound:
     processes: int
     messages: int
     fan_out: int = 1
-    to_all: int = 0  # every message goes to everybody that it may go to
+    to_all: int = 0  # every message goes to all that it may go to
     with_self: int = 0  # messages may go to their own sender
     doubled: int = 0
     lost: int = 0
-    behaviour: str = "free"  # or side: everybody hears of every delivery
+    behaviour: str = "free"  # or side: every process hears of every delivery
     counts_moves: int = 0  # states that differ in their number of moves are different: no circles
 
     def arguments(self) -> list[str]:
@@ -35,7 +35,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Mutant:
-    """An order whose file says something else in some places; each of the old texts stands there once."""
+    """An order whose file differs in some places; each of the old texts stands there once."""
 
     order: str
     slip: str  # what is broken, in one sentence

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of events in the log of each process, and findings where it is not known.
+
+Positions go first.  Where there are none, clocks do, and then times, but a later line of one text is a later event
+whatever its time.  In tables, where a row may stand anywhere, either all events have positions, or all go by time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from busq.trace.events import Rows
+from busq.trace.finding import Finding
+from busq.trace.guesses import doubled, tied, unordered
+from busq.trace.run import Source
+from busq.trace.schema import Kind
+from busq.trace.text import BadLines
+from busq.trace.vector_clocks import Event, inspect
+
+__all__ = ["by_clocks", "in_order"]
+
+
+def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[Finding]) -> Rows:
+    """Return events by process, in program order, as far as positions, times and files show it."""
+    scope = rows.process if rows.are_lines else np.zeros(len(rows.kind), np.int64)  # what has positions all alike
+    position, has_position = _values(rows, "position", scope)
+    time, has_time = _values(rows, "time_ns", scope)
+    is_open = _are_open(source, rows, len(labels))[rows.process] & ~has_position
+    by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
+    is_guess = is_open & ~has_time
+    by = np.where(has_position, position, np.where(by_time, time, 0))
+    order = np.lexsort((rows.line, rows.file, by, rows.process))
+    if rows.are_lines:
+        findings += _falling(source, rows, labels, position, has_position)
+    rows_, by = rows.taken(order), by[order]
+    if has_position.any():
+        findings += _gaps(source, rows_, labels, by, has_position[order])
+    has_repetitions = bool((rows.kind == int(Kind.REDELIVER)).any())
+    ties = _ties(source, rows_, by, by_time[order])
+    if len(ties) and (rows.kind == int(Kind.DELIVER)).any():
+        path, line = source.paths[rows_.file[ties[0]]], int(rows_.line[ties[0]])
+        findings.append(tied(path, line, len(ties), has_repetitions=has_repetitions))
+    if is_guess.any():
+        path = source.paths[rows_.file[np.flatnonzero(is_guess[order])[0]]]
+        whose = [labels[process] for process in np.unique(rows.process[is_guess])]
+        findings.append(unordered(path, whose, has_repetitions=has_repetitions))
+    rows_.positions = by if not rows.are_lines and has_position.any() else None
+    return rows_
+
+
+def _values(rows: Rows, name: str, scope: Any) -> tuple[Any, Any]:
+    """Return a column of whole numbers, and a mask of rows in whose scope all have one."""
+    count = len(rows.kind)
+    column = rows.columns.get(name)
+    if column is None or pa.types.is_null(column.type):
+        return np.zeros(count, np.int64), np.zeros(count, bool)
+    nulls = pc.is_null(column).to_numpy(zero_copy_only=False)
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), (np.bincount(scope, weights=nulls) == 0)[scope]
+
+
+def _are_open(source: Source, rows: Rows, count: int) -> Any:
+    """Return, by process, whether the files leave its order open: it has several events, in several files, in rows of
+    messages, or in a table without order; and none of them has a clock."""
+    several = np.zeros(count, bool)
+    if len(source.paths) > 1:
+        least, greatest = np.full(count, len(source.paths)), np.full(count, -1)
+        np.minimum.at(least, rows.process, rows.file)
+        np.maximum.at(greatest, rows.process, rows.file)
+        several = greatest > least
+    several |= np.bincount(rows.process, weights=rows.of_messages, minlength=count) > 0
+    if not source.has_order or (rows.of_messages.any() and not rows.are_lines):
+        several[:] = True
+    if rows.clocks:
+        clocked = [clock is not None for clock in rows.clocks]
+        several &= np.bincount(rows.process, weights=clocked, minlength=count) == 0
+    return several & (np.bincount(rows.process, minlength=count) > 1)
+
+
+def _falling(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_position: Any) -> list[Finding]:
+    """Return a finding for each process whose positions do not rise from line to line."""
+    order = np.argsort(rows.process, kind="stable")
+    process, position = rows.process[order], position[order]
+    is_back = (process[1:] == process[:-1]) & (np.diff(position) <= 0) & has_position[order][1:]
+    back = order[1:][is_back]
+    found = []
+    for index in np.unique(rows.process[back]).tolist():
+        mine = back[rows.process[back] == index]
+        path, line, name = source.paths[rows.file[mine[0]]], int(rows.line[mine[0]]), labels[index]
+        text = f"{path}:{line}: positions of {name} do not rise: its events were put in their order"
+        found.append(Finding("unordered", text, len(mine), path, line, name, is_error=False))
+    return found
+
+
+def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_position: Any) -> list[Finding]:
+    """Return findings about positions that are missing, or stand twice; of text, what comes before the first position
+    is not missed, and a position that stands twice is not remarked."""
+    found = []
+    has_repetitions = bool((rows.kind == int(Kind.REDELIVER)).any())
+    bounds = np.searchsorted(rows.process, np.arange(len(labels) + 1)).tolist()
+    for name, (begin, end) in zip(labels, pairwise(bounds), strict=True):
+        if begin == end or not has_position[begin]:
+            continue
+        path = source.paths[rows.file[begin] if rows.are_lines else 0]
+        mine = position[begin:end]
+        more, first = int((np.diff(mine) == 0).sum()), int(mine[0])
+        missing = int(mine[-1]) - first + 1 - (end - begin - more)
+        if not rows.are_lines:
+            missing += first if first > 1 else 0
+            if more:
+                found.append(doubled(path, name, more, has_repetitions=has_repetitions))
+        if missing:
+            text = f"{path}: {missing} events of {name} are missing, as its positions say"
+            found.append(Finding("gap", text, missing, path, process=name))
+    return found
+
+
+def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
+    """Return the rows that have the time of the row before, and nothing else that orders the two."""
+    same = (rows.process[1:] == rows.process[:-1]) & by_time[1:]
+    is_tied = same & (by[1:] == by[:-1])
+    if not rows.are_lines and source.has_order and not rows.of_messages.any() and _rise_in_files(rows, by):
+        is_tied &= rows.file[1:] != rows.file[:-1]
+    return np.flatnonzero(is_tied) + 1
+
+
+def _rise_in_files(rows: Rows, by: Any) -> bool:
+    """Return whether the rows of each process stand in this order in each file."""
+    order = np.lexsort((rows.line, rows.file, rows.process))
+    process, file, by = rows.process[order], rows.file[order], by[order]
+    same = (process[1:] == process[:-1]) & (file[1:] == file[:-1])
+    return not (same & (by[1:] < by[:-1])).any()
+
+
+# ---- clocks ----
+
+
+def by_clocks(
+    source: Source, rows: Rows, names: Sequence[str], labels: Sequence[str], findings: list[Finding]
+) -> tuple[Rows, list[list[Event]]]:
+    """Return events, in the order of their clocks if all have one, and by process with their clocks by index.
+
+    The origin of each is its row.  Only for rows with `clocks`.
+    """
+    indices = {name: index for index, name in enumerate(names)}
+    first = 1 if "0" not in indices and "1" in indices else 0
+    events: list[list[Event]] = [[] for _ in names]
+    bad: dict[str, BadLines] = {}
+    texts = rows.columns["label"].to_pylist()
+    for row, (process, clock) in enumerate(zip(rows.process.tolist(), rows.clocks or (), strict=True)):
+        path, line = source.paths[rows.file[row]], int(rows.line[row])
+        components = _by_index(clock, indices, first)
+        if components is None:
+            lines = bad.setdefault(path, BadLines(path, f"clocks of {len(indices)} processes"))
+            lines.add(line, json.dumps(clock))
+        text = texts[row] or Kind(int(rows.kind[row])).name.lower()
+        events[process].append(Event(process, components or {}, text, path, line, row))
+    clocked = [[event for event in mine if rows.clocks and rows.clocks[event.origin] is not None] for mine in events]
+    found = inspect(clocked, labels, unsorted_is_fine=True)
+    findings += [*(finding for lines in bad.values() for finding in lines.findings()), *found]
+    if any(len(some) < len(mine) for some, mine in zip(clocked, events, strict=True)):
+        return rows, events
+    order = [event.origin for mine in clocked for event in mine]
+    for row, event in enumerate(event for mine in clocked for event in mine):
+        event.origin = row
+    return rows.taken(np.array(order, np.int64)), clocked
+
+
+def _by_index(
+    clock: Mapping[str, int] | Sequence[int] | None, indices: Mapping[str, int], first: int
+) -> dict[int, int] | None:
+    """Return a clock by the index of processes; None if it has more of them than there are."""
+    if clock is None:
+        return {}
+    if isinstance(clock, Mapping):
+        return {indices[name]: time for name, time in clock.items()}
+    if len(clock) > len(indices):
+        return None
+    by_number = {index: indices.get(str(first + index), index) for index in range(len(clock))}
+    return {by_number[index]: time for index, time in enumerate(clock) if time}

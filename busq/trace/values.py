@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values in records: names, whole numbers, times, lists and clocks, as text or as JSON has them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from busq.trace.fields import counts_nanoseconds
+
+__all__ = ["SECOND", "Bad", "clock_of", "list_of_text", "name_of", "names_in", "nanoseconds", "unit_of", "whole"]
+
+_SEPARATORS = re.compile(r"[\s,;|]+")
+_NUMBER = re.compile(r"-?\d{1,19}")
+_FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
+_NUMBER_MAX = (1 << 63) - 1
+# Times since 1970 in other units than nanoseconds: each has a thousand of the next.
+SECOND = 10**9  # what small times of rows that are messages count, as `busq replay` takes them
+_UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
+
+
+class Bad(Exception):
+    """A record or a value that means nothing; the text gives the reason."""
+
+
+def name_of(value: Any) -> str:
+    """Return what something is called: text, or a number.
+
+    >>> name_of(" ann "), name_of(7), name_of(None)
+    ('ann', '7', '')
+    """
+    if value is None or isinstance(value, bool):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, sort_keys=True)
+    return str(value).strip()
+
+
+def whole(value: Any, name: str) -> int | None:
+    """Return a whole number of 64 bits, None where there is none; Bad for anything else.
+
+    >>> whole("-7", "stamp"), whole("", "stamp")
+    (-7, None)
+    """
+    if value in (None, ""):
+        return None
+    text = name_of(value)
+    if not _NUMBER.fullmatch(text) or abs(int(text)) > _NUMBER_MAX:
+        raise Bad(f"{name} {text[:40]!r}: expected a whole number")
+    return int(text)
+
+
+def nanoseconds(value: Any, called: str, small: int = 1) -> int | None:
+    """Return a time; a field whose name ends in ns holds nanoseconds, and a `small` number counts so many of them."""
+    return whole(value, "time") if counts_nanoseconds(called) else _time(value, small)
+
+
+def unit_of(size: int, small: int = 1) -> int:
+    """Return the nanoseconds in what a whole number of this size counts, if it is a time since 1970; else `small`.
+
+    >>> unit_of(1_700_000_000_000), unit_of(1_700_000_000_000_000_000), unit_of(12, small=10**9)
+    (1000000, 1, 1000000000)
+    """
+    return next((factor for least, factor in _UNITS if size >= least), small)
+
+
+def _time(value: Any, small: int = 1) -> int | None:
+    """Return a time in nanoseconds; `small` is the unit of a number that is too small for a time since 1970."""
+    if value in (None, ""):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return _date(str(value))
+    if not abs(number) < 1 << 63:
+        raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
+    if _NUMBER.fullmatch(str(value)):
+        return int(value) * unit_of(abs(int(value)), small)
+    return round(number * 1e9)
+
+
+def _date(text: str) -> int:
+    """Return a date in nanoseconds, which are more than Python's dates hold.
+
+    >>> _date("1970-01-01T00:00:01.000000002Z")
+    1000000002
+    """
+    fraction = _FRACTION.search(text)
+    seconds = text[: fraction.start()] + text[fraction.end() :] if fraction else text
+    rest_ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
+    try:
+        date = datetime.fromisoformat(seconds.replace("Z", "+00:00").replace(",", "."))
+    except ValueError:
+        raise Bad(f"time {text[:40]!r}: expected a number, or a date as in ISO 8601") from None
+    date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+    since = date - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000 + rest_ns
+
+
+def names_in(value: Any) -> tuple[str, ...] | None:
+    """Return the names in a list or a text, each once; None where there is no value.
+
+    >>> names_in("ann bob ann"), names_in([7, ""]), names_in("")
+    (('ann', 'bob'), ('7',), None)
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        value = list_of_text(value.strip())
+    elif not isinstance(value, (list, tuple)):
+        value = [value]
+    return tuple(dict.fromkeys(filter(None, map(name_of, value))))
+
+
+def list_of_text(text: str) -> Sequence[Any]:
+    """Read a list as programs print it, with names in quotation marks or without.
+
+    >>> list_of_text('["ann", "bob, the 2nd"]'), list_of_text("['ann', 7]"), list_of_text("ann bob;cleo")
+    (['ann', 'bob, the 2nd'], ['ann', 7], ['ann', 'bob', 'cleo'])
+    """
+    if text.startswith(("[", "(")):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                value = read(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(value, (list, tuple)):
+                return value
+    return [part for part in _SEPARATORS.split(text.strip(" []()\t")) if part]
+
+
+def clock_of(value: Any) -> Mapping[str, int] | Sequence[int] | None:
+    """Return a clock without components that are 0, if it names processes."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        value = _clock_of_text(value)
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if entries is None or not all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 62 for v in entries):
+        raise Bad(f"clock {json.dumps(value)[:60]}: expected numbers from 0 on, by process or as a list")
+    return {str(name): time for name, time in value.items() if time} if isinstance(value, dict) else list(value)
+
+
+def _clock_of_text(text: str) -> Any:
+    """Read a clock from {"a": 1}, [1, 2], a:1 b:2 or 1 2."""
+    text = text.strip()
+    if text.startswith(("{", "[")):
+        try:
+            return json.loads(text.replace('\\"', '"') if '\\"' in text else text)
+        except (ValueError, RecursionError) as error:
+            raise Bad(f"clock {text[:60]!r}: {error}") from None
+    parts = [part for part in _SEPARATORS.split(text) if part]
+    pairs = [part.rpartition("=" if "=" in part else ":") for part in parts]
+    if not all(_NUMBER.fullmatch(time) for _, _, time in pairs):
+        raise Bad(f"clock {text[:60]!r}: expected numbers, by process or as a list")
+    if all(separator for _, separator, _ in pairs):
+        return {name: int(time) for name, _, time in pairs}
+    return [int(time) for _, _, time in pairs]

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Facts about a bus, its peers, queues and groups, for `busq doctor`, `ls` and `top`, and for applications that ask;
+ * the calls are declared in busq.h.
+ *
+ * Guarantee: a look changes nothing but what it has to bury, and nothing that it reads is used as an index or a length
+ * unchecked.
+ *
+ * Not given: one moment for all of it.  Each word is read by itself, while others go on.
+ */
+#include "base/error.h"
+#include "base/time.h"
+#include "shm/burial/grave.h"
+#include "shm/group/group.h"
+#include "shm/memory/names.h"
+#include "shm/memory/peer.h"
+#include "shm/message/reference.h"
+#include "shm/message/share.h"
+#include "shm/send/multicast.h"
+#include <string.h>
+
+/* ---- the bus and its peers ---- */
+
+int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
+{
+  *facts = (busq_bus_facts){
+      .peers = bus->geometry.peers,
+      .capacity = bus->geometry.capacity,
+      .arena_bytes = bus->geometry.arena_bytes,
+      .arena_used_bytes = busq_arena_used_bytes(bus, BUSQ_ARENA_NONE),
+      .segment_bytes = bus->geometry.segment_bytes,
+      .created_ns = bus->header->created_ns,
+      .creator_pid = bus->header->creator_pid,
+      .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
+      .permissions = bus->header->permissions,
+      .is_temporary = bus->is_temporary,
+      .groups = bus->geometry.groups,
+      .nodes = bus->geometry.nodes,
+  };
+  memcpy(facts->order, bus->order, sizeof facts->order);
+  return BUSQ_OK;
+}
+
+static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
+{
+  const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
+  if (state == BUSQ_LIFE_DEAD)
+    return BUSQ_PEER_GONE;
+  if (state == BUSQ_LIFE_LEFT)
+    return BUSQ_PEER_CLOSED;
+  if (!busq_life_is_held(bus, slot))
+    return BUSQ_PEER_UNBURIED;
+  return state == BUSQ_LIFE_LEAVING ? BUSQ_PEER_CLOSING : BUSQ_PEER_LIVE;
+}
+
+/* A peer with waiting senders and waiting receivers is shown as waiting to send: that is what holds others up. */
+static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
+{
+  const busq_waits *waits = busq_load_acquire(&self->sends.what) != BUSQ_WAITING_NOT ? &self->sends : &self->receives;
+  const uint32_t what = busq_load_acquire(&waits->what);
+  const uint64_t since_ns = busq_load_relaxed(&waits->since_ns);
+  const uint64_t now_ns = busq_time_host_ns();
+  if (what == BUSQ_WAITING_NOT || what > BUSQ_WAITING_MEMORY)
+    return;
+  facts->waits = what;
+  facts->waits_for = busq_load_relaxed(&waits->for_slot);
+  facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+/* All that they have received and sent counts as received and sent by the queue; its process is one of theirs. */
+static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+{
+  facts->consumers = busq_share_readers(bus, slot);
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
+    const busq_slot *self = &bus->slots[reader];
+    if (!busq_share_is_reader_of(bus, reader, slot))
+      continue;
+    facts->received += busq_load_relaxed(&self->received);
+    facts->sent += busq_load_relaxed(&self->sent);
+    facts->memory_bytes += busq_arena_used_bytes(bus, reader);
+    if (peer_state(bus, reader, busq_load_acquire(&self->life)) == BUSQ_PEER_LIVE)
+      facts->pid = self->pid;
+  }
+}
+
+int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+{
+  memset(facts, 0, sizeof *facts);
+  if (slot >= bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "peer slot %u of a bus with %u slots", slot, bus->geometry.peers);
+  busq_slot *self = &bus->slots[slot];
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t life = busq_load_acquire(&self->life);
+  const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
+  if (state == BUSQ_LIFE_FREE || state == BUSQ_LIFE_JOINING)
+    return BUSQ_EMPTY;
+  const uint32_t bytes = busq_load_relaxed(&self->name_bytes);
+  facts->name_bytes = bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX ? bytes : BUSQ_LAYOUT_NAME_BYTES_MAX;
+  memcpy(facts->name, self->name, facts->name_bytes);
+  facts->state = peer_state(bus, slot, life);
+  facts->is_alive = facts->state == BUSQ_PEER_LIVE;
+  facts->is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
+  facts->is_shared = (life & BUSQ_LIFE_SHARED) != 0;
+  facts->is_consumer = (life & BUSQ_LIFE_CONSUMER) != 0;
+  facts->pid = self->pid;
+  if (facts->is_shared)
+    examine_consumers(bus, slot, facts);
+  facts->incarnation = (uint32_t)(life >> 32);
+  facts->target = (uint64_t)facts->incarnation << 16 | slot;
+  facts->joined_ns = self->joined_ns;
+  facts->clock = busq_ring_clock(&ring);
+  const uint64_t head = busq_load_acquire(&self->queue.head);
+  const uint64_t depth = busq_ring_tail(&ring) - head;
+  facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
+  facts->sent += busq_load_relaxed(&self->sent);
+  facts->received += busq_load_relaxed(&self->received);
+  facts->late = busq_load_relaxed(&self->late);
+  facts->helped = busq_load_relaxed(&self->helped);
+  facts->memory_bytes += busq_arena_used_bytes(bus, slot);
+  if (facts->is_alive)
+    examine_waiting(self, facts);
+  return BUSQ_OK;
+}
+
+typedef struct {
+  uint64_t waiting;
+  uint64_t unfinished;
+} message_count;
+
+/* Counts what stands in a ring and belongs to a queue: in its own ring, or in the hands of one of its readers
+ * (share.h). */
+static void ring_count(const busq_bus *bus, uint32_t slot, uint32_t queue, message_count *count)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t tail = busq_ring_tail(&ring);
+  for (uint64_t at = head; at < tail && at - head < ring.slot_count; at++) {
+    busq_reference seen;
+    if (!busq_ring_look(&ring, at, &seen) || seen.sender == BUSQ_RING_NOBODY)
+      continue;
+    const bool is_claimed = (seen.sender & BUSQ_RING_CLAIMED) != 0;
+    if (is_claimed ? (seen.sender & BUSQ_RING_TAKEN) != 0 : busq_reference_fate(bus, queue, seen) == BUSQ_FATE_DEAD)
+      continue;
+    count->unfinished++;
+    count->waiting += !is_claimed;
+  }
+}
+
+static void hands_count(const busq_bus *bus, uint32_t queue, message_count *count)
+{
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+    if (busq_share_is_reader_of(bus, reader, queue))
+      ring_count(bus, reader, queue, count);
+}
+
+/* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of
+ * a reader that died a message may have gone to one that we had looked at before. */
+int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
+{
+  const uint32_t slot = busq_target_slot(target);
+  message_count count = {0};
+  if (slot >= bus->geometry.peers ||
+      (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
+    return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
+  ring_count(bus, slot, slot, &count);
+  const bool is_shared = (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
+  for (int i = 0; i < 2 && is_shared && (i == 0 || !count.unfinished); i++)
+    hands_count(bus, slot, &count);
+  *waitingp = count.waiting;
+  *unfinishedp = count.unfinished;
+  return BUSQ_OK;
+}
+
+/* ---- names ---- */
+
+int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp)
+{
+  busq_bus *bus = peer->bus;
+  bool was_here = false;
+  int result = busq_peer_check(peer);
+  if (!result && name_bytes && name[0] == '@')
+    return busq_group_check(name, name_bytes) ? BUSQ_INVALID : busq_group_named(bus, name, name_bytes, false, targetp);
+  if (!result)
+    result = busq_name_check(name, name_bytes);
+  if (result)
+    return result;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    was_here = true;
+    const uint32_t incarnation = (uint32_t)(life >> 32);
+    if (slot == peer->slot || busq_grave_check(bus, slot, incarnation)) {
+      *targetp = (uint64_t)incarnation << 16 | slot;
+      return BUSQ_OK;
+    }
+  }
+  if (was_here)
+    return busq_error(BUSQ_PEER_DEAD, "peer \"%.*s\" has left bus \"%s\" or died", (int)name_bytes, name, bus->name);
+  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has joined bus \"%s\"", (int)name_bytes, name, bus->name);
+}
+
+int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
+{
+  bool was_here = false;
+  const int result = busq_name_check(name, name_bytes);
+  if (result)
+    return result;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    was_here = true;
+    if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && busq_life_is_held(bus, slot))
+      return BUSQ_OK;
+  }
+  return was_here ? BUSQ_PEER_DEAD : BUSQ_UNKNOWN_PEER;
+}
+
+/* ---- groups ---- */
+
+int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members,
+                  uint32_t *countp)
+{
+  uint64_t target;
+  int result = busq_group_check(group, group_bytes);
+  if (!result)
+    result = busq_group_named(bus, group, group_bytes, false, &target);
+  if (result)
+    return result;
+  const uint32_t index = busq_group_index(target);
+  if (!busq_group_members(bus, index, members, countp, numberp))
+    return busq_group_damaged(bus, index);
+  *numberp -= busq_load_relaxed(&busq_bus_group(bus, index)->base);
+  return BUSQ_OK;
+}
+
+int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp)
+{
+  if (index >= bus->geometry.groups)
+    return busq_error(BUSQ_INVALID, "group %u of a bus with %u groups", index, bus->geometry.groups);
+  const busq_group *group = busq_bus_group(bus, index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (!busq_load_acquire(&group->identity.hi) || bytes < 2 || bytes >= sizeof group->name)
+    return BUSQ_EMPTY;
+  memcpy(name257, group->name, bytes);
+  *name_bytesp = bytes;
+  return BUSQ_OK;
+}
+
+int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *numberp)
+{
+  if (index >= bus->geometry.groups || slot >= bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "slot %u and group %u of a bus with %u peer slots and %u groups", slot, index,
+                      bus->geometry.peers, bus->geometry.groups);
+  busq_group *group = busq_bus_group(bus, index);
+  const uint64_t seen = busq_load_relaxed(&busq_group_viewed(group, bus->geometry.peers)[slot]) >> 1;
+  const uint64_t base = busq_load_relaxed(&group->base); /* what is below belongs to a group that had the entry before */
+  *numberp = seen > base ? seen - base : 0;
+  return BUSQ_OK;
+}

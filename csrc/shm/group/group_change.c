@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/assert.h"
+#include "base/error.h"
+#include "shm/burial/grave.h"
+#include "shm/group/group.h"
+#include "shm/memory/names.h"
+#include "shm/send/multicast.h"
+#include <string.h>
+
+/* ---- changes ---- */
+
+typedef struct {
+  busq_send_hooks hooks;
+  const busq_change *change;
+  const busq_sender_view *view;
+  const uint64_t *receivers;
+  uint64_t subject; /* as in busq_view_change */
+  uint32_t n_receivers;
+  uint32_t index;
+  bool is_for_all; /* all members */
+} change_maker;
+
+/* A busq_send_hooks is the first in it. */
+static change_maker *maker_of(busq_send_hooks *hooks)
+{
+  return (change_maker *)(void *)hooks;
+}
+
+static busq_claim_word *maker_word(const change_maker *maker, const busq_peer *peer)
+{
+  return &busq_bus_group(peer->bus, maker->index)->claim;
+}
+
+/* Members that receive no copy of this change are dead; marks them as having missed it. Receivers are in the order of
+ * members. False: one of the others is there after all. A durable member whose own death is announced is a receiver,
+ * and is not marked: should we die before the commit, a marked member would be passed over by later changes, and its
+ * death would never be announced. */
+static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
+{
+  const busq_change *change = maker->change;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < maker->view->n_members; i++) {
+    const uint64_t member = maker->view->members[i];
+    const bool is_changed = member == change->who && change->what == BUSQ_CHANGE_DIES;
+    const bool is_receiver = at < maker->n_receivers && maker->receivers[at] == member;
+    at += is_receiver;
+    if (!is_receiver && (is_changed || maker->is_for_all) && !busq_group_note_missed(peer->bus, maker->index, member))
+      return false;
+  }
+  return true;
+}
+
+/* A successor has the same incarnation as the peer whose death is announced: announced late, it would be out, or have
+ * left, while it lives. It settles our claim once it lives, and then looks whether it is a member, and which notice its
+ * watchers have got. */
+static bool change_is_true(busq_peer *peer, const change_maker *maker)
+{
+  const busq_change *change = maker->change;
+  busq_fence_full();
+  if (change->what == BUSQ_CHANGE_DIES)
+    return busq_group_is_to_go(peer->bus, maker->index, change->who);
+  return change->what != BUSQ_CHANGE_DOWN ||
+         busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
+}
+
+/* The view is still the one that has our receivers as members, or the number would be another. */
+static int change_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
+{
+  const change_maker *maker = maker_of(hooks);
+  busq_claim_word *word = maker_word(maker, peer);
+  return busq_claim_take(peer, word, maker->view->number, record, tag) && change_is_for_the_dead(peer, maker) &&
+                 change_is_true(peer, maker)
+             ? BUSQ_OK
+             : BUSQ_AGAIN;
+}
+
+/* Above the last change, and above whatever was committed at a member, though that may be dead and receive nothing of
+ * this. */
+static int change_attempt(busq_send_hooks *hooks, busq_peer *peer)
+{
+  const change_maker *maker = maker_of(hooks);
+  busq_group *group = busq_bus_group(peer->bus, maker->index);
+  const uint64_t number = maker->view->number;
+  busq_key last;
+  if (busq_place_read(&group->change[number % BUSQ_GROUP_CHANGES], number, &last) == BUSQ_PLACE_THERE) {
+    if (!busq_timestamp_is_sound(last.timestamp))
+      return busq_group_damaged(peer->bus, maker->index);
+    peer->sender.lamport = busq_timestamp_max(peer->sender.lamport, last.timestamp);
+  }
+  int result = BUSQ_OK;
+  for (uint32_t i = 0; i < maker->view->n_members && !result; i++)
+    result = busq_multicast_rise(peer, busq_target_slot(maker->view->members[i]));
+  return result;
+}
+
+static void change_undone(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, uint64_t tag)
+{
+  const change_maker *maker = maker_of(hooks);
+  busq_claim_drop(peer, maker_word(maker, peer), maker->view->number, record, tag);
+}
+
+static void change_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *record, busq_key key)
+{
+  const change_maker *maker = maker_of(hooks);
+  (void)record;
+  (void)key;
+  busq_group_install_until(peer->bus, maker->index, maker->view->number + 1);
+}
+
+/* ---- the payload of a change ---- */
+
+/* The members of the new view, and the one that is changed, which may be none of them; its entry is the last then. */
+static uint32_t change_members(const busq_bus *bus, const change_maker *maker, uint64_t *members)
+{
+  const busq_change *change = maker->change;
+  uint32_t count = 0;
+  if (busq_group_is_of_watchers(bus, maker->index))
+    return 0;
+  for (uint32_t i = 0; i < maker->view->n_members; i++)
+    if (maker->view->members[i] != change->who)
+      members[count++] = maker->view->members[i];
+  if (change->what == BUSQ_CHANGE_ENTERS)
+    members[count++] = change->who;
+  return count;
+}
+
+static uint32_t name_of(const busq_bus *bus, uint64_t target, const char **namep)
+{
+  const busq_slot *slot = &bus->slots[busq_target_slot(target)];
+  const uint32_t bytes = busq_load_relaxed(&slot->name_bytes);
+  const bool is_its = (uint32_t)(busq_load_acquire(&slot->life) >> 32) == busq_target_incarnation(target);
+  *namep = slot->name;
+  return is_its && bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX ? bytes : 0;
+}
+
+/* A watched peer is called by the name it is watched under: its slot may be another's by now. */
+static uint32_t changed_name(const busq_bus *bus, const change_maker *maker, uint64_t target, const char **namep)
+{
+  busq_group *group = busq_bus_group(bus, maker->index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (!busq_group_is_of_watchers(bus, maker->index) || bytes < 1 || bytes > sizeof group->name)
+    return name_of(bus, target, namep);
+  *namep = group->name + 1;
+  return bytes - 1;
+}
+
+/* With the group's name, since a peer that has left may read of it when the group's entry has another name. */
+static char *maker_group_write(const busq_bus *bus, const change_maker *maker, char *to)
+{
+  const busq_group *group = busq_bus_group(bus, maker->index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (bytes > sizeof group->name)
+    return to;
+  memcpy(to, group->name, bytes);
+  return to + bytes;
+}
+
+/* The slot of a dead peer may have another name by now, and then its own is lost. */
+static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members,
+                          char *to)
+{
+  const busq_change *change = maker->change;
+  const bool is_apart = change->what != BUSQ_CHANGE_ENTERS || busq_group_is_of_watchers(bus, maker->index);
+  const busq_view_change head = {
+      .number = maker->view->number + 1,
+      .incarnation = busq_target_incarnation(change->who),
+      .slot = (uint16_t)busq_target_slot(change->who),
+      .what = (uint16_t)change->what,
+      .n_entries = n_members + is_apart,
+      .n_members = n_members,
+      .subject = busq_group_is_of_watchers(bus, maker->index)
+                     ? maker->subject
+                     : busq_load_relaxed(&busq_bus_group(bus, maker->index)->base),
+  };
+  char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_entry);
+  memcpy(to, &head, sizeof head);
+  for (uint32_t i = 0; i < head.n_entries; i++) {
+    const uint64_t target = i < n_members ? members[i] : change->who;
+    const char *name;
+    const uint32_t bytes = i < n_members ? name_of(bus, target, &name) : changed_name(bus, maker, target, &name);
+    const busq_view_entry entry = {busq_target_incarnation(target), (uint16_t)busq_target_slot(target),
+                                   (uint16_t)bytes};
+    memcpy(entries + i * sizeof entry, &entry, sizeof entry);
+    memcpy(names, name, bytes);
+    names += bytes;
+  }
+  return maker_group_write(bus, maker, names);
+}
+
+/* ---- making a change ---- */
+
+/* The change is still to be made. */
+static bool change_is_due(busq_bus *bus, const busq_change *change)
+{
+  busq_group *group = busq_bus_group(bus, busq_group_index(change->group));
+  const uint32_t slot = busq_target_slot(change->who), incarnation = busq_target_incarnation(change->who);
+  const uint64_t subject = busq_numbered_load(&group->subject).hi;
+  switch (change->what) {
+  case BUSQ_CHANGE_ENTERS:
+    return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation) ||
+           busq_group_has_missed(bus, busq_group_index(change->group), change->who);
+  case BUSQ_CHANGE_UP: /* a peer that is gone by now is not announced any more: another may have come, and been announced */
+    return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
+  case BUSQ_CHANGE_DOWN:
+    return subject == (change->who << 1 | 1) && busq_group_is_gone(bus, slot, incarnation);
+  case BUSQ_CHANGE_DIES:
+    return busq_group_has(bus, busq_group_index(change->group), slot, incarnation) &&
+           busq_group_is_to_go(bus, busq_group_index(change->group), change->who);
+  default:
+    return busq_group_has(bus, busq_group_index(change->group), slot, incarnation);
+  }
+}
+
+/* Keeps the targets that something can be sent to: those that live, or are durable. */
+static uint32_t keep_reachable(const busq_bus *bus, uint64_t *targets, uint32_t n_targets)
+{
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < n_targets; i++)
+    if (busq_grave_check((busq_bus *)bus, busq_target_slot(targets[i]), busq_target_incarnation(targets[i])))
+      targets[kept++] = targets[i];
+  return kept;
+}
+
+/* All members old and new; where the members are watchers, only the one that is changed, since no other needs to know
+ * the other watchers, or the one that announces its death. */
+static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uint64_t *targets)
+{
+  const busq_change *change = maker->change;
+  const bool is_of_watched = change->what == BUSQ_CHANGE_UP || change->what == BUSQ_CHANGE_DOWN;
+  uint32_t count = 0;
+  maker->is_for_all = is_of_watched || !busq_group_is_of_watchers(peer->bus, maker->index);
+  for (uint32_t i = 0; i < maker->view->n_members && maker->is_for_all; i++)
+    if (!busq_group_has_missed(peer->bus, maker->index,
+                               maker->view->members[i])) /* it has ceased to be one for itself */
+      targets[count++] = maker->view->members[i];
+  if (change->what == BUSQ_CHANGE_ENTERS || !maker->is_for_all)
+    targets[count++] = change->who;
+  count = keep_reachable(peer->bus, targets, count);
+  if (!count && !maker->is_for_all)
+    targets[count++] = busq_peer_address(peer);
+  maker->receivers = targets;
+  maker->n_receivers = count;
+  return count;
+}
+
+static uint16_t change_kind(const busq_bus *bus, const change_maker *maker)
+{
+  const uint32_t what = maker->change->what;
+  if (!busq_group_is_of_watchers(bus, maker->index))
+    return BUSQ_KIND_VIEW;
+  if (what == BUSQ_CHANGE_UP || (what == BUSQ_CHANGE_ENTERS && (maker->subject & 1)))
+    return BUSQ_KIND_JOINED;
+  return what == BUSQ_CHANGE_DOWN ? BUSQ_KIND_LEFT : BUSQ_KIND_WATCH;
+}
+
+/* As much as there can be in it: the members, the one that comes or goes, and the group. */
+static uint64_t change_room(const change_maker *maker)
+{
+  return sizeof(busq_view_change) +
+         (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) +
+         sizeof(busq_envelope);
+}
+
+/* The members are the first half of the scratch list, the receivers the second.  A peer that enters may have the slot
+ * of a member that has died, so there may be one more of them than slots. */
+static int change_send(busq_peer *peer, change_maker *maker)
+{
+  busq_bus *bus = peer->bus;
+  uint64_t *members = peer->sender.gathering, *receivers = members + bus->geometry.peers + 1;
+  char *payload = malloc(change_room(maker));
+  if (!payload)
+    return busq_error(BUSQ_NO_SPACE, "no memory for a change of a group");
+  const uint32_t n_members = change_members(bus, maker, members);
+  char *end = change_write(bus, maker, members, n_members, payload);
+  const busq_envelope envelope = {
+      .kind = change_kind(bus, maker),
+      .group = (uint16_t)(maker->index + 1),
+      .view = maker->view->number + 1,
+  };
+  memcpy(end, &envelope, sizeof envelope);
+  const busq_part part = {payload, (uint64_t)(end + sizeof envelope - payload)};
+  const busq_payload sent = {.parts = &part,
+                             .n_parts = 1,
+                             .form = BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE,
+                             .size_bytes = part.size_bytes,
+                             .hooks = &maker->hooks};
+  const uint32_t n_receivers = change_receivers(peer, maker, receivers);
+  int result = BUSQ_OK;
+  if (n_receivers)
+    result = busq_multicast_try(peer, receivers, n_receivers, &sent);
+  else if (!busq_group_is_of_watchers(bus, maker->index))
+    result = busq_group_empty_of_dead(bus, maker->index) ? BUSQ_OK : BUSQ_AGAIN;
+  free(payload);
+  return result;
+}
+
+/* ---- watched peers ---- */
+
+uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index)
+{
+  busq_group *group = busq_bus_group(bus, index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  if (bytes < 2 || bytes >= sizeof group->name)
+    return 0;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    uint64_t life;
+    if (busq_name_is(bus, slot, group->name + 1, bytes - 1, &life) &&
+        !busq_group_is_gone(bus, slot, (uint32_t)(life >> 32)))
+      return ((life >> 32) << 16 | slot) << 1 | 1;
+  }
+  return 0;
+}
+
+/* The notice: it has gone, and another has come. */
+int busq_group_subject_tell(busq_peer *peer, uint64_t group)
+{
+  const uint32_t index = busq_group_index(group);
+  const uint64_t now = busq_group_subject_now(peer->bus, index);
+  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, index)->subject).hi;
+  int result = BUSQ_OK;
+  if ((seen & 1) && seen != now)
+    result = busq_group_change_try(peer, &(busq_change){group, seen >> 1, BUSQ_CHANGE_DOWN});
+  if (!result && (now & 1) && seen != now)
+    result = busq_group_change_try(peer, &(busq_change){group, now >> 1, BUSQ_CHANGE_UP});
+  return result;
+}
+
+/* A peer that begins to watch makes the word right if there is no other watcher that would need a notice. */
+static void change_find_subject(busq_peer *peer, change_maker *maker)
+{
+  if (!busq_group_is_of_watchers(peer->bus, maker->index))
+    return;
+  maker->subject = maker->view->n_members ? busq_numbered_load(&busq_bus_group(peer->bus, maker->index)->subject).hi
+                                             : busq_group_subject_now(peer->bus, maker->index);
+}
+
+/* A peer that enters must not find dead ones there, nor itself as what its predecessor was: they go first. */
+static int dead_go_first(busq_peer *peer, const change_maker *maker)
+{
+  const busq_sender_view *view = maker->view;
+  if (maker->change->what != BUSQ_CHANGE_ENTERS)
+    return BUSQ_OK;
+  for (uint32_t i = 0; i < view->n_members; i++) {
+    const uint64_t who = view->members[i];
+    if (!busq_group_is_to_go(peer->bus, maker->index, who))
+      continue;
+    const int result = busq_group_change_try(peer, &(busq_change){maker->change->group, who, BUSQ_CHANGE_DIES});
+    return result == BUSQ_OK ? BUSQ_AGAIN : result;
+  }
+  return BUSQ_OK;
+}
+
+/* Another peer may have come under a watched name since its last one was announced, by a process that was slower than
+ * we: that one goes first. */
+static int former_goes_first(busq_peer *peer, const busq_change *change)
+{
+  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, busq_group_index(change->group))->subject).hi;
+  if (change->what != BUSQ_CHANGE_UP || !(seen & 1) || seen >> 1 == change->who)
+    return BUSQ_OK;
+  const int result = busq_group_change_try(peer, &(busq_change){change->group, seen >> 1, BUSQ_CHANGE_DOWN});
+  return result == BUSQ_OK ? BUSQ_AGAIN : result;
+}
+
+/* Tries once; BUSQ_AGAIN where another process was faster, or a receiver has died. */
+static int change_once(busq_peer *peer, const busq_change *change)
+{
+  change_maker maker = {
+      .hooks = {.begin = change_begin, .attempt = change_attempt, .undone = change_undone, .end = change_end},
+      .change = change,
+      .index = busq_group_index(change->group),
+  };
+  busq_sender_view *view = NULL;
+  uint64_t number;
+  if (!busq_group_settle(peer->bus, maker.index, &number))
+    return busq_group_damaged(peer->bus, maker.index);
+  int result = busq_group_refresh(peer, change->group, &view);
+  if (result)
+    return result;
+  maker.view = view;
+  if (!change_is_due(peer->bus, change))
+    return view->number == number ? BUSQ_OK : BUSQ_AGAIN;
+  if (view->number >= BUSQ_CLAIM_NUMBER_MAX)
+    return busq_group_damaged(peer->bus, maker.index);
+  result = dead_go_first(peer, &maker);
+  if (!result)
+    result = former_goes_first(peer, change);
+  if (result)
+    return result;
+  change_find_subject(peer, &maker);
+  result = change_send(peer, &maker);
+  return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
+}
+
+/* Also of a change that is no call's, but made on the way: it is recorded as a send that began here. */
+int busq_group_change_try(busq_peer *peer, const busq_change *change)
+{
+  const bool is_by_the_way = busq_bus_is_recorded(peer->bus) && !peer->tracer.begun && !peer->tracer.is_silent;
+  int result = BUSQ_AGAIN;
+  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
+    if (BUSQ_UNLIKELY(is_by_the_way))
+      peer->tracer.begun = busq_bus_recording_now(peer->bus);
+    result = change_once(peer, change);
+  }
+  if (BUSQ_UNLIKELY(is_by_the_way))
+    peer->tracer.begun = 0;
+  return result == BUSQ_AGAIN ? BUSQ_FULL : result;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_MEMORY_BUS_H
+#define BUSQ_SHM_MEMORY_BUS_H
+/*
+ * The private side of a bus: what a process keeps for itself about one that it has mapped, and where things lie in it.
+ */
+#include "base/types.h"
+#include "busq.h"
+#include "queue/ring.h"
+#include "shm/memory/layout.h"
+#include "trace/clock.h"
+
+struct busq_bus {
+  busq_geometry geometry; /* a private copy: no other process can change it */
+  char *base;
+  busq_header *header;
+  busq_slot *slots;
+  busq_extent *table;
+  char *arena;
+  /* Derived from the geometry; used for every message. */
+  busq_pair *rings;
+  uint64_t units;         /* of the arena */
+  uint32_t ring_shift;    /* slots of a ring, as a power of two */
+  uint32_t extent_shift;  /* units of an extent, as a power of two */
+  uint32_t references; /* handles that use the mapping */
+  int fd;              /* asks the kernel which peers live; holds no locks */
+  int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  bool is_temporary;   /* its name goes with the last process that has it open (temporary.h) */
+  int temporary_fd;         /* its lock shows that we have; -1 where that need not be shown */
+  uint32_t users;      /* of this process: handles and peers that are not closed */
+  busq_bus *temporary_next;
+  uint32_t fork_generation;
+  uint32_t user; /* the user that opened it */
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
+};
+
+static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
+{
+  busq_ring ring;
+  ring.queue = &bus->slots[slot].queue;
+  ring.slot_count = bus->geometry.slot_count;
+  ring.slot_shift = bus->ring_shift;
+  ring.slots = bus->rings + ((uint64_t)slot << bus->ring_shift);
+  return ring;
+}
+
+/* The index comes from shared memory: the caller has compared it with the geometry's. */
+static inline busq_group *busq_bus_group(const busq_bus *bus, uint32_t index)
+{
+  return (busq_group *)(void *)(bus->base + bus->geometry.groups_offset + index * bus->geometry.group_bytes);
+}
+
+static inline busq_node *busq_bus_node(const busq_bus *bus, uint32_t slot, uint32_t index)
+{
+  const uint64_t at = (uint64_t)slot * bus->geometry.nodes + index;
+  return (busq_node *)(void *)(bus->base + bus->geometry.nodes_offset + at * bus->geometry.node_bytes);
+}
+
+/* How many messages a queue holds before senders wait. */
+static inline uint32_t busq_bus_limit(const busq_bus *bus, const busq_slot *reader)
+{
+  const uint32_t limit = busq_load_relaxed(&reader->limit);
+  return BUSQ_UNLIKELY(limit && limit < bus->geometry.capacity) ? limit : bus->geometry.capacity;
+}
+
+static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
+{
+  return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
+}
+
+/* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
+static inline uint64_t busq_bus_units(const busq_bus *bus)
+{
+  return bus->units;
+}
+
+static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
+{
+  return (uint64_t)incarnation << 32 | life;
+}
+
+/* Is there a recording of this bus? */
+static inline bool busq_bus_is_recorded(const busq_bus *bus)
+{
+  return BUSQ_UNLIKELY(busq_load_relaxed(&bus->header->recording));
+}
+
+/* The time on the recording's clock; 0 where there is none. */
+static inline uint64_t busq_bus_recording_now(const busq_bus *bus)
+{
+  const uint32_t recording = busq_load_relaxed(&bus->header->recording);
+  return BUSQ_UNLIKELY(recording) ? busq_trace_now(recording) : 0;
+}
+
+#endif /* BUSQ_SHM_MEMORY_BUS_H */

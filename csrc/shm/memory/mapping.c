@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/memory/mapping.h"
+#include "base/error.h"
+#include "shm/memory/life.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int busq_mapping_map(busq_bus *bus)
+{
+  char *base = mmap(NULL, bus->geometry.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bus->fd, 0);
+  if (base == MAP_FAILED)
+    return busq_error_system("can't map %llu bytes of bus \"%s\"", (unsigned long long)bus->geometry.segment_bytes,
+                             bus->name);
+  bus->base = base;
+  bus->header = (busq_header *)(void *)base;
+  bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
+  bus->table = (busq_extent *)(void *)(base + bus->geometry.table_offset);
+  bus->arena = base + bus->geometry.arena_offset;
+  bus->rings = (busq_pair *)(void *)(base + bus->geometry.rings_offset);
+  bus->ring_shift = (uint32_t)__builtin_ctzll(bus->geometry.slot_count);
+  bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
+  bus->units = bus->geometry.extents << bus->extent_shift;
+  return BUSQ_OK;
+}
+
+/* The old mapping stays, since pins show what lies in it. */
+bool busq_bus_move(busq_bus *bus)
+{
+  if (bus->fork_generation == busq_fork_generation)
+    return true;
+  if (busq_mapping_map(bus) != BUSQ_OK)
+    return false;
+  bus->fork_generation = busq_fork_generation;
+  return true;
+}
+
+busq_bus *busq_mapping_new(const char *name)
+{
+  busq_bus *bus = calloc(1, sizeof *bus);
+  if (!bus)
+    return NULL;
+  snprintf(bus->name, sizeof bus->name, "%s", name);
+  bus->fd = bus->directory_fd = bus->temporary_fd = -1;
+  bus->references = bus->users = 1;
+  bus->fork_generation = busq_fork_generation;
+  bus->user = geteuid();
+  return bus;
+}
+
+void busq_bus_retain(busq_bus *bus)
+{
+  (void)busq_fetch_add(&bus->references, 1);
+  (void)busq_fetch_add(&bus->users, 1);
+}
+
+void busq_bus_release(busq_bus *bus)
+{
+  if (busq_fetch_add(&bus->references, UINT32_MAX) != 1)
+    return;
+  if (bus->base)
+    munmap(bus->base, bus->geometry.segment_bytes);
+  if (bus->fd >= 0)
+    close(bus->fd);
+  if (bus->directory_fd >= 0)
+    close(bus->directory_fd);
+  free(bus);
+}

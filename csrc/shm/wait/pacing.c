@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/wait/pacing.h"
+#include "base/time.h"
+#include "shm/wake/futex.h"
+#include "shm/wake/wake.h"
+#include <errno.h>
+#include <sched.h>
+#include <unistd.h>
+
+#define FIRST_SLICE_NS UINT64_C(1000000)
+#define YIELD_NS_DEFAULT 50000u
+
+void busq_pacing_init(busq_peer *peer)
+{
+  peer->pacing.spin_ns = sysconf(_SC_NPROCESSORS_ONLN) < 2 ? 0 : BUSQ_SPIN_NS_MAX;
+  peer->pacing.yield_ns = YIELD_NS_DEFAULT;
+}
+
+void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns)
+{
+  /* A spinning thread holds the receive latch, and looks at nothing else: time beyond the limit is spent yielding. */
+  const uint32_t spins_ns = spin_ns < BUSQ_SPIN_NS_MAX ? spin_ns : BUSQ_SPIN_NS_MAX;
+  const uint64_t yields_ns = (uint64_t)yield_ns + (spin_ns - spins_ns);
+  peer->pacing.spin_ns = spins_ns;
+  peer->pacing.yield_ns = yields_ns < BUSQ_SLICE_NS ? (uint32_t)yields_ns : (uint32_t)BUSQ_SLICE_NS;
+  peer->pacing.spin_is_chosen = true;
+}
+
+/* ---- one wait ---- */
+
+enum {
+  STAGE_SPIN,
+  STAGE_YIELD,
+  STAGE_SLEEP
+};
+
+void busq_wait_begin(busq_wait *wait, int64_t timeout_ns)
+{
+  *wait = (busq_wait){.stage = STAGE_SPIN, .slice_ns = FIRST_SLICE_NS, .timeout_ns = timeout_ns};
+}
+
+void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns)
+{
+  busq_wait_begin(wait, timeout_ns);
+  wait->stage = STAGE_YIELD;
+}
+
+uint64_t busq_wait_spent_ns(busq_wait *wait)
+{
+  const uint64_t now_ns = busq_time_now_ns();
+  if (!wait->began_ns)
+    wait->began_ns = now_ns;
+  return now_ns - wait->began_ns;
+}
+
+static uint64_t wait_left_ns(busq_wait *wait)
+{
+  if (wait->timeout_ns < 0)
+    return UINT64_MAX;
+  const uint64_t spent_ns = busq_wait_spent_ns(wait);
+  return spent_ns < (uint64_t)wait->timeout_ns ? (uint64_t)wait->timeout_ns - spent_ns : 0;
+}
+
+bool busq_wait_is_over(busq_wait *wait)
+{
+  return !wait_left_ns(wait);
+}
+
+/* The clock is asked after the first turn only: asking costs as much as a pause. */
+bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch)
+{
+  enum { PAUSES = 8 };
+  if (wait->stage != STAGE_SPIN)
+    return false;
+  const bool is_crowded = __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED);
+  if (!peer->pacing.spin_ns || is_crowded || (wait->has_spun && busq_wait_spent_ns(wait) >= peer->pacing.spin_ns)) {
+    wait->stage = STAGE_YIELD;
+    return false;
+  }
+  wait->has_spun = true;
+  int left = watch ? PAUSES : 1;
+  do
+    busq_cpu_relax();
+  while (--left && __atomic_load_n(watch->word, __ATOMIC_RELAXED) >> BUSQ_RING_LAP_SHIFT != watch->lap);
+  return true;
+}
+
+bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
+{
+  const uint64_t crowded_ns = 3000; /* a yield that takes this long has let another process run */
+  if (wait->stage == STAGE_SLEEP)
+    return false;
+  const uint64_t spent_ns = busq_wait_spent_ns(wait);
+  if (spent_ns >= (uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns || busq_wait_is_over(wait)) {
+    wait->stage = STAGE_SLEEP;
+    return false;
+  }
+  sched_yield();
+  const bool was_long = busq_wait_spent_ns(wait) - spent_ns > crowded_ns;
+  if (was_long != __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED))
+    __atomic_store_n(&peer->pacing.is_crowded, was_long, __ATOMIC_RELAXED);
+  return true;
+}
+
+int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns)
+{
+  const uint64_t left_ns = wait_left_ns(wait);
+  if (!left_ns)
+    return BUSQ_EMPTY;
+  uint64_t slice_ns = wait->slice_ns < limit_ns ? wait->slice_ns : limit_ns;
+  if (slice_ns > left_ns)
+    slice_ns = left_ns;
+  const int number = busq_futex_wait(word, value, slice_ns);
+  if (number == EINTR)
+    return BUSQ_INTERRUPTED;
+  if (number != ETIMEDOUT || slice_ns == limit_ns)
+    return BUSQ_OK;
+  /* Twice as long next time, up to a slice: the cost of a killed waker is in proportion to what was waited already. */
+  if (wait->slice_ns >= BUSQ_SLICE_NS)
+    return busq_wait_is_over(wait) ? BUSQ_EMPTY : BUSQ_INTERRUPTED;
+  wait->slice_ns *= 2;
+  if (wait->slice_ns > BUSQ_SLICE_NS)
+    wait->slice_ns = BUSQ_SLICE_NS;
+  return BUSQ_OK;
+}
+
+/* ---- letting some work gather ---- */
+
+/* Keeps away from shared memory for a while. */
+static void stay_away(uint64_t duration_ns)
+{
+  const uint64_t end_ns = busq_time_now_ns() + duration_ns;
+  while (busq_time_now_ns() < end_ns)
+    busq_cpu_relax();
+}
+
+void busq_pacing_let_room_gather(const busq_peer *peer)
+{
+  enum { LONG_QUEUE = 64, GATHER_NS = 1000 };
+  if (peer->bus->geometry.capacity >= LONG_QUEUE && peer->pacing.spin_ns)
+    stay_away(GATHER_NS);
+}
+
+/* A reader that has caught up with a busy sender meets it at every message: each waits for the other's cache lines, and
+ * both crawl.  So a reader that sends nothing, and never waits for long, gives the sender time to get ahead by a few
+ * messages; a peer that also sends may be part of a conversation, where nothing is gained by waiting. */
+void busq_pacing_let_messages_gather(busq_peer *peer)
+{
+  enum { SHORT_WAITS = 16, GATHER_NS = 1000 };
+  const uint64_t sent = busq_load_relaxed(&peer->self->sent);
+  const uint32_t waits = busq_load_relaxed(&peer->pacing.short_waits);
+  if (sent != busq_load_relaxed(&peer->pacing.short_waits_since) || !peer->pacing.spin_ns) {
+    busq_store_relaxed(&peer->pacing.short_waits_since, sent);
+    busq_store_relaxed(&peer->pacing.short_waits, 0);
+  } else if (waits < SHORT_WAITS) {
+    busq_store_relaxed(&peer->pacing.short_waits, waits + 1);
+  } else {
+    stay_away(GATHER_NS);
+  }
+}
+
+/* ---- whether spinning and yielding are worth it ---- */
+
+/*
+ * They are where they are mostly long enough.  A peer whose last waits all took many times as long sleeps at once: its
+ * next message comes no later for that, and its cores are spared.  The first wait that was not long at all, and was
+ * spent asleep, makes it spin again; so the second message of a conversation is slow, and not the third.
+ */
+enum { IN_VAIN_MAX = 4, IN_VAIN_TIMES = 8 };
+
+bool busq_pacing_sleeps_at_once(const busq_peer *peer)
+{
+  if (__atomic_load_n(&peer->pacing.is_to_go_on, __ATOMIC_RELAXED))
+    return true;
+  return busq_load_relaxed(&peer->pacing.waits_in_vain) >= IN_VAIN_MAX && !peer->pacing.spin_is_chosen;
+}
+
+void busq_pacing_wait_was_short(busq_peer *peer)
+{
+  if (busq_load_relaxed(&peer->pacing.waits_in_vain))
+    busq_store_relaxed(&peer->pacing.waits_in_vain, 0);
+}
+
+void busq_pacing_wait_has_slept(busq_peer *peer, busq_wait *wait, int result)
+{
+  const uint32_t in_vain = busq_load_relaxed(&peer->pacing.waits_in_vain);
+  const bool was_long = busq_wait_spent_ns(wait) >=
+                        IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
+  __atomic_store_n(&peer->pacing.is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
+  if (!was_long && result != BUSQ_INTERRUPTED)
+    busq_pacing_wait_was_short(peer);
+  else if (was_long && in_vain < IN_VAIN_MAX)
+    busq_store_relaxed(&peer->pacing.waits_in_vain, in_vain + 1);
+}

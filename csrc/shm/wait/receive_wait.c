@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/wait/receive_wait.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "shm/receive/blocked.h"
+#include "shm/receive/receive.h"
+#include "shm/send/memory.h"
+#include "shm/send/multicast.h"
+#include "shm/trace/tracer.h"
+#include "shm/wait/descriptor.h"
+#include "shm/wait/pacing.h"
+#include "shm/wait/published.h"
+#include "shm/wake/wake.h"
+
+/* ---- between begin and end ---- */
+
+/* A peer that only receives may also keep memory from what it sent once. */
+static void share_memory(busq_peer *peer)
+{
+  busq_biased_latch_acquire(&peer->sender.latch);
+  if (!busq_load_relaxed(&peer->is_closed))
+    busq_send_share_memory(peer);
+  busq_biased_latch_release(&peer->sender.latch);
+}
+
+int busq_peer_receive_begin(busq_peer *peer)
+{
+  return busq_receive_begin(peer);
+}
+
+void busq_peer_receive_end(busq_peer *peer)
+{
+  if (BUSQ_UNLIKELY(peer->receiver.has_reached))
+    busq_receive_put_back(peer);
+  if (BUSQ_UNLIKELY(peer->descriptor.fifo_fd >= 0))
+    busq_descriptor_settle(peer);
+  if (BUSQ_UNLIKELY(peer->tracer.n_taken))
+    busq_tracer_flush(peer);
+  busq_biased_latch_release(&peer->receiver.latch);
+  if (BUSQ_UNLIKELY(busq_send_is_memory_wanted(peer)))
+    share_memory(peer);
+  busq_peer_notice_deaths(peer);
+}
+
+BUSQ_ALWAYS_INLINE void message_found(const busq_peer *peer, busq_message *message)
+{
+  const busq_found *found = &peer->receiver.found;
+  message->data = found->payload;
+  message->size_bytes = found->size_bytes;
+  message->position = BUSQ_UNLIKELY(peer->receiver.is_consumer) ? peer->receiver.kept_at : found->position;
+  message->tag = found->key.sequence;
+  message->record = (uint32_t)((uint64_t)((char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
+  message->sender_incarnation = found->sender_incarnation;
+  message->sender = (uint16_t)found->key.sender;
+  message->mark = (uint16_t)found->mark;
+  message->is_redelivered = found->is_redelivered;
+  message->form = (uint16_t)found->form;
+  message->kind = BUSQ_KIND_DATA;
+}
+
+/* The fields that only a message with an envelope fills. */
+__attribute__((noinline)) static void message_open(const busq_peer *peer, busq_message *message, uint64_t handles_alive)
+{
+  const busq_envelope *envelope = &peer->receiver.found.envelope;
+  message->kind = envelope->kind;
+  message->n_nodes = envelope->n_nodes;
+  message->n_handles = envelope->n_handles;
+  message->group = envelope->group;
+  message->view = envelope->view;
+  message->handles_alive = handles_alive;
+}
+
+static int message_show(const busq_peer *peer, busq_message *message)
+{
+  message_found(peer, message);
+  if (BUSQ_UNLIKELY(message->form & BUSQ_FORM_ENVELOPE))
+    message_open(peer, message, 0);
+  return BUSQ_OK;
+}
+
+static inline int receive_peek(busq_peer *peer)
+{
+  return BUSQ_UNLIKELY(peer->receiver.is_consumer) ? busq_receive_reach(peer) : busq_receive_peek(peer);
+}
+
+int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
+{
+  const int result = receive_peek(peer);
+  return result == BUSQ_OK ? message_show(peer, message) : result;
+}
+
+void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
+{
+  busq_receive_take(peer, mode);
+}
+
+/* ---- waiting ---- */
+
+static int receive_ready(busq_peer *peer, busq_blocker *blocker)
+{
+  busq_peer_notice_deaths(peer); /* first, since that may send this peer something */
+  int result = busq_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_receive_look(peer);
+  if (blocker)
+    *blocker = peer->receiver.blocker;
+  if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
+      busq_receive_is_drained(peer))
+    result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
+  /* Events of messages that were passed over.  A silent peer passes none; what is noted there is the business of the
+   * protocol that runs over it, which may be writing it into the ring at this moment. */
+  if (BUSQ_UNLIKELY(!peer->tracer.is_silent && peer->tracer.n_taken))
+    busq_tracer_flush(peer);
+  busq_biased_latch_release(&peer->receiver.latch);
+  if (BUSQ_UNLIKELY(busq_send_is_memory_wanted(peer)))
+    share_memory(peer);
+  return result;
+}
+
+/* Before going to sleep: no process must wait for what this one could do now.  Here stands also the fence that the
+ * wake-ups of waiting senders do without.  A sleep costs the same however many messages are under way: memory that this
+ * is too slow to give back is asked for by the process that needs it. */
+static void receive_tidy(busq_peer *peer)
+{
+  enum { LOOKS_PER_SLEEP = 64 };
+  busq_fence_full();
+  busq_wake_for_room(peer->bus, peer->receiver.inbox_slot);
+  if (peer->receiver.is_consumer && busq_receive_begin(peer) == BUSQ_OK) {
+    busq_receive_tend(peer);
+    busq_biased_latch_release(&peer->receiver.latch);
+  }
+  busq_biased_latch_acquire(&peer->sender.latch);
+  if (!busq_load_relaxed(&peer->is_closed) && (peer->sender.arena.owned || peer->sender.arena.inherited_count) &&
+      busq_arena_collect(&peer->sender.arena, LOOKS_PER_SLEEP))
+    busq_wake_for_memory(peer->bus);
+  busq_biased_latch_release(&peer->sender.latch);
+}
+
+/* BUSQ_FULL: the sleep was over before anything happened, and another one follows. */
+static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
+{
+  busq_blocker blocker;
+  const uint32_t value = busq_load_acquire(&peer->receiver.inbox->wake_seq);
+  (void)busq_fetch_or(&peer->receiver.inbox->wake_flags, BUSQ_WAKE_FUTEX);
+  busq_fence_full();
+  int result = receive_ready(peer, &blocker);
+  if (result == BUSQ_EMPTY) {
+    /* Nothing is on its way: a sender will wake this thread, and a long slice spares the processor a timer.  Otherwise
+     * it comes back when its patience with what blocks the queue ends. */
+    const bool is_blocked = blocker.help_in_ns != UINT64_MAX;
+    if (!is_blocked)
+      wait->slice_ns = BUSQ_SLICE_NS;
+    busq_published_begin(&peer->self->receives, &peer->sleepers.receive_left_ns,
+                         is_blocked ? BUSQ_WAITING_BLOCKED : BUSQ_WAITING_MESSAGE,
+                         is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
+    wait->is_published = true;
+    result = busq_wait_sleep(wait, &peer->receiver.inbox->wake_seq, value, blocker.help_in_ns);
+    if (result == BUSQ_INTERRUPTED)
+      return result;
+    const bool is_over = result == BUSQ_EMPTY;
+    result = receive_ready(peer, NULL);
+    if (result == BUSQ_EMPTY && !is_over)
+      return BUSQ_FULL;
+  }
+  return result;
+}
+
+/* The flag is up only around sleeps: left up, it would cost the next sender a system call for nothing.  It stands for all threads
+ * that sleep, so only the last one to leave takes it down.  One that comes while it does so has raised a flag that is
+ * gone:
+ *
+ *      leaver   is the last; finds the flag up
+ *      sibling  counts itself, raises the flag, looks, finds nothing
+ *      leaver   takes the flag down; and, since a sibling is there, wakes it to raise the flag again
+ *
+ * SYNC POINT sleepers: a sibling counts itself before it raises the flag; a flag that we take down after that shows us
+ * its count. */
+static void wait_leave(busq_peer *peer, int result)
+{
+  const uint32_t n_asleep = busq_fetch_add(&peer->sleepers.receivers_asleep, UINT32_MAX);
+  BUSQ_ASSERT(n_asleep > 0); /* we were one of them */
+  if (n_asleep != 1)
+    return;
+  busq_published_end(peer, &peer->self->receives, &peer->sleepers.receive_left_ns, result);
+  /* An interrupted caller returns at once.  Once closed, the flag may be a successor's.  That of a queue of several
+   * readers stands for those of other processes too. */
+  if (peer->receiver.is_consumer || result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED ||
+      !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
+    return;
+  (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
+  if (busq_load_acquire(&peer->sleepers.receivers_asleep))
+    busq_wake_self(peer);
+}
+
+/* A wait that goes on with the next call is one wait. */
+static void wait_record(busq_peer *peer, uint64_t since_ns, int result)
+{
+  if (result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || busq_receive_begin(peer) != BUSQ_OK)
+    return;
+  busq_tracer_waited(peer, since_ns);
+  busq_biased_latch_release(&peer->receiver.latch);
+}
+
+static int wait_asleep(busq_peer *peer, busq_wait *wait)
+{
+  int result;
+  receive_tidy(peer);
+  (void)busq_fetch_add(&peer->sleepers.receivers_asleep, 1); /* SYNC POINT sleepers */
+  do
+    result = wait_one_sleep(peer, wait);
+  while (result == BUSQ_FULL);
+  const uint64_t since_ns = busq_load_relaxed(&peer->self->receives.since_ns);
+  wait_leave(peer, result);
+  if (busq_bus_is_recorded(peer->bus) && wait->is_published)
+    wait_record(peer, since_ns, result);
+  return result;
+}
+
+/* Between begin and end.  Looks for messages alone: whether something blocks the queue, or the bus has ended, is seen a
+ * microsecond later. */
+static int receive_spin(busq_peer *peer, busq_wait *wait)
+{
+  int result;
+  if (busq_pacing_sleeps_at_once(peer))
+    return busq_receive_peek(peer);
+  busq_pacing_let_messages_gather(peer);
+  do {
+    result = busq_receive_peek(peer);
+  } while (result == BUSQ_EMPTY &&
+           busq_wait_spin(wait, peer, &(busq_watch){&busq_ring_slot(&peer->receiver.ring, peer->receiver.scan)->lo,
+                                                     busq_ring_lap(&peer->receiver.ring, peer->receiver.scan)}));
+  if (result == BUSQ_OK)
+    busq_pacing_wait_was_short(peer);
+  return result;
+}
+
+/* Yields, then sleeps. */
+static int wait_spun(busq_peer *peer, busq_wait *wait)
+{
+  while (!busq_pacing_sleeps_at_once(peer) && busq_wait_yield(wait, peer)) {
+    const int result = receive_ready(peer, NULL);
+    if (result != BUSQ_EMPTY) {
+      busq_pacing_wait_was_short(peer);
+      return result;
+    }
+  }
+  busq_store_relaxed(&peer->pacing.short_waits, 0);
+  (void)busq_wait_spent_ns(wait); /* the clock runs at the latest from now on */
+  const int result = wait_asleep(peer, wait);
+  busq_pacing_wait_has_slept(peer, wait, result);
+  return result;
+}
+
+int busq_peer_wait(busq_peer *peer, int64_t timeout_ns)
+{
+  busq_wait wait;
+  int result = receive_ready(peer, NULL);
+  if (result != BUSQ_EMPTY || timeout_ns == 0)
+    return result;
+  busq_wait_begin(&wait, timeout_ns);
+  result = busq_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = receive_spin(peer, &wait);
+  busq_biased_latch_release(&peer->receiver.latch);
+  return result == BUSQ_EMPTY ? wait_spun(peer, &wait) : result;
+}
+
+int busq_peer_receive_spin(busq_peer *peer, busq_message *message)
+{
+  busq_wait wait;
+  busq_wait_begin(&wait, -1);
+  const int result = receive_spin(peer, &wait);
+  return result == BUSQ_OK ? message_show(peer, message) : result;
+}
+
+int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns)
+{
+  busq_wait wait;
+  if (timeout_ns == 0)
+    return receive_ready(peer, NULL);
+  busq_wait_begin_spun(&wait, timeout_ns);
+  return wait_spun(peer, &wait);
+}
+
+/* ---- the whole of a receive ---- */
+
+static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp)
+{
+  int result = busq_receive_begin(peer);
+  *countp = 0;
+  if (result != BUSQ_OK)
+    return result;
+  while (*countp < limit && (result = receive_peek(peer)) == BUSQ_OK) {
+    busq_message *message = &messages[*countp];
+    message_found(peer, message);
+    busq_receive_take(peer, mode);
+    if (BUSQ_UNLIKELY(message->form & BUSQ_FORM_ENVELOPE))
+      message_open(peer, message, peer->receiver.handles_alive);
+    ++*countp;
+  }
+  busq_peer_receive_end(peer);
+  return *countp ? BUSQ_OK : result;
+}
+
+int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp,
+                      int64_t timeout_ns)
+{
+  const uint64_t begin_ns = timeout_ns > 0 ? busq_time_now_ns() : 0;
+  for (int64_t left_ns = timeout_ns;;) {
+    int result = receive_available(peer, mode, messages, limit, countp);
+    if (result != BUSQ_EMPTY)
+      return result;
+    result = busq_peer_wait(peer, left_ns);
+    if (result != BUSQ_OK)
+      return result;
+    /* Another thread of this peer may be quicker; that must not begin the timeout anew. */
+    if (timeout_ns > 0) {
+      const int64_t waited_ns = (int64_t)(busq_time_now_ns() - begin_ns);
+      left_ns = waited_ns < timeout_ns ? timeout_ns - waited_ns : 0;
+    }
+  }
+}

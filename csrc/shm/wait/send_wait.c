@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/wait/send_wait.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "shm/send/draft.h"
+#include "shm/trace/tracer.h"
+#include "shm/wait/descriptor.h"
+#include "shm/wait/pacing.h"
+#include "shm/wait/published.h"
+#include "shm/wake/wake.h"
+
+/* ---- recording ---- */
+
+/* When the call at hand began, and since when it waits; 0 where it does not. */
+typedef struct {
+  uint64_t begun;
+  uint64_t blocked;
+  uint32_t recording; /* whose clock gave these times; 0: none */
+} send_times;
+
+/* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no
+ * more is recorded.  That comes before the message can be seen: its receiver must not find a message that was never
+ * sent. */
+__attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times,
+                                                                   uint32_t recording)
+{
+  if (peer->tracer.is_silent)
+    return NULL;
+  if (times->recording != recording) /* a call that goes on in another recording begins there */
+    *times = (send_times){.recording = recording, .blocked = times->blocked ? busq_trace_now(recording) : 0};
+  busq_trace_ring *full = busq_tracer_still_full(&peer->tracer, recording, BUSQ_TRACE_SENDING);
+  if (full) {
+    busq_trace_ring_drop(full, BUSQ_TRACE_SENDING, 1);
+    return full;
+  }
+  if (!times->begun)
+    times->begun = times->blocked ? times->blocked : busq_trace_now(recording);
+  peer->tracer.begun = times->begun;
+  peer->tracer.blocked = times->blocked;
+  return NULL;
+}
+
+static inline busq_trace_ring *send_record(busq_peer *peer, send_times *times)
+{
+  const uint32_t recording = busq_load_relaxed(&peer->bus->header->recording);
+  return BUSQ_LIKELY(!recording) ? NULL : send_record_slow(peer, times, recording);
+}
+
+static void record_timeout(busq_peer *peer, send_times *times)
+{
+  busq_biased_latch_acquire(&peer->sender.latch);
+  if (!busq_load_relaxed(&peer->is_closed) && !send_record(peer, times)) {
+    busq_multicast_timed_out(peer);
+    peer->tracer.begun = peer->tracer.blocked = 0;
+  }
+  busq_biased_latch_release(&peer->sender.latch);
+}
+
+/* ---- one attempt ---- */
+
+/* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be
+ * sent. */
+BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, const uint64_t *targets, uint32_t n_targets,
+                                 const busq_payload *payload, send_times *times, uint64_t *failed_targetp)
+{
+  /* Before the latch: another thread of the parent may have held it at the fork, and would never release it here. */
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
+  busq_biased_latch_acquire(&peer->sender.latch);
+  BUSQ_TIME("latched");
+  int result = BUSQ_CLOSED;
+  if (BUSQ_LIKELY(!busq_load_relaxed(&peer->is_closed))) {
+    const busq_trace_ring *full = send_record(peer, times);
+    result = job ? job->attempt(peer, job->arguments) : busq_multicast_try(peer, targets, n_targets, payload);
+    if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
+      busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
+    peer->tracer.begun = peer->tracer.blocked = 0;
+    if (failed_targetp)
+      *failed_targetp = peer->sender.failed_target;
+  }
+  busq_biased_latch_release(&peer->sender.latch);
+  return result;
+}
+
+static int job_once(busq_peer *peer, const busq_send_job *job, send_times *times, uint64_t *failed_targetp)
+{
+  return send_once(peer, job, NULL, 0, NULL, times, failed_targetp);
+}
+
+/* ---- waiting for room ---- */
+
+/* A sender without room waits on this: for the reader of a full queue, or for the readers of its own messages. */
+typedef struct {
+  uint64_t target; /* whose queue; BUSQ_NO_TARGET: memory */
+  uint32_t *sequence;
+  uint32_t value;
+  uint32_t n_changes; /* of the target since the last sleep */
+  bool is_armed;
+} room_wait;
+
+static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_target)
+{
+  const bool is_memory = failed_target == BUSQ_NO_TARGET;
+  room->n_changes = room->is_armed && room->target != failed_target ? room->n_changes + 1 : 0;
+  room->target = failed_target;
+  busq_slot *slot = is_memory ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
+  uint32_t *flag = is_memory ? &slot->memory_waits : &slot->room_waiters;
+  room->sequence = is_memory ? &slot->memory_seq : &slot->room_seq;
+  room->value = busq_load_acquire(room->sequence);
+  (void)busq_fetch_or(flag, BUSQ_WAITS_FUTEX);
+  busq_fence_full();
+  room->is_armed = true;
+}
+
+/* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the
+ * reader that makes room there does not know of it yet.  Readers that keep changing places with each other do not keep
+ * it awake for ever. */
+static bool room_wait_is_armed(const room_wait *room, uint64_t failed_target, uint32_t n_targets)
+{
+  return room->is_armed && (room->target == failed_target || room->n_changes > n_targets);
+}
+
+static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
+{
+  const bool is_memory = room->target == BUSQ_NO_TARGET;
+  if (!wait->is_published)
+    (void)busq_fetch_add(&peer->sleepers.senders_asleep, 1);
+  wait->is_published = true;
+  busq_published_begin(&peer->self->sends, &peer->sleepers.send_left_ns,
+                       is_memory ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
+                       is_memory ? BUSQ_RING_NOBODY : busq_target_slot(room->target));
+  return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
+}
+
+static void room_wait_end(busq_peer *peer, const busq_wait *wait, int result)
+{
+  if (wait->is_published && busq_fetch_add(&peer->sleepers.senders_asleep, UINT32_MAX) == 1)
+    busq_published_end(peer, &peer->self->sends, &peer->sleepers.send_left_ns, result);
+}
+
+/* Until the next try: BUSQ_OK, or why there is none. */
+static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target, uint32_t n_targets)
+{
+  int result = BUSQ_OK;
+  const bool finds_more = busq_load_relaxed(&peer->sender.finds_more) && !busq_wait_is_over(wait);
+  if (finds_more || busq_wait_spin(wait, peer, NULL) || busq_wait_yield(wait, peer))
+    return BUSQ_OK;
+  if (room_wait_is_armed(room, failed_target, n_targets))
+    result = room_wait_sleep(room, peer, wait);
+  if (result == BUSQ_OK)
+    room_wait_arm(room, peer, failed_target);
+  return result;
+}
+
+__attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns,
+                                                 send_times *times, uint64_t failed_target)
+{
+  room_wait room = {0};
+  busq_wait wait;
+  int result;
+  busq_pacing_let_room_gather(peer);
+  busq_wait_begin(&wait, timeout_ns);
+  (void)busq_wait_is_over(&wait); /* the time counts from now on */
+  do {
+    result = room_wait_turn(&room, peer, &wait, failed_target, job->n_targets);
+    if (result != BUSQ_OK)
+      break;
+    result = job_once(peer, job, times, &failed_target);
+  } while (result == BUSQ_FULL);
+  room_wait_end(peer, &wait, result);
+  if (result != BUSQ_EMPTY)
+    return result;
+  if (busq_bus_is_recorded(peer->bus))
+    record_timeout(peer, times);
+  return BUSQ_FULL;
+}
+
+int busq_send_do(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns)
+{
+  uint64_t failed_target;
+  send_times times = {0};
+  const int result = job_once(peer, job, &times, &failed_target);
+  if (result != BUSQ_FULL || timeout_ns == 0)
+    return result;
+  times.blocked = busq_bus_recording_now(peer->bus);
+  return job_waiting(peer, job, timeout_ns, &times, failed_target);
+}
+
+/* While it looks, one of its destinations may get room and another one none: it asks there as well. */
+int busq_send_asking(busq_peer *peer, const busq_send_job *job)
+{
+  uint64_t failed_target = BUSQ_NO_TARGET, asked_target = 0;
+  send_times times = {0};
+  int result = job_once(peer, job, &times, &failed_target);
+  for (uint32_t i = 0; result == BUSQ_FULL && i <= job->n_targets && !(i && failed_target == asked_target); i++) {
+    asked_target = failed_target;
+    result = busq_descriptor_ask_for_room(peer, failed_target);
+    if (result == BUSQ_OK)
+      result = job_once(peer, job, &times, &failed_target);
+  }
+  return result;
+}
+
+/* ---- messages ---- */
+
+typedef struct {
+  const uint64_t *targets;
+  uint32_t n_targets;
+  const busq_payload *payload;
+} message;
+
+static int group_attempt(busq_peer *peer, const void *arguments)
+{
+  const message *sent = arguments;
+  return peer->upcalls->send_to_group(peer, sent->targets, sent->n_targets, sent->payload);
+}
+
+static int targets_attempt(busq_peer *peer, const void *arguments)
+{
+  const message *sent = arguments;
+  const int result = busq_multicast_try(peer, sent->targets, sent->n_targets, sent->payload);
+  return result == BUSQ_TO_GROUP ? group_attempt(peer, arguments) : result;
+}
+
+/* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one
+ * follows. */
+__attribute__((noinline)) static int payload_go_on(busq_peer *peer, const message *sent, int64_t timeout_ns,
+                                                   send_times *times, int result)
+{
+  const busq_send_job job = {result == BUSQ_TO_GROUP ? group_attempt : targets_attempt, sent, sent->n_targets};
+  uint64_t failed_target;
+  if (result != BUSQ_TO_GROUP && (result != BUSQ_FULL || timeout_ns == 0))
+    return result;
+  if (result == BUSQ_FULL)
+    times->blocked = busq_bus_recording_now(peer->bus);
+  result = job_once(peer, &job, times, &failed_target);
+  if (result != BUSQ_FULL || timeout_ns == 0)
+    return result;
+  if (!times->blocked)
+    times->blocked = busq_bus_recording_now(peer->bus);
+  return job_waiting(peer, &job, timeout_ns, times, failed_target);
+}
+
+BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                    const busq_payload *payload, int64_t timeout_ns)
+{
+  send_times times = {0};
+  const int result = send_once(peer, NULL, targets, n_targets, payload, &times, NULL);
+  if (BUSQ_LIKELY(result == BUSQ_OK))
+    return BUSQ_OK;
+  return payload_go_on(peer, &(message){targets, n_targets, payload}, timeout_ns, &times, result);
+}
+
+int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
+                   int64_t timeout_ns)
+{
+  const busq_part part = {data, size_bytes};
+  const busq_payload payload = {&part, 1, BUSQ_FORM_DATA, size_bytes, NULL, NULL};
+  return send_payload(peer, targets, n_targets, &payload, timeout_ns);
+}
+
+static int form_check(uint32_t form)
+{
+  return form <= BUSQ_FORM_MAX ? BUSQ_OK : busq_error(BUSQ_INVALID, "form %u of a message: expected 0 to %u", form, BUSQ_FORM_MAX);
+}
+
+int busq_send_make_payload(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form)
+{
+  *payload = (busq_payload){parts, n_parts, form, 0, NULL, NULL};
+  const int result = form_check(form);
+  if (result != BUSQ_OK)
+    return result;
+  for (uint32_t i = 0; i < n_parts; i++)
+    if (__builtin_add_overflow(payload->size_bytes, parts[i].size_bytes, &payload->size_bytes))
+      return busq_error(BUSQ_TOO_LARGE, "the %u parts of a message have more than 2^64 bytes", n_parts);
+  return BUSQ_OK;
+}
+
+int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts,
+                         uint32_t n_parts, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+{
+  busq_payload payload;
+  int result = busq_send_make_payload(&payload, parts, n_parts, form);
+  if (result == BUSQ_OK)
+    result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
+}
+
+int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts,
+                          uint32_t n_parts, uint32_t form, uint32_t *sentp)
+{
+  busq_payload payload;
+  const message sent = {targets, n_targets, &payload};
+  int result = busq_send_make_payload(&payload, parts, n_parts, form);
+  if (result == BUSQ_OK)
+    result = busq_send_asking(peer, &(busq_send_job){targets_attempt, &sent, n_targets});
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
+}
+
+/* ---- drafts ---- */
+
+int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_message *draft,
+                         uint64_t size_bytes, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+{
+  const busq_payload payload = {NULL, 0, form, size_bytes, draft, NULL};
+  int result = form_check(form);
+  if (result == BUSQ_OK)
+    result = send_payload(peer, targets, n_targets, &payload, timeout_ns);
+  if (result == BUSQ_OK)
+    *sentp = 1;
+  return result;
+}
+
+static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+{
+  if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
+    return BUSQ_FORKED;
+  busq_biased_latch_acquire(&peer->sender.latch);
+  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED
+                                                         : busq_draft_reserve(peer, size_bytes, n_targets, draft);
+  busq_biased_latch_release(&peer->sender.latch);
+  return result;
+}
+
+int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft)
+{
+  room_wait room = {0};
+  busq_wait wait;
+  int result = reserve_once(peer, size_bytes, n_targets, draft);
+  if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
+    return result;
+  busq_wait_begin(&wait, timeout_ns);
+  (void)busq_wait_is_over(&wait); /* the time counts from now on */
+  while (result == BUSQ_FULL) {
+    result = room_wait_turn(&room, peer, &wait, BUSQ_NO_TARGET, 1);
+    if (result == BUSQ_OK)
+      result = reserve_once(peer, size_bytes, n_targets, draft);
+  }
+  room_wait_end(peer, &wait, result);
+  return result == BUSQ_EMPTY ? BUSQ_FULL : result;
+}

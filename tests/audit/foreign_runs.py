@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs as other systems have them: other names, rows in any order, several files, no metadata.
+
+The events are those of `busq.bench.audit_trace`, faults included, so that the counts are known.  Messages are named by
+numbers of 62 bits that mean nothing, or by texts; with texts, processes have texts as well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from busq.bench.audit_faults import Tally
+from busq.bench.audit_run import Plan
+from busq.bench.audit_trace import as_json, chunks, columns_of, to_table
+from busq.trace.schema import SCHEMA
+
+_BITS = (1 << 62) - 1
+_ODD = 0x2545F4914F6CDD1D  # odd, so that multiplying by it takes no two names to the same
+
+
+def alias(messages: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return other names, of 62 bits, no two alike.
+
+    >>> alias(np.array([(3 << 32) + 1, (3 << 32) + 2])).tolist()
+    [3295477346511693036, 385193422489064894]
+    """
+    with np.errstate(over="ignore"):
+        found = messages.astype(np.uint64)
+        for shift in (29, 32):
+            found = (found * np.uint64(_ODD)) & np.uint64(_BITS)
+            found ^= found >> np.uint64(shift)
+    return found.astype(np.int64)
+
+
+def make_foreign(folder: Path, plan: Plan, names: str, files: int) -> dict[str, Any]:
+    """Write a run into so many files, named by "numbers" or "texts"; what to expect of it."""
+    tally = Tally()
+    tables: list[Any] = []
+    position = [0] * plan.processes
+    for logs in chunks(plan, tally):
+        for process, log in enumerate(logs):
+            tables.append(to_table(log, process, position[process], plan))
+            position[process] += len(log.kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = _renamed(pa.concat_tables(tables), plan, names)
+    order = np.random.default_rng((plan.seed, 2)).permutation(table.num_rows)
+    for number, rows in enumerate(np.array_split(order, files)):
+        pq.write_table(table.take(pa.array(rows)), folder / f"part-{number:05}.parquet")
+    return as_json(tally, plan)
+
+
+def _renamed(table: Any, plan: Plan, names: str) -> Any:
+    arrays: dict[str, Any] = {name: table[name].combine_chunks() for name in columns_of(plan)}
+    types: dict[str, Any] = {name: SCHEMA.field(name).type for name in arrays}
+    messages = pa.array(alias(arrays["message"].to_numpy(zero_copy_only=False)))
+    arrays["message"] = messages
+    if names == "texts":
+        arrays["message"] = pc.binary_join_element_wise("order", messages.cast(pa.string()), "/")
+        arrays["process"] = _nodes(arrays["process"])
+        lists = arrays["destinations"]
+        arrays["destinations"] = pa.ListArray.from_arrays(lists.offsets, _nodes(lists.values), mask=lists.is_null())
+        types |= {"process": pa.string(), "message": pa.string(), "destinations": pa.list_(pa.string())}
+    run = pa.repeat(pa.scalar("monday"), table.num_rows)
+    schema = pa.schema([("run", pa.string()), *types.items()])
+    return pa.table([run, *arrays.values()], schema=schema)
+
+
+def _nodes(processes: Any) -> Any:
+    """Names whose order is that of the numbers."""
+    return pc.binary_join_element_wise("node", pc.utf8_lpad(processes.cast(pa.string()), 3, "0"), "-")
