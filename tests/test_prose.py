@@ -24,10 +24,8 @@ AREAS = ["csrc", "busq", "bench", "tests", "docs", "README.md", "CONTRIBUTING.md
 OPEN = {
     "busq",
     "busq/_port",
-    "busq/_state",
     "busq/_util",
     "busq/lab/check",
-    "csrc",
     "csrc/python",
 }
 
