@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector clocks: are those in a trace the ones that follow from it?"""
+"""Vector clocks: those in a trace, held against those that follow from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
-from busq._port.core import held, owned
+from busq._port.through_cffi import check as check_result
+from busq._port.through_cffi import held, owned
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words

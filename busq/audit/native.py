@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
+from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount
 from busq.audit import clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
@@ -37,8 +37,8 @@ def audit(
 ) -> RunAudit:
     """Judge one run: a verdict for each check, with the smallest witness in words, findings and figures.
 
-    Parameters: `order`, whose claims are held against the run (what the trace says, if None; nobody's, if ""); `ask`
-    and `allow`, names of checks that are claimed or not, whatever the order says; `checks`, which are judged.
+    Parameters: `order`, whose claims are held against the run (that of the trace, if None; none, if ""); `ask`
+    and `allow`, names of checks that are claimed or not, whatever the order claims; `checks`, which are judged.
     Errors: ValueError for an unknown order or check, or a log that names processes that are not there; NoSpace.
     Cost: 0.1 to 0.3 us per event; besides the tables 150 bytes per message and 40 per event.
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
-from busq._port.core import held, owned
+from busq._port.through_cffi import check as check_result
+from busq._port.through_cffi import held, owned
 from busq._util.humanize import amount
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
@@ -28,7 +28,7 @@ _WHAT = {"latency_us": lib.BUSQ_LATENCY, "queueing_us": lib.BUSQ_QUEUEING}
 
 
 class Pace:
-    """The times of a run: what they say about side channels, and figures."""
+    """The times of a run: side channels that they show, and figures."""
 
     def __init__(self, history: History, rows: Sequence[Sequence[Rows]]) -> None:
         self._history = history

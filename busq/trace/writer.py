@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from busq._port.core import whole_number
+from busq._port.arguments import whole_number
 from busq._util import arguments
 from busq._util.files import replacing
 from busq.trace.errors import TraceError
@@ -36,7 +36,7 @@ class Writer:
     """Writes the logs of one run, segment by segment.
 
     Parameters: `directory`, made if it is not there; `run`, the name of the run; `names`, those of the processes by
-    index; `order`, whose promises the run was made under; `source`, who writes.
+    index; `order`, the protocol under which the run was made; `source`, its writer.
     Errors: FileExistsError if the run is there already, OSError, TraceError.
 
     >>> import tempfile

@@ -42,7 +42,7 @@ static bool barrier(int command)
   return HAS_BARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-/* Each process registers once for the barrier; a child of a fork may not have done it. */
+/* Each process registers once for the barrier; a child of a fork may not have done so. */
 static bool barrier_register(void)
 {
   static uint32_t registered_by;
@@ -68,8 +68,8 @@ void busq_biased_latch_init(busq_biased_latch *latch)
   *latch = (busq_biased_latch){.owner = barrier_register() ? BUSQ_LATCH_UNCLAIMED : BUSQ_LATCH_UNBIASED};
 }
 
-/* From its owner, whose last stay is waited for.  Several may do this at once, and each to its end: the first of
- * them may be cancelled while it waits. */
+/* From its owner, whose last stay is waited for. Several threads may do this at once, and each to its end: the one that
+ * began it may be cancelled while it waits. */
 static void bias_take_away(busq_biased_latch *latch)
 {
   barrier_all_threads(); /* SYNC POINT bias */

@@ -4,19 +4,19 @@
 /*
  * A latch orders the threads of one process among themselves, in private memory.
  *
- * Guarantee: a waiter soon stops using its core, so that a holder of lower priority comes to its end there, real-time
- * priorities included.
+ * Guarantee: a thread that waits for it soon stops using its core, so that a holder of lower priority comes to its end
+ * there, real-time priorities included.
  *
  * A biased latch does the same, and costs its owner, the first thread that acquires it, no locked instruction, for as
  * long as no other thread does.  The first other one takes the bias away for good; from then on it is an ordinary
  * latch.
  *
- * Mechanism: the owner marks that it is inside, by a plain store, and looks whether it still is the owner.  Nothing
+ * Mechanism: the owner marks itself as inside, by a plain store, and looks whether it still is the owner.  Nothing
  * orders that store before that load but the thread that takes the bias away: between its own store and its own load it
  * makes every thread of the process pass a full barrier (membarrier).
  *
  *      owner     inside = 1   (in its store buffer)         owner? still me: goes in
- *      other     owner = none;    all threads: barrier;     inside? 1: waits until the owner has left
+ *      other     owner = none;  all threads: barrier;     inside? 1: waits until the owner has left
  *
  * Without the barrier both would go in.  Where the kernel has none, a latch has no bias from the beginning.
  *
@@ -51,7 +51,7 @@ static inline void busq_latch_release(busq_latch *latch)
 typedef struct {
   uintptr_t owner;    /* a thread, or one of the states below */
   uint32_t is_inside; /* the owner */
-  busq_latch latch;   /* of all, once it has no owner any more */
+  busq_latch latch;   /* of all threads, once it has no owner any more */
 } busq_biased_latch;
 
 enum {
@@ -60,7 +60,7 @@ enum {
   BUSQ_LATCH_TAKEN_AWAY = 2 /* the owner may still be inside */
 };
 
-/* An address that no other living thread of the process has: where its thread-local storage is. */
+/* A number that no other living thread of the process has: where its thread-local storage is. */
 static inline uintptr_t busq_latch_thread(void)
 {
   uintptr_t self;
@@ -95,7 +95,7 @@ static inline void busq_biased_latch_acquire(busq_biased_latch *latch)
     busq_biased_latch_acquire_slow(latch);
 }
 
-/* A thread that is inside by its bias finds the other latch free: no thread takes that before the owner has left. */
+/* A thread inside by its bias finds the other latch free: no thread takes that before the owner has left. */
 static inline void busq_biased_latch_release(busq_biased_latch *latch)
 {
   if (BUSQ_UNLIKELY(__atomic_load_n(&latch->latch.held, __ATOMIC_RELAXED))) {

@@ -7,12 +7,12 @@
  *      now     CLOCK_MONOTONIC, for deadlines and spans of this process
  *      host    the same for all processes of the machine, for what one process writes and another reads
  *      wall    CLOCK_REALTIME, for people; it may be set back
- *      tick    the tick of the kernel (a few milliseconds) where 20 ns are too much to ask; it only ever decides how often
- *              something is looked at, never what is true
+ *      tick    the tick of the kernel (a few milliseconds) where 20 ns are too much to ask; it only ever decides how
+ *              often something is looked at, never what is true
  *
  * A time namespace shifts CLOCK_MONOTONIC, its raw and its coarse form and CLOCK_BOOTTIME, each process's by the offset
  * of its own namespace: two containers that share a bus may be days apart.  The kernel shows a process by how much
- * (/proc/self/timens_offsets), and without that it is what CLOCK_MONOTONIC shows outside of all namespaces.
+ * (/proc/self/timens_offsets), and without that it is CLOCK_MONOTONIC outside of all namespaces.
  *
  * Not given: the host's clock where /proc is not mounted; there it is CLOCK_MONOTONIC.
  */

@@ -140,7 +140,8 @@ static inline uint32_t busq_holdback_find(const busq_holdback *held, uint64_t ke
 static inline bool busq_holdback_verify(const busq_holdback *held, uint32_t max)
 {
   static const busq_held_entry nothing;
-  if (held->max != max || held->unused || held->count > max || held->head > held->count || (held->head && held->max < BUSQ_HOLDBACK_SMALL))
+  if (held->max != max || held->unused || held->count > max || held->head > held->count ||
+      (held->head && held->max < BUSQ_HOLDBACK_SMALL))
     return false;
   for (uint32_t place = 1; place < held->count; place++) {
     const busq_held_entry *entry = busq_holdback_at(held, place);

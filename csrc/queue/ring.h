@@ -5,29 +5,29 @@
  * The queue of one peer: a bounded ring of references, written by all peers, read by its owner, ordered by a clock.
  *
  * Guarantee.
- *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock that is
+ *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock
+ *   that is
  *      at least as high, so the ring is sorted, except for references whose final timestamp came out higher than
  *      where they stand ("late" ones; the reader moves them to its heap).
  *   2. A producer that was stopped for an hour between any two instructions can't damage a later lap: all it still may
  *      do is a swap that fails.
- *   3. After busq_ring_close nothing is placed any more, and no process can mistake the next life of the queue for this one.
+ *   3. After busq_ring_close nothing is placed any more, and the next life of the queue can't be mistaken for this one.
  *
  * Mechanism.  One 16-byte word {clock, tail} changes only by compare-and-swap, so that taking the clock to a timestamp
- * and taking the next position are one step; no other producer slips between.  Then the slot of that position is
- * swapped from its content of the lap before to the reference.  No content ever comes twice (it carries lap, sender,
- * record and the record's sequence number; a skip carries its position), so the swap can't succeed by accident.
+ * and taking the next position are one step; nothing slips between.  Then the slot of that position is swapped from its
+ * content of the lap before to the reference.  No content ever comes twice (it carries lap, sender, record and the
+ * record's sequence number; a skip carries its position), so the swap can't succeed by accident.
  *
  *      tail word:  closed (1 bit) | life (11 bits) | position (52 bits)
  *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
- *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of several
- *                  readers (shm/message/share.h)
+ *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of
+ *                  several readers (shm/message/share.h)
  *
  * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
  * has to wait while its references block others.
  *
- * Not given: that a published reference is final (the record it points to shows that), wake-ups, or memory for
- * payloads.
+ * Not given: that a published reference is final (the record it points to has that), wake-ups, or memory for payloads.
  */
 #include "base/assert.h"
 #include "base/atomic.h"
@@ -151,8 +151,8 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
-  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
-                                reference.record,
+  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT |
+                                (uint64_t)reference.sender << 32 | reference.record,
                             reference.tag};
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
@@ -175,7 +175,8 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
 
 static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
 {
-  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 | reference.record,
+  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
+                         reference.record,
                      reference.tag};
 }
 

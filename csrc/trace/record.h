@@ -4,10 +4,10 @@
 /*
  * One event of a trace: 64 bytes, a line of the cache.
  *
- * A send is one record, written in two steps: begun before any process can see the message, done when its call is about
- * to return.  So whatever was delivered has its send before it in the ring of its sender, and a sender that was killed
- * in between leaves a record that shows it.  A send with more destinations (or a longer name) than fit in writes them
- * into records that follow at once; all are reserved together, so that a list is never torn.
+ * A send is one record, written in two steps: begun before the message can be seen, done when its call is about to
+ * return.  So whatever was delivered has its send before it in the ring of its sender, and a sender that was killed in
+ * between leaves a record that shows it.  More destinations (or a longer name) than fit in go into records that follow
+ * at once; all are reserved together, so that a list is never torn.
  */
 #include "base/types.h"
 
@@ -34,7 +34,8 @@ enum {
   BUSQ_TRACE_OPEN = 2,  /* of a send: `end` is when it was final; its call had not returned */
   BUSQ_TRACE_ORPHAN = 4, /* of a send: its sender died in it; set by the recorder */
   BUSQ_TRACE_PLAIN = 8,  /* times are nanoseconds, whatever clock the recording has */
-  BUSQ_TRACE_GROUP = 16  /* of a send: to a group, that the last of its records names; of a delivery: a view, whose members follow */
+  BUSQ_TRACE_GROUP =
+      16 /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */
@@ -49,7 +50,7 @@ typedef struct {
   uint64_t word; /* position << 2 | phase; changed last */
   uint8_t kind;  /* a busq_trace_kind */
   uint8_t flags;
-  uint16_t count;   /* destinations of a send; bytes of the name of a joiner */
+  uint16_t count;   /* destinations of a send; bytes of the name of a joining peer */
   uint32_t dropped; /* how many events this ring had no room for before this one */
   union {
     struct {
@@ -61,7 +62,7 @@ typedef struct {
       union {
         busq_trace_destination to[BUSQ_TRACE_INLINE];
         struct {
-          uint32_t incarnation; /* of the sender, or of the joiner */
+          uint32_t incarnation; /* of the sender, or of the joining peer */
           uint16_t slot;        /* of the sender */
           uint16_t unused;
         };

@@ -27,7 +27,7 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.sessions.driver import parallelism, shares_files
-from busq.audit.spark.sessions.session import sweep
+from busq.audit.spark.sessions.places import sweep
 from busq.trace.schema import SCHEMA
 
 __all__ = ["is_possible", "remove", "repacked", "workplace"]
@@ -102,7 +102,7 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
 
 
 def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
-    """Write rows, sorted by process, to a file for each process; tell of each file."""
+    """Write rows, sorted by process, to a file for each process; give a row about each file."""
     with contextlib.ExitStack() as files:
         writer, last = None, None
         schema = None
