@@ -128,8 +128,8 @@ static int letter_attempt(busq_peer *peer, const void *arguments)
   return busq_letter_try(peer, sent->letter, sent->payload, sent->missed);
 }
 
-static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                       bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                       uint32_t form, bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
 {
   busq_payload payload;
   const letter_arguments sent = {letter, &payload, missed};
@@ -144,14 +144,14 @@ static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_pa
   return busq_error(BUSQ_PEER_DEAD, "a node was destroyed before the message's place in the order, or its owner is gone");
 }
 
-int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                          int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                          uint32_t form, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
 {
   return letter_send(peer, letter, parts, n_parts, form, false, timeout_ns, missed, sentp);
 }
 
-int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                                 uint8_t *missed, uint32_t *sentp)
+int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                                 uint32_t form, uint8_t *missed, uint32_t *sentp)
 {
   return letter_send(peer, letter, parts, n_parts, form, true, 0, missed, sentp);
 }
@@ -243,7 +243,8 @@ static int change_attempt(busq_peer *peer, const void *arguments)
 }
 
 /* The name may be forgotten, and its entry given to another group, between the look and the change. */
-static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what, int64_t timeout_ns)
+static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what,
+                        int64_t timeout_ns)
 {
   busq_change change = {.who = busq_peer_address(peer), .what = what};
   int result;
@@ -345,39 +346,4 @@ int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint
 void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, size_t n_messages)
 {
   busq_receive_release_all(peer, messages, n_messages);
-}
-
-/* ---- the table for the accelerator ---- */
-
-const busq_calls *busq_calls_table(void)
-{
-  static const busq_calls calls = {
-      .send = busq_peer_send,
-      .receive_begin = busq_peer_receive_begin,
-      .receive_peek = busq_peer_receive_peek,
-      .receive_take = busq_peer_receive_take,
-      .receive_release = busq_peer_receive_release,
-      .receive_end = busq_peer_receive_end,
-      .receive_spin = busq_peer_receive_spin,
-      .wait = busq_peer_wait_spun,
-      .release = busq_peer_release,
-      .ack = busq_peer_ack,
-      .slot_name = busq_peer_slot_name,
-      .give_back = busq_peer_give_back,
-      .is_forked = busq_peer_is_forked,
-      .pin_adopt = busq_pin_adopt,
-      .pin_end = busq_pin_end,
-      .pin_drop = busq_pin_drop,
-      .pin_show = busq_pin_show,
-      .pin_reserve = busq_pin_reserve,
-      .pin_send = busq_pin_send,
-      .send_parts = busq_peer_send_parts,
-      .life_at_send = busq_peer_life_at_send,
-      .await_from = busq_peer_await,
-      .is_awaited = busq_peer_is_awaited,
-      .follow = busq_peer_follow,
-      .send_letter = busq_peer_send_letter,
-      .message_node = busq_message_node,
-  };
-  return &calls;
 }

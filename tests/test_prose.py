@@ -28,22 +28,7 @@ OPEN = {
     "busq/_util",
     "busq/lab/check",
     "csrc",
-    "csrc/check",
-    "csrc/live",
     "csrc/python",
-    "csrc/record",
-    "csrc/shm",
-    "csrc/shm/burial",
-    "csrc/shm/death",
-    "csrc/shm/group",
-    "csrc/shm/letter",
-    "csrc/shm/memory",
-    "csrc/shm/message",
-    "csrc/shm/node",
-    "csrc/shm/receive",
-    "csrc/shm/send",
-    "csrc/shm/trace",
-    "csrc/shm/wake",
 }
 
 

@@ -42,7 +42,7 @@ static bool barrier(int command)
   return HAS_BARRIER && syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
-/* Each process says once that it will use the barrier; a child of a fork may not have said it. */
+/* Each process registers once for the barrier; a child of a fork may not have done so. */
 static bool barrier_register(void)
 {
   static uint32_t registered_by;

@@ -10,9 +10,9 @@
  *      tick    the tick of the kernel (a few milliseconds) where 20 ns are too much to ask; it only ever decides how
  *              often something is looked at, never what is true
  *
- * A time namespace shifts CLOCK_MONOTONIC, its raw and its coarse form and CLOCK_BOOTTIME, each process's by what its
- * own namespace says: two containers that share a bus may be days apart.  The kernel shows a process by how much
- * (/proc/self/timens_offsets), and without that it is what CLOCK_MONOTONIC says outside of all namespaces.
+ * A time namespace shifts CLOCK_MONOTONIC, its raw and its coarse form and CLOCK_BOOTTIME, each process's by the offset
+ * of its own namespace: two containers that share a bus may be days apart.  The kernel shows a process by how much
+ * (/proc/self/timens_offsets), and without that it is CLOCK_MONOTONIC outside of all namespaces.
  *
  * Not given: the host's clock where /proc is not mounted; there it is CLOCK_MONOTONIC.
  */

@@ -7,7 +7,7 @@
  * Guarantee: writing never waits; what there is no room for is dropped and counted.  A ring that was full takes nothing
  * before a quarter of it is free: so what comes out of a ring that is always full are stretches that belong together,
  * and dropping costs little.  Events come out in the order in which they were reserved, each whole.  A writer that dies
- * between reserving and publishing leaves a hole, which is passed only when it is certain that it will not be filled.
+ * between reserving and publishing leaves a hole, which is passed only when it is certain that no writer will fill it.
  *
  * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by
  * its word, which names the position it stands at, so that what a lap before has left is never taken for it.  Several
@@ -114,7 +114,7 @@ static inline uint64_t busq_trace_ring_dropped(const busq_trace_ring *ring)
 static inline void busq_trace_ring_publish(const busq_trace_ring *ring, uint64_t position, uint32_t phase)
 {
   BUSQ_ASSERT(phase == BUSQ_TRACE_BEGUN || phase == BUSQ_TRACE_DONE);
-  /* SYNC POINT trace-record: what the record says comes before its word. */
+  /* SYNC POINT trace-record: the content of the record comes before its word. */
   busq_store_release(&busq_trace_ring_at(ring, position)->word, position << 2 | phase);
 }
 

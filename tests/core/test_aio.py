@@ -26,7 +26,6 @@ from conftest import Child, fresh_python
 
 import busq
 from busq import aio
-from busq._port import core as _core
 
 Fork = Callable[..., Child]
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]
@@ -482,6 +481,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
 ) -> None:
     bus = make_bus(capacity=capacity)
     rng = random.Random(seed)
+    count = MESSAGES if capacity > 2 else MESSAGES // 5  # one that waits for room takes many turns of the loop
 
     async def main() -> None:
         got: list[int] = []
@@ -493,9 +493,9 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
                 got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
 
         async with aio.join(bus, "consumer") as peer:
-            child = fork(produce, bus.name, MESSAGES, seed)
+            child = fork(produce, bus.name, count, seed)
             tasks: set[Any] = set()
-            while len(got) < MESSAGES:
+            while len(got) < count:
                 while len(tasks) < 4:
                     tasks.add(asyncio.ensure_future(receive(peer)))
                 for _ in range(rng.randint(0, 3)):
@@ -514,7 +514,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
             assert child.result() >= 0
             with pytest.raises(busq.Empty):
                 await peer.recv(timeout=0)
-        assert sorted(got) == list(range(MESSAGES))
+        assert sorted(got) == list(range(count))
 
     run_tasks(main)
 
@@ -949,7 +949,6 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
     return struck, got, sent
 
 
-@pytest.mark.skipif(_core._fast is None, reason="a traceback that is kept keeps what was received in its place")
 def test_a_raising_signal_handler_loses_nothing(make_bus: Callable[..., busq.Bus], fork: Fork, seed: int) -> None:
     bus = make_bus(capacity=16)
     with bus.join("bob") as bob:
