@@ -128,8 +128,8 @@ static int letter_attempt(busq_peer *peer, const void *arguments)
   return busq_letter_try(peer, sent->letter, sent->payload, sent->missed);
 }
 
-static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                       bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                       uint32_t form, bool is_asking, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
 {
   busq_payload payload;
   const letter_arguments sent = {letter, &payload, missed};
@@ -144,14 +144,14 @@ static int letter_send(busq_peer *peer, const busq_letter *letter, const busq_pa
   return busq_error(BUSQ_PEER_DEAD, "a node was destroyed before the message's place in the order, or its owner is gone");
 }
 
-int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                          int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
+int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                          uint32_t form, int64_t timeout_ns, uint8_t *missed, uint32_t *sentp)
 {
   return letter_send(peer, letter, parts, n_parts, form, false, timeout_ns, missed, sentp);
 }
 
-int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                                 uint8_t *missed, uint32_t *sentp)
+int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts,
+                                 uint32_t form, uint8_t *missed, uint32_t *sentp)
 {
   return letter_send(peer, letter, parts, n_parts, form, true, 0, missed, sentp);
 }
@@ -243,7 +243,8 @@ static int change_attempt(busq_peer *peer, const void *arguments)
 }
 
 /* The name may be forgotten, and its entry given to another group, between the look and the change. */
-static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what, int64_t timeout_ns)
+static int group_change(busq_peer *peer, const char *name, size_t bytes, bool is_made, uint32_t what,
+                        int64_t timeout_ns)
 {
   busq_change change = {.who = busq_peer_address(peer), .what = what};
   int result;

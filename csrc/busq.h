@@ -20,8 +20,8 @@
  * reported, not prevented), or anything between machines.
  *
  * Calls return a busq_result.  BUSQ_OK is 0; everything else leaves bus and peer as they were, and busq_error_text()
- * says in words what was found, what was expected and what to do.  Times are nanoseconds of CLOCK_MONOTONIC; a timeout
- * of -1 waits for ever, 0 tries once.  A peer may be used by many threads at once.
+ * returns in words what was found, what was expected and what to do.  Times are nanoseconds of CLOCK_MONOTONIC; a
+ * timeout of -1 waits for ever, 0 tries once.  A peer may be used by many threads at once.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +51,7 @@ typedef enum {
   BUSQ_NOT_FOUND = 15,   /* there is no bus of that name */
   BUSQ_DENIED = 16,      /* not ours to open */
   BUSQ_INTERRUPTED = 17, /* a signal or the end of a slice: call again with the time that is left */
-  BUSQ_SYSTEM = 18       /* the system refused; errno says why */
+  BUSQ_SYSTEM = 18       /* the system refused; errno has the reason */
 } busq_result;
 
 typedef struct busq_bus busq_bus;
@@ -87,7 +87,7 @@ typedef struct {
 typedef struct {
   char name[256];
   uint32_t name_bytes;
-  uint32_t is_alive; /* the kernel says so */
+  uint32_t is_alive; /* by the kernel */
   uint32_t pid;
   uint32_t incarnation;
   uint64_t joined_ns; /* CLOCK_REALTIME */
@@ -218,7 +218,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
 /* Lets go of all temporary buses, as the end of a process does that does not end by _exit. */
 void busq_bus_leave_all(void);
-/* Removes temporary buses if all their processes were killed, as creating or opening one does; *removedp says how
+/* Removes temporary buses if all their processes were killed, as creating or opening one does; *removedp is how
  * many. */
 int busq_bus_sweep(const char *directory, uint32_t *removedp);
 void busq_bus_free(busq_bus *bus);
@@ -229,9 +229,9 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 
 /* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that is not
  * needed. *buriedp is the number of deaths that had not been noticed.  Completes or puts off messages of live senders
- * that stand still as well; *helpedp says how many. */
+ * that stand still as well; *helpedp is how many. */
 int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
-/* As busq_bus_repair, and drops messages that wait for peers that are gone and not durable; *droppedp says how many.
+/* As busq_bus_repair, and drops messages that wait for peers that are gone and not durable; *droppedp is how many.
  * Groups of such members alone are empty then. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
 /* Messages in the queue of a peer (busq_peer_facts.target) that were not taken, and those as well that were received
@@ -363,7 +363,7 @@ enum { BUSQ_DRAFT_TARGETS = 7 }; /* as fit into a record's first line */
 int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft);
 /* Sends the first so many bytes of it.  From BUSQ_OK on, it is no draft any more; otherwise it is still there. */
 /* Sends parts to names and nodes, and with handles.  BUSQ_PEER_DEAD with *sentp 1: it is sent, and some of the nodes
- * were over at its place in the order; missed[n_nodes] says which.  With *sentp 0 it is not sent. */
+ * were over at its place in the order; missed[n_nodes] shows which.  With *sentp 0 it is not sent. */
 int busq_peer_send_letter(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
                           int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
 int busq_peer_send_letter_asking(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
@@ -587,7 +587,7 @@ int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, si
  * entry apart; BUSQ_EMPTY: there are not so many. */
 int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep);
 int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
-/* Tells the peers to stop; what they have written by then can still be drained. */
+/* Makes the peers stop; what they have written by then can still be drained. */
 void busq_recorder_stop(busq_recorder *recorder);
 /* Ends the recording and removes its rings, if it was stopped; otherwise leaves them to another recorder. */
 void busq_recorder_free(busq_recorder *recorder);
@@ -621,7 +621,7 @@ typedef enum {
 
 /* The behaviour of channels towards the order of packets, to see what an order is worth on others than it needs. */
 typedef enum {
-  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits say FIFO_CHANNELS */
+  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits have FIFO_CHANNELS */
   BUSQ_CHANNELS_FIFO = 1,
   BUSQ_CHANNELS_UNORDERED = 2
 } busq_channels;
@@ -650,8 +650,8 @@ int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);
 
 /* cffi: begin */
 /*
- * Other orders, live (live/member.h): a member of the group of a bus that was created with an order.  What is said
- * above about results, timeouts and threads holds here too.  Members are numbered by their slots.
+ * Other orders, live (live/member.h): a member of the group of a bus that was created with an order.  The rules above
+ * about results, timeouts and threads holds here too.  Members are numbered by their slots.
  */
 typedef struct busq_live busq_live;
 
@@ -669,7 +669,7 @@ typedef struct {
   uint64_t multicast; /* the same of the send that it belongs to */
   void *entry;
   uint32_t sender;  /* the member that sent it */
-  uint32_t is_kept; /* by the application, which says so; until then it may be given back */
+  uint32_t is_kept; /* by the application, which reports it; until then it may be given back */
 } busq_live_message;
 
 /* The numbers of the messages that a send became. */
@@ -709,7 +709,7 @@ typedef struct {
   uint64_t message;
   uint64_t multicast;
   uint32_t kind;    /* a busq_live_event_kind */
-  uint32_t process; /* sent: to whom, one event for each; delivered: whose */
+  uint32_t process; /* sent: the destination, one event for each; delivered: the sender */
 } busq_live_event;
 
 /* `options` may be NULL. */
@@ -743,7 +743,7 @@ void busq_live_set_spin(busq_live *live, uint32_t spin_ns, uint32_t yield_ns);
 int busq_live_examine(busq_live *live, busq_live_facts *facts);
 /* From now on, what the order does is kept. */
 int busq_live_journal_start(busq_live *live);
-/* Events from that place on; *countp says how many there are, which may be more than `limit`. */
+/* Events from that place on; *countp is how many there are, which may be more than `limit`. */
 int busq_live_journal(busq_live *live, uint64_t from, busq_live_event *events, uint64_t limit, uint64_t *countp);
 /* For demonstrations: what is sent to this member from now on is so long on its way. */
 int busq_live_delay(busq_live *live, uint32_t process, uint64_t delay_ns);

@@ -159,7 +159,7 @@ def test_c_files_include_and_call_their_own_room_and_those_before(file: str) -> 
 
 # Circles that are still there, each by one of its files; none is added.
 C_CIRCLES_BY_INCLUDES: set[str] = set()
-C_CIRCLES_BY_CALLS = {"shm/receive/blocked", "shm/group/group", "python/accelerator", "record/drain"}
+C_CIRCLES_BY_CALLS = {"python/accelerator"}
 
 
 def test_no_circle_of_c_files_by_includes() -> None:
@@ -352,7 +352,7 @@ def test_no_object_changes_its_class_and_no_function_its_name() -> None:
 
 
 # How often a module of busq uses a private attribute of an object, class or module that is not its own.
-PRIVATE_MAX = 274
+PRIVATE_MAX = 250
 
 
 def private_uses(path: Path) -> int:
@@ -390,7 +390,7 @@ def test_one_package_is_installed() -> None:
 # ---- every file ----
 
 # A file is held in the head as a whole, so few are long.
-LONG_LINES, LONG_MAX = 500, 40
+LONG_LINES, LONG_MAX = 500, 30
 VERY_LONG_LINES = 900
 VERY_LONG_LEFT = {
     *("busq/_port/core.py", "busq/aio.py", "busq/queues.py"),

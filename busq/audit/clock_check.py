@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector clocks: are those in a trace the ones that follow from it?"""
+"""Vector clocks: those in a trace, held against those that follow from it."""
 
 from __future__ import annotations
 

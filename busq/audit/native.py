@@ -37,8 +37,8 @@ def audit(
 ) -> RunAudit:
     """Judge one run: a verdict for each check, with the smallest witness in words, findings and figures.
 
-    Parameters: `order`, whose claims are held against the run (what the trace says, if None; nobody's, if ""); `ask`
-    and `allow`, names of checks that are claimed or not, whatever the order says; `checks`, which are judged.
+    Parameters: `order`, whose claims are held against the run (that of the trace, if None; none, if ""); `ask`
+    and `allow`, names of checks that are claimed or not, whatever the order claims; `checks`, which are judged.
     Errors: ValueError for an unknown order or check, or a log that names processes that are not there; NoSpace.
     Cost: 0.1 to 0.3 us per event; besides the tables 150 bytes per message and 40 per event.
 

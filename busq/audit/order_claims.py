@@ -10,7 +10,7 @@ from busq.orders import parse
 
 __all__ = ["claims", "known"]
 
-# Expected of a log about which nobody says anything.
+# Expected of a log whose order is not known.
 _PLAIN = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
 
 
@@ -24,7 +24,7 @@ def claims(
 ) -> frozenset[str]:
     """Return the names of the checks whose faults make an audit fail.
 
-    Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nobody promised anything: then completeness, FIFO
+    Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nothing is promised: then completeness, FIFO
     and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too;
     `has_views`: so have the views of groups.
     Errors: ValueError for an unknown order or check.

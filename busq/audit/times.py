@@ -28,7 +28,7 @@ _WHAT = {"latency_us": lib.BUSQ_LATENCY, "queueing_us": lib.BUSQ_QUEUEING}
 
 
 class Pace:
-    """The times of a run: what they say about side channels, and figures."""
+    """The times of a run: side channels that they show, and figures."""
 
     def __init__(self, history: History, rows: Sequence[Sequence[Rows]]) -> None:
         self._history = history

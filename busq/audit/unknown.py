@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from busq._native import ffi, lib
 from busq._port.core import check as check_result
@@ -18,7 +17,19 @@ from busq.trace.guesses import NO_DELIVERIES, NO_DESTINATIONS, NO_SENDS, ORDER_U
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["idle", "incomplete", "left_open", "settled", "tell_absent", "tell_guess", "tell_order"]
+__all__ = [
+    "Absence",
+    "definite_text",
+    "idle",
+    "incomplete",
+    "judged",
+    "left_open",
+    "settled",
+    "tell_absent",
+    "tell_guess",
+    "tell_order",
+    "why",
+]
 
 _ORDERS = frozenset({"fifo", "causal", "consistent", "total", "synchronous", "side", "views"})
 _OF_SENDS = frozenset({"lost", "phantom", "fifo", "causal", "synchronous", "side"})
@@ -30,13 +41,13 @@ NOTHING = Finding("no-messages", "nobody sent or delivered anything: nothing was
 
 _BY_ORDER = frozenset({"impossible", "clock-backwards"})  # errors, if events were in this order
 
-# Findings that say that events of a log are missing.
+# Findings about missing events of a log.
 _HOLES = frozenset({"bad-line", "clock-gap", "dropped", "gap", "truncated"})
 
 
 def incomplete(run: Run, counts: Sequence[Sequence[int]]) -> list[bool]:
-    """Return for each process whether its log lacks events; where nobody says whose log it is, all do."""
-    # A line without a clock may be chatter, and where an event is missing the clocks say so.
+    """Return for each process whether its log lacks events; where the log is not known, all do."""
+    # A line without a clock may be chatter, and where an event is missing the clocks show it.
     holes = _HOLES - ({"bad-line"} if run.source.format == "shiviz" else set())
     named = {finding.process for finding in (*run.source.findings, *run.findings) if finding.kind in holes}
     return [
@@ -56,32 +67,49 @@ def tell_absent(
     for check, absence, by_process in zip((lost, phantom), absences, opens, strict=True):
         if check is not None and check.count:
             places = [index for index in range(n) if by_process[index]]
-            yield _judged(check, absence, _why(run, places, holes), words)
+            processes = tuple(absence.processes[i] for i in range(absence.n_processes))
+            its = Absence(absence.n_definite, absence.n_open, absence.message, processes)
+            yield judged(check, its, why(run, places, holes), words)
 
 
-def _judged(check: Check, absence: Any, why: str, words: Words) -> Check:
+@dataclass(frozen=True)
+class Absence:
+    """How many losses (or phantoms) are certain, how many the logs leave open, and the first one that is certain.
+
+    `processes`: its receiver, and its sender if it has one.
+    """
+
+    n_definite: int
+    n_open: int
+    message: int
+    processes: Sequence[int]
+
+
+def judged(check: Check, absence: Absence, reason: str, words: Words) -> Check:
+    """Return a verdict about lost or phantom messages; `reason`: why the logs leave some of them open."""
     is_lost = check.name == "lost"
     if absence.n_definite:
-        names = tuple(words.run.processes[absence.processes[i]] for i in range(absence.n_processes))
-        text = _definite(is_lost, words.message(absence.message), names)
+        names = tuple(words.run.processes[process] for process in absence.processes)
+        text = definite_text(is_lost, words.message(absence.message), names)
         if absence.n_open:
             what = amount(absence.n_open, "other loss" if is_lost else "other", "other losses" if is_lost else "others")
-            text += f"; {what} cannot be told: {why}"
+            text += f"; {what} cannot be told: {reason}"
         return replace(check, verdict=INVALID, text=text, messages=(absence.message,), processes=names)
     what = "copy was" if check.count == 1 else "copies were"
     text = f"{check.count:,} {what} not delivered" if is_lost else check.text
-    return replace(check, verdict=UNKNOWN, text=f"{text}, but {why}")
+    return replace(check, verdict=UNKNOWN, text=f"{text}, but {reason}")
 
 
-def _definite(is_lost: bool, message: str, names: Sequence[str]) -> str:
+def definite_text(is_lost: bool, message: str, names: Sequence[str]) -> str:
+    """Return the text about a message that is certainly lost, or was certainly never sent to its receiver."""
     if is_lost:
         return f"{names[0]} never delivered {message}, which {names[1]} sent to it, but a later one of {names[1]}"
     reason = "nobody sent" if len(names) == 1 else f"{names[1]} sent, but not to it"
     return f"{names[0]} delivered {message}, which {reason}"
 
 
-def _why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
-    """Why a log cannot tell, for these processes."""
+def why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
+    """Return why the logs of these processes leave something open."""
     empty = [run.processes[i] for i in places if not run.logs[i].num_rows]
     torn = [run.processes[i] for i in places if run.logs[i].num_rows and holes[i]]
     ended = [run.processes[i] for i in places if run.logs[i].num_rows and not holes[i]]
@@ -119,7 +147,7 @@ def tell_guess(check: Check, run: Run) -> Check:
 
 
 def idle(run: Run, messages: int, deliveries: int) -> list[Finding]:
-    """Return what is to be said of a run in which nothing could go wrong, as nothing came to pass."""
+    """Return findings about a run in which nothing could go wrong, as nothing came to pass."""
     if any(finding.kind == NO_DELIVERIES for finding in run.findings):
         return []
     if not messages and not deliveries:
@@ -161,12 +189,12 @@ def tell_order(check: Check, run: Run, holes: Sequence[bool]) -> Check:
     if check.verdict == UNKNOWN or check.count or not any(holes):
         return check
     names = [name for name, is_torn in zip(run.processes, holes, strict=True) if is_torn]
-    text = f"nothing was found, but {_why(run, [run.processes.index(name) for name in names], holes)}"
+    text = f"nothing was found, but {why(run, [run.processes.index(name) for name in names], holes)}"
     return replace(check, verdict=UNKNOWN, text=text)
 
 
 def left_open(check: Check, findings: Sequence[Finding]) -> Check:
-    """Return a verdict, "unknown" where faults may be hidden, or invented, by what a finding tells of.
+    """Return a verdict, "unknown" where faults may be hidden, or invented, by what a finding is about.
 
     >>> late = Finding("equal-times", "nobody knows the order", may_invent=("fifo",))
     >>> left_open(Check("fifo", "invalid", 1, text="late"), [late]).verdict

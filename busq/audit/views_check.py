@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of groups: did all members see the same ones, and deliver the same messages in them?"""
+"""Views of groups: all members see the same ones, and deliver the same messages in them."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def judge(
 
 
 def unrefuted(n_sights: int, n_open: int, *, engine: str = "c") -> Check:
-    """Return the verdict where no fault was found: what nobody saw does not hold.
+    """Return the verdict where no fault was found: a view that was never seen does not hold.
 
-    >>> unrefuted(0, 0).text, unrefuted(5, 0).verdict
-    ('the logs tell of no view', 'valid')
+    >>> unrefuted(0, 0).verdict, unrefuted(5, 0).verdict
+    ('unknown', 'valid')
     """
     verdict, text = (UNKNOWN, NO_VIEWS if not n_sights else OPEN) if n_open or not n_sights else (VALID, HOLDS)
     return Check("views", verdict, text=text, engine=engine)

@@ -11,7 +11,7 @@
  * long as no other thread does.  The first other one takes the bias away for good; from then on it is an ordinary
  * latch.
  *
- * Mechanism: the owner marks that it is inside, by a plain store, and looks whether it still is the owner.  Nothing
+ * Mechanism: the owner marks itself as inside, by a plain store, and looks whether it still is the owner.  Nothing
  * orders that store before that load but the thread that takes the bias away: between its own store and its own load it
  * makes every thread of the process pass a full barrier (membarrier).
  *

@@ -15,7 +15,8 @@ static bool is_in_its_own_namespace(void)
 {
   char own[64] = {0}, of_children[64] = {0};
   return readlink("/proc/self/ns/time", own, sizeof own - 1) > 0 &&
-         readlink("/proc/self/ns/time_for_children", of_children, sizeof of_children - 1) > 0 && strcmp(own, of_children) == 0;
+         readlink("/proc/self/ns/time_for_children", of_children, sizeof of_children - 1) > 0 &&
+         strcmp(own, of_children) == 0;
 }
 
 static uint64_t offset_read(void)

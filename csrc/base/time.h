@@ -11,8 +11,8 @@
  *              often something is looked at, never what is true
  *
  * A time namespace shifts CLOCK_MONOTONIC, its raw and its coarse form and CLOCK_BOOTTIME, each process's by the offset
- * of its namespace: two containers that share a bus may be days apart.  The kernel shows a process by how much
- * (/proc/self/timens_offsets), and without that it is what CLOCK_MONOTONIC shows outside of all namespaces.
+ * of its own namespace: two containers that share a bus may be days apart.  The kernel shows a process by how much
+ * (/proc/self/timens_offsets), and without that it is CLOCK_MONOTONIC outside of all namespaces.
  *
  * Not given: the host's clock where /proc is not mounted; there it is CLOCK_MONOTONIC.
  */

@@ -76,7 +76,8 @@ void busq_engine_settle_event(busq_live *live)
   if (live->event_fd < 0)
     return;
   const bool is_ready = live->inbox_first || live->is_drained || live->is_closed ||
-                        (live->failure && live->failure != BUSQ_SHUTDOWN) || busq_group_check_wait(live, true) != BUSQ_OK;
+                        (live->failure && live->failure != BUSQ_SHUTDOWN) ||
+                        busq_group_check_wait(live, true) != BUSQ_OK;
   if (live->event_is_raised == is_ready)
     return;
   live->event_is_raised = is_ready;

@@ -5,7 +5,7 @@
  * The engine: events for the protocol, its effects performed, in order and by one thread at a time.
  *
  * Guarantee: every packet that is taken from the mailbox becomes one step; every effect of a step is performed before
- * the next step begins.  What the protocol asks about messages it gets (message.h says how long).
+ * the next step begins.  What the protocol asks about messages it gets (message.h has how long).
  *
  * Mechanism: the thread that holds the mutex takes the steps.  A message or a packet that the protocol has no room for
  * (BUSQ_FULL) is kept and tried again after the steps that follow: messages in the order in which they were sent;

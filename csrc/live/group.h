@@ -4,10 +4,10 @@
 /*
  * The members of the group.
  *
- * Guarantee: a member keeps its number for ever, and no other process ever gets it. That a member is gone is what the
- * kernel says, never a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone can't
- * send any more, and never while a member that lives, though it may be stopped, has packets that it has not taken from
- * its mailbox.
+ * Guarantee: a member keeps its number for ever, and no other process ever gets it.  That a member is gone is decided
+ * by the kernel, never by a timeout; a timeout (QUIET_NS) decides only when a call stops waiting for what the gone
+ * can't send any more, and never while a member that lives, though it may be stopped, has packets that it has not taken
+ * from its mailbox.
  *
  * Mechanism: slots of the bus are looked at until their member is known, and from then on only to see whether it still
  * lives: before each send to it, as bus1 does (shm/memory/life.h), and every 50 ms while a thread waits.

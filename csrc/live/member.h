@@ -131,7 +131,7 @@ struct busq_live {
   uint32_t n_known;      /* members that are here or gone */
   uint32_t n_gone;
   uint32_t last_gone;
-  uint32_t n_told; /* of members that are gone: recv has said that messages to them are stuck */
+  uint32_t n_told; /* of members that are gone: recv has reported that messages to them are stuck */
   uint32_t next_number;    /* of our next message */
   uint32_t next_multicast; /* of our next send */
   uint32_t n_undone;       /* messages of ours between submit and BUSQ_DO_DONE.  Invariant: <= waiting_max. */

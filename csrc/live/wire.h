@@ -8,11 +8,11 @@
  *      packet | multicast (8) | destinations | clock | payload    where its kind has a payload
  *
  * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has as many words as the
- * order's shape says: n for a vector, n + n x n for a matrix.  The sender of a packet is known from the mailbox; it is
- * not in the packet.
+ * order's shape asks for: n for a vector, n + n x n for a matrix.  The sender of a packet is known from the mailbox; it
+ * is not in the packet.
  *
- * A group may have more than one build of busq only where the layout of the segment says so, so nothing here carries a
- * version.
+ * A group may have more than one build of busq only where the layout of the segment allows that, so nothing here
+ * carries a version.
  */
 #include "order/order.h"
 

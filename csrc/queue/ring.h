@@ -27,7 +27,7 @@
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
  * has to wait while its references block others.
  *
- * Not given: that a published reference is final (the record it points to shows that), wake-ups, or memory for payloads.
+ * Not given: that a published reference is final (the record it points to has that), wake-ups, or memory for payloads.
  */
 #include "base/assert.h"
 #include "base/atomic.h"
@@ -151,8 +151,8 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
-  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
-                                reference.record,
+  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT |
+                                (uint64_t)reference.sender << 32 | reference.record,
                             reference.tag};
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
@@ -175,7 +175,8 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
 
 static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
 {
-  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 | reference.record,
+  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
+                         reference.record,
                      reference.tag};
 }
 

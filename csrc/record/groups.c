@@ -45,7 +45,8 @@ static const busq_recorder_group_life *life_behind(const busq_recorder *self, co
 /* A group that came and went between two looks has its views between those of two others. Views that were written for a
  * life by then are its own; all else between them belongs to no group, for members and senders alike: the audit misses
  * the last views of a life, and no part of one. */
-static bool is_its_own(const busq_recorder *self, const busq_recorder_group_life *life, uint64_t view, uint64_t named_now)
+static bool is_its_own(const busq_recorder *self, const busq_recorder_group_life *life, uint64_t view,
+                       uint64_t named_now)
 {
   const busq_recorder_group_life *behind = life_behind(self, life);
   const bool is_followed = behind ? behind->named - life->named <= 2 : named_now - life->named <= 1;
@@ -85,7 +86,8 @@ bool busq_recorder_group_find(busq_recorder *self, uint32_t index, uint64_t view
   return true;
 }
 
-int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep)
+int busq_recorder_group(busq_recorder *self, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp,
+                        uint64_t *basep)
 {
   if (group >= self->n_groups)
     return BUSQ_EMPTY;

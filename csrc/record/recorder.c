@@ -8,18 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int busq_recorder_no_memory(const busq_recorder *self)
-{
-  return busq_error(BUSQ_NO_SPACE, "no memory to record bus \"%s\"", self->bus->name);
-}
-
-int busq_recorder_ring_damaged(busq_recorder *self, uint32_t slot)
-{
-  self->is_damaged = true;
-  return busq_error(BUSQ_CORRUPT, "the ring of peer slot %u in the trace of bus \"%s\" is damaged; what was written before stays: remove .busq-*-trace-* beside the bus, and record again",
-                    slot, self->bus->name);
-}
-
 #define LOCK_OF_RECORDER (INT64_C(1) << 42)
 #define RINGS_BYTES_MAX (UINT64_C(256) << 20)
 

@@ -32,7 +32,8 @@ static bool row_add(const translation *now, busq_trace_row *row)
 /* So many events are missing here. */
 static bool gap_add(const translation *now, uint64_t count, uint8_t label)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_GAP, .group = -1, .stamp = (int64_t)count, .has_stamp = true, .label = label};
+  busq_trace_row row = {
+      .kind = BUSQ_TRACE_GAP, .group = -1, .stamp = (int64_t)count, .has_stamp = true, .label = label};
   const bool is_added = row_add(now, &row);
   now->writer->position += (int64_t)count;
   return is_added;
@@ -81,7 +82,8 @@ static void row_members(const translation *now, busq_trace_row *row)
   for (uint32_t i = 0; i < record->count && i < self->bus->geometry.peers; i++) {
     const busq_trace_destination member = record[1 + i / BUSQ_TRACE_PER_MORE].more[i % BUSQ_TRACE_PER_MORE];
     const bool is_slot = member.slot < self->bus->geometry.peers;
-    const uint32_t index = is_slot ? busq_recorder_life_find(self, member.slot, member.incarnation, 0xffff) : UINT32_MAX;
+    const uint32_t index = is_slot ? busq_recorder_life_find(self, member.slot, member.incarnation, 0xffff)
+                                   : UINT32_MAX;
     self->members[row->n_members++] = index == UINT32_MAX ? -1 : (int32_t)index;
   }
 }
@@ -161,7 +163,8 @@ static bool other_add(const translation *now, const busq_trace_record *record)
 
 static bool join_add(const translation *now, const busq_trace_record *record)
 {
-  busq_trace_row row = {.kind = BUSQ_TRACE_JOIN, .group = -1, .time_ns = time_of(now, record, record->time), .has_time = true};
+  busq_trace_row row = {
+      .kind = BUSQ_TRACE_JOIN, .group = -1, .time_ns = time_of(now, record, record->time), .has_time = true};
   return row_add(now, &row);
 }
 
@@ -225,13 +228,14 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   busq_reference reference;
   for (; head < tail && tail - head <= ring.slot_count; head++)
     if (busq_ring_look(&ring, head, &reference) && busq_tag_sequence(reference.tag) == sequence &&
-        reference.record < busq_bus_units(bus) && busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
+        reference.record < busq_bus_units(bus) &&
+        busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
         busq_load_acquire(&busq_bus_record(bus, reference.record)->state.lo) == (reference.tag | BUSQ_PHASE_COMMITTED))
       return true;
   return false;
 }
 
-/* The sender died in this send: what became of it, its receivers' events say, or still will. False where that is not
+/* The sender died in this send: what became of it, its receivers' events show, or still will.  False where that is not
  * certain yet. */
 static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_all)
 {
@@ -292,7 +296,8 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
     now.at = from->done;
     if (record->kind == BUSQ_TRACE_JOIN && !is_all && !join_may_go(self, record))
       break;
-    if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) && !orphan_is_settled(self, from, is_all))
+    if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) &&
+        !orphan_is_settled(self, from, is_all))
       break;
     if (record->kind == BUSQ_TRACE_JOIN && !writer_change(&now, record))
       return busq_recorder_no_memory(self);

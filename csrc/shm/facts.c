@@ -159,7 +159,8 @@ int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t 
 {
   const uint32_t slot = busq_target_slot(target);
   message_count count = {0};
-  if (slot >= bus->geometry.peers || (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
+  if (slot >= bus->geometry.peers ||
+      (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
     return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
   ring_count(bus, slot, slot, &count);
   const bool is_shared = (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
@@ -218,7 +219,8 @@ int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
 
 /* ---- groups ---- */
 
-int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp)
+int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members,
+                  uint32_t *countp)
 {
   uint64_t target;
   int result = busq_group_check(group, group_bytes);

@@ -53,7 +53,8 @@ static void fork_prepare(void)
     void *copy = mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pin->copy = copy == MAP_FAILED ? NULL : copy;
     if (pin->copy)
-      memcpy((char *)copy + ((const char *)pin->message.data - pages.begin), pin->message.data, pin->message.size_bytes);
+      memcpy((char *)copy + ((const char *)pin->message.data - pages.begin), pin->message.data,
+             pin->message.size_bytes);
   }
 }
 
@@ -133,7 +134,8 @@ static void list_remove(busq_pin *pin)
  * ends what it began. */
 static bool pin_is_orphaned(const busq_pin *pin)
 {
-  return busq_load_acquire(&pin->state) == BUSQ_PIN_BUSY && busq_load_relaxed(&pin->fork_generation) != busq_fork_generation;
+  return busq_load_acquire(&pin->state) == BUSQ_PIN_BUSY &&
+         busq_load_relaxed(&pin->fork_generation) != busq_fork_generation;
 }
 
 /* Leaves the pin BUSY and to the caller alone; the state it had, or EMPTY where there is nothing to be had. */
@@ -247,7 +249,9 @@ int busq_pin_check(const busq_pin *pin)
   const uint32_t state = busq_load_acquire(&pin->state);
   if (pin_is_orphaned(pin))
     return BUSQ_FORKED;
-  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && pin->peer->fork_generation != busq_fork_generation ? BUSQ_FORKED : BUSQ_OK;
+  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && pin->peer->fork_generation != busq_fork_generation
+             ? BUSQ_FORKED
+             : BUSQ_OK;
 }
 
 int busq_pin_show(busq_pin *pin)
@@ -282,7 +286,8 @@ void busq_pin_give_back(busq_pin *pin)
   const uint32_t state = pin_seize(pin);
   if (state == BUSQ_PIN_EMPTY)
     return;
-  if (pin->mode != BUSQ_TAKE_DRAFT && state != BUSQ_PIN_SHOWN && busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
+  if (pin->mode != BUSQ_TAKE_DRAFT && state != BUSQ_PIN_SHOWN &&
+      busq_peer_give_back(pin->peer, pin->mode, &pin->message) == BUSQ_OK)
     pin_empty(pin);
   else
     pin_let_go(pin, state);

@@ -57,7 +57,7 @@ static int region_open_directory(const char *directory, int *fdp)
     close(fd);
     return result;
   }
-  /* The owner of the directory can replace what is in it; one that is meant for a group says so by its setgid bit. */
+  /* The owner of the directory can replace what is in it; one that is meant for a group has its setgid bit set. */
   if (status.st_uid != geteuid() && status.st_uid != 0 && !(status.st_mode & S_ISGID)) {
     close(fd);
     return busq_error(BUSQ_DENIED, "\"%s\" belongs to user %u; expected user %u, or root, or a setgid directory of a group",

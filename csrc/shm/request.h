@@ -5,11 +5,11 @@
  * Requests: what the core gives to peers that ask one another; the calls are declared in busq.h.
  *
  * Guarantee: a reply reaches the asking peer, or is dropped because it asks no more, or its sender learns that it is
- * gone.  Whether the one asked lives is what the kernel says, of this life of it: a successor that resumes it is
+ * gone.  Whether the one asked lives is decided by the kernel, for this life of it: a successor that resumes it is
  * another one.  A reply passes nothing and holds up nothing that is sent to the asker's own queue.
  *
  * Mechanism.  A peer that asks has a second slot, whose queue takes replies alone.  No call can send there by name: the
- * name has a "/" in it, which no other has.  A message that asks carries a busq_request behind its payload, which says
+ * name has a "/" in it, which no other has.  A message that asks carries a busq_request behind its payload, which names
  * where the reply goes; a reply carries the same behind its own.  What replies find there is in the order of the bus as
  * everything else is:
  *
@@ -20,8 +20,8 @@
  * which nothing of this was sent would keep its place in the order without more; its own clock is raised as well
  * (busq_peer_follow), so that the keys of messages go up along every chain of causes, requests and replies included.
  *
- * The asker says in its second slot from which request on it still waits for any.  A reply to an earlier one is not
- * sent: it could fill a queue that is not read any more, and its sender would wait there for ever.
+ * The asker publishes in its second slot from which request on it still waits for any.  A reply to an earlier one is
+ * not sent: it could fill a queue that is not read any more, and its sender would wait there for ever.
  *
  * Not given: that a late reply is never sent.  One that is on its way when its asker gives up is dropped where it
  * arrives.

@@ -4,7 +4,7 @@
 /*
  * The clock of events.
  *
- * Guarantee: all peers of a recording read one clock, and it rises with time on all processors together.
+ * Guarantee: all peers of a recording read one clock, and its value rises with time on all processors together.
  *
  * Mechanism: where the kernel itself keeps time by the processor's counter, peers read that, which takes half of the
  * time of asking for the host's clock; the recorder, which has compared both when it began, turns ticks into

@@ -33,10 +33,12 @@ static bool columns_reserve(columns *self)
   const size_t bits = room / 8 + 64;
   if (!grow(&shown->position, room * 8) || !grow(&shown->message, room * 8) || !grow(&shown->stamp, room * 8) ||
       !grow(&shown->time_ns, room * 8) || !grow(&shown->commit_ns, room * 8) || !grow(&shown->end_ns, room * 8) ||
-      !grow(&shown->view, room * 8) || !grow(&shown->group, room * 4 + 64) || !grow(&shown->members_start, (room + 1) * 4) ||
-      !grow(&shown->has_group, bits) || !grow(&shown->has_members, bits) || !grow(&shown->kind, room + 64) || !grow(&shown->label, room + 64) || !grow(&shown->to_start, (room + 1) * 4) ||
-      !grow(&shown->has_message, bits) || !grow(&shown->has_stamp, bits) || !grow(&shown->has_time, bits) ||
-      !grow(&shown->has_commit, bits) || !grow(&shown->has_end, bits) || !grow(&shown->has_to, bits))
+      !grow(&shown->view, room * 8) || !grow(&shown->group, room * 4 + 64) ||
+      !grow(&shown->members_start, (room + 1) * 4) || !grow(&shown->has_group, bits) ||
+      !grow(&shown->has_members, bits) || !grow(&shown->kind, room + 64) || !grow(&shown->label, room + 64) ||
+      !grow(&shown->to_start, (room + 1) * 4) || !grow(&shown->has_message, bits) || !grow(&shown->has_stamp, bits) ||
+      !grow(&shown->has_time, bits) || !grow(&shown->has_commit, bits) || !grow(&shown->has_end, bits) ||
+      !grow(&shown->has_to, bits))
     return false;
   self->room = room;
   return true;
@@ -68,7 +70,8 @@ bool busq_trace_columns_add(busq_trace_columns *shown, const busq_trace_row *row
   const uint32_t n_members = row->members ? row->n_members : 0;
   if (BUSQ_UNLIKELY(at == self->room) && !columns_reserve(self))
     return false;
-  if (BUSQ_UNLIKELY(shown->n_to + n_to > self->room_to) && !items_reserve(&shown->to, &self->room_to, shown->n_to + n_to))
+  if (BUSQ_UNLIKELY(shown->n_to + n_to > self->room_to) &&
+      !items_reserve(&shown->to, &self->room_to, shown->n_to + n_to))
     return false;
   if (BUSQ_UNLIKELY(shown->n_members + n_members > self->room_members) &&
       !items_reserve(&shown->members, &self->room_members, shown->n_members + n_members))
@@ -111,10 +114,11 @@ void busq_trace_columns_free(busq_trace_columns *shown)
 {
   if (!shown)
     return;
-  void *arrays[] = {shown->position, shown->message, shown->stamp, shown->time_ns, shown->commit_ns, shown->end_ns,
-                    shown->kind, shown->label, shown->to_start, shown->to, shown->has_message, shown->has_stamp,
-                    shown->has_time, shown->has_commit, shown->has_end, shown->has_to, shown->view, shown->group, shown->members_start,
-                    shown->members, shown->has_group, shown->has_members};
+  void *arrays[] = {shown->position,    shown->message,    shown->stamp,    shown->time_ns,       shown->commit_ns,
+                    shown->end_ns,      shown->kind,       shown->label,    shown->to_start,      shown->to,
+                    shown->has_message, shown->has_stamp,  shown->has_time, shown->has_commit,    shown->has_end,
+                    shown->has_to,      shown->view,       shown->group,    shown->members_start, shown->members,
+                    shown->has_group,   shown->has_members};
   for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
     free(arrays[i]);
   free(shown);

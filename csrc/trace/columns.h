@@ -2,8 +2,8 @@
 #ifndef BUSQ_TRACE_COLUMNS_H
 #define BUSQ_TRACE_COLUMNS_H
 /*
- * Rows of a trace as columns, in the layout of Arrow: values one after the other, a bit per row that is set where there
- * is one.  They grow as rows are added; where memory runs out, a row is not added and add() reports it.
+ * Rows of a trace as columns, in the layout of Arrow: values one after the other, a bit per row that shows whether
+ * there is one.  They grow as rows are added; where memory runs out, a row is not added and add() returns that.
  */
 #include "base/types.h"
 #include "busq.h"

@@ -34,7 +34,8 @@ enum {
   BUSQ_TRACE_OPEN = 2,  /* of a send: `end` is when it was final; its call had not returned */
   BUSQ_TRACE_ORPHAN = 4, /* of a send: its sender died in it; set by the recorder */
   BUSQ_TRACE_PLAIN = 8,  /* times are nanoseconds, whatever clock the recording has */
-  BUSQ_TRACE_GROUP = 16  /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
+  BUSQ_TRACE_GROUP =
+      16 /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */

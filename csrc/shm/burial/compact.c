@@ -54,14 +54,16 @@ static bool pass_load(pack_pass *pass, busq_bus *bus, uint32_t slot)
 
 static busq_pair slot_skipped(const busq_ring *ring, uint64_t position)
 {
-  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
+  return (busq_pair){
+      busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
 }
 
 /* The content of one position, as it would stand at another. */
 static busq_pair slot_moved(const busq_ring *ring, uint64_t position, uint64_t to)
 {
   const busq_pair seen = busq_pair_load(busq_ring_slot(ring, position));
-  return (busq_pair){busq_ring_lap(ring, to) << BUSQ_RING_LAP_SHIFT | (seen.lo & ((UINT64_C(1) << BUSQ_RING_LAP_SHIFT) - 1)), seen.hi};
+  return (busq_pair){
+      busq_ring_lap(ring, to) << BUSQ_RING_LAP_SHIFT | (seen.lo & ((UINT64_C(1) << BUSQ_RING_LAP_SHIFT) - 1)), seen.hi};
 }
 
 static void slot_become(const busq_ring *ring, uint64_t position, busq_pair content)

@@ -16,8 +16,8 @@
  *      | not seen yet | dead    | packed, good |
  *
  * {to, from} is a word in the slot, so that bounded steps of several senders make one pass.  A move is
- *      1. the word says where it begins      2. the reference is copied to `to` - 1
- *      3. the word says that it is done      4. `from`, where it came from, becomes a skipped hole
+ *      1. the word names where it begins      2. the reference is copied to `to` - 1
+ *      3. the word shows that it is done      4. `from`, where it came from, becomes a skipped hole
  * Killed behind 2, the copy and the original are both there, and the next one finds them equal; behind 4 is where it
  * looks after 3.  No reader is there to see any of this: a peer that wants to be its successor enters the grave first,
  * and settles it.

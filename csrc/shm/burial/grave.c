@@ -296,7 +296,8 @@ static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
   uint32_t oldest = none;
   for (uint32_t slot = 0; slot < none; slot++) {
     const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
-    if (life_needs_burial(life) || (life & (BUSQ_LIFE_DURABLE | BUSQ_LIFE_CONSUMER)) || !busq_grave_has_messages(bus, slot))
+    if (life_needs_burial(life) || (life & (BUSQ_LIFE_DURABLE | BUSQ_LIFE_CONSUMER)) ||
+        !busq_grave_has_messages(bus, slot))
       continue;
     if ((last == none || gone_before(bus, last, slot)) && (oldest == none || gone_before(bus, slot, oldest)))
       oldest = slot;
@@ -429,8 +430,8 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
   uint32_t n_left = READERS;
   for (uint32_t i = 0; i < bus->geometry.peers && n_left; i++, *nextp = (*nextp + 1) % bus->geometry.peers) {
     const uint32_t reader = *nextp, state = life_state(busq_load_acquire(&bus->slots[reader].life));
-    if (reader == caller || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) || !busq_share_is_reader_of(bus, reader, queue) ||
-        !busq_share_has_hands_full(bus, reader))
+    if (reader == caller || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) ||
+        !busq_share_is_reader_of(bus, reader, queue) || !busq_share_has_hands_full(bus, reader))
       continue;
     n_left--;
     if (!busq_life_is_held(bus, reader))
@@ -456,7 +457,8 @@ bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   busq_grave grave;
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
   const bool is_durable = (life & BUSQ_LIFE_DURABLE) != 0;
-  if ((uint32_t)(life >> 32) != incarnation || life_state(life) == BUSQ_LIFE_FREE || life_state(life) == BUSQ_LIFE_JOINING)
+  if ((uint32_t)(life >> 32) != incarnation || life_state(life) == BUSQ_LIFE_FREE ||
+      life_state(life) == BUSQ_LIFE_JOINING)
     return false;
   if (life_state(life) != BUSQ_LIFE_LIVE || busq_life_is_held(bus, slot))
     return is_durable || life_state(life) == BUSQ_LIFE_LIVE;

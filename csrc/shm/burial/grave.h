@@ -59,7 +59,7 @@ bool busq_grave_discard(busq_bus *bus, uint32_t slot, uint64_t *n_droppedp);
 bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot);
 /* May messages be sent to this incarnation?  Buries it where it has died. */
 bool busq_grave_check(busq_bus *bus, uint32_t slot, uint32_t incarnation);
-/* What a dead sender had sealed is completed, so that all notices of its death come behind it; without its grave, whose
+/* Completes what a dead sender had sealed, so that all notices of its death come behind it; without its grave, whose
  * holder may be stopped. */
 void busq_grave_settle_hand(busq_bus *bus, uint32_t slot);
 /* A bounded step of burying the peer of a slot, if it is dead. */
@@ -71,7 +71,7 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
 uint32_t busq_grave_bury_all(busq_bus *bus);
 /* Buries them, and takes back what the gone own and is not needed any more. */
 uint32_t busq_grave_reclaim(busq_bus *bus);
-/* A bounded step of that, for a sender that is short of memory; *slotp says where it goes on. */
+/* A bounded step of that, for a sender that is short of memory; *slotp: where it goes on. */
 void busq_grave_reclaim_some(busq_bus *bus, uint32_t *slotp);
 /* A bounded step of dropping the messages that the longest gone has left, unless that was durable; false where there
  * are none. */

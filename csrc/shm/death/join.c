@@ -157,13 +157,16 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
   peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
   const bool has_hands = slot_hands_are_ours(peer, peer->slot);
-  const uint64_t consumes = peer->receiver.is_consumer ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer)) : 0;
-  /* A reader's word first, and its life says what it is from the beginning: what stands in its hands is always seen to
+  const uint64_t consumes = peer->receiver.is_consumer
+                                ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer))
+                                : 0;
+  /* A reader's word first, and its life shows what it is from the beginning: what stands in its hands is always seen to
    * be its queue's. */
   busq_store_release(&self->consumes, consumes);
   /* Not durable before it lives: a peer that dies on the way has promised nothing, and has no name by which it could be
    * removed. */
-  busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING | (peer->life_flags & BUSQ_LIFE_CONSUMER)));
+  busq_store_release(&self->life,
+                     busq_life_word(peer->incarnation, BUSQ_LIFE_JOINING | (peer->life_flags & BUSQ_LIFE_CONSUMER)));
   busq_fence_full();
   BUSQ_STEP("join");
   memcpy(self->name, name, name_bytes);
@@ -243,7 +246,7 @@ int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t n
     if (busq_grave_enter(grave, slot))
       return BUSQ_OK;
     uint64_t life;
-    /* A new peer may just have taken the slot: it holds the life before the name says so. */
+    /* A new peer may just have taken the slot: it holds the life before the slot shows its name. */
     if (!busq_name_is(grave->bus, slot, name, name_bytes, &life))
       return BUSQ_EMPTY;
     if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LEAVING && busq_life_is_held(grave->bus, slot))
@@ -304,8 +307,10 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
   if (!busq_name_is(bus, slot, name, name_bytes, &life))
     result = BUSQ_EMPTY;
   else if ((life ^ peer->life_flags) & BUSQ_LIFE_SHARED)
-    result = busq_error(BUSQ_INVALID, "what \"%.*s\" left on bus \"%s\" is that of %s: resume it as such, or join without resume to drop it",
-                        (int)name_bytes, name, bus->name, life & BUSQ_LIFE_SHARED ? "a shared queue" : "a single reader");
+    result = busq_error(
+        BUSQ_INVALID,
+        "what \"%.*s\" left on bus \"%s\" is that of %s: resume it as such, or join without resume to drop it",
+        (int)name_bytes, name, bus->name, life & BUSQ_LIFE_SHARED ? "a shared queue" : "a single reader");
   if (!result) {
     predecessor_settle(bus, slot);
     result = busq_arena_init(&peer->sender.arena, bus, slot);
@@ -434,7 +439,8 @@ static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     uint64_t life;
-    if (busq_name_is(bus, slot, name, name_bytes, &life) && (life & BUSQ_LIFE_SHARED) && queue_share(peer, grave, slot, name, name_bytes))
+    if (busq_name_is(bus, slot, name, name_bytes, &life) && (life & BUSQ_LIFE_SHARED) &&
+        queue_share(peer, grave, slot, name, name_bytes))
       return BUSQ_OK;
   }
   return BUSQ_EMPTY;
@@ -513,7 +519,8 @@ static int peer_join_checked(busq_bus *bus, const char *name, size_t name_bytes,
   busq_peer *peer = peer_new(bus);
   if (!peer)
     return busq_error(BUSQ_NO_SPACE, "no memory for a peer handle");
-  peer->life_flags = (flags & BUSQ_JOIN_DURABLE ? (uint32_t)BUSQ_LIFE_DURABLE : 0) | (flags & BUSQ_JOIN_SHARED ? (uint32_t)BUSQ_LIFE_SHARED : 0);
+  peer->life_flags = (flags & BUSQ_JOIN_DURABLE ? (uint32_t)BUSQ_LIFE_DURABLE : 0) |
+                     (flags & BUSQ_JOIN_SHARED ? (uint32_t)BUSQ_LIFE_SHARED : 0);
   int result = peer_prepare(peer, &grave, name, name_bytes);
   if (!result) {
     result = flags & BUSQ_JOIN_SHARED ? peer_join_shared(peer, &grave, name, name_bytes, flags)

@@ -19,8 +19,8 @@
 #include "shm/burial/grave.h"
 #include "shm/memory/peer.h"
 
-/* For the successor of a peer that is gone, and for its removal: takes its name, or says that it is taken; enters its
- * slot's grave, or says why that can't be now. */
+/* For the successor of a peer that is gone, and for its removal: takes its name, or returns that it is taken; enters
+ * its slot's grave, or returns why that can't be now. */
 int busq_join_take_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes);
 int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes);
 /* Joins under a name that no application can give (busq_name_check_hidden). */

@@ -26,7 +26,8 @@ static uint64_t gone_find(busq_peer *peer, uint32_t index)
     const uint64_t target = busq_member_target(member, slot);
     if (!(member & BUSQ_MEMBER_IS_IN))
       continue;
-    if (target == busq_peer_address(peer) ? busq_group_has_missed(bus, index, target) : busq_group_is_to_go(bus, index, target))
+    if (target == busq_peer_address(peer) ? busq_group_has_missed(bus, index, target)
+                                          : busq_group_is_to_go(bus, index, target))
       return target;
   }
   return 0;
@@ -136,6 +137,7 @@ void busq_notice_leaving(busq_peer *peer)
   busq_biased_latch_acquire(&peer->sender.latch);
   for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
-      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), busq_peer_address(peer), BUSQ_CHANGE_LEAVES});
+      (void)busq_group_change_try(
+          peer, &(busq_change){group_target(peer->bus, index), busq_peer_address(peer), BUSQ_CHANGE_LEAVES});
   busq_biased_latch_release(&peer->sender.latch);
 }

@@ -36,8 +36,8 @@ void busq_notice_joined(busq_peer *peer);
 /* A peer that is about to close leaves its groups; where there is no room for that, the others notice that it is
  * gone. */
 void busq_notice_leaving(busq_peer *peer);
-/* With the send latch, of a peer whose life says that it is leaving: peers that watch it get a notice. Not before, or
- * one of them would find that it is there still, and announce to the others that it has come. */
+/* With the send latch, of a peer whose life is LEAVING: peers that watch it get a notice.  Not before, or one of them
+ * would find that it is there still, and announce to the others that it has come. */
 void busq_notice_left(busq_peer *peer);
 
 #endif /* BUSQ_SHM_DEATH_NOTICE_H */

@@ -13,8 +13,9 @@ static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uin
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
   const uint64_t begin = (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES;
   busq_envelope envelope;
-  if (busq_load_acquire(&record->state.lo) != (tag | BUSQ_PHASE_COMMITTED) || !(busq_record_form(record) & BUSQ_FORM_ENVELOPE) ||
-      destinations == 0 || destinations > bus->geometry.peers || size_bytes < sizeof envelope)
+  if (busq_load_acquire(&record->state.lo) != (tag | BUSQ_PHASE_COMMITTED) ||
+      !(busq_record_form(record) & BUSQ_FORM_ENVELOPE) || destinations == 0 || destinations > bus->geometry.peers ||
+      size_bytes < sizeof envelope)
     return false;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
   if (end > busq_bus_units(bus) * BUSQ_LAYOUT_UNIT_BYTES)
@@ -53,7 +54,8 @@ void busq_unread_record(busq_peer *peer)
     const busq_heap_entry *entry = &peer->receiver.heap.entries[i];
     rest_note(peer, entry->key.sender, entry->record, entry->key.sequence);
   }
-  for (uint64_t position = peer->receiver.scan; position < tail && tail - position <= peer->receiver.ring.slot_count; position++)
+  for (uint64_t position = peer->receiver.scan; position < tail && tail - position <= peer->receiver.ring.slot_count;
+       position++)
     if (busq_ring_look(&peer->receiver.ring, position, &reference))
       rest_note(peer, reference.sender, reference.record, reference.tag);
 }

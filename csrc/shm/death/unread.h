@@ -5,8 +5,8 @@
  * Recording what a peer leaves unread when it closes.
  *
  * Guarantee: the events of groups and nodes that stand in its queue are recorded as passed: the view in which it is
- * out, say, which it is sent by its own leaving. No receiver misses them. Messages of applications are not: those are
- * lost, if no successor comes for them, and an audit of the recording says so.
+ * out, say, which it is sent by its own leaving.  No receiver misses them.  Messages of applications are not: those are
+ * lost, if no successor comes for them, and an audit of the recording reports them.
  *
  * Not given: events that are not final yet, and those that a peer that is killed has not read.
  */

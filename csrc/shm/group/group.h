@@ -41,16 +41,16 @@
  *   that has missed a view; so the maker of a change marks it in the table before that can be decided.  A successor,
  *   once it lives, counts in the same word that it has resumed, settles the claim, and looks whether it is marked: then
  *   its death was noticed, and it ends its membership before its join returns.  The mark is a swap of the word as it
- *   was before the kernel said that it is gone; so it fails where the successor was faster, and the change begins anew,
- *   with it.  Marked without that question, a member that lives drops out:
+ *   was before the kernel was asked and found it gone; so it fails where the successor was faster, and the change
+ *   begins anew, with it.  Marked without that question, a member that lives drops out:
  *     maker      finds X dead, and makes a list without it
  *     successor  lives, settles (there is no claim), is not marked: X is a member
  *     maker      claims, marks X, finds that it lives, and takes the claim back; the mark stays, and the next change is
  *                X's end
  *
- *   A view whose members are all gone, and can receive nothing, is emptied without a message: the claim's word says so,
- *   the key is settled by a swap, above their clocks.  This is done by the maker of a change, by a process that needs
- *   an entry for another name, and by busq_bus_collect.
+ *   A view whose members are all gone, and can receive nothing, is emptied without a message: the claim's word shows
+ *   that, the key is settled by a swap, above their clocks.  This is done by the maker of a change, by a process that
+ *   needs an entry for another name, and by busq_bus_collect.
  *
  *   Names.  An entry of the table gets a name under a kernel lock; from then on nothing waits for another process.  An
  *   entry without members may get another name: its number goes on, so that one group is not taken for the other.
@@ -169,7 +169,7 @@ bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
 void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target);
 /* It has missed a change, or is gone: a view without it is due. */
 bool busq_group_is_to_go(busq_bus *bus, uint32_t index, uint64_t target);
-/* No process stands behind this incarnation any more, so the kernel says; what it had sealed is completed. */
+/* No process stands behind this incarnation any more, as far as the kernel knows; what it had sealed is completed. */
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 void busq_group_deinit(busq_peer *peer);
 /* A new peer, before it lives: what was kept of its slot's last one is not its own. */

@@ -68,7 +68,8 @@ static int change_begin(busq_send_hooks *hooks, busq_peer *peer, busq_record *re
 {
   const change_maker *maker = maker_of(hooks);
   busq_claim_word *word = maker_word(maker, peer);
-  return busq_claim_take(peer, word, maker->view->number, record, tag) && change_is_for_the_dead(peer, maker) && change_is_true(peer, maker)
+  return busq_claim_take(peer, word, maker->view->number, record, tag) && change_is_for_the_dead(peer, maker) &&
+                 change_is_true(peer, maker)
              ? BUSQ_OK
              : BUSQ_AGAIN;
 }
@@ -155,7 +156,8 @@ static char *maker_group_write(const busq_bus *bus, const change_maker *maker, c
 }
 
 /* The slot of a dead peer may have another name by now, and then its own is lost. */
-static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members, char *to)
+static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members,
+                          char *to)
 {
   const busq_change *change = maker->change;
   const bool is_apart = change->what != BUSQ_CHANGE_ENTERS || busq_group_is_of_watchers(bus, maker->index);
@@ -166,8 +168,9 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
       .what = (uint16_t)change->what,
       .n_entries = n_members + is_apart,
       .n_members = n_members,
-      .subject = busq_group_is_of_watchers(bus, maker->index) ? maker->subject
-                                                             : busq_load_relaxed(&busq_bus_group(bus, maker->index)->base),
+      .subject = busq_group_is_of_watchers(bus, maker->index)
+                     ? maker->subject
+                     : busq_load_relaxed(&busq_bus_group(bus, maker->index)->base),
   };
   char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_entry);
   memcpy(to, &head, sizeof head);
@@ -175,7 +178,8 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
     const uint64_t target = i < n_members ? members[i] : change->who;
     const char *name;
     const uint32_t bytes = i < n_members ? name_of(bus, target, &name) : changed_name(bus, maker, target, &name);
-    const busq_view_entry entry = {busq_target_incarnation(target), (uint16_t)busq_target_slot(target), (uint16_t)bytes};
+    const busq_view_entry entry = {busq_target_incarnation(target), (uint16_t)busq_target_slot(target),
+                                   (uint16_t)bytes};
     memcpy(entries + i * sizeof entry, &entry, sizeof entry);
     memcpy(names, name, bytes);
     names += bytes;
@@ -226,7 +230,8 @@ static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uin
   uint32_t count = 0;
   maker->is_for_all = is_of_watched || !busq_group_is_of_watchers(peer->bus, maker->index);
   for (uint32_t i = 0; i < maker->view->n_members && maker->is_for_all; i++)
-    if (!busq_group_has_missed(peer->bus, maker->index, maker->view->members[i])) /* it has ceased to be one for itself */
+    if (!busq_group_has_missed(peer->bus, maker->index,
+                               maker->view->members[i])) /* it has ceased to be one for itself */
       targets[count++] = maker->view->members[i];
   if (change->what == BUSQ_CHANGE_ENTERS || !maker->is_for_all)
     targets[count++] = change->who;
@@ -252,7 +257,8 @@ static uint16_t change_kind(const busq_bus *bus, const change_maker *maker)
 static uint64_t change_room(const change_maker *maker)
 {
   return sizeof(busq_view_change) +
-         (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) + sizeof(busq_envelope);
+         (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) +
+         sizeof(busq_envelope);
 }
 
 /* The members are the first half of the scratch list, the receivers the second.  A peer that enters may have the slot
@@ -298,7 +304,8 @@ uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index)
     return 0;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     uint64_t life;
-    if (busq_name_is(bus, slot, group->name + 1, bytes - 1, &life) && !busq_group_is_gone(bus, slot, (uint32_t)(life >> 32)))
+    if (busq_name_is(bus, slot, group->name + 1, bytes - 1, &life) &&
+        !busq_group_is_gone(bus, slot, (uint32_t)(life >> 32)))
       return ((life >> 32) << 16 | slot) << 1 | 1;
   }
   return 0;

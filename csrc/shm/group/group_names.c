@@ -104,7 +104,8 @@ enum { TURN_NEW, TURN_EMPTY, TURN_DEAD, TURNS };
 static bool entry_take(busq_bus *bus, uint32_t index, int turn, uint64_t *numberp)
 {
   const bool is_new = !busq_load_acquire(&busq_bus_group(bus, index)->identity.lo);
-  return is_new == (turn == TURN_NEW) && (turn != TURN_DEAD || busq_group_empty_of_dead(bus, index)) && entry_end(bus, index, numberp);
+  return is_new == (turn == TURN_NEW) && (turn != TURN_DEAD || busq_group_empty_of_dead(bus, index)) &&
+         entry_end(bus, index, numberp);
 }
 
 static int entry_make(busq_bus *bus, const char *name, size_t bytes, uint64_t *targetp)

@@ -20,13 +20,14 @@ static busq_viewed *viewed_of(busq_peer *peer, uint32_t index)
     return NULL;
   busq_viewed *viewed = &peer->receiver.views[index];
   if (!viewed->is_read) {
-    const uint64_t left = busq_load_relaxed(&busq_group_viewed(busq_bus_group(peer->bus, index), geometry->peers)[peer->slot]);
+    const uint64_t left = busq_load_relaxed(
+        &busq_group_viewed(busq_bus_group(peer->bus, index), geometry->peers)[peer->slot]);
     *viewed = (busq_viewed){.number = left >> 1, .was_in = left & BUSQ_MEMBER_IS_IN, .is_read = true};
   }
   return viewed;
 }
 
-/* A receiver that passes it says so in the record, for the sender, should that come so late that the change is
+/* A receiver that passes it notes that in the record, for the sender, should that come so late that the change is
  * forgotten. */
 static void missed_note(const busq_found *found)
 {
@@ -35,7 +36,7 @@ static void missed_note(const busq_found *found)
 }
 
 /* The verdict of a receiver that is no member, or resumed and may have ceased to be one: what the sender sees, and the
- * record perhaps says. */
+ * record perhaps holds. */
 static busq_group_verdict verdict_from_outside(busq_peer *peer, const busq_found *found, const busq_viewed *viewed)
 {
   const uint16_t noted = busq_load_acquire(&found->record->outline);
@@ -54,7 +55,8 @@ static bool is_missing(const busq_peer *peer, const busq_found *found, busq_view
 {
   const uint32_t index = found->envelope.group - 1u;
   const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);
-  viewed->has_missed = busq_group_has_missed(peer->bus, index, busq_peer_address(peer)) || found->envelope.view < member.lo;
+  viewed->has_missed = busq_group_has_missed(peer->bus, index, busq_peer_address(peer)) ||
+                       found->envelope.view < member.lo;
   return viewed->has_missed;
 }
 
@@ -112,8 +114,8 @@ static bool is_in_after(const busq_peer *peer, const busq_found *found)
 static bool is_told_of_next(const busq_peer *peer, uint32_t index, uint64_t view)
 {
   const busq_pair member = busq_numbered_load(&busq_bus_group(peer->bus, index)->member[peer->slot]);
-  return (member.hi & BUSQ_MEMBER_IS_IN) && !(member.hi & BUSQ_MEMBER_MISSED) && busq_member_incarnation(member.hi) == peer->incarnation &&
-         member.lo <= view;
+  return (member.hi & BUSQ_MEMBER_IS_IN) && !(member.hi & BUSQ_MEMBER_MISSED) &&
+         busq_member_incarnation(member.hi) == peer->incarnation && member.lo <= view;
 }
 
 /* A view that comes again to a successor is older than what its predecessor has delivered. */

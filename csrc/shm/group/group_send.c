@@ -64,13 +64,14 @@ int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_target
 
 /* The members, and the peers named beside them: each once, though one may be both.  Named twice is the caller's
  * mistake. */
-static uint32_t receivers_gather(busq_peer *peer, const busq_sender_view *view, const uint64_t *targets, uint32_t n_targets,
-                                 uint64_t *receivers)
+static uint32_t receivers_gather(busq_peer *peer, const busq_sender_view *view, const uint64_t *targets,
+                                 uint32_t n_targets, uint64_t *receivers)
 {
   uint32_t count = view->n_members;
   memcpy(receivers, view->members, count * sizeof *receivers);
   for (uint32_t i = 0; i < n_targets; i++)
-    if (busq_target_slot(targets[i]) != BUSQ_TARGET_GROUP && !busq_sender_view_has(view, targets[i]) && count < 2 * peer->bus->geometry.peers)
+    if (busq_target_slot(targets[i]) != BUSQ_TARGET_GROUP && !busq_sender_view_has(view, targets[i]) &&
+        count < 2 * peer->bus->geometry.peers)
       receivers[count++] = targets[i];
   return count;
 }
@@ -90,8 +91,8 @@ typedef struct {
 } message_parts;
 
 /* A view that a sender knows, and everything that is sent to it. */
-static int message_send(busq_peer *peer, uint32_t index, const busq_sender_view *view, const uint64_t *targets, uint32_t n_targets,
-                        const message_parts *message)
+static int message_send(busq_peer *peer, uint32_t index, const busq_sender_view *view, const uint64_t *targets,
+                        uint32_t n_targets, const message_parts *message)
 {
   message_hooks hooks = {.hooks = {.end = message_end, .group = index + 1, .view = view->number}};
   const busq_envelope envelope = {.kind = BUSQ_KIND_DATA, .group = (uint16_t)(index + 1), .view = view->number};
@@ -126,7 +127,8 @@ int busq_group_end_failed(busq_peer *peer, uint64_t group, const busq_sender_vie
   return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
-static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const message_parts *message)
+static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets,
+                        const message_parts *message)
 {
   busq_sender_view *view = NULL;
   int result = busq_group_sender_view(peer, group, &view);
@@ -136,7 +138,8 @@ static int message_once(busq_peer *peer, uint64_t group, const uint64_t *targets
   return result == BUSQ_PEER_DEAD ? busq_group_end_failed(peer, group, view) : result;
 }
 
-static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
+static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets, uint32_t n_targets,
+                       const busq_payload *payload)
 {
   enum { FEW = 16 };
   busq_part few[FEW];

@@ -32,7 +32,8 @@ static void handle_grant(busq_peer *peer, busq_node_name name, uint32_t n_target
   for (uint32_t i = 0; node && i < n_targets; i++) {
     const uint32_t slot = peer->sender.destinations[i];
     if (slot != name.slot)
-      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->sender.known[slot].incarnation, BUSQ_NODE_EVENT_GRANTED, &before);
+      (void)busq_node_word_change(peer->bus, node, slot, name.generation, peer->sender.known[slot].incarnation,
+                                  BUSQ_NODE_EVENT_GRANTED, &before);
   }
   busq_fence_full();
   /* Behind the end, it arrives dead everywhere. */
@@ -111,7 +112,8 @@ static int handles_check(busq_peer *peer, const busq_letter *letter)
     const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
     const bool is_over = state == BUSQ_NODE_ENDED || state == BUSQ_NODE_OTHER; /* a dead handle may be handed on by any peer */
     if (!is_over && !busq_node_is_held(peer, name) &&
-        !(busq_node_is_own(peer, name) && busq_node_owner_of(busq_node_at(peer->bus, name), name.generation) == peer->incarnation))
+        !(busq_node_is_own(peer, name) &&
+          busq_node_owner_of(busq_node_at(peer->bus, name), name.generation) == peer->incarnation))
       return busq_error(BUSQ_INVALID, "handle %u of a message is of a node that \"%.255s\" neither owns nor holds a handle of", i,
                         peer->self->name);
   }
@@ -216,7 +218,8 @@ static bool owner_is_missed(busq_peer *peer, node_sending *sending)
 {
   const busq_letter *letter = sending->letter;
   bool is_any = false;
-  if (peer->sender.failed_target == BUSQ_NO_TARGET || (sending->view && busq_sender_view_has(sending->view, peer->sender.failed_target)))
+  if (peer->sender.failed_target == BUSQ_NO_TARGET ||
+      (sending->view && busq_sender_view_has(sending->view, peer->sender.failed_target)))
     return false;
   for (uint32_t i = 0; i < letter->n_targets; i++)
     if (letter->targets[i] == peer->sender.failed_target)
@@ -276,7 +279,8 @@ static uint64_t tail_write(const node_sending *sending, char *to)
   return (uint64_t)(at - to) + sizeof envelope;
 }
 
-static int letter_send(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail, busq_part *parts)
+static int letter_send(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail,
+                       busq_part *parts)
 {
   uint32_t n_targets = 0;
   int result = targets_find(peer, sending, &n_targets);
@@ -301,7 +305,8 @@ static int letter_send(busq_peer *peer, node_sending *sending, const busq_payloa
 
 /* Until the world stands still for as long as one attempt takes: an owner has gone, and its nodes are missed, or the
  * group has another view. */
-static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail, busq_part *parts)
+static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail,
+                             busq_part *parts)
 {
   for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
     int result = letter_send(peer, sending, payload, tail, parts);
@@ -328,7 +333,8 @@ static int group_find(busq_peer *peer, node_sending *sending)
 static int letter_room(busq_peer *peer, const busq_letter *letter, uint32_t n_parts, char **tailp, busq_part **partsp)
 {
   busq_node_memory *memory = peer->nodes;
-  const uint64_t tail_bytes = BUSQ_ALIGN_UP(tail_bytes_max(letter), 16u), bytes = tail_bytes + ((uint64_t)n_parts + 1) * sizeof(busq_part);
+  const uint64_t tail_bytes = BUSQ_ALIGN_UP(tail_bytes_max(letter), 16u),
+                 bytes = tail_bytes + ((uint64_t)n_parts + 1) * sizeof(busq_part);
   if (bytes > memory->scratch_bytes) {
     void *larger = realloc(memory->scratch, bytes);
     if (!larger)

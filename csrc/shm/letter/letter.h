@@ -11,7 +11,7 @@
 /* Never returned by the library: the message is sent, and some of its nodes are missed. */
 #define BUSQ_LETTER_MISSED 66
 
-/* With the send latch, tries once.  BUSQ_LETTER_MISSED: missed[] says of each node whether it was over at the message's
+/* With the send latch, tries once.  BUSQ_LETTER_MISSED: missed[] is 1 for each node that was over at the message's
  * place. */
 int busq_letter_try(busq_peer *peer, const busq_letter *letter, const busq_payload *payload, uint8_t *missed);
 

@@ -26,7 +26,7 @@ struct busq_bus {
   int fd;              /* asks the kernel which peers live; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
   bool is_temporary;   /* its name goes with the last process that has it open (temporary.h) */
-  int temporary_fd;         /* says that we have; -1 where that need not be said */
+  int temporary_fd;         /* its lock shows that we have; -1 where that need not be shown */
   uint32_t users;      /* of this process: handles and peers that are not closed */
   busq_bus *temporary_next;
   uint32_t fork_generation;

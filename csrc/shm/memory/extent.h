@@ -151,7 +151,8 @@ static inline bool busq_record_is_done(const busq_bus *bus, busq_record *record)
 
 static inline bool busq_record_is_needed(const busq_bus *bus, busq_record *record)
 {
-  return (busq_load_acquire(&record->state.lo) & BUSQ_PHASE_MASK) != BUSQ_PHASE_FREE && !busq_record_is_done(bus, record);
+  return (busq_load_acquire(&record->state.lo) & BUSQ_PHASE_MASK) != BUSQ_PHASE_FREE &&
+         !busq_record_is_done(bus, record);
 }
 
 #endif /* BUSQ_SHM_MEMORY_EXTENT_H */

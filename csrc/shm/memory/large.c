@@ -65,7 +65,8 @@ void busq_run_free(busq_bus *bus, uint64_t first)
 
 bool busq_run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t by_slot)
 {
-  if (!busq_cas64(&bus->table[first].word, seen, busq_extent_word(busq_extent_generation(seen), by_slot, BUSQ_EXTENT_FREEING, 0)))
+  if (!busq_cas64(&bus->table[first].word, seen,
+                  busq_extent_word(busq_extent_generation(seen), by_slot, BUSQ_EXTENT_FREEING, 0)))
     return false;
   busq_run_free(bus, first);
   return true;
@@ -99,9 +100,9 @@ void busq_large_sender_done(busq_record *record)
  * own. */
 static void large_release(busq_bus *bus, busq_record *record, uint64_t extent, uint64_t word, uint32_t by_slot)
 {
-  /* Two that release at the same time must not both miss the other's mark.  If the one who would free it dies here, a
-   * sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours any more;
-   * the word's generation has changed with it, so our swap fails, whatever we have read. */
+  /* Two that release at the same time must not both miss the other's mark.  If the process that would free it dies
+   * here, a sweep finds the run.  If the other one frees it, and the run is in use again, we look at what is not ours
+   * any more; the word's generation has changed with it, so our swap fails, whatever we have read. */
   busq_fence_full();
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE && busq_record_is_done(bus, record) &&
       (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT))

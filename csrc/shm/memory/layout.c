@@ -54,8 +54,10 @@ static void geometry_tables(busq_geometry *geometry)
   geometry->group_bytes =
       BUSQ_ALIGN_UP(sizeof(busq_group) + peers * (sizeof(busq_pair) + sizeof(uint64_t)), BUSQ_LINE_PAIR_BYTES);
   geometry->node_bytes = BUSQ_ALIGN_UP(sizeof(busq_node) + peers * sizeof(uint64_t), BUSQ_LINE_PAIR_BYTES);
-  geometry->nodes_offset = BUSQ_ALIGN_UP(geometry->groups_offset + geometry->groups * geometry->group_bytes, PAGE_BYTES);
-  geometry->table_offset = BUSQ_ALIGN_UP(geometry->nodes_offset + peers * geometry->nodes * geometry->node_bytes, PAGE_BYTES);
+  geometry->nodes_offset = BUSQ_ALIGN_UP(geometry->groups_offset + geometry->groups * geometry->group_bytes,
+                                         PAGE_BYTES);
+  geometry->table_offset = BUSQ_ALIGN_UP(geometry->nodes_offset + peers * geometry->nodes * geometry->node_bytes,
+                                         PAGE_BYTES);
 }
 
 bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)

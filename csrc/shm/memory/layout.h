@@ -72,7 +72,7 @@ typedef struct {
 
 #define BUSQ_HEADER_READY UINT32_C(0x79646172)
 
-/* The life of a peer slot.  Its peer changes it, and, once the kernel says that the peer is gone, the process that
+/* The life of a peer slot.  Its peer changes it, and, once the kernel reports that the peer is gone, the process that
  * holds the lock for burying it. */
 enum {
   BUSQ_LIFE_FREE = 0,
@@ -83,8 +83,9 @@ enum {
   BUSQ_LIFE_LEAVING = 5, /* closed, but messages that it took are still being looked at */
   BUSQ_LIFE_MASK = 0xff,
   BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
-  BUSQ_LIFE_DROPPED = 0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
-  BUSQ_LIFE_SHARED = 0x400,  /* a queue of several readers, each of which has a slot besides (share.h) */
+  BUSQ_LIFE_DROPPED =
+      0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
+  BUSQ_LIFE_SHARED = 0x400, /* a queue of several readers, each of which has a slot besides (share.h) */
   BUSQ_LIFE_CONSUMER = 0x800 /* one of those: it sends, and receives from the queue that its slot names */
 };
 
@@ -267,7 +268,7 @@ static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_
 /* A word on which at most one multicast at a time may be decided (claim.h). */
 typedef busq_pair busq_claim_word;
 
-/* A place of the order: where a view begins, where a node ends.  Each half says which of the changes of its owner it
+/* A place of the order: where a view begins, where a node ends.  Each half shows which of the changes of its owner it
  * belongs to; they change by swaps that fail where that is not a later one. */
 typedef struct {
   busq_pair timestamp; /* number, timestamp */

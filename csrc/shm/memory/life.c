@@ -46,7 +46,7 @@ void busq_lock_drop(int fd, int64_t byte)
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
 {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCK_OF_SLOT(slot), .l_len = 1};
-  /* If the kernel will not say, no peer is declared dead. */
+  /* If the kernel does not answer, no peer is declared dead. */
   return fcntl(bus->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
@@ -76,7 +76,7 @@ static void fork_parent(void)
   busq_latch_release(&fork_latch);
 }
 
-/* The child has copies of the descriptors whose locks say that our peers live, and that we are burying one: with them
+/* The child has copies of the descriptors whose locks show that our peers live, and that we are burying one: with them
  * it would keep a dead parent alive.  Nothing else is touched. */
 static void fork_child(void)
 {

@@ -4,7 +4,7 @@
 /*
  * The life and death of peers.
  *
- * Guarantee: whether a peer lives is what the kernel says, never a timeout.
+ * Guarantee: whether a peer lives is decided by the kernel, never by a timeout.
  *
  * Mechanism.  Open-file-description locks on single bytes far behind the end of the bus file: two bytes per slot, one
  * per name.  The kernel releases them when the last copy of the descriptor is gone, which is when the process is dead,
@@ -34,7 +34,7 @@ extern uint32_t busq_fork_generation;
 int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd);
 void busq_guard_close(busq_guard *guard);
 
-/* Does the kernel say that the process behind a slot lives? */
+/* True where the kernel knows the process behind a slot to live. */
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot);
 /* Takes the slot's byte, for a peer to be: 0 or -1.  The caller is in the slot's grave. */
 int busq_life_hold(int fd, uint32_t slot);

@@ -7,7 +7,7 @@
  * Guarantee: the mapping stays for as long as the bus has a reference: its own handle, its peers, and the pins of
  * those.
  *
- * Mechanism: two counts.  Users are handles and peers that are not closed; bus_end.h says what the last one does.
+ * Mechanism: two counts.  Users are handles and peers that are not closed; bus_end.h has what the last one does.
  * References keep the memory.
  */
 #include "shm/memory/bus.h"

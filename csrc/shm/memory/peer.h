@@ -59,7 +59,7 @@ typedef struct {
   uint32_t sender_incarnation;
   uint32_t mark;
   uint32_t form;
-  busq_envelope envelope; /* where the form says that there is one */
+  busq_envelope envelope; /* where the form has the bit for one */
   bool is_late;        /* it is the least of the heap, not the next of the ring */
   bool is_redelivered; /* a predecessor had it, and did not acknowledge it */
   bool was_given_back; /* it was taken once, and its delivery recorded */
@@ -174,16 +174,17 @@ typedef struct {
   void (*take)(busq_peer *peer, const busq_found *found);
   void (*taken)(busq_peer *peer, const busq_found *found);
   /* group.h: with the send latch, to targets of which one is a group */
-  int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const struct busq_payload *payload);
+  int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                       const struct busq_payload *payload);
   /* notice.h */
   void (*notice_deaths)(busq_peer *peer);
 } busq_upcalls;
 
-/* ---- the parts of a peer, by who may touch them ---- */
+/* ---- the parts of a peer, each with its latch ---- */
 
 typedef struct busq_node_memory busq_node_memory;
 
-/* Sending.  All of it under `latch`, but for what is said to be read by others. */
+/* Sending.  All of it under `latch`, but for fields that are marked as read by others. */
 typedef struct {
   busq_biased_latch latch;
   bool proposes_stale;     /* tests force lost proposals with it */

@@ -109,7 +109,8 @@ busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE)
     is_record = at == 0 && large_is_in_hand(bus, extent, word);
   else if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && class < BUSQ_ARENA_CLASSES)
-    is_record = at % busq_class_units(class) == 0 && at / busq_class_units(class) < busq_slab_carved(bus, extent, class);
+    is_record = at % busq_class_units(class) == 0 &&
+                at / busq_class_units(class) < busq_slab_carved(bus, extent, class);
   return is_record ? busq_bus_record(bus, (uint32_t)unit) : NULL;
 }
 

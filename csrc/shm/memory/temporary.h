@@ -8,8 +8,8 @@
  * process was killed, the next one that creates or opens a bus in the same directory does.  No name is removed while a
  * process has the bus open, or just gets it open: an open succeeds for good, or finds that there is none.
  *
- * Mechanism.  The sticky bit of the file says that it is temporary.  A process that has it open holds a read lock on
- * one byte of it, through a description of its own, which a forked child inherits: it has the bus open too.  A name is
+ * Mechanism.  The sticky bit of the file marks it as temporary.  A process that has it open holds a read lock on one
+ * byte of it, through a description of its own, which a forked child inherits: it has the bus open too.  A name is
  * removed under a write lock on that byte, and an opening process takes its read lock first and looks afterwards
  * whether the file still has a name.
  *

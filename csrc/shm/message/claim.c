@@ -86,8 +86,10 @@ bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *beg
   const busq_record *record = look->record;
   const uint32_t destinations = busq_record_destinations(record);
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
-  const uint64_t at = (uint64_t)((const char *)record - bus->arena) + busq_record_payload_offset(destinations, size_bytes);
-  if (destinations > bus->geometry.peers || size_bytes < bytes || at + bytes > bus->geometry.extents * bus->geometry.extent_bytes)
+  const uint64_t at = (uint64_t)((const char *)record - bus->arena) +
+                      busq_record_payload_offset(destinations, size_bytes);
+  if (destinations > bus->geometry.peers || size_bytes < bytes ||
+      at + bytes > bus->geometry.extents * bus->geometry.extent_bytes)
     return false;
   memcpy(begin, bus->arena + at, bytes);
   return busq_record_is_still(record, look->tag | BUSQ_PHASE_COMMITTED);
@@ -108,7 +110,8 @@ bool busq_claim_break(busq_claim_word *word, const busq_claim_look *look)
   BUSQ_ASSERT(look->phase == BUSQ_CLAIM_OPEN);
   busq_pair seen = {look->tag | BUSQ_PHASE_STAGING, 0};
   BUSQ_STEP("break");
-  if (!busq_pair_cas(&look->record->state, &seen, (busq_pair){(look->tag + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_FREE, 0}))
+  if (!busq_pair_cas(&look->record->state, &seen,
+                     (busq_pair){(look->tag + BUSQ_TAG_NEXT_ATTEMPT) | BUSQ_PHASE_FREE, 0}))
     return false;
   (void)busq_claim_move(word, look->word, busq_claim_number(look->word), BUSQ_CLAIM_IDLE);
   return true;
@@ -147,14 +150,16 @@ bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_
   return true;
 }
 
-bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag)
+bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag)
 {
   busq_pair idle = busq_claim_pair(number, BUSQ_CLAIM_IDLE);
   BUSQ_STEP("claim");
   return busq_pair_cas(word, &idle, claim_of(peer, number, record, tag));
 }
 
-void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag)
+void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag)
 {
   (void)busq_claim_move(word, claim_of(peer, number, record, tag), number, BUSQ_CLAIM_IDLE);
 }

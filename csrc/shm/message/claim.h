@@ -8,7 +8,7 @@
  * order is the key of its message.  No process waits for a proposer that is dead or stopped: its proposal is completed,
  * put off or broken.
  *
- * Mechanism.  One word says at which number the thing stands, and which message may be about to change it:
+ * Mechanism.  One word shows at which number the thing stands, and which message may be about to change it:
  *
  *      lo: number (48) | state (4) | slot of the claimer (12)          hi: record (32) | low half of its sequence (32)
  *
@@ -20,7 +20,7 @@
  *        STAGING    may put it off, so that it comes later in the order than all that was sent so far; or break it: the
  *                   record is undone, then the word is IDLE again at the same number
  *        SEALED     completes it
- *        COMMITTED  installs what it says (group.h, node.h), and moves the word on
+ *        COMMITTED  installs what it announces (group.h, node.h), and moves the word on
  *        gone       makes the word IDLE again.  A record is not used anew before all its receivers have released it,
  *                   and they install before they do; so no process has seen this one.
  *   5. Installing is swaps of words that carry the number they belong to: one that comes late fails.
@@ -45,7 +45,8 @@
 enum {
   BUSQ_CLAIM_IDLE = 0,
   BUSQ_CLAIM_CLAIMED = 1,
-  BUSQ_CLAIM_OVER = 2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
+  BUSQ_CLAIM_OVER =
+      2, /* nothing will be claimed at this number: a node that was destroyed, a group that gets another name */
   BUSQ_CLAIM_EMPTY = 3 /* decided without a message, since no receiver is left (group.h) */
 };
 
@@ -104,9 +105,11 @@ bool busq_claim_move(busq_claim_word *word, busq_pair seen, uint64_t number, uin
 bool busq_claim_wait(busq_claim_word *word, const busq_claim_look *look, uint64_t *spentp);
 
 /* The claimer's own: IDLE at the number -> CLAIMED by this record.  False: another process was faster. */
-bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);
+bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag);
 /* The claimer takes its own back, whatever others have made of it: its record can't be committed any more. */
-void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record, uint64_t tag);
+void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
+                     uint64_t tag);
 
 /* ---- places in the order ---- */
 

@@ -3,7 +3,7 @@
 #include "shm/message/commit.h"
 #include "shm/wake/wake.h"
 
-/* A dead reference stays dead: no tag comes twice, and a mark that says released stands until the record holds another
+/* A dead reference stays dead: no tag comes twice, and a mark with RELEASED stands until the record holds another
  * message. */
 busq_fate busq_reference_fate(const busq_bus *bus, uint32_t slot, busq_reference reference)
 {
@@ -19,8 +19,9 @@ busq_fate busq_reference_fate(const busq_bus *bus, uint32_t slot, busq_reference
     return BUSQ_FATE_UNFINISHED;
   const uint32_t destinations = busq_record_destinations(record);
   const uint32_t mark = destinations <= bus->geometry.peers ? busq_record_mark_of(record, destinations, slot) : BUSQ_NO_MARK;
-  return mark != BUSQ_NO_MARK && (busq_load_acquire(&record->destination[mark].mark) & BUSQ_MARK_RELEASED) ? BUSQ_FATE_DEAD
-                                                                                                      : BUSQ_FATE_GOOD;
+  return mark != BUSQ_NO_MARK && (busq_load_acquire(&record->destination[mark].mark) & BUSQ_MARK_RELEASED)
+             ? BUSQ_FATE_DEAD
+             : BUSQ_FATE_GOOD;
 }
 
 bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference reference)
@@ -43,7 +44,8 @@ bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference referen
   if (state != (reference.tag | BUSQ_PHASE_COMMITTED))
     return false;
   const uint32_t destinations = busq_record_destinations(record);
-  const uint32_t mark = destinations <= bus->geometry.peers ? busq_record_mark_of(record, destinations, slot) : BUSQ_NO_MARK;
+  const uint32_t mark = destinations <= bus->geometry.peers ? busq_record_mark_of(record, destinations, slot)
+                                                            : BUSQ_NO_MARK;
   if (mark == BUSQ_NO_MARK || (busq_load_acquire(&record->destination[mark].mark) & BUSQ_MARK_RELEASED) ||
       !busq_record_is_still(record, state))
     return false;

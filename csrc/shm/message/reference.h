@@ -4,8 +4,8 @@
 /*
  * References in queues: the records that they stand for, and what will become of them.
  *
- * Guarantee: nothing that a reference or a record says is used as an index before it was checked; what is found dead
- * stays dead; a message is discarded only while it is the one that the reference means.
+ * Guarantee: nothing in a reference or a record is used as an index before it was checked; what is found dead stays
+ * dead; a message is discarded only while it is the one that the reference means.
  *
  * Mechanism.  A reference carries the sequence number and the attempt of its message.  It counts for as long as the
  * record's state has the same; and a record that a destination has not released stays what it is.

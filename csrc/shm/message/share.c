@@ -24,7 +24,8 @@ uint32_t busq_share_readers(const busq_bus *bus, uint32_t slot)
 {
   uint32_t n_readers = 0;
   for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
-    n_readers += busq_share_is_reader_of(bus, reader, slot) && life_state(bus, reader) == BUSQ_LIFE_LIVE && busq_life_is_held(bus, reader);
+    n_readers += busq_share_is_reader_of(bus, reader, slot) && life_state(bus, reader) == BUSQ_LIFE_LIVE &&
+                 busq_life_is_held(bus, reader);
   return n_readers;
 }
 
@@ -56,7 +57,8 @@ void busq_share_put(const busq_bus *bus, uint32_t reader, uint64_t position, bus
 
 /* Will what stands there never be received? A claim is ended by the process that made it; where the tail went up and
  * nothing was put yet, nothing ever will be, since the reader is gone. */
-static bool position_is_done(const busq_bus *bus, uint32_t slot, uint32_t queue, const busq_ring *ring, uint64_t position)
+static bool position_is_done(const busq_bus *bus, uint32_t slot, uint32_t queue, const busq_ring *ring,
+                             uint64_t position)
 {
   busq_reference seen;
   if (!busq_ring_look(ring, position, &seen))
@@ -131,7 +133,8 @@ static bool claim_is_over(const busq_bus *bus, uint32_t queue, const busq_record
   const uint32_t destinations = busq_record_destinations(record);
   *markp = destinations <= bus->geometry.peers ? busq_record_mark_of(record, destinations, queue) : BUSQ_NO_MARK;
   return state != (tag | BUSQ_PHASE_COMMITTED) || *markp == BUSQ_NO_MARK ||
-         (busq_load_acquire(&record->destination[*markp].mark) & BUSQ_MARK_RELEASED) || !busq_record_is_still(record, state);
+         (busq_load_acquire(&record->destination[*markp].mark) & BUSQ_MARK_RELEASED) ||
+         !busq_record_is_still(record, state);
 }
 
 static void record_release(busq_bus *bus, uint32_t reader, busq_record *record, uint32_t mark)
@@ -150,7 +153,8 @@ static void claim_settle(busq_bus *bus, uint32_t queue, uint32_t reader, busq_pl
   const bool is_over = !record || claim_is_over(bus, queue, record, seen.tag, &mark);
   if (!is_over && !(seen.sender & BUSQ_RING_TAKEN)) {
     const uint32_t bits = BUSQ_RING_OFFERED | (seen.sender & BUSQ_RING_RETURNED);
-    (void)busq_share_change(bus, place, seen, (busq_reference){busq_record_sender(record) | bits, seen.record, seen.tag});
+    (void)busq_share_change(bus, place, seen,
+                            (busq_reference){busq_record_sender(record) | bits, seen.record, seen.tag});
     return;
   }
   if (!is_over)
@@ -164,7 +168,8 @@ static bool hands_hold(const busq_bus *bus, uint32_t reader, busq_reference reac
   const uint64_t tail = busq_ring_tail(&hands);
   busq_reference seen;
   for (uint64_t at = busq_load_acquire(&hands.queue->head); at < tail; at++)
-    if (busq_ring_look(&hands, at, &seen) && busq_share_is_claim_of(seen, reader) && seen.record == reached.record && seen.tag == reached.tag)
+    if (busq_ring_look(&hands, at, &seen) && busq_share_is_claim_of(seen, reader) && seen.record == reached.record &&
+        seen.tag == reached.tag)
       return true;
   return false;
 }
@@ -198,7 +203,8 @@ bool busq_share_settle(busq_bus *bus, uint32_t reader, bool is_dead)
     at = tail; /* damage */
   for (uint32_t i = 0; at != tail && (i < busq_step_looks || !is_dead); at++, i++) {
     busq_reference seen;
-    if (busq_ring_look(&hands, at, &seen) && busq_share_is_claim_of(seen, reader) && (is_dead || !(seen.sender & BUSQ_RING_TAKEN)))
+    if (busq_ring_look(&hands, at, &seen) && busq_share_is_claim_of(seen, reader) &&
+        (is_dead || !(seen.sender & BUSQ_RING_TAKEN)))
       claim_settle(bus, queue, reader, busq_place_at(reader, at), seen);
   }
   if (is_dead) {

@@ -29,7 +29,7 @@
  *      CLAIMED | OFFERED | reader  to be acknowledged.  Its death sets it free, in this place
  *      CLAIMED | TAKEN | reader    its death releases it
  *
- *      1. its slot says where it is about to reach (busq_slot.reaches)      2. the swap
+ *      1. its slot shows where it is about to reach (busq_slot.reaches)      2. the swap
  *      3. the message is put into its hands                                 4. its place is done with
  * Killed behind 3, it is found in both, and its hands count.  (What came back and stands in its own hands stays there.)
  * From 2 on only the reader changes either; after its death, the process that is in its grave (busq_share_settle).
@@ -82,12 +82,13 @@ static inline uint32_t busq_share_reader(uint32_t slot)
 
 static inline bool busq_share_is_claim_of(busq_reference seen, uint32_t reader)
 {
-  return seen.sender != BUSQ_RING_NOBODY && (seen.sender & (BUSQ_RING_CLAIMED | BUSQ_RING_SENDER_MASK)) == busq_share_reader(reader);
+  return seen.sender != BUSQ_RING_NOBODY &&
+         (seen.sender & (BUSQ_RING_CLAIMED | BUSQ_RING_SENDER_MASK)) == busq_share_reader(reader);
 }
 
 /* Is this a reader of the queue in that slot, as it is now?  Alive, dead or gone. */
 bool busq_share_is_reader_of(const busq_bus *bus, uint32_t reader, uint32_t slot);
-/* How many of those the kernel says are alive. */
+/* How many of those are alive, by the kernel. */
 uint32_t busq_share_readers(const busq_bus *bus, uint32_t slot);
 /* Does it hold anything, or is there anything in its hands that another reader may have? */
 bool busq_share_has_hands_full(const busq_bus *bus, uint32_t reader);

@@ -23,7 +23,7 @@
  *      HELD       the peer has the handle: set and cleared by itself, or cleared once it is gone
  *      GRANTED    the handle is, or may be, in so many messages to the peer: set and counted by senders, counted down
  *                 by the peer, and cleared by the owner where a peer died or gave up in between
- *      TOLD       the notice of the end is in the peer's queue: set by the process that installs the end, cleared by
+ *      NOTIFIED   the notice of the end is in the peer's queue: set by the process that installs the end, cleared by
  *                 the peer
  *
  * with the generation and the peer's life that they are about, and a count of changes, so that a swap by a process that
@@ -39,8 +39,8 @@
  *      with one that is, or the node's end   sends behind it: the handle arrives dead everywhere
  *
  * A successor may find a message whose grant was cleared when its predecessor died.  So a receiver sets HELD before it
- * looks at the claim; where the end is there already, and its key is above the message's, TOLD says whether the notice
- * comes.
+ * looks at the claim; where the end is there already, and its key is above the message's, NOTIFIED shows whether the
+ * notice comes.
  *
  * Why GRANTED is cleared by the owner where it is not counted down to nothing.  A sender that dies, or finds no room,
  * has counted a message that never comes, and does not take that back: between its swap and its death that can't be
@@ -66,7 +66,7 @@
 enum {
   BUSQ_NODE_HELD = 1,
   BUSQ_NODE_GRANTED = 2,
-  BUSQ_NODE_TOLD = 4
+  BUSQ_NODE_NOTIFIED = 4
 };
 
 /* ---- names ---- */

@@ -10,7 +10,8 @@ static bool entry_is_over(const busq_bus *bus, busq_node *node, uint32_t generat
 {
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t word = busq_load_acquire(&node->holder[slot]);
-    if (busq_node_word_is_of(word, generation) && (word & BUSQ_NODE_TOLD) && busq_node_life_is_there(bus, slot, busq_node_word_life(word)))
+    if (busq_node_word_is_of(word, generation) && (word & BUSQ_NODE_NOTIFIED) &&
+        busq_node_life_is_there(bus, slot, busq_node_word_life(word)))
       return false;
   }
   return true;
@@ -58,10 +59,12 @@ int busq_node_make(busq_peer *peer, busq_node_name *namep)
       continue;
     }
     /* The number that has 0 for its generation is left out. */
-    if ((!is_new && (entry_is_awaited(peer) || !entry_is_over(bus, node, generation))) || generation == UINT32_MAX || !entry_begin(peer, node, seen))
+    if ((!is_new && (entry_is_awaited(peer) || !entry_is_over(bus, node, generation))) || generation == UINT32_MAX ||
+        !entry_begin(peer, node, seen))
       continue;
     peer->nodes->telling[index] = 0;
-    memset(&peer->nodes->grants[(uint64_t)index * bus->geometry.peers], 0, bus->geometry.peers * sizeof *peer->nodes->grants);
+    memset(&peer->nodes->grants[(uint64_t)index * bus->geometry.peers], 0,
+           bus->geometry.peers * sizeof *peer->nodes->grants);
     *namep = (busq_node_name){(uint16_t)peer->slot, (uint16_t)index, generation + 1};
     return BUSQ_OK;
   }
@@ -81,10 +84,11 @@ static uint32_t told_list(busq_peer *peer, busq_node *node, busq_node_name name,
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const uint64_t word = busq_load_acquire(&node->holder[slot]);
     const uint32_t incarnation = slot == name.slot ? owner : busq_node_incarnation_of(bus, slot);
-    const bool is_told = slot == name.slot ||
-                         (busq_node_word_bits(word, name.generation, incarnation) & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED));
+    const bool is_told = slot == name.slot || (busq_node_word_bits(word, name.generation, incarnation) &
+                                               (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED));
     const bool is_leaving = peer->nodes->is_leaving && slot == peer->slot;
-    if (is_told && !is_leaving && busq_node_incarnation_of(bus, slot) == incarnation && busq_node_life_is_there(bus, slot, incarnation))
+    if (is_told && !is_leaving && busq_node_incarnation_of(bus, slot) == incarnation &&
+        busq_node_life_is_there(bus, slot, incarnation))
       targets[n_targets++] = (uint64_t)incarnation << 16 | slot;
   }
   return n_targets;

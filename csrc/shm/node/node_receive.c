@@ -11,7 +11,8 @@ static bool own_is_alive(busq_peer *peer, busq_node_name name, busq_key key)
   if (!node || busq_node_owner_of(node, name.generation) != peer->incarnation)
     return false;
   const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
-  return state == BUSQ_NODE_ALIVE || state == BUSQ_NODE_ENDING || (state == BUSQ_NODE_ENDED && busq_node_is_before(key, end));
+  return state == BUSQ_NODE_ALIVE || state == BUSQ_NODE_ENDING ||
+         (state == BUSQ_NODE_ENDED && busq_node_is_before(key, end));
 }
 
 /* Set before the claim is looked at: see node.h. */
@@ -41,8 +42,9 @@ static bool handle_install(busq_peer *peer, busq_node_name name, busq_key key, b
   if (is_alive) {
     const busq_node_state state = busq_node_settle(peer->bus, name, BUSQ_NODE_BREAK, &self, 1, &end);
     const uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
-    is_alive = state == BUSQ_NODE_ALIVE || (state == BUSQ_NODE_ENDED && busq_node_is_before(key, end) &&
-                                       (busq_node_word_bits(word, name.generation, peer->incarnation) & BUSQ_NODE_TOLD));
+    is_alive = state == BUSQ_NODE_ALIVE ||
+               (state == BUSQ_NODE_ENDED && busq_node_is_before(key, end) &&
+                (busq_node_word_bits(word, name.generation, peer->incarnation) & BUSQ_NODE_NOTIFIED));
   }
   if (!is_alive && busq_node_held_less(busq_node_held(peer, name), name.generation, &left) && !left)
     busq_node_hold_end(peer, name);
@@ -74,7 +76,8 @@ static void told_end(busq_peer *peer, busq_node_name name)
   busq_node *node = busq_node_at(peer->bus, name);
   uint64_t before;
   if (node)
-    (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, BUSQ_NODE_EVENT_NOT_TOLD, &before);
+    (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation,
+                                BUSQ_NODE_EVENT_NOT_NOTIFIED, &before);
 }
 
 static busq_admission notice_admit(busq_peer *peer, const busq_found *found)
@@ -86,7 +89,8 @@ static busq_admission notice_admit(busq_peer *peer, const busq_found *found)
   const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
   if (state == BUSQ_NODE_OTHER)
     return BUSQ_ADMIT_PASS;
-  const bool is_ours = busq_node_is_own(peer, name) && busq_node_owner_of(busq_node_at(peer->bus, name), name.generation) == peer->incarnation;
+  const bool is_ours = busq_node_is_own(peer, name) &&
+                       busq_node_owner_of(busq_node_at(peer->bus, name), name.generation) == peer->incarnation;
   if (is_ours || busq_node_is_held(peer, name))
     return BUSQ_ADMIT_DELIVER;
   told_end(peer, name);
@@ -133,7 +137,8 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
   const busq_envelope *envelope = &found->envelope;
   uint64_t alive = 0;
   /* A handle that a predecessor had in its hands may have been counted as arrived. */
-  const bool may_have_come = found->is_redelivered || found->was_given_back || found->position < peer->receiver.inherited;
+  const bool may_have_come = found->is_redelivered || found->was_given_back ||
+                             found->position < peer->receiver.inherited;
   const busq_node_event event = may_have_come ? BUSQ_NODE_EVENT_HELD_ANEW : BUSQ_NODE_EVENT_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
     peer->receiver.unheld_node = busq_found_name(found, 0);

@@ -10,7 +10,8 @@
 
 static uint64_t state_granted(uint64_t state)
 {
-  return ((state & BUSQ_NODE_WORD_GRANTS) == BUSQ_NODE_WORD_GRANTS ? state : state + BUSQ_NODE_WORD_GRANT) | BUSQ_NODE_GRANTED;
+  return ((state & BUSQ_NODE_WORD_GRANTS) == BUSQ_NODE_WORD_GRANTS ? state : state + BUSQ_NODE_WORD_GRANT) |
+         BUSQ_NODE_GRANTED;
 }
 
 /* Where they are as many as can be counted, or more, only the owner knows when they are over. */
@@ -31,21 +32,22 @@ static uint64_t state_after(uint64_t state, busq_node_event event)
     return state_arrived(state) | BUSQ_NODE_HELD;
   case BUSQ_NODE_EVENT_HELD_ANEW:
     return state | BUSQ_NODE_HELD;
-  case BUSQ_NODE_EVENT_NOT_TOLD:
-    return state & ~(uint64_t)BUSQ_NODE_TOLD;
+  case BUSQ_NODE_EVENT_NOT_NOTIFIED:
+    return state & ~(uint64_t)BUSQ_NODE_NOTIFIED;
   }
   return state;
 }
 
 /* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's
  * by now, or the slot another peer's.  *beforep is what stood there. */
-bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation,
-                        busq_node_event event, uint64_t *beforep)
+bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation,
+                           uint32_t incarnation, busq_node_event event, uint64_t *beforep)
 {
   uint64_t *const word = &node->holder[slot];
   for (;;) {
     const uint64_t seen = busq_load_acquire(word);
-    if (!busq_node_word_is_of(seen, generation) || (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != incarnation)
+    if (!busq_node_word_is_of(seen, generation) ||
+        (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != incarnation)
       return false;
     const uint64_t state = state_after(busq_node_word_state(seen, generation, incarnation), event);
     BUSQ_STEP("holder");
@@ -69,15 +71,17 @@ bool busq_node_life_is_there(const busq_bus *bus, uint32_t slot, uint32_t life_b
 
 /* ---- the end of a node ---- */
 
-/* Sets TOLD for the receivers of the end: those whose word says so, and the owner. A list that was read from another's
- * record counts only while it is that message; and a word that was read before the claim was seen still standing can't
- * be one whose peer has taken the notice since. */
-static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_slot, const busq_claim_look *look, uint32_t slot)
+/* Sets NOTIFIED for the receivers of the end: those with HELD or GRANTED in their word, and the owner.  A list that was
+ * read from another's record counts only while it is that message; and a word that was read before the claim was seen
+ * still standing can't be one whose peer has taken the notice since. */
+static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_slot, const busq_claim_look *look,
+                         uint32_t slot)
 {
   const uint32_t generation = (uint32_t)busq_claim_number(look->word);
   const uint64_t seen = busq_load_acquire(&node->holder[slot]);
   const bool is_owner = slot == owner_slot;
-  if (!busq_node_word_is_of(seen, generation) || (!is_owner && !(seen & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED))) || (seen & BUSQ_NODE_TOLD))
+  if (!busq_node_word_is_of(seen, generation) || (!is_owner && !(seen & (BUSQ_NODE_HELD | BUSQ_NODE_GRANTED))) ||
+      (seen & BUSQ_NODE_NOTIFIED))
     return;
   const busq_pair word = busq_claim_load(&node->claim);
   if (word.lo != look->word.lo || word.hi != look->word.hi)
@@ -85,7 +89,8 @@ static void told_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
   const uint64_t about = is_owner ? busq_node_word_about(generation, busq_node_owner_of(node, generation))
                                   : seen & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE);
   BUSQ_STEP("told");
-  if (!busq_cas64(&node->holder[slot], seen, busq_node_word_next(seen, about, (seen & BUSQ_NODE_WORD_STATE) | BUSQ_NODE_TOLD)))
+  if (!busq_cas64(&node->holder[slot], seen,
+                  busq_node_word_next(seen, about, (seen & BUSQ_NODE_WORD_STATE) | BUSQ_NODE_NOTIFIED)))
     told_install(bus, node, owner_slot, look, slot); /* its peer, or another sender, was faster: at most a few times */
 }
 
@@ -106,7 +111,8 @@ static void node_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
 }
 
 /* The state of a node; an end that is decided is installed first.  The turns are for damage. */
-busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look)
+busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp,
+                                       busq_claim_look *look)
 {
   enum { TURNS = 64 };
   for (int turn = 0; node && turn < TURNS; turn++) {
@@ -135,7 +141,8 @@ busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node
 static bool claim_tells(const busq_claim_look *look, uint32_t slot)
 {
   const uint32_t destinations = busq_record_destinations(look->record);
-  const bool is_there = destinations <= BUSQ_LAYOUT_PEERS_MAX && busq_record_mark_of(look->record, destinations, slot) != BUSQ_NO_MARK;
+  const bool is_there = destinations <= BUSQ_LAYOUT_PEERS_MAX &&
+                        busq_record_mark_of(look->record, destinations, slot) != BUSQ_NO_MARK;
   return is_there && (busq_load_acquire(&look->record->state.lo) & ~BUSQ_PHASE_MASK) == look->tag;
 }
 
@@ -148,8 +155,8 @@ static bool claim_tells_all(const busq_claim_look *look, const uint16_t *slots, 
   return n_slots > 0;
 }
 
-busq_node_state busq_node_settle(busq_bus *bus, busq_node_name name, busq_node_settling how, const uint16_t *slots, uint32_t n_slots,
-                              busq_key *endp)
+busq_node_state busq_node_settle(busq_bus *bus, busq_node_name name, busq_node_settling how, const uint16_t *slots,
+                                 uint32_t n_slots, busq_key *endp)
 {
   uint64_t spent = 0;
   for (;;) {
@@ -253,11 +260,13 @@ void busq_node_hold_end(busq_peer *peer, busq_node_name name)
   busq_node *node = busq_node_at(peer->bus, name);
   for (;;) {
     const uint64_t seen = busq_load_acquire(&node->holder[peer->slot]);
-    if (busq_node_is_held(peer, name) || !(busq_node_word_bits(seen, name.generation, peer->incarnation) & BUSQ_NODE_HELD))
+    if (busq_node_is_held(peer, name) ||
+        !(busq_node_word_bits(seen, name.generation, peer->incarnation) & BUSQ_NODE_HELD))
       return;
     const uint64_t state = (seen & BUSQ_NODE_WORD_STATE) & ~(uint64_t)BUSQ_NODE_HELD;
     BUSQ_STEP("let go");
-    if (busq_cas64(&node->holder[peer->slot], seen, busq_node_word_next(seen, busq_node_word_about(name.generation, peer->incarnation), state)))
+    if (busq_cas64(&node->holder[peer->slot], seen,
+                   busq_node_word_next(seen, busq_node_word_about(name.generation, peer->incarnation), state)))
       return;
   }
 }

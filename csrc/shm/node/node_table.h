@@ -37,7 +37,8 @@ static inline uint32_t busq_node_word_life(uint64_t word)
 
 static inline uint32_t busq_node_word_bits(uint64_t word, uint32_t generation, uint32_t incarnation)
 {
-  const bool is_its = busq_node_word_is_of(word, generation) && busq_node_word_life(word) == (incarnation & BUSQ_NODE_WORD_LIFE_MASK);
+  const bool is_its = busq_node_word_is_of(word, generation) &&
+                      busq_node_word_life(word) == (incarnation & BUSQ_NODE_WORD_LIFE_MASK);
   return is_its ? (uint32_t)(word & BUSQ_NODE_WORD_BITS) : 0;
 }
 
@@ -58,19 +59,20 @@ typedef enum {
   BUSQ_NODE_EVENT_GRANTED,
   BUSQ_NODE_EVENT_HELD_ANEW,
   BUSQ_NODE_EVENT_ARRIVED, /* and is held */
-  BUSQ_NODE_EVENT_NOT_TOLD
+  BUSQ_NODE_EVENT_NOT_NOTIFIED
 } busq_node_event;
 
 /* Swaps in what becomes of it, and counts a change even where that is nothing.  False where the entry is another node's
  * by now, or the slot another peer's.  *beforep is what stood there. */
-bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation, uint32_t incarnation,
-                           busq_node_event event, uint64_t *beforep);
+bool busq_node_word_change(const busq_bus *bus, busq_node *node, uint32_t slot, uint32_t generation,
+                           uint32_t incarnation, busq_node_event event, uint64_t *beforep);
 
 /* ---- entries ---- */
 
 static inline busq_node *busq_node_at(const busq_bus *bus, busq_node_name name)
 {
-  return name.slot < bus->geometry.peers && name.index < bus->geometry.nodes ? busq_bus_node(bus, name.slot, name.index) : NULL;
+  return name.slot < bus->geometry.peers && name.index < bus->geometry.nodes ? busq_bus_node(bus, name.slot, name.index)
+                                                                             : NULL;
 }
 
 /* The owner's life; 0 where the entry is another node's by now. */
@@ -103,13 +105,15 @@ typedef enum {
 } busq_node_state;
 
 /* An end that is decided is installed first.  The turns are for damage. */
-busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp, busq_claim_look *look);
+busq_node_state busq_node_look_closely(busq_bus *bus, busq_node *node, busq_node_name name, busq_key *endp,
+                                       busq_claim_look *look);
 
-/* For a node that is not being ended one half of the word says so. */
+/* For a node that is not being ended one half of the word shows that. */
 static inline bool busq_node_is_idle(busq_node *node, uint32_t generation)
 {
   const busq_pair word = {busq_load_acquire(&node->claim.lo), 0};
-  return BUSQ_LIKELY((uint32_t)busq_claim_number(word) == generation && busq_claim_state(word) == BUSQ_CLAIM_IDLE && generation);
+  return BUSQ_LIKELY((uint32_t)busq_claim_number(word) == generation && busq_claim_state(word) == BUSQ_CLAIM_IDLE &&
+                     generation);
 }
 
 static inline busq_node_state busq_node_look(busq_bus *bus, busq_node_name name, busq_key *endp, busq_claim_look *look)
@@ -121,7 +125,7 @@ static inline busq_node_state busq_node_look(busq_bus *bus, busq_node_name name,
 }
 
 typedef enum { BUSQ_NODE_BREAK, BUSQ_NODE_PUT_OFF } busq_node_settling;
-/* Looks for a caller that can't leave the end open; `how` says what to do about a message that is not sealed.  One that
+/* Looks for a caller that can't leave the end open; `how` is what to do about a message that is not sealed.  One that
  * comes to all of those slots may stay as it is. */
 busq_node_state busq_node_settle(busq_bus *bus, busq_node_name name, busq_node_settling how, const uint16_t *slots,
                                  uint32_t n_slots, busq_key *endp);

@@ -8,7 +8,8 @@ static bool may_be_granting(const busq_bus *bus, busq_node_name name)
 {
   const uint64_t bit = busq_node_granting_bit(bus, name);
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
-    if ((busq_load_acquire(&bus->slots[slot].granting) & bit) && busq_node_life_is_there(bus, slot, busq_node_incarnation_of(bus, slot)))
+    if ((busq_load_acquire(&bus->slots[slot].granting) & bit) &&
+        busq_node_life_is_there(bus, slot, busq_node_incarnation_of(bus, slot)))
       return true;
   return false;
 }
@@ -37,14 +38,15 @@ static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, u
     return false;
   if (!busq_node_life_is_there(peer->bus, slot, busq_node_word_life(word))) {
     busq_grave_settle_hand(peer->bus, slot);
-    state &= BUSQ_NODE_TOLD;
+    state &= BUSQ_NODE_NOTIFIED;
   } else if ((state & BUSQ_NODE_GRANTED) && grant_is_over(peer, name, slot, word)) {
-    state &= BUSQ_NODE_HELD | BUSQ_NODE_TOLD;
+    state &= BUSQ_NODE_HELD | BUSQ_NODE_NOTIFIED;
   }
   if (state == (word & BUSQ_NODE_WORD_STATE))
     return true;
   BUSQ_STEP("clear");
-  return !busq_cas64(&node->holder[slot], word, busq_node_word_next(word, word & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE), state)) ||
+  return !busq_cas64(&node->holder[slot], word,
+                     busq_node_word_next(word, word & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE), state)) ||
          (state & BUSQ_NODE_HELD);
 }
 
@@ -119,7 +121,7 @@ int busq_node_tend(busq_peer *peer)
   if (!peer->nodes)
     return BUSQ_OK;
   busq_store_relaxed(&peer->self->unheld, 0);
-  busq_fence_full(); /* a peer that lets go after this says so again */
+  busq_fence_full(); /* a peer that lets go after this sets it again */
   for (uint32_t index = 0; index < peer->bus->geometry.nodes; index++) {
     const int tended = owned_tend(peer, index);
     result = result ? result : tended;
@@ -172,8 +174,9 @@ static bool entry_adopt(busq_peer *peer, busq_node_name name)
     return true;
   if (is_own)
     return own_adopt(peer, name, node, state, end);
-  const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation, peer->incarnation);
-  if (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_TOLD))
+  const uint32_t bits = busq_node_word_bits(busq_load_acquire(&node->holder[peer->slot]), name.generation,
+                                            peer->incarnation);
+  if (state == BUSQ_NODE_ENDED && !(bits & BUSQ_NODE_NOTIFIED))
     return true;
   if (busq_node_remember(peer) != BUSQ_OK)
     return false;
@@ -206,7 +209,8 @@ void busq_node_leave(busq_peer *peer)
     busq_node *node = busq_bus_node(bus, peer->slot, index);
     const busq_pair claim = busq_claim_load(&node->claim);
     if (busq_claim_number(claim) && busq_claim_state(claim) != BUSQ_CLAIM_OVER)
-      (void)busq_node_end(peer, (busq_node_name){(uint16_t)peer->slot, (uint16_t)index, (uint32_t)busq_claim_number(claim)});
+      (void)busq_node_end(peer,
+                          (busq_node_name){(uint16_t)peer->slot, (uint16_t)index, (uint32_t)busq_claim_number(claim)});
   }
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     for (uint32_t index = 0; index < bus->geometry.nodes; index++) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/receive/blocked.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/message/commit.h"
@@ -52,7 +53,8 @@ static uint64_t patience_ns(busq_reference blocker)
 static void blocker_note(busq_peer *peer, busq_reference reference, uint64_t now_ns)
 {
   busq_blocker *known = &peer->receiver.blocker;
-  if (known->position == peer->receiver.scan && known->reference.sender == reference.sender && known->reference.tag == reference.tag)
+  if (known->position == peer->receiver.scan && known->reference.sender == reference.sender &&
+      known->reference.tag == reference.tag)
     return;
   known->reference = reference;
   known->position = peer->receiver.scan;

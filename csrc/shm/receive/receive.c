@@ -23,7 +23,8 @@ typedef enum {
 } look_outcome;
 
 /* Everything that is used as an index or a length is read once and checked before it is used. */
-BUSQ_ALWAYS_INLINE bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record, busq_found *found)
+BUSQ_ALWAYS_INLINE bool found_fill(const busq_bus *bus, uint32_t slot, busq_reference reference, busq_record *record,
+                                   busq_found *found)
 {
   const uint32_t destinations = busq_record_destinations(record);
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
@@ -68,7 +69,7 @@ __attribute__((noinline)) static look_outcome look_inherited(busq_peer *peer, bu
   return LOOK_PASS;
 }
 
-/* Where there are several readers, what others have reached for is passed; what came back says what became of it
+/* Where there are several readers, what others have reached for is passed; what came back shows what became of it
  * before. */
 static bool reference_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found)
 {
@@ -207,7 +208,8 @@ static void prefetch_next(const busq_peer *peer)
 {
   enum { AHEAD = 3 };
   busq_reference reference;
-  if (!busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) || reference.record >= busq_bus_units(peer->bus))
+  if (!busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) ||
+      reference.record >= busq_bus_units(peer->bus))
     return;
   const char *record = (const char *)busq_bus_record(peer->bus, reference.record);
   busq_prefetch_write(record);
@@ -433,7 +435,9 @@ int busq_receive_reach(busq_peer *peer)
       break;
   }
   /* A message in our own hands already stays where it is. */
-  peer->receiver.kept_at = is_in_our_hands(peer, peer->receiver.found.position) ? busq_place_position(peer->receiver.found.position) : peer->receiver.hand;
+  peer->receiver.kept_at = is_in_our_hands(peer, peer->receiver.found.position)
+                               ? busq_place_position(peer->receiver.found.position)
+                               : peer->receiver.hand;
   peer->receiver.has_reached = true;
   return BUSQ_OK;
 }
@@ -499,8 +503,8 @@ BUSQ_ALWAYS_INLINE void found_release(busq_peer *peer, const busq_found *found)
   position_done(peer, found->position);
 }
 
-/* The message that was found is not for us at its place in the order: as if it had never come. The recording says so;
- * an event of watchers was delivered all the same, to us. */
+/* The message that was found is not for us at its place in the order: as if it had never come.  The recording has a
+ * PASS; an event of watchers was delivered all the same, to us. */
 static void found_pass(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
@@ -607,7 +611,7 @@ static void found_record(busq_peer *peer, busq_trace_kind kind)
   found_record_now(peer, kind);
 }
 
-/* The message that was reached for is ours. Copied, its release says so; otherwise its being in our hands does. */
+/* The message that was reached for is ours.  Copied, its release shows that; otherwise its being in our hands does. */
 __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;
@@ -617,7 +621,8 @@ __attribute__((noinline)) static void take_shared(busq_peer *peer, uint32_t mode
     record_release(peer, found->record, found->mark);
   else
     busq_share_put(peer->bus, peer->slot, peer->receiver.kept_at,
-                   found_reference(peer, busq_share_reader(peer->slot) | (mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN)));
+                   found_reference(peer, busq_share_reader(peer->slot) |
+                                             (mode == BUSQ_TAKE_OFFERED ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN)));
   if (mode == BUSQ_TAKE_COPIED || !is_in_our_hands(peer, found->position))
     busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);
   peer->receiver.pins += mode == BUSQ_TAKE_PINNED;
@@ -630,7 +635,8 @@ BUSQ_ALWAYS_INLINE void take_begin(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
   BUSQ_ASSERT(found->mark < peer->bus->geometry.peers);
-  BUSQ_ASSERT(found->is_late ? busq_heap_least(&peer->receiver.heap)->position == found->position : found->position == peer->receiver.scan);
+  BUSQ_ASSERT(found->is_late ? busq_heap_least(&peer->receiver.heap)->position == found->position
+                             : found->position == peer->receiver.scan);
   if (BUSQ_UNLIKELY(found->is_late))
     busq_heap_pop(&peer->receiver.heap);
   else
@@ -720,9 +726,10 @@ static bool message_is_ours(const busq_peer *peer, uint32_t mode, const busq_mes
   if (busq_load_acquire(&record->state.lo) != (message->tag | BUSQ_PHASE_COMMITTED))
     return false;
   if (BUSQ_LIKELY(!peer->receiver.is_consumer))
-    return busq_load_acquire(&record->destination[message->mark].mark) == (is_offered ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
-  return busq_share_look(peer->bus, busq_place_at(peer->slot, message->position), &seen) && seen.record == message->record &&
-         seen.tag == message->tag &&
+    return busq_load_acquire(&record->destination[message->mark].mark) ==
+           (is_offered ? BUSQ_MARK_OFFERED : BUSQ_MARK_TAKEN);
+  return busq_share_look(peer->bus, busq_place_at(peer->slot, message->position), &seen) &&
+         seen.record == message->record && seen.tag == message->tag &&
          seen.sender == (busq_share_reader(peer->slot) | (is_offered ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN));
 }
 
@@ -756,8 +763,9 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
 {
   if ((busq_load_relaxed(&peer->is_closed) && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
     return false;
-  if (!(peer->receiver.is_consumer ? claim_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED)
-                          : message_return(peer, message)))
+  if (!(peer->receiver.is_consumer
+            ? claim_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED)
+            : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->receiver.pins > 0);
   busq_store_relaxed(&peer->self->received, --peer->receiver.received);

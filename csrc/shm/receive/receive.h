@@ -73,15 +73,4 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message);
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 /* Nothing is in the queue, not even something that blocks. */
 bool busq_receive_is_drained(const busq_peer *peer);
-/* When nothing can be received: if what blocks the queue has done so for longer than we have patience with it, gets it
- * out of the way: skips the hole, completes what is sealed, puts off what is not.  True if it is worth looking again.
- * Otherwise peer->receiver.blocker.help_in_ns says when to come again; UINT64_MAX where the queue is empty. */
-bool busq_receive_help(busq_peer *peer);
-/* Peeks, and where something blocks the queue for too long, gets it out of the way and peeks again.  Each turn deals
- * with one message, so the number of turns only matters where nonsense is written into the queue faster than we read
- * it. */
-int busq_receive_look(busq_peer *peer);
-/* As busq_receive_help, without patience. */
-bool busq_receive_unblock(busq_peer *peer);
-
 #endif /* BUSQ_SHM_RECEIVE_RECEIVE_H */

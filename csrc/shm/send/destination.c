@@ -56,7 +56,8 @@ int busq_destination_gone(busq_peer *peer, uint32_t slot)
 
 int busq_destination_ask(busq_peer *peer, uint32_t slot)
 {
-  return busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation) ? BUSQ_OK : busq_destination_gone(peer, slot);
+  return busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation) ? BUSQ_OK
+                                                                                 : busq_destination_gone(peer, slot);
 }
 
 /* ---- room ---- */
@@ -120,7 +121,8 @@ int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
 int busq_message_refuse(const busq_peer *peer, uint64_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
-  const uint64_t bytes_max = bus->geometry.arena_bytes < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX ? bus->geometry.arena_bytes : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX;
+  const uint64_t bytes_max = bus->geometry.arena_bytes < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX ? bus->geometry.arena_bytes
+                                                                                       : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX;
   if (size_bytes <= bytes_max)
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
   return busq_error(BUSQ_TOO_LARGE, "a message of %llu bytes: bus \"%s\" takes at most %llu; create it with a larger arena",

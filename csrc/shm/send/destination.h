@@ -103,7 +103,8 @@ BUSQ_ALWAYS_INLINE int busq_message_check_size(const busq_peer *peer, uint64_t s
 int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes);
 
 /* To a single one, whose route is given. */
-BUSQ_ALWAYS_INLINE int busq_message_admit_one(busq_peer *peer, const busq_route *only, uint64_t target, uint64_t size_bytes)
+BUSQ_ALWAYS_INLINE int busq_message_admit_one(busq_peer *peer, const busq_route *only, uint64_t target,
+                                              uint64_t size_bytes)
 {
   peer->sender.failed_target = BUSQ_NO_TARGET;
   busq_store_relaxed(&peer->sender.finds_more, false);

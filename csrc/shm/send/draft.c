@@ -20,7 +20,8 @@ int busq_draft_check(const busq_peer *peer, const busq_payload *payload, uint32_
 
 /* Free first, as when a record is filled: its last message may have had so many destinations that a payload would be
  * written over their marks. */
-static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+static void draft_begin(busq_peer *peer, busq_record *record, uint64_t size_bytes, uint32_t n_targets,
+                        busq_message *draft)
 {
   BUSQ_STEP("draft");
   busq_send_free_record(record);

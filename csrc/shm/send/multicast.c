@@ -41,9 +41,9 @@ BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_rin
   return true;
 }
 
-/* Takes a position in a destination's queue, or says why there is none. */
-BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint64_t proposed, uint64_t *stamp, uint64_t limit,
-                                     busq_ring_claim *claim, bool *is_latep)
+/* Takes a position in a destination's queue, or returns why there is none. */
+BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint64_t proposed, uint64_t *stamp,
+                                     uint64_t limit, busq_ring_claim *claim, bool *is_latep)
 {
   BUSQ_ASSERT(limit <= to->ring.slot_count);
   const busq_ring_outcome outcome =
@@ -80,8 +80,8 @@ BUSQ_ALWAYS_INLINE int unicast(busq_peer *peer, const busq_route *to, busq_recor
   record->proposal = 0; /* one destination: never late */
   busq_send_set_state(record, tag, BUSQ_PHASE_COMMITTED, 0);
   do {
-    const int result = position_take(peer, to, peer_clock(peer) + 1, &record->state.hi, busq_bus_limit(peer->bus, to->reader),
-                                     &claim, &is_late);
+    const int result = position_take(peer, to, peer_clock(peer) + 1, &record->state.hi,
+                                     busq_bus_limit(peer->bus, to->reader), &claim, &is_late);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
     BUSQ_STEP("announce");
@@ -248,7 +248,8 @@ static void take_back(busq_peer *peer, const attempt *self, busq_send_hooks *hoo
 }
 
 /* Compiled twice, so that a message without hooks is sent without a question about them. */
-BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets, busq_send_hooks *hooks)
+BUSQ_ALWAYS_INLINE int multicast_with(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
+                                      busq_send_hooks *hooks)
 {
   BUSQ_ASSERT(n_targets > 1 || hooks);
   attempt self = {.record = record, .tag = tag, .n_targets = n_targets, .clock_max = peer_clock(peer)};
@@ -275,8 +276,8 @@ __attribute__((noinline)) static int multicast(busq_peer *peer, busq_record *rec
   return multicast_with(peer, record, tag, n_targets, NULL);
 }
 
-__attribute__((noinline)) static int multicast_hooked(busq_peer *peer, busq_record *record, uint64_t tag, uint32_t n_targets,
-                                                      busq_send_hooks *hooks)
+__attribute__((noinline)) static int multicast_hooked(busq_peer *peer, busq_record *record, uint64_t tag,
+                                                      uint32_t n_targets, busq_send_hooks *hooks)
 {
   return multicast_with(peer, record, tag, n_targets, hooks);
 }
@@ -295,8 +296,8 @@ int busq_multicast_rise(busq_peer *peer, uint32_t slot)
 /* ---- the whole of a send ---- */
 
 /* `only` is the route where there is one destination. */
-BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq_record *record, uint64_t bytes, uint32_t n_targets,
-                                   busq_send_hooks *hooks)
+BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq_record *record, uint64_t bytes,
+                                   uint32_t n_targets, busq_send_hooks *hooks)
 {
   const uint64_t tag = busq_record_tag(busq_send_next_sequence(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
@@ -335,8 +336,8 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
 
 /* A message that was admitted.  Compiled for each of its callers: for one destination and no hooks, which is most of
  * what is sent, nothing is left of its loops and questions. */
-BUSQ_ALWAYS_INLINE int admitted_try(busq_peer *peer, const busq_route *first, uint32_t n_targets, const busq_payload *payload,
-                                    busq_send_hooks *hooks)
+BUSQ_ALWAYS_INLINE int admitted_try(busq_peer *peer, const busq_route *first, uint32_t n_targets,
+                                    const busq_payload *payload, busq_send_hooks *hooks)
 {
   busq_record *record;
   const uint64_t bytes = busq_record_payload_offset(n_targets, payload->size_bytes) + payload->size_bytes;
@@ -360,8 +361,8 @@ BUSQ_ALWAYS_INLINE int one_try(busq_peer *peer, uint64_t target, const busq_payl
   return BUSQ_UNLIKELY(result != BUSQ_OK) ? result : admitted_try(peer, &only, 1, payload, hooks);
 }
 
-BUSQ_ALWAYS_INLINE int many_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                                busq_send_hooks *hooks)
+BUSQ_ALWAYS_INLINE int many_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                const busq_payload *payload, busq_send_hooks *hooks)
 {
   const int result = busq_message_admit(peer, targets, n_targets, payload->size_bytes);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
@@ -376,13 +377,15 @@ static inline bool is_for_one(const busq_peer *peer, const uint64_t *targets, ui
   return n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers;
 }
 
-__attribute__((noinline)) static int hooked_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
+__attribute__((noinline)) static int hooked_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                                const busq_payload *payload)
 {
   return is_for_one(peer, targets, n_targets) ? one_try(peer, targets[0], payload, payload->hooks)
                                               : many_try(peer, targets, n_targets, payload, payload->hooks);
 }
 
-__attribute__((noinline)) static int plain_many_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
+__attribute__((noinline)) static int plain_many_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                                    const busq_payload *payload)
 {
   return many_try(peer, targets, n_targets, payload, NULL);
 }
@@ -428,7 +431,8 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
   if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->hooks))
-    return payload->draft ? draft_try(peer, targets, n_targets, payload) : hooked_try(peer, targets, n_targets, payload);
+    return payload->draft ? draft_try(peer, targets, n_targets, payload)
+                          : hooked_try(peer, targets, n_targets, payload);
   return BUSQ_LIKELY(is_for_one(peer, targets, n_targets)) ? one_try(peer, targets[0], payload, NULL)
                                                            : plain_many_try(peer, targets, n_targets, payload);
 }

@@ -50,7 +50,7 @@
 
 /* For a hooks's attempt: above all that stands in this queue, though the message may not go there. */
 int busq_multicast_rise(busq_peer *peer, uint32_t slot);
-/* Tries once: BUSQ_OK, BUSQ_FULL (failed_target says where, or NO_TARGET for memory), or why it can't be sent. */
+/* Tries once: BUSQ_OK, BUSQ_FULL (failed_target is where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);
 /* For the recording: a send that found no room before its time was over uses up a number. */
 void busq_multicast_timed_out(busq_peer *peer);

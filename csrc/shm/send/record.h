@@ -43,7 +43,8 @@ BUSQ_ALWAYS_INLINE void busq_send_gather(char *to, const busq_payload *payload)
   }
 }
 
-BUSQ_ALWAYS_INLINE void busq_send_fill(busq_peer *peer, busq_record *record, uint32_t n_targets, const busq_payload *payload)
+BUSQ_ALWAYS_INLINE void busq_send_fill(busq_peer *peer, busq_record *record, uint32_t n_targets,
+                                       const busq_payload *payload)
 {
   busq_send_free_record(record);
   record->size_bytes = (uint32_t)payload->size_bytes;

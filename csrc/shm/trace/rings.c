@@ -183,7 +183,8 @@ void busq_rings_close_file(busq_rings *rings)
 
 void busq_rings_abandon(busq_rings *rings)
 {
-  (void)mmap(rings->base, rings->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  (void)mmap(rings->base, rings->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0);
 }
 
 void busq_rings_unlink(const busq_bus *bus)

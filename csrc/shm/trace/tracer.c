@@ -246,8 +246,8 @@ static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_tra
                          uint64_t begun, uint32_t group, uint64_t view)
 {
   uint64_t position;
-  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n) + (group != 0), BUSQ_TRACE_SEND, message,
-                                         begun, 0, &position);
+  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n) + (group != 0), BUSQ_TRACE_SEND,
+                                         message, begun, 0, &position);
   if (!record)
     return UINT64_MAX;
   const uint64_t last = targets_write(ring, position, to, n);
@@ -376,8 +376,8 @@ busq_tracer_viewed *busq_tracer_take_view(busq_peer *peer, const busq_tracer_tak
 }
 
 /* A record of what was taken, to be published; NULL where there is no room. */
-static busq_trace_record *taken_new(busq_tracer *tracer, busq_trace_ring *ring, const busq_tracer_taken *taken, uint64_t now,
-                                    uint64_t *positionp)
+static busq_trace_record *taken_new(busq_tracer *tracer, busq_trace_ring *ring, const busq_tracer_taken *taken,
+                                    uint64_t now, uint64_t *positionp)
 {
   const busq_tracer_viewed *viewed = &tracer->viewed;
   const uint32_t n_more = taken->is_view ? (viewed->n_members + BUSQ_TRACE_PER_MORE - 1) / BUSQ_TRACE_PER_MORE : 0;

@@ -34,8 +34,8 @@ void busq_tracer_join(busq_peer *peer);
 void busq_tracer_leave(busq_peer *peer);
 
 /* With the send latch: a send whose tag is known, what became of its stages, and how it ended. */
-void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets, uint32_t group /* 1 + its index; 0: none */,
-                            uint64_t view);
+void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets,
+                            uint32_t group /* 1 + its index; 0: none */, uint64_t view);
 void busq_tracer_send_commit(busq_peer *peer);
 void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result);
 void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64_t timestamp);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/wait/descriptor.h"
+#include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
 #include "shm/wake/fifo.h"
@@ -60,7 +61,8 @@ void busq_descriptor_settle(busq_peer *peer)
 
 int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target)
 {
-  const bool is_memory = failed_target == BUSQ_NO_TARGET || busq_target_slot(failed_target) >= peer->bus->geometry.peers;
+  const bool is_memory = failed_target == BUSQ_NO_TARGET ||
+                         busq_target_slot(failed_target) >= peer->bus->geometry.peers;
   const uint32_t slot = is_memory ? BUSQ_RING_NOBODY : busq_target_slot(failed_target);
   int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)

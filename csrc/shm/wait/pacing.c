@@ -184,7 +184,8 @@ void busq_pacing_wait_was_short(busq_peer *peer)
 void busq_pacing_wait_has_slept(busq_peer *peer, busq_wait *wait, int result)
 {
   const uint32_t in_vain = busq_load_relaxed(&peer->pacing.waits_in_vain);
-  const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
+  const bool was_long = busq_wait_spent_ns(wait) >=
+                        IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
   __atomic_store_n(&peer->pacing.is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
   if (!was_long && result != BUSQ_INTERRUPTED)
     busq_pacing_wait_was_short(peer);

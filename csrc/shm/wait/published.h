@@ -16,7 +16,8 @@ static inline void busq_published_begin(busq_waits *waits, uint64_t *left_ns, ui
   const bool is_same = busq_load_relaxed(&waits->what) == what && busq_load_relaxed(&waits->for_slot) == for_slot;
   if (!is_same) {
     const uint64_t now_ns = busq_time_host_ns();
-    const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITING_NOT && busq_load_relaxed(&waits->for_slot) == for_slot &&
+    const bool was_left = busq_load_relaxed(&waits->what) == BUSQ_WAITING_NOT &&
+                          busq_load_relaxed(&waits->for_slot) == for_slot &&
                           now_ns - busq_load_relaxed(left_ns) < AT_ONCE_NS;
     if (!was_left)
       busq_store_relaxed(&waits->since_ns, now_ns);

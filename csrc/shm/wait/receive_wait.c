@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/send/memory.h"
 #include "shm/send/multicast.h"
@@ -151,7 +152,8 @@ static int wait_one_sleep(busq_peer *peer, busq_wait *wait)
     const bool is_blocked = blocker.help_in_ns != UINT64_MAX;
     if (!is_blocked)
       wait->slice_ns = BUSQ_SLICE_NS;
-    busq_published_begin(&peer->self->receives, &peer->sleepers.receive_left_ns, is_blocked ? BUSQ_WAITING_BLOCKED : BUSQ_WAITING_MESSAGE,
+    busq_published_begin(&peer->self->receives, &peer->sleepers.receive_left_ns,
+                         is_blocked ? BUSQ_WAITING_BLOCKED : BUSQ_WAITING_MESSAGE,
                          is_blocked ? blocker.reference.sender : BUSQ_RING_NOBODY);
     wait->is_published = true;
     result = busq_wait_sleep(wait, &peer->receiver.inbox->wake_seq, value, blocker.help_in_ns);
@@ -184,7 +186,8 @@ static void wait_leave(busq_peer *peer, int result)
   busq_published_end(peer, &peer->self->receives, &peer->sleepers.receive_left_ns, result);
   /* An interrupted caller returns at once.  Once closed, the flag may be a successor's.  That of a queue of several
    * readers stands for those of other processes too. */
-  if (peer->receiver.is_consumer || result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED || !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
+  if (peer->receiver.is_consumer || result == BUSQ_INTERRUPTED || result == BUSQ_CLOSED ||
+      !(busq_load_relaxed(&peer->self->wake_flags) & BUSQ_WAKE_FUTEX))
     return;
   (void)busq_fetch_and(&peer->self->wake_flags, ~BUSQ_WAKE_FUTEX);
   if (busq_load_acquire(&peer->sleepers.receivers_asleep))

@@ -21,7 +21,8 @@ typedef struct {
 /* Before an attempt of a send.  Returns the ring that has no room for it: then the send is counted as dropped, and no
  * more is recorded.  That comes before the message can be seen: its receiver must not find a message that was never
  * sent. */
-__attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times, uint32_t recording)
+__attribute__((noinline)) static busq_trace_ring *send_record_slow(busq_peer *peer, send_times *times,
+                                                                   uint32_t recording)
 {
   if (peer->tracer.is_silent)
     return NULL;
@@ -125,7 +126,8 @@ static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
   if (!wait->is_published)
     (void)busq_fetch_add(&peer->sleepers.senders_asleep, 1);
   wait->is_published = true;
-  busq_published_begin(&peer->self->sends, &peer->sleepers.send_left_ns, is_memory ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
+  busq_published_begin(&peer->self->sends, &peer->sleepers.send_left_ns,
+                       is_memory ? BUSQ_WAITING_MEMORY : BUSQ_WAITING_ROOM,
                        is_memory ? BUSQ_RING_NOBODY : busq_target_slot(room->target));
   return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
 }
@@ -150,8 +152,8 @@ static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uin
   return result;
 }
 
-__attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns, send_times *times,
-                                                 uint64_t failed_target)
+__attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns,
+                                                 send_times *times, uint64_t failed_target)
 {
   room_wait room = {0};
   busq_wait wait;
@@ -222,7 +224,8 @@ static int targets_attempt(busq_peer *peer, const void *arguments)
 
 /* A first attempt was in vain.  Where one of the targets is a group, or there may be room by now, another one
  * follows. */
-__attribute__((noinline)) static int payload_go_on(busq_peer *peer, const message *sent, int64_t timeout_ns, send_times *times, int result)
+__attribute__((noinline)) static int payload_go_on(busq_peer *peer, const message *sent, int64_t timeout_ns,
+                                                   send_times *times, int result)
 {
   const busq_send_job job = {result == BUSQ_TO_GROUP ? group_attempt : targets_attempt, sent, sent->n_targets};
   uint64_t failed_target;
@@ -238,8 +241,8 @@ __attribute__((noinline)) static int payload_go_on(busq_peer *peer, const messag
   return job_waiting(peer, &job, timeout_ns, times, failed_target);
 }
 
-BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload,
-                                    int64_t timeout_ns)
+BUSQ_ALWAYS_INLINE int send_payload(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                    const busq_payload *payload, int64_t timeout_ns)
 {
   send_times times = {0};
   const int result = send_once(peer, NULL, targets, n_targets, payload, &times, NULL);
@@ -273,8 +276,8 @@ int busq_send_make_payload(busq_payload *payload, const busq_part *parts, uint32
   return BUSQ_OK;
 }
 
-int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
-                         uint32_t form, int64_t timeout_ns, uint32_t *sentp)
+int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts,
+                         uint32_t n_parts, uint32_t form, int64_t timeout_ns, uint32_t *sentp)
 {
   busq_payload payload;
   int result = busq_send_make_payload(&payload, parts, n_parts, form);
@@ -285,8 +288,8 @@ int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
   return result;
 }
 
-int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
-                          uint32_t form, uint32_t *sentp)
+int busq_peer_send_asking(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts,
+                          uint32_t n_parts, uint32_t form, uint32_t *sentp)
 {
   busq_payload payload;
   const message sent = {targets, n_targets, &payload};
@@ -317,7 +320,8 @@ static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   busq_biased_latch_acquire(&peer->sender.latch);
-  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED : busq_draft_reserve(peer, size_bytes, n_targets, draft);
+  const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED
+                                                         : busq_draft_reserve(peer, size_bytes, n_targets, draft);
   busq_biased_latch_release(&peer->sender.latch);
   return result;
 }

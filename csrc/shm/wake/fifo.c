@@ -126,7 +126,8 @@ static int fifo_make_shared(const busq_peer *peer, char *name, size_t bytes)
   busq_slot *inbox = peer->receiver.inbox;
   if (!busq_load_acquire(&inbox->fifo))
     (void)busq_cas64(&inbox->fifo, 0, busq_file_random_part());
-  fifo_name(peer->bus, peer->receiver.inbox_slot, (uint32_t)(busq_load_acquire(&inbox->life) >> 32), busq_load_acquire(&inbox->fifo), name, bytes);
+  fifo_name(peer->bus, peer->receiver.inbox_slot, (uint32_t)(busq_load_acquire(&inbox->life) >> 32),
+            busq_load_acquire(&inbox->fifo), name, bytes);
   if (mkfifoat(peer->bus->directory_fd, name, peer->bus->header->permissions & 0660) == 0 || errno == EEXIST)
     return BUSQ_OK;
   return busq_error_system("can't make the FIFO behind fileno() beside bus \"%s\", as user %u", peer->bus->name, geteuid());
@@ -157,7 +158,8 @@ static int fifo_make(busq_peer *peer, char *name, size_t bytes)
 static int fifo_begin(busq_peer *peer)
 {
   char name[96];
-  const int result = peer->receiver.is_consumer ? fifo_make_shared(peer, name, sizeof name) : fifo_make(peer, name, sizeof name);
+  const int result = peer->receiver.is_consumer ? fifo_make_shared(peer, name, sizeof name)
+                                                : fifo_make(peer, name, sizeof name);
   if (result)
     return result;
   /* Open for both directions, so that it never reads as ended while no sender has it open. */
@@ -241,7 +243,8 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
   const uint64_t now_ns = busq_time_now_ns();
   const uint32_t failed = busq_load_relaxed(&peer->receiver.inbox->fifo_failed);
   /* Where there are several readers, each looks for the others, should they die. */
-  const bool may_sleep = in_ns == UINT64_MAX && !peer->receiver.is_consumer && !busq_load_relaxed(&peer->deaths.cares) &&
+  const bool may_sleep = in_ns == UINT64_MAX && !peer->receiver.is_consumer &&
+                         !busq_load_relaxed(&peer->deaths.cares) &&
                          (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
   if (!may_sleep)
     busq_fifo_sleep_lightly(peer);
@@ -286,7 +289,8 @@ void busq_fifo_arm(busq_peer *peer)
   (void)busq_fifo_drain(peer);
   /* The next number of this parity that is not 0.  Of several readers no two have the same. */
   if (peer->receiver.is_consumer)
-    peer->descriptor.epoch = (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo) + busq_fetch_add(&peer->receiver.inbox->armings, 2);
+    peer->descriptor.epoch = (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo) +
+                             busq_fetch_add(&peer->receiver.inbox->armings, 2);
   peer->descriptor.epoch = ((peer->descriptor.epoch & ~1u) + 2) & (UINT32_MAX >> 1);
   peer->descriptor.epoch = (peer->descriptor.epoch ? peer->descriptor.epoch : 2) | is_deep;
   uint32_t seen;

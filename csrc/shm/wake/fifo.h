@@ -3,7 +3,7 @@
 #define BUSQ_SHM_WAKE_FIFO_H
 /*
  * The descriptor behind peer.fileno(): a FIFO that senders write to, and a timer for as long as something in the queue
- * can't be received, both behind one epoll descriptor.  wake.h says when it is written to, and how deep a sleep behind
+ * can't be received, both behind one epoll descriptor.  wake.h has when it is written to, and how deep a sleep behind
  * it may be.
  *
  * Guarantee: no byte is lost by a sender that is killed: the flag stays up, and the next sender writes again.

@@ -41,7 +41,9 @@ bool busq_room_has_come(const busq_peer *peer)
 void busq_room_forget(busq_peer *peer)
 {
   if (peer->descriptor.asked && !busq_room_has_come(peer))
-    peer->descriptor.room_slice_ns = 2 * peer->descriptor.room_slice_ns < BUSQ_SLICE_NS ? 2 * peer->descriptor.room_slice_ns : BUSQ_SLICE_NS;
+    peer->descriptor.room_slice_ns = 2 * peer->descriptor.room_slice_ns < BUSQ_SLICE_NS
+                                         ? 2 * peer->descriptor.room_slice_ns
+                                         : BUSQ_SLICE_NS;
   else
     peer->descriptor.room_slice_ns = ROOM_SLICE_NS;
   peer->descriptor.asked = 0;

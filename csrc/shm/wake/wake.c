@@ -69,7 +69,8 @@ void busq_wake_for_room_slow(const busq_bus *bus, uint32_t slot)
 {
   busq_slot *reader = &bus->slots[slot];
   for (uint32_t waiters = waiters_wake(&reader->room_waiters, &reader->room_seq); waiters; waiters &= waiters - 1)
-    for (uint32_t sender = (uint32_t)__builtin_ctz(waiters) - 1; sender < bus->geometry.peers; sender += BUSQ_WAITS_BITS)
+    for (uint32_t sender = (uint32_t)__builtin_ctz(waiters) - 1; sender < bus->geometry.peers;
+         sender += BUSQ_WAITS_BITS)
       sender_tell(bus, sender, busq_asks_room(slot));
 }
 

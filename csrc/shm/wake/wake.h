@@ -24,9 +24,9 @@
  * Then a sender signals it twice.  The first time is when it has taken a position and has not committed: killed before,
  * it has sent nothing; killed after, the reader is awake, finds its queue not empty, and looks every slice until it is.
  * (To signal every reader twice would wake every reader twice: a reader is awake before its sender has left the system
- * call that woke it.)  A sender that can't open the FIFO says so in the reader's slot (fifo_failed), and from then on
- * the reader does not sleep deeply; for the first such message, and against unforeseen cases, it looks after as long as
- * it has slept already, BUSQ_NET_NS at most.
+ * call that woke it.)  A sender that can't open the FIFO notes that in the reader's slot (fifo_failed), and from then
+ * on the reader does not sleep deeply; for the first such message, and against unforeseen cases, it looks after as long
+ * as it has slept already, BUSQ_NET_NS at most.
  *
  * For the last two the waker does not pay for a fence per message; the race that this leaves (its store of the head, or
  * of the mark, still on its way when it looks at the flag) is bounded by the first, short sleep; for room, the reader

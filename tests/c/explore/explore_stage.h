@@ -29,6 +29,7 @@
 #include "shm/burial/grave.h"
 #include "shm/memory/peer.h"
 #include "shm/node/node.h"
+#include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 
 #ifndef BUSQ_STEPS

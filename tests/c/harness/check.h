@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #ifndef CHECK_SECONDS_MAX
-#define CHECK_SECONDS_MAX 300u
+#define CHECK_SECONDS_MAX 600u
 #endif
 
 static const char *check_test = "before the first test";

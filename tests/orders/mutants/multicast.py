@@ -44,7 +44,7 @@ class Mutant:
 MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
 RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
-GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group.c", "shm/group/group_send.c", "shm/group/group_receive.c"
+GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group_table.c", "shm/group/group_send.c", "shm/group/group_receive.c"
 NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
     "shm/node/node_table.c",
     "shm/node/node_end.c",
@@ -226,7 +226,8 @@ MUTANTS = [
         RECEIVE,
         (
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
-            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
+            "  if (mode != BUSQ_TAKE_COPIED)\n"
+            "    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
             "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
         ),
     ),

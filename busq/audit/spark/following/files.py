@@ -2,7 +2,7 @@
 """The files of a run that grows: which were read, in which order, and which came too early or too late.
 
 A file is named by its log and its segment, and waits for the segment before it.  Whatever its name, its place is where
-its positions say: one that comes after what follows it is put there, and the run has to be read again.
+its positions lead: one that comes after what follows it is put there, and the run has to be read again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from busq.audit.spark.following.run import numbers_of
 from busq.trace import TraceError
 from busq.trace.finding import Finding
-from busq.trace.parquet import Head, head
+from busq.trace.parquet_head import Head, head
 from busq.trace.schema import Kind, tells_of_groups
 
 __all__ = ["Files", "Piece", "Span", "Unreadable", "pieces_of", "read"]
@@ -149,7 +149,7 @@ class Files:
         return min((since for log in self.logs.values() for _, since in log.waiting.values()), default=np.inf)
 
     def absent(self) -> Iterator[str]:
-        """Tell which segments were given up, and have not come since."""
+        """Report the segments that were given up, and have not come since."""
         for stem, log in sorted(self.logs.items()):
             for first, last in log.missing:
                 yield _absent(stem, first, last)
@@ -157,7 +157,7 @@ class Files:
     # -- the order of reading --
 
     def place(self, path: str, since: float, spans: list[Span]) -> bool:
-        """Put a file where its positions say; returns whether that is the end: it follows all that was read.
+        """Put a file at the place of its positions; returns whether that is the end: it follows all that was read.
 
         Errors: ValueError if another file holds the same part of a log.
         """
@@ -233,7 +233,7 @@ def _absent(stem: str, first: int, last: int) -> str:
 
 
 def read(path: str) -> tuple[Head, list[Piece]]:
-    """Return what a file says of itself, and its rows by process.  Errors: Unreadable."""
+    """Return the end of a file, and its rows by process.  Errors: Unreadable."""
     try:
         first = head(path)
         if isinstance(first, Finding):
@@ -264,7 +264,7 @@ def _piece(process: int, rows: pa.Table) -> Piece:
 
 @lru_cache(maxsize=1)
 def _destinations(path: str) -> dict[int, frozenset[int]]:
-    """Return who gets what the file's sends carry."""
+    """Return the receivers of the file's sends."""
     _, pieces = read(path)
     destinations: dict[int, frozenset[int]] = {}
     for piece in pieces:

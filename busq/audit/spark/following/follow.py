@@ -4,7 +4,8 @@
 The stream consists of the names of new files, not of their rows: files of a process have to be read in the order of
 their segments, whatever order they are found in, and those that come too early wait by name.  Spark remembers which
 files were found; the state of the judge is saved after each batch, under the number of the batch, so that after a
-restart no file is judged twice and none is left out (what was being told when the process was killed is told again).
+restart no file is judged twice and none is left out (what was being reported when the process was killed is reported
+again).
 """
 
 from __future__ import annotations
@@ -113,13 +114,13 @@ def follow(
 ) -> Followed:
     """Judge the files of a directory, and of the folders in it, as they appear; `report` is called for what is found.
 
-    `order`, `allow` and `ask` say what is claimed, as in an audit.  `checkpoint` is a directory for the state: who
-    follows with the same one goes on where it stopped.  `delay_s` is how long something may be overdue before it
-    counts as missing; what comes later still is judged as if it had come in time, and what was told too early is taken
-    back.  Ends `seconds` after the first look at the files, with Ctrl-C, when `stop` says so, or, if `once`, when all
-    files that are there have been judged; nothing is waited for then.  `progress(number, of_how_many, label)` says
-    which file is next.  `spark` and `master` as in ``busq.spark.session``; `memory` is what Java and Python may
-    take together.
+    `order`, `allow` and `ask` settle what is claimed, as in an audit.  `checkpoint` is a directory for the state: a
+    call with the same one goes on where the last one stopped.  `delay_s` is how long something may be overdue before it
+    counts as missing; what comes later still is judged as if it had come in time, and what was reported too early is
+    taken back.  Ends `seconds` after the first look at the files, with Ctrl-C, when `stop` returns true, or, if `once`,
+    when all files that are there have been judged; nothing is waited for then.  `progress(number, of_how_many, label)`
+    gets the number of the next file.  `spark` and `master` as in ``busq.spark.session``; `memory` is what Java and
+    Python may take together.
 
     Raises ValueError for what is unknown, FileNotFoundError, Unavailable, SparkFailed.  A file is judged about a second
     after it appeared; about 1 us per event, on one core.
@@ -285,7 +286,7 @@ class _Follower:
         return str(query.status["message"]).startswith("Waiting for data")
 
     def _say(self) -> None:
-        """Say how far we are."""
+        """Report how far it is."""
         if self._progress is not None:
             files = self._watch.files
             there = max(

@@ -50,7 +50,7 @@ class Listing:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Say whether it waits for files."""
+        """Its message begins with "Waiting for data" while it waits for files."""
         return {"message": "Waiting for data to arrive" if self._waits else "Processing new data"}
 
     def exception(self) -> Exception | None:
@@ -80,7 +80,7 @@ class Listing:
                 self._error = error
 
     def _again(self) -> int:
-        """Give the batches from before a restart again, for whoever did not come to judge them; return the last."""
+        """Give the batches from before a restart again, as they may not have been judged; return the last."""
         self._place.mkdir(parents=True, exist_ok=True)
         number = -1
         for path in sorted(self._place.glob("[0-9]*.json")):

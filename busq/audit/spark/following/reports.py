@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was told about a run: counted exactly, and taken back where it turns out to be wrong."""
+"""What was reported about a run: counted exactly, and taken back where it turns out to be wrong."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _Key = tuple[str, int, str]
 
 
 class Reports:
-    """What was told about a run; every method returns what to say now: a finding, and for how many it stands."""
+    """What was reported about a run; every method returns what to report now: a finding, and for how many it stands."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._kept: dict[_Key, tuple[Found, int]] = {}  # and how often
 
     def add(self, faults: Iterable[Found]) -> list[tuple[Found, int]]:
-        """Count everything, and tell the first of each kind."""
+        """Count everything, and report the first of each kind."""
         return _first(self._count(one) for one in faults)
 
     def _count(self, one: Found) -> Found:
@@ -40,11 +40,11 @@ class Reports:
         return one
 
     def amend(self, faults: Iterable[Found]) -> list[tuple[Found, int]]:
-        """Replace everything by what a second look found; tells what is new, and takes back what is not there."""
+        """Replace everything by what a second look found; reports what is new, and takes back what is not there."""
         former, counted = self._kept, Counter(self.counts)
         left = Counter({key: times for key, (_, times) in former.items()})
         for key, times in left.items():
-            counted[key[0]] -= times  # what remains was only counted: nobody knows which it was
+            counted[key[0]] -= times  # what remains was only counted: which it was is not known
         self.counts, self._kept = {}, {}
         fresh: list[Found] = []
         for one in map(self._count, faults):

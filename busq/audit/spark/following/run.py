@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a growing trace: takes the events of its processes in program order, and tells what is wrong.
+"""One run of a growing trace: takes the events of its processes in program order, and reports what is wrong.
 
 What a process does is judged in its own order.  A delivery is judged when the log of its sender has come as far as its
 send; both may arrive in any order.  If the sender's log does not come in all of the delay, the delivery stays *open*:
@@ -32,11 +32,11 @@ _FLYING = ("flying", "flying_stamp", "flying_since")
 _EARLY = ("early", "early_stamp", "early_since", "early_code")
 _OPEN = ("open", "open_stamp", "open_code")
 
-WasSent = Callable[[int, int], "bool | None"]  # message, receiver: None if nobody knows any more
+WasSent = Callable[[int, int], "bool | None"]  # message, receiver: None if it is forgotten
 
 
 class Run:
-    """One run: takes tables in program order, tells what is wrong.
+    """One run: takes tables in program order, reports what is wrong.
 
     `was_sent` looks into the files for what is too long ago to be remembered.
     """
@@ -53,7 +53,7 @@ class Run:
         self.reason = ""  # why it cannot be judged at all
         self.unproven_losses = 0  # that a hole in a log may explain
         self.unwatched = 0  # messages in flight that were too many to remember
-        self.has_views = False  # it tells of groups
+        self.has_views = False  # it has groups
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
 
     def process_name(self, process: int) -> str:
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def in_flight(self) -> int:
-        """How many were sent to somebody who has not delivered them yet."""
+        """How many were sent to a process that has not delivered them yet."""
         return sum(len(where.flying) for where in self.receivers.values())
 
     def call(self, names: list[str]) -> None:
@@ -377,7 +377,7 @@ class Run:
     def _others(
         self, process: int, where: Receiver, rest: tuple[Ints, Ints, Ints, Ints], good: Ints
     ) -> Iterator[Found]:
-        """Tell repetitions from inventions, and from what cannot be told yet."""
+        """Sort strays into repetitions, inventions, and what is still open."""
         message, stamp, code, is_known = rest
         if not len(message):
             return
@@ -410,7 +410,7 @@ class Run:
         where.strays = np.concatenate([where.strays, np.array(invented, np.int64)])[-self._share() :]
 
     def _looked_up(self, where: Receiver, one: int, process: int) -> bool | None:
-        """Whether it was sent to the process, and delivered so long ago that it is forgotten; None: nobody knows."""
+        """Whether it was sent to the process, and delivered so long ago that it is forgotten; None: not known."""
         return self.was_sent(one, process) if where.has_forgotten else False
 
     def _why_not(self, one: int) -> str:
@@ -420,7 +420,7 @@ class Run:
     # -- losses --
 
     def overdue(self, now: float, delay_s: float, lag_s: float) -> Iterator[Found]:
-        """Tell what was overtaken by a later message and has not come in all of the delay.
+        """Report what was overtaken by a later message and has not come in all of the delay.
 
         `lag_s` is how far logs may be behind: what was sent so long after the log of a receiver lacked events does not
         stand in the part that is missing.

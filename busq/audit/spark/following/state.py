@@ -23,7 +23,7 @@ _CODES = np.empty(0, np.int8)
 
 Ints = Any  # an array of 64-bit numbers
 
-# Codes: AGAIN is marked as a repetition, REPEATED was told as one, PASSED was not for the process, where it stood.
+# Codes: AGAIN is marked as a repetition, REPEATED was reported as one, PASSED was not for the process, where it stood.
 DELIVERED, AGAIN, REPEATED, SENT, PASSED = range(5)
 
 
@@ -65,7 +65,7 @@ class Receiver:
     recent: Ints = field(default_factory=lambda: _NONE)
     skipped: Ints = field(default_factory=lambda: _NONE)  # the last that it passed, and has not delivered
     lost: Ints = field(default_factory=lambda: _NONE)  # given up
-    strays: Ints = field(default_factory=lambda: _NONE)  # the last that nobody sent to it
+    strays: Ints = field(default_factory=lambda: _NONE)  # the last that were not sent to it
     last: dict[int, int] = field(default_factory=dict)  # of each sender, the highest message delivered
     forgotten: dict[int, int] = field(default_factory=dict)  # of each sender, the highest that is not watched any more
     passed: set[int] = field(default_factory=set)  # senders judged since something of theirs is open; -1: stamps were

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watching a trace grow: what its files say is judged as they come, with a state that does not grow with the trace.
+"""Watching a trace grow: its files are judged as they come, with a state that does not grow with the trace.
 
-The state of a run (`watch_state`) is what its messages in flight need, a word or two for each pair of processes, a few
-numbers for each file, and what was told; `watch_run` judges with it.  Where a file comes so late that it changes what
-was judged before (`watch_files`), the run is read again: what turns out to be wrong is taken back (`watch_reports`).
+The state of a run (`state`) is what its messages in flight need, a word or two for each pair of processes, a few
+numbers for each file, and what was reported; `run` judges with it.  Where a file comes so late that it changes what
+was judged before (`files`), the run is read again: what turns out to be wrong is taken back (`reports`).
 
 Not given: causal order is judged by stamps alone (where they rise at every receiver, and every send is
 above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  Views of
@@ -31,7 +31,7 @@ from busq.audit.spark.following.files import Files, Piece, Unreadable, read
 from busq.audit.spark.following.reports import Reports
 from busq.audit.spark.following.run import Run
 from busq.audit.spark.following.state import ARRAYS, Found, Process, Receiver
-from busq.trace.parquet import Head
+from busq.trace.parquet_head import Head
 from busq.trace.schema import Kind
 
 __all__ = ["KINDS", "Violation", "Watch"]
@@ -46,7 +46,7 @@ REST = 4  # a run is not read again before this many times as long has passed as
 class Violation:
     """Something that was found: `kind` is one of KINDS, or that of a finding about the log ("gap", "dropped", ...).
 
-    `is_claimed`: the run's order, or whoever asked, says that this does not happen; `is_taken_back`: it was told
+    `is_claimed`: the run's order, or the caller, claims that this does not happen; `is_taken_back`: it was reported
     before, and what came since shows that it is not so.
 
     >>> Violation("gap", "a", "3 events of ann are missing", "ann").as_json()["kind"]
@@ -68,7 +68,7 @@ class Violation:
 
 
 class _Watched:
-    """A run, its files, and what was told about it."""
+    """A run, its files, and what was reported about it."""
 
     def __init__(self, folder: str, files: Files | None = None, reports: Reports | None = None) -> None:
         self.files = files or Files(folder)
@@ -137,10 +137,10 @@ def _fed(run: Run, first: Head, pieces: Sequence[Piece], since: float) -> Iterat
 
 
 class Watch:
-    """Takes files of traces as they appear, in any order, and tells what is wrong.
+    """Takes files of traces as they appear, in any order, and reports what is wrong.
 
-    `order`, `allow` and `ask` say what is claimed, as in an audit; `delay_s` is how long to wait for what may come yet:
-    a message that was overtaken, a segment between others, the log of a sender.
+    `order`, `allow` and `ask` settle what is claimed, as in an audit; `delay_s` is how long to wait for what may come
+    yet: a message that was overtaken, a segment between others, the log of a sender.
 
     >>> watch = Watch(delay_s=5)
     >>> watch.take(["traces/run/ann-000000.parquet"], now=0.0)                                   # doctest: +SKIP
@@ -186,7 +186,7 @@ class Watch:
 
     @property
     def pending(self) -> int:
-        """Messages on their way: sent to somebody who has not delivered them yet."""
+        """Messages on their way: sent to a process that has not delivered them yet."""
         return sum(one.run.in_flight for one in self._runs.values())
 
     @property
@@ -253,7 +253,7 @@ class Watch:
         stop: Callable[[], bool] = lambda: False,
         must_read: bool = False,
     ) -> list[Violation]:
-        """Judge what became due by the passing of time; `stop` may say that there is no time to read a run again.
+        """Judge what became due by the passing of time; `stop` may return that there is no time to read a run again.
 
         `must_read`: runs that late files changed are read again now, however short ago that was done.
         """
@@ -304,7 +304,7 @@ class Watch:
         one.not_before = time.monotonic() + REST * (time.monotonic() - began)
         return [] if faults is None else self._tell(one, one.reports.amend(faults))
 
-    # -- telling --
+    # -- reporting --
 
     def _tell(self, one: _Watched, reports: Iterable[tuple[Found, int]]) -> list[Violation]:
         claimed = self._claims(one)

@@ -37,7 +37,7 @@ def without_bad(
     """Return the events that mean something, and findings about the others, as the reader in C gives them.
 
     Parameters: `names` of processes, by index; `path`, where the rows stand; `is_mapped`, names became numbers: then a
-    row without a kind is a local event, and whose log lacks events is not said.
+    row without a kind is a local event, and the process whose log lacks events is not named.
     Cost: one pass over the columns that are asked for.
     """
     kind = F.col("kind")

@@ -3,10 +3,10 @@
 
 They take events of any number of runs (the columns of EVENTS; `busq.spark.load` makes them) and collect nothing.  What
 has to be known of everything before an event is a maximum, so it is taken in two levels, of the blocks before and
-within the block: no partition of a window holds more rows than a block, whoever gets most of the deliveries.
+within the block: no partition of a window holds more rows than a block, however uneven the deliveries are.
 
 `busq.spec` defines each property.  Names of messages are relied on (sender << 32 | number, numbers rise along
-the sends of their sender, no message is sent twice); `misnamed` tells where that does not hold, `renamed` makes it so.
+the sends of their sender, no message is sent twice); `misnamed` finds where that does not hold, `renamed` makes it so.
 
 The examples are about these events: process 0 sends the messages 1 and 2 to process 1, which delivers 2 before 1.
 
@@ -163,8 +163,9 @@ def before(
 def settled(events: DataFrame) -> DataFrame:
     """Leave out failed sends and marked repetitions: they, and the marks, become local events.
 
-    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
-    got it first died before it could say so.  Cost: a join with the marked messages; none need be there.
+    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: the
+    process that got it first died before it could record it.  Cost: a join with the marked messages; none need be
+    there.
 
     >>> settled(events).count()
     4
@@ -269,7 +270,7 @@ def renamed(events: DataFrame, *, low: int) -> DataFrame:
 
     `low`: the least position; each process has its events at different ones, less than 2^32 apart.  Of several sends of
     a message the one at the lowest process counts, there the first; the others become local events, which keep their
-    clocks.  What nobody sent gets a name below 0, after the place where it was delivered first.  Cost: one shuffle.
+    clocks.  What was never sent gets a name below 0, after the place where it was delivered first.  Cost: one shuffle.
 
     >>> strange = events.withColumn("message", F.col("message") * 1000 + 7)
     >>> found = renamed(strange, low=0).where(is_delivery()).orderBy("position")
@@ -378,13 +379,13 @@ def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
 def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (), processes: int = 0) -> DataFrame:
     """Count what `copies` found: RESULTS of lost, duplicated and phantom, with the first of each.
 
-    Further rows tell what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
+    Further rows count what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
     nothing later of the sender arrived there or the receiver is one of the `torn`, "lost_definite" otherwise;
-    "phantom_open" where nobody sent it and the sender that its name tells is torn, or sent nothing later,
+    "phantom_open" where it was never sent and the sender in its name is torn, or sent nothing later,
     "phantom_definite".  The
-    processes of the open ones are those whose logs cannot tell.
+    processes of the open ones are those whose logs leave them open.
 
-    Where messages were named anew, it is the old names (column `name`) that tell the sender; `processes`: how many
+    Where messages were named anew, the old names (column `name`) contain the sender; `processes`: how many
     there are.
 
     Parameters: `given`, what `copies` gave; `events`; `torn`, processes whose logs lack events; `processes`.
@@ -447,7 +448,7 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
 
 
 def _namesakes(events: DataFrame, processes: int) -> DataFrame:
-    """Say of messages that nobody sent which process their old names tell (`namesake`), if any, and whether it sent
+    """Add to messages that were never sent the process in their old names (`namesake`), if any, and whether it sent
     none with a number as high (`is_above`)."""
     sender, number = F.shiftright("name", 32).cast("int"), F.col("name").bitwiseAND((1 << 32) - 1)
     own = events.where(is_send() & (sender == F.col("process"))).groupBy("run", F.col("process").alias("namesake"))
@@ -490,7 +491,7 @@ def result(
 
 
 def first_deliveries(events: DataFrame, given: DataFrame | None = None) -> DataFrame:
-    """Leave out repeated deliveries, and say of the others whether they are phantoms (`is_phantom`); sends stay.
+    """Leave out repeated deliveries, and mark the others that are phantoms (`is_phantom`); sends stay.
 
     `given`: what `copies` gave (made from the events if missing); where it was given some groups only, nothing is wrong
     with the others.  Cost: a join with what is repeated or invented.

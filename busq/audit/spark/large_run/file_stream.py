@@ -30,7 +30,7 @@ def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
-    """Return the history that files tell, each with a segment of one process, in program order."""
+    """Return the history in files, each with a segment of one process, in program order."""
     history = History(processes)
     passed: dict[int, list[int]] = {}
     for process, path in logs:
@@ -48,7 +48,7 @@ def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:
 
 @dataclass(frozen=True)
 class _Streamed(Sequence[Rows]):
-    """Rows with times, read anew whenever somebody goes through them."""
+    """Rows with times, read anew by each iteration."""
 
     paths: tuple[str, ...]
 

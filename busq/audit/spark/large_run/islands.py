@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and islands of what they do not cover: where in a huge run cycles can be, and who judges them.
+"""Certificates, and islands of what they do not cover: where in a huge run cycles can be, and what judges them.
 
 The examples are about the `events` of `busq.spark.checks`, ranked by the times of sends: 1 before 2.
 
@@ -104,8 +104,8 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     Columns: total_bound, causal_bound, synchronous_bound, null where the event is not dirty.
 
     An event is dirty for a property if an event before it at its process, that it is compared with, ranks higher.
-    Where none is dirty for "total", the ranks are an order that everybody delivered in; none for "causal": they are
-    one that causality follows; none for "synchronous": one in which every message could have taken no time.
+    Where none is dirty for "total", the ranks are an order in which all processes delivered; none for "causal": they
+    are one that causality follows; none for "synchronous": one in which every message could have taken no time.
 
     Cost: that of `busq.spark.checks.before`.
 
@@ -237,7 +237,7 @@ def extend(history: History, batch: pa.RecordBatch) -> None:
 
 
 def results_of(run: str | None, history: History, properties: Sequence[str]) -> pa.RecordBatch:
-    """Judge a history: a batch of RESULTS.  Processes are told by index."""
+    """Judge a history: a batch of RESULTS.  Processes are indices."""
     index = {name: i for i, name in enumerate(history.processes)}
     rows = []
     for name, verdict in history.judge(properties).items():

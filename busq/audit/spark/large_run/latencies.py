@@ -25,10 +25,10 @@ ACCURACY = 1000  # quantiles are off by a thousandth of the ranks, at most
 
 
 def timed(firsts: DataFrame) -> DataFrame:
-    """Say of each first delivery when its message's send was called, decided, and known to have happened.
+    """Add to each first delivery when its message's send was called, decided, and known to have happened.
 
     Columns: run, process, position, message, is_phantom, time_ns; is_sent, start_ns, commit_ns, end_ns, known_ns,
-    fan_out.  A message is known to be sent when its send has returned, or when somebody has delivered it.  Cost: one
+    fan_out.  A message is known to be sent when its send has returned, or when a process has delivered it.  Cost: one
     shuffle of all events.
 
     >>> found = timed(firsts).orderBy("position")
@@ -37,7 +37,7 @@ def timed(firsts: DataFrame) -> DataFrame:
     """
     all_of = Window.partitionBy("run", "message").rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     known_ns = F.when(is_send(), F.col("end_ns")).otherwise(F.col("time_ns"))
-    fan_out = F.coalesce(F.size(F.array_distinct("destinations")), F.lit(0))  # a send may say nothing of whom it is for
+    fan_out = F.coalesce(F.size(F.array_distinct("destinations")), F.lit(0))  # a send may have no destinations
     facts = {
         "is_sent": F.max(is_send()).over(all_of),
         "end_ns": F.min(F.when(is_send(), F.col("end_ns"))).over(all_of),
@@ -108,7 +108,7 @@ def durations(deliveries: DataFrame, since: str, by: str = "process") -> DataFra
 
 
 def waits(events: DataFrame) -> DataFrame:
-    """Say how often and how long (in ms) each process waited, to "send" or to "receive".
+    """Count how often and how long (in ms) each process waited, to "send" or to "receive".
 
     Columns: run, process, to, count, total, longest.  Cost: one aggregation.
 

@@ -2,8 +2,8 @@
 """How a run is laid out before its judge: as files like busq's own, that can be looked at where they stand.
 
 A stranger's run is put into such files, once for its order.  Twice, if marks of repetitions and failed sends have to be
-settled, or if messages have to be named anew: that is so where names tell neither sender nor order, and the run is too
-large for the observers in C, which take any names.
+settled, or if messages have to be named anew: that is so where names contain neither sender nor order, and the run is
+too large for the observers in C, which take any names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERS_MAX = (1 << 32) - 2  # of the messages of a sender, when they are named 
 def laid_out(
     spark: SparkSession, loaded: Loaded, takes_any_names: Callable[[Summary], bool]
 ) -> Iterator[tuple[Loaded, Summary | None]]:
-    """Give a run as files that can be looked at where they stand, and what they say; as it is, where that can't be.
+    """Give a run as files that can be looked at where they stand, with their summary; as it is, where that can't be.
 
     `takes_any_names`: whether the judge can do with the names that there are.  The files go with the block.
     """
@@ -78,7 +78,7 @@ def _settled(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path
 
 
 def told_again(count: int) -> list[Finding]:
-    """Return what is said of marked repetitions."""
+    """Return findings about marked repetitions."""
     if not count:
         return []
     text = f"{amount(count, 'delivery', 'deliveries')} marked as repeated: not counted again"
@@ -106,7 +106,7 @@ def named_anew(events: DataFrame, low: int, high: int, *, has_ties: bool) -> Dat
 
 
 def resent_findings(events: DataFrame, count: int, names: tuple[str, ...]) -> list[Finding]:
-    """Return what is said of messages that were sent more than once, under their first names."""
+    """Return findings about messages that were sent more than once, under their first names."""
     if not count:
         return []
     first = checks.resent(events).agg(F.min("process").alias("process")).collect()[0]["process"]

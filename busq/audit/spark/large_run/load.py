@@ -16,10 +16,10 @@ from busq.audit.many import fits
 from busq.audit.spark.large_run import bad_rows, names
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.sessions.driver import frame_of
-from busq.trace import TraceError, parquet, places, read
+from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
-from busq.trace.parquet import Head
+from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
@@ -46,7 +46,7 @@ _LISTS = ("destinations", "clock", "members")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A run as a DataFrame of EVENTS (and `label`), and what its files say about it.
+    """A run as a DataFrame of EVENTS (and `label`), and the facts in its files.
 
     `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
     one process.  `is_renamed`: messages have other names than there, which are kept in a column `name`.
@@ -58,8 +58,8 @@ class Loaded:
     findings: Sequence[Finding] = ()
     rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
-    is_foreign: bool = False  # nobody has looked yet whether it has both sends and deliveries
-    is_derived: bool = False  # its messages are those that its clocks tell of
+    is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
+    is_derived: bool = False  # its messages are those that follow from its clocks
     is_renamed: bool = False
     tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
 
@@ -104,7 +104,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     else:
         events, bad = bad_rows.without_bad(events, process_names, path=source.paths[0])
         findings += bad
-    ours = all(head.is_ours and len(parquet.runs_of(head)) == 1 for head in heads)
+    ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
     logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
     return Loaded(
         events=events,
@@ -118,7 +118,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
 
 
 def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
-    """Return the rows of a run, where a column tells of several."""
+    """Return the rows of a run, where a column names several."""
     if not column or column not in frame.columns:
         return frame
     return frame.where(F.coalesce(F.col(column).cast("string"), F.lit("")) == run)
@@ -127,7 +127,7 @@ def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
 def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
     heads, findings = [], []
     for path in source.paths:
-        head = parquet.head(path, source.options)
+        head = parquet_head.head(path, source.options)
         if isinstance(head, Finding):
             findings.append(head)
         else:
@@ -169,7 +169,7 @@ def _spark_type(path: str, column: pa.Field) -> T.DataType:
 def conformed(frame: DataFrame, run: str = "") -> DataFrame:
     """Return the columns of EVENTS and `label`, in their types; `bad_rows.without_bad` leaves out what means nothing.
 
-    `run`: only its rows, if the frame tells of several.  Raises TraceError for a required column that is missing.
+    `run`: only its rows, if the frame has several.  Raises TraceError for a required column that is missing.
 
     >>> rows = [(0, 0, "sent", 1, [1]), (1, 0, "received", 1, None)]
     >>> types = "process int, position int, kind string, message int, destinations array<int>"

@@ -32,7 +32,7 @@ from busq.trace.fields import Fields, counts_nanoseconds
 from busq.trace.foreign import parquet_file
 from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed
-from busq.trace.parquet import Head
+from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.tables import UNKNOWN_KIND
@@ -273,7 +273,7 @@ def _have_namesakes(events: DataFrame) -> bool:
 
 
 def _key(*, tells_senders: bool) -> Column:
-    """Return the name of a message, with its sender where deliveries tell it."""
+    """Return the name of a message, with its sender where deliveries name it."""
     if not tells_senders:
         return F.col("message")
     is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))

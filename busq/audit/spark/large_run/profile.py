@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A huge run before its judge: its events as a DataFrame, what each log has and lacks, and how to tell of it."""
+"""A huge run before its judge: its events as a DataFrame, what each log has and lacks, and words for it."""
 
 from __future__ import annotations
 
@@ -108,6 +108,11 @@ class Case:
         """The sum of a figure over all processes."""
         return sum(row[name] or 0 for row in self.profile.values())
 
+    @property
+    def n_events(self) -> int:
+        """How many sends and deliveries there are."""
+        return self.total("sends") + self.total("deliveries")
+
     def range(self, name: str) -> tuple[int, int] | None:
         """The least and greatest value of a column, "stamp" or "time", if there is one."""
         lows = [row[f"{name}_low"] for row in self.profile.values() if row[f"{name}_low"] is not None]
@@ -158,7 +163,7 @@ class Case:
 
     @cached_property
     def run(self) -> Run:
-        """The run without its events, for those who put verdicts in words: they see which logs are empty."""
+        """The run without its events, for putting verdicts into words: its logs show only whether they are empty."""
         columns = {"kind": pa.int8(), "message": pa.int64(), "label": pa.string()}
         logs = [
             pa.table({name: pa.nulls(int(process in self.profile), kind) for name, kind in columns.items()})
@@ -171,6 +176,11 @@ class Case:
         """Whether the log of each process lacks events."""
         gaps = [self.profile[p]["gaps"] if p in self.profile else 0 for p in range(len(self.names))]
         return unknown.incomplete(self.run, [[0] * int(Kind.GAP) + [gap] for gap in gaps])
+
+    @property
+    def torn(self) -> list[int]:
+        """The processes whose logs lack events."""
+        return [process for process, is_torn in enumerate(self.holes) if is_torn]
 
     def words(self, messages: Iterable[int]) -> Words:
         """Names for the processes and these messages."""

@@ -102,7 +102,7 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
 
 
 def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
-    """Write rows, sorted by process, to a file for each process; tell of each file."""
+    """Write rows, sorted by process, to a file for each process; give a row about each file."""
     with contextlib.ExitStack() as files:
         writer, last = None, None
         schema = None

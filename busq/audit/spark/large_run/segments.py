@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from busq.trace.errors import TraceError
-from busq.trace.parquet import PROCESSES_MAX
+from busq.trace.mapping import PROCESSES_MAX
 from busq.trace.schema import Kind
 from busq.trace.tables import BROKEN
 
@@ -57,7 +57,7 @@ class Summary:
     `profile` has the facts of each process, as `case.Case` wants them; `differing` the senders and receivers whose
     copies differ; `are_restamped`: stamps differ somewhere, too, or copies do.  `is_rising`: no stamp falls, by
     property ("total", "causal"), if there are stamps everywhere.  `is_in_order`: no position falls; `are_named`: names
-    are those that `checks` relies on, without which nothing is said of copies and stamps.
+    are those that `checks` relies on, without which copies and stamps are not judged.
     """
 
     profile: dict[int, dict[str, int | None]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def summarise(spark: SparkSession, logs: Sequence[tuple[int, str]]) -> Summary:
 
 
 def put_together(rows: Iterable[dict[str, Any]]) -> Summary:
-    """Put what `look_at` said of files together, in program order."""
+    """Put the summaries of `look_at` together, in program order."""
     summary, sums = Summary(is_rising={"total": True, "causal": True}), dict[tuple[int, int], Ints]()
     carried: dict[int, dict[str, int]] = {}
     for row in rows:
@@ -281,7 +281,7 @@ class _Segment:
             _add(self.facts, {"farthest": int(flat.max())})
         owner = np.repeat(np.arange(len(messages)), counts)
         keys = owner * PROCESSES_MAX + flat
-        if len(keys) > 1 and (np.diff(keys) <= 0).any():  # somebody may be named twice
+        if len(keys) > 1 and (np.diff(keys) <= 0).any():  # a process may be named twice
             keys = np.sort(keys)
             keys = keys[np.diff(keys, prepend=-1) > 0]
             owner, flat = keys // PROCESSES_MAX, keys % PROCESSES_MAX
@@ -296,7 +296,9 @@ class _Segment:
             names, places = np.arange(least, int(others.max()) + 1), others - least
         else:  # some are no processes
             names, places = np.unique(others, return_inverse=True)
-        if len(names) > PROCESSES_MAX or self.facts["misnamed"]:  # names tell no senders: there is nothing to add up by
+        if (
+            len(names) > PROCESSES_MAX or self.facts["misnamed"]
+        ):  # names contain no senders: there is nothing to add up by
             self.are_strange = True
             self.sums.clear()
             _add(self.facts, {"strange": 1})
@@ -335,7 +337,7 @@ def _ends(name: str, values: Ints) -> dict[str, int]:
 
 
 def _hash(values: Any) -> npt.NDArray[np.uint64]:
-    """Mix 64 bits, so that sums tell sets apart (the finalizer of splitmix64, by Sebastiano Vigna)."""
+    """Mix 64 bits, so that sums of different sets differ (the finalizer of splitmix64, by Sebastiano Vigna)."""
     with np.errstate(over="ignore"):
         mixed = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views of groups on Spark: did all members see the same ones, and deliver the same messages in them?
 
-What counts as a fault is told in csrc/observe/sights.c.  The example is about a view that two members saw, a message to
+csrc/observe/sights.c defines what counts as a fault.  The example is about a view that two members saw, a message to
 it, and the next view, which the second one saw too early.
 
 >>> from busq.spark.load import conformed
@@ -115,7 +115,7 @@ def found(given: DataFrame) -> DataFrame:
     )
 
 
-# ---- what the logs tell ----
+# ---- what the logs show ----
 
 
 def _is_sight() -> Column:
@@ -151,7 +151,7 @@ def _letters(events: DataFrame) -> DataFrame:
 
 
 def _got(events: DataFrame, letters: DataFrame) -> DataFrame:
-    """The first deliveries of these; `is_view` says of one that it brings a view."""
+    """The first deliveries of these; `is_view` marks those that bring a view."""
     place = F.min(F.struct("position", _is_sight().alias("is_view"))).alias("place")
     firsts = events.where(is_delivery() & F.col("message").isNotNull()).groupBy("process", "message").agg(place)
     known = firsts.select("process", "message", "place.position", "place.is_view")
@@ -251,7 +251,9 @@ def _early(got: DataFrame, seen: DataFrame) -> DataFrame:
 def _missed(steps: DataFrame, got: DataFrame, torn: Sequence[int]) -> DataFrame:
     is_left = F.col("was_in") & (F.col("number") == _following(F.col("last")))
     left = steps.where(is_left).select("process", "group", F.col("last").alias("sent_view"))
-    letters = got.groupBy("message", "group", "sent_view").agg(F.min("process").alias("sender"))  # who delivered it
+    letters = got.groupBy("message", "group", "sent_view").agg(
+        F.min("process").alias("sender")
+    )  # the process that delivered it
     due = left.join(letters, on=["group", "sent_view"], how="inner")
     missing = due.join(got.select("process", "message"), on=["process", "message"], how="left_anti")
     return _fault(missing, MISSED, **_letter(), is_open=_is_torn(torn))

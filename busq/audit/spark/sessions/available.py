@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Spark can run here, said in one line where it can't."""
+"""Whether Spark can run here, and a line of text where it can't."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SparkFailed(BusqError):
 
 
 def is_loaded(module: str) -> bool:
-    """Whether somebody has imported a module already.
+    """Whether a module has been imported already.
 
     >>> is_loaded("sys")
     True

@@ -58,7 +58,7 @@ def active() -> SparkSession | None:
 
 
 def _active_connect() -> SparkSession | None:
-    if not is_loaded("pyspark.sql.connect.session"):  # nobody can have opened one
+    if not is_loaded("pyspark.sql.connect.session"):  # none can have been opened
         return None
     from pyspark.sql.connect.session import SparkSession as Remote
 
@@ -203,7 +203,7 @@ def watched(spark: SparkSession, title: str, report: Progress) -> Iterator[None]
 
 @contextlib.contextmanager
 def _told(spark: SparkSession, title: str, report: Progress) -> Iterator[None]:
-    """The server tells, every two seconds (spark.connect.progress.reportInterval)."""
+    """The server reports, every two seconds (spark.connect.progress.reportInterval)."""
 
     def tell(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or () if not stage.done]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ending Spark at once: after Ctrl-C nobody waits for tasks to come to an end."""
+"""Ending Spark at once: after Ctrl-C tasks are not waited for."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def kill(gateway: Any) -> None:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether it still does something: whose parent is gone may stay a zombie for as long as nobody buries it."""
+    """Whether it still does something: a process whose parent is gone may stay a zombie for a while."""
     with contextlib.suppress(psutil.Error):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     return False

@@ -3,9 +3,10 @@
 
 `shares` divides what one is willing to give, and refuses what cannot do; `within` gives a session that keeps to it: the
 parts are bounded by options of Java and of Spark where there are some, and the sum is watched.  Where it grows beyond,
-Java is ended, and a line says so.
+Java is ended, and an error reports it.
 
-Not given: on a cluster the heap of the driver alone is bounded, and executors are bounded by what the cluster says.
+Not given: on a cluster the heap of the driver alone is bounded, and executors are bounded by the settings of the
+cluster.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SLACK = 1.05  # pages that belong to several are counted when they move
 
 @dataclass(frozen=True)
 class Shares:
-    """Who may take how much, in bytes."""
+    """The shares of memory, in bytes."""
 
     total: int
     heap: int
@@ -127,7 +128,7 @@ def within(
     """Give a session as `busq.spark.session` does, and keep the sum of all its processes below a size.
 
     `config`: settings of a new session, as `busq.spark.session` takes them.
-    Where a session is active, on a cluster, and where nobody says a size, nothing is divided, and the shares are None.
+    Where a session is active, on a cluster, and without a size, nothing is divided, and the shares are None.
 
     Errors: those of `session`; ValueError for a size that cannot do; SparkFailed where it was not enough.
     """

@@ -2,7 +2,7 @@
 """Whether a cluster is ready for busq: looked at point by point, in the order in which a job would fail.
 
 The points: this machine, the master, executors, their Python, busq on them, the files, memory.  A point that fails
-says what to do; those that need it are left out.
+has an advice; those that need it are left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check(
 
     Parameters: `master` and `memory` as in ``busq.spark.session``; `paths` of traces, or of folders that executors
     share; `timeout_s`, how long executors are waited for.
-    Errors: ValueError for a master or size that cannot be; what Spark says about itself is a point.
+    Errors: ValueError for a master or size that cannot be; errors of Spark itself are points.
     Cost: that of a session, and some seconds.
 
     >>> [point.name for point in check("spark://head:7077") if not point.ok]                     # doctest: +SKIP

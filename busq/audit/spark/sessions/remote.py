@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sessions through Spark Connect: a server that runs already, named by an address `sc://HOST:PORT`.
 
-Nothing is started here and no Java is needed.  What can't be is said at once: PySpark itself tries for minutes to
+Nothing is started here and no Java is needed.  What can't be is reported at once: PySpark itself tries for minutes to
 reach a server that is not there.
 """
 
@@ -88,7 +88,7 @@ def without_token(url: str) -> str:
 def connected(url: str, config: Mapping[str, str]) -> Iterator[SparkSession]:
     """Give a session of a server while a block lasts; `config` are settings that a session may change.
 
-    Raises Unavailable where a package lacks, SparkFailed where nobody answers or the server refuses us.
+    Raises Unavailable where a package lacks, SparkFailed where no server answers or it refuses the session.
     Cost: 2 s, most of it imports.
 
     >>> with connected("sc://127.0.0.1:15002", {}) as spark:                                     # doctest: +SKIP
@@ -119,7 +119,7 @@ def _is_there(module: str) -> bool:
 
 
 def _reach(url: str) -> None:
-    """Find out whether anybody listens, and speaks the protocol of a server."""
+    """Find out whether a server listens, and speaks the protocol."""
     import grpc
     from pyspark.sql.connect.client import DefaultChannelBuilder
 

@@ -57,7 +57,7 @@ WORKER_STOP_S = 1.0
 NANOSECONDS_AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"  # else Spark refuses times as pandas writes them
 
 _PREFIX = "busq-spark-"
-_SESSION = {  # what a session may choose for itself, whoever started Spark
+_SESSION = {  # what a session may choose for itself, however Spark was started
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
     # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
@@ -67,7 +67,7 @@ _SESSION = {  # what a session may choose for itself, whoever started Spark
 }
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
-_SMALL_TALK = re.compile(  # what logs say that all went well with
+_SMALL_TALK = re.compile(  # lines of logs without a fault
     r"at |WARNING:|\.\.\. |NOTE: Picked up|Using Spark's default|Setting default log|To adjust logging"
     r"|[\d/]+ [\d:]+ (WARN|INFO)"
 )
@@ -86,7 +86,7 @@ def is_local(master: str) -> bool:
 
 
 def default_memory() -> str:
-    """Return the heap that a session gets unless told otherwise: 40 % of the memory, 10 GiB at most.
+    """Return the default heap of a session: 40 % of the memory, 10 GiB at most.
 
     >>> default_memory().endswith("m")
     True
@@ -150,7 +150,7 @@ class _Place:
         return ""
 
     def reason(self) -> str:
-        """Why Spark says that a cluster refused us; what it throws afterwards is only that it has stopped."""
+        """Return why a cluster refused the application; what Spark throws afterwards is only that it has stopped."""
         with contextlib.suppress(OSError):
             reasons = re.findall(r"Application has been killed\. Reason: (.*)", self.log.read_text(errors="replace"))
             return str(reasons[-1]).strip() if reasons else ""
@@ -204,10 +204,10 @@ def session(
 ) -> Iterator[SparkSession]:
     """Give a Spark session while a block lasts: the one that is active, untouched, or a new one that prints nothing.
 
-    `master` is a Spark master ("local[*]" unless said; "local[N]", "spark://HOST:PORT", "k8s://URL", "yarn",
-    "local-cluster[WORKERS,CORES,MiB]"), or the address of a Spark Connect server, "sc://HOST:PORT"; without it, that
-    of the variable SPARK_REMOTE, where it is set.  `memory` is the heap of the driver, as "6g" (40 % of the memory
-    unless said, 10 GiB at most); `local_dir` where to spill (temporary files; best on a disk with twice the size of the
+    `master` is a Spark master (default "local[*]"; "local[N]", "spark://HOST:PORT", "k8s://URL", "yarn",
+    "local-cluster[WORKERS,CORES,MiB]"), or the address of a Spark Connect server, "sc://HOST:PORT"; without it, that of
+    the variable SPARK_REMOTE, where it is set.  `memory` is the heap of the driver, as "6g" (default 40 % of the
+    memory, 10 GiB at most); `local_dir` where to spill (temporary files; best on a disk with twice the size of the
     trace); `config` more settings of Spark, stronger than ours; `ui` serves Spark's own pages on this machine.  All of
     them mean nothing where a session is active, and `memory`, `local_dir` and `ui` are a Connect server's own.
 
@@ -280,7 +280,7 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
 def _environment(master: str, java_home: Path, place: _Place) -> dict[str, str]:
     """The variables that Java and Spark's scripts read, and hand on to Python's workers."""
     if not is_local(master):
-        return {"JAVA_HOME": str(java_home)}  # which Python, and where it finds busq, is for the user to say
+        return {"JAVA_HOME": str(java_home)}  # which Python, and where it finds busq, is up to the user
     return {
         "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_IP": _LOOPBACK,
@@ -340,7 +340,7 @@ def _classic() -> Iterator[None]:
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Py4J logs a traceback for a call that Ctrl-C cut off, or whose Java has ended; it raises an error, too.
 
-    It does so as whoever has no logger, and as "py4j".
+    It does so without a logger, and as "py4j".
     """
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
@@ -380,7 +380,7 @@ def _started(settings: Mapping[str, str], place: _Place, environment: Mapping[st
 
 
 def _end_starting(place: _Place) -> None:
-    """End a Java that was being started when Ctrl-C came: nobody has its handle, but it knows our directory."""
+    """End a Java that was being started when Ctrl-C came: it has no handle, but its command line has our directory."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any(str(place.path) in word for word in child.cmdline()):
@@ -483,7 +483,7 @@ def _thrown(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The line of an error that tells something: the last of a Python traceback, the innermost cause of Java's."""
+    """Return the most specific line of an error: the last of a Python traceback, the innermost cause of Java's."""
     text = str(error)
     python = re.findall(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)\b: .*$", text, re.MULTILINE)
     causes = re.findall(r"^\s*Caused by: (.*)$", text, re.MULTILINE)

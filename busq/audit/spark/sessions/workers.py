@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Pythons of the executors: whether they are as ours, have busq, and find the files.
 
-What runs there arrives as a reference to busq, so without it a job ends in a traceback of somebody else's.  The probe
+What runs there arrives as a reference to busq, so without it a job ends in a foreign traceback.  The probe
 (`busq.spark.probe`) goes there whole instead.
 """
 

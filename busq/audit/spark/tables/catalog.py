@@ -3,7 +3,7 @@
 
 A table is put into Parquet files once, a folder for each run, with the columns that an audit reads and no others; they
 go when it ends.  From there it is judged like any trace, by all engines.  Rows of a table stand in no order, so
-positions or times say it, or the verdicts on order are "unknown".
+positions or times show it, or the verdicts on order are "unknown".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from busq.audit.spark.large_run.repack import workplace
 from busq.audit.spark.sessions.driver import Progress, interruptible, shares_files
 from busq.audit.spark.sessions.session import busy
 from busq.errors import BusqError
-from busq.trace import parquet
+from busq.trace import parquet_head
 from busq.trace.dataset import RUNS_BY, hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
@@ -44,7 +44,7 @@ __all__ = ["Tables", "is_plain", "opened", "staged"]
 
 NAMES_MAX = 3  # of tables that may be meant
 
-_RUN = "busq_run"  # the column that tells runs apart, among those of the table
+_RUN = "busq_run"  # the column for runs, among those of the table
 _PART = re.compile(r"`[^`]*`|[^.`]+")  # of a name
 
 
@@ -110,7 +110,7 @@ class Tables:
         return f"{TABLE}{self.told(path)}"
 
     def named(self, found: RunAudit) -> RunAudit:
-        """Return an audit that tells of tables, not of the files that they were put into."""
+        """Return an audit that names tables, not the files that they were put into."""
         checks = {name: replace(check, text=self.told(check.text)) for name, check in found.checks.items()}
         findings = [
             replace(one, text=self.told(one.text), path=self.told(one.path), line=0 if one.path else one.line)
@@ -188,7 +188,7 @@ def staged(
     """Put tables into files while a block lasts, and give the runs that stand in them.
 
     Parameters: `tables`, names as Spark's SQL takes them, or DataFrames by name; `options`, `runs_by` and `fields` as
-    in `busq.trace.find`, but that `fields` may also be what the file would say, fields and their columns, and that a
+    in `busq.trace.find`, but that `fields` may also be the content of such a file, fields and their columns, and that a
     table has no files: a column makes runs, or "none", that is, all tables are one run; without it, a column `run` does
     where there is one, and else each table is a run; `place`, a folder that this machine and all executors
     see, where it is not one machine; `progress` as in `busq.spark.busy`.
@@ -229,7 +229,7 @@ def staged(
 
 
 def _check_fields(frames: Mapping[str, DataFrame], options: Mapping[str, str]) -> None:
-    """TraceError for a field that is said to stand where no table has a column."""
+    """TraceError for a field whose column no table has."""
     for option, text in options.items():
         name = option.removeprefix("field.")
         if name not in (option, "run") and not any(parsed(text).is_in(frame.columns) for frame in frames.values()):
@@ -241,14 +241,14 @@ def _pruned(name: str, frame: DataFrame, options: Mapping[str, str]) -> DataFram
     """Return the columns that an audit reads; TraceError if they cannot be those of a trace."""
     void = {column.name for column in frame.schema if isinstance(column.dataType, T.NullType)}
     names = [column for column in frame.columns if column not in void]
-    parquet.check_columns(name, names, options)
+    parquet_head.check_columns(name, names, options)
     used = {root for each in Fields(options).expressions(names).values() for root in each.roots(names)}
     used |= {*SCHEMA.names, *parsed(options.get("field.run", "run")).roots(names)}
     return frame.select(*(F.col(f"`{column}`") for column in names if column in used))
 
 
 def _run_of(frame: DataFrame, options: Mapping[str, str]) -> Column | None:
-    """Return what tells runs apart, if there is something."""
+    """Return the column for runs, if there is one."""
     told = parsed(options.get("field.run", "run"))
     if options.get(RUNS_BY) == "none" or not told.is_in(frame.columns):
         return None

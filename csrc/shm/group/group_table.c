@@ -19,13 +19,14 @@ static busq_place_mark *change_mark(busq_group *group, uint64_t number)
 
 /* ---- installing ---- */
 
-/* Installs what a decided message says, once it is known to be that message still: in swaps that fail if they come
+/* Installs what a decided message announces, once it is known to be that message still: in swaps that fail if they come
  * late. */
 static void change_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
 {
   busq_view_change change;
   const uint64_t number = busq_claim_number(look->word) + 1;
-  if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number || change.slot >= bus->geometry.peers)
+  if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
+      change.slot >= bus->geometry.peers)
     return;
   const uint64_t target = (uint64_t)change.incarnation << 16 | change.slot;
   if (change.what == BUSQ_CHANGE_ENTERS)
@@ -45,7 +46,9 @@ static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim
 {
   const uint64_t number = busq_claim_number(look->word) + 1;
   busq_key last;
-  uint64_t highest = busq_place_read(change_mark(group, number - 1), number - 1, &last) == BUSQ_PLACE_THERE ? last.timestamp : 0;
+  uint64_t highest = busq_place_read(change_mark(group, number - 1), number - 1, &last) == BUSQ_PLACE_THERE
+                         ? last.timestamp
+                         : 0;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const busq_pair member = busq_numbered_load(&group->member[slot]);
     const busq_ring ring = busq_bus_ring(bus, slot);
@@ -185,7 +188,8 @@ void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target)
   const uint32_t slot = busq_target_slot(target);
   busq_pair *member = &busq_bus_group(bus, index)->member[slot];
   busq_pair seen = busq_numbered_load(member);
-  while ((seen.hi & BUSQ_MEMBER_IS_IN) && !(seen.hi & BUSQ_MEMBER_MISSED) && busq_member_target(seen.hi, slot) == target) {
+  while ((seen.hi & BUSQ_MEMBER_IS_IN) && !(seen.hi & BUSQ_MEMBER_MISSED) &&
+         busq_member_target(seen.hi, slot) == target) {
     BUSQ_STEP("resumed");
     if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, busq_member_resumed(seen.hi)}))
       return;
@@ -201,7 +205,8 @@ bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
 
 bool busq_group_is_to_go(busq_bus *bus, uint32_t index, uint64_t target)
 {
-  return busq_group_has_missed(bus, index, target) || busq_group_is_gone(bus, busq_target_slot(target), busq_target_incarnation(target));
+  return busq_group_has_missed(bus, index, target) ||
+         busq_group_is_gone(bus, busq_target_slot(target), busq_target_incarnation(target));
 }
 
 bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
@@ -210,7 +215,7 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
   const uint64_t life = busq_load_acquire(&self->life);
   if ((uint32_t)(life >> 32) != incarnation)
     return true;
-  /* A peer that has closed its queue is leaving, though it may be stopped before it says so. */
+  /* A peer that has closed its queue is leaving, though it may be stopped before its life shows that. */
   const bool is_open = !(busq_load_acquire(&self->queue.clock_tail.hi) & BUSQ_RING_CLOSED);
   if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && is_open && busq_life_is_held(bus, slot))
     return false;
@@ -225,7 +230,8 @@ bool busq_group_is_gone(busq_bus *bus, uint32_t slot, uint32_t incarnation)
  * itself. */
 static bool member_can_receive(busq_bus *bus, uint32_t slot, uint64_t member)
 {
-  return (member & BUSQ_MEMBER_IS_IN) && !(member & BUSQ_MEMBER_MISSED) && busq_grave_check(bus, slot, busq_member_incarnation(member));
+  return (member & BUSQ_MEMBER_IS_IN) && !(member & BUSQ_MEMBER_MISSED) &&
+         busq_grave_check(bus, slot, busq_member_incarnation(member));
 }
 
 /* Read at a number that still stands when the view is emptied, or that fails.  A peer that is resumed meanwhile makes
