@@ -25,8 +25,6 @@ OPEN = {
     "busq",
     "busq/_port",
     "busq/_state",
-    "busq/_util",
-    "busq/lab/check",
     "csrc/python",
 }
 
