@@ -82,7 +82,7 @@ def run(
     there are cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
     `progress` is called ten times a second at most.
 
-    Where memory, time, depth or the room for packets is not enough, the result holds that, and what was seen until then.
+    Where memory, time, depth or the room for packets is not enough, the result has that, and what was seen until then.
     Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
     be, NoSpace, and what `progress` raises.  Costs about 0.3 to 3 us of processor time and 8 to 16 bytes per state, and
     for the way that a depth-first search is on some KiB per step, which decides in large groups.

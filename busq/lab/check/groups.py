@@ -180,8 +180,8 @@ def run_groups(
 
     Any of `processes` sends to the group, enters while it is out of it and leaves while it is in, at any moment:
     `messages` sends and `changes` of views in all, of which up to `kills` are deaths; up to `stops` processes stop for
-    ever.  At first the group has so many `members` (by default all but two).  A process that waits for a running sender puts
-    it off `put_offs` times; one that is dead or stopped, always.  `named`: every message names the last process, too.
+    ever.  At first the group has so many `members` (by default all but two).  A waiting process puts a running sender
+    off `put_offs` times; one that is dead or stopped, always.  `named`: every message names the last process, too.
 
     A multicast is staged at one destination after the other, sealed, raises one clock after the other, and is
     committed; with `whole_steps` it does each of these at all destinations at once, so that larger bounds come to their
