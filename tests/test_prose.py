@@ -24,8 +24,6 @@ AREAS = ["csrc", "busq", "bench", "tests", "docs", "README.md", "CONTRIBUTING.md
 OPEN = {
     "busq",
     "busq/_port",
-    "busq/_util",
-    "busq/lab/check",
     "csrc/python",
 }
 
