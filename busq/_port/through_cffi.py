@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For what calls the core through cffi: other orders, the recorder, the laboratory.  Errors are those of the one core."""
+"""For what calls the core through cffi: other orders, the recorder, the laboratory.  Its errors are those of the core."""
 
 from __future__ import annotations
 
