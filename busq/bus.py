@@ -89,7 +89,7 @@ class Bus1Peer(core.Port, Peer):
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        from busq import groups  # here, since most who import busq have none
+        from busq import groups  # here, since most programs have none
 
         name = groups.checked_name(group)
         if state is None and take is None:
@@ -406,7 +406,7 @@ class Bus:
             raise ValueError(f"order {self._order} can't hand over its state: resume and durable need order bus1")
         if shared:
             raise ValueError(f"order {self._order} knows each member by its name: shared needs order bus1")
-        from busq.ordered import OrderedPeer  # here, since most who import busq never need it
+        from busq.ordered import OrderedPeer  # here, since most programs never need it
 
         return OrderedPeer(self, name, self._order, spin_us=spin_us)
 
@@ -443,7 +443,7 @@ class Bus:
         ('alice',)
         >>> busq.Bus.unlink("doc-bus-groups")
         """
-        from busq.groups import groups_of  # here, since most who import busq have none
+        from busq.groups import groups_of  # here, since most programs have none
 
         return groups_of(self)
 
@@ -453,13 +453,13 @@ class Bus:
         Parameters: `names`, the name of a peer, or an iterable of names; none at all are there at once; `timeout`, how
         many seconds to wait: None waits for ever, 0 looks once.
 
-        Errors: Empty, which names those who are missing, if they are not all there before the timeout; PeerDead if one
-        that was seen here has left or died while others were waited for, and nobody has joined under its name since:
+        Errors: Empty, which names those that are missing, if they are not all there before the timeout; PeerDead if one
+        that was seen here has left or died while others were waited for, and none has joined under its name since:
         what a peer of that name left behind before the call does not matter; ShutDown if the bus was shut down, or this
         handle closed; ValueError, TypeError.
 
-        Cost: nobody is woken by who joins; it looks every millisecond at first, and after a while 50 times a second,
-        with a system call for each peer that is there.
+        Cost: a peer that joins wakes no process; this looks every millisecond at first, and after a while 50 times a
+        second, with a system call for each peer that is there.
 
         >>> import busq
         >>> with busq.Bus.create("doc-wait-for") as bus, bus.join("alice") as alice:
@@ -471,7 +471,7 @@ class Bus:
         not there before the timeout: 'bob'
         >>> busq.Bus.unlink("doc-wait-for")
         """
-        from busq._port.wait_for import wait_for  # here, since most who import busq never need it
+        from busq._port.wait_for import wait_for  # here, since most programs never need it
 
         wait_for(self, names, timeout)
 
@@ -549,7 +549,7 @@ class Bus:
     def collect(self) -> int:
         """Repair, and drop messages that wait for departed peers which are not durable; returns how many.
 
-        Groups that nobody is in but such peers are empty then.  It need not be called: a process that needs a slot,
+        Groups that have no other members are empty then.  It need not be called: a process that needs a slot,
         memory, or room for the name of another group does the same.
 
         Errors: ShutDown if this handle was closed.
@@ -613,7 +613,7 @@ class Bus:
         expected, called = f"0 to {SPIN_US_MAX:,} microseconds", "spin_us"
         if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
             return None
-        from busq._util.arguments import number  # here, since most who import busq never need it
+        from busq._util.arguments import number  # here, since most programs never need it
 
         if chosen_us is None:
             text = os.environ["BUSQ_SPIN_US"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of peers, and peers that are watched: who is there, as part of the order.
+"""Groups of peers, and peers that are watched: what peers are there, as part of the order.
 
 A group has members, and every change of them is a *view*: an event that stands at one place of the order, the same for
 all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`; the core is csrc/shm/group/group.h.
@@ -25,8 +25,8 @@ __all__ = ["View", "ViewMessage"]
 class View(NamedTuple):
     """The members of a group, from one place of the order to the next.
 
-    `number` counts the views of the group, from 1; `members` are names, those who entered first come first, the same at
-    every member; `joined` and `left` say in what it differs from the view before, and `died` which of those who left
+    `number` counts the views of the group, from 1; `members` are names, the same at every member, those that entered
+    first come first; `joined` and `left` say in what it differs from the view before, and `died` which of those that left
     did not leave by themselves.
 
     >>> import busq
@@ -130,7 +130,7 @@ def _entries_in(payload: bytes, count: int) -> tuple[list[_Entry], bytes]:
 
 
 def _names_of(entries: list[_Entry], known: dict[tuple[int, int], str]) -> list[str]:
-    """Return names; of those who have none in the event, the one that they had in the view before."""
+    """Return names; for a peer that has none in the event, the one that it had in the view before."""
     return [one.name or known.get((one.incarnation, one.slot), UNKNOWN) for one in entries]
 
 
@@ -162,7 +162,7 @@ def read_event(port: Any, me: str, kind: int, group_number: int, payload: bytes)
 
 
 def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int) -> str:
-    """Return the name of the one who is changed: the last entry, or, of one who entered, the member in that slot."""
+    """Return the name of the peer that is changed: the last entry or, where it entered, the member in that slot."""
     if len(names) > n_members:
         return names[-1]
     return next((name for entry, name in zip(entries, names, strict=True) if entry.slot == slot), UNKNOWN)

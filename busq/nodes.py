@@ -29,7 +29,7 @@ class Handle(core.Handle):
     """The right to send to a node of a peer.  It comes from `Node.handle`, or in a message (`Message.handles`).
 
     Give it to `Peer.send` in place of a name, or hand it on with `handles=[handle]`.  All messages that bring a handle
-    of one node give a peer the same object.  When the last one who holds a handle has let go of it, by `release`, by
+    of one node give a peer the same object.  When the last peer that holds a handle has let go of it, by `release`, by
     dropping the object, by closing its peer or by its death, the node's owner receives a "node_released".
 
     A handle belongs to the peer that received it: it can't be pickled, and it can't be used in a forked child.
@@ -58,7 +58,7 @@ class Handle(core.Handle):
     def is_dead(self) -> bool:
         """True once this peer has received the notice of the node's end, or if the handle arrived after it.
 
-        Cost: none; it says where this peer stands in the order, and asks nobody.
+        Cost: none; it says where this peer stands in the order, and asks no process.
         """
         return super().is_dead
 
@@ -120,11 +120,11 @@ class Node(core.Node):
     def destroy(self, *, timeout: float | None = None) -> None:  # type: ignore[override]
         """End the node, for everybody at one place in the order of messages.
 
-        The owner, and everybody who holds a handle, receives one message of the kind "node_destroyed".  What was sent
+        The owner, and each peer that holds a handle, receives one message of the kind "node_destroyed".  What was sent
         to the node and stands before it in the order is delivered, what stands behind it is passed over, and its sender
-        gets PeerDead.  Behind the notice nobody receives the handle again, but dead.  Destroying twice is harmless.
+        gets PeerDead.  Behind the notice no peer receives the handle again, but dead.  Destroying twice is harmless.
 
-        Parameters: `timeout`, how many seconds to wait for room in the queues of those who are told: None waits for
+        Parameters: `timeout`, how many seconds to wait for room in the queues of its receivers: None waits for
         ever, 0 tries once.
 
         Errors: Full; ShutDown if this peer was closed; ForkedHandle in a forked child; ValueError, TypeError for a

@@ -378,6 +378,7 @@ def test_the_native_package_holds_ffi_and_lib_and_nothing_else() -> None:
     import busq._native
 
     assert busq._native.__all__ == ["ffi", "lib"]
+    assert busq._native.ffi, "loaded when it is asked for, and lib with it"
     public = {name for name in vars(busq._native) if not name.startswith("_")}
     assert public - {"annotations", "Any"} <= {"ffi", "lib"}  # which are loaded when they are asked for
 

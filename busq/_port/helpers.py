@@ -38,7 +38,7 @@ def fail_missed(handles: tuple[Any, ...], missed: bytes, was_sent: int) -> NoRet
 
 def encode(obj: Any) -> list[Any]:
     """Return the parts of an object."""
-    from busq._port import objects  # here, since most who import busq send bytes
+    from busq._port import objects  # here, since most programs send bytes
 
     return objects.encode(obj)
 
@@ -68,13 +68,13 @@ def read_object(message: Message, codec: Codec | None, is_pickled: bool) -> Any:
 
 def read_event(port: Any, name: str, kind: int, group_number: int, payload: bytes) -> Any:
     """Return what `busq.groups.read_event` does."""
-    from busq import groups  # here, since most who import busq have none
+    from busq import groups  # here, since most programs have none
 
     return groups.read_event(port, name, kind, group_number, payload)
 
 
 def ask(port: Any, to: Any, data: Any, timeout: float | None, note: Any) -> Message:
     """Send a request and return its reply; `note` says whether it was sent."""
-    from busq._port import requests  # here, since most who import busq never need it
+    from busq._port import requests  # here, since most programs never need it
 
     return requests.ask(port, to, data, timeout, note)

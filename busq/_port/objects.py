@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects as payloads: pickle protocol 5, with large buffers beside the pickle, where receivers look at them in place.
 
-Nothing here knows of peers.  Imported when the first object is sent or read, since most who send bytes need no pickle.
+Nothing here knows of peers.  Imported when the first object is sent or read: most programs need no pickle.
 
 The payload, in little-endian numbers; every buffer begins at a multiple of 64 bytes:
 

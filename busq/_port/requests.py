@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: what a peer has asked and nobody has answered so far.  Imported by the first ask.
+"""Requests: what a peer has asked, and has no answer to so far.  Imported by the first ask.
 
 Replies come to a queue of their own (csrc/shm/request.h), from which any thread that waits takes them, for itself or
 for others: `Requests.take` hands each to the `Request` whose number it carries, in one step of C (csrc/python/ask.c).

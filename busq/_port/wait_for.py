@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting for peers to be there: `Bus.wait_for`.
 
-Nobody is woken when somebody joins, so this looks again and again: after a millisecond at first, and then less and less
-often.  A look compares names in shared memory, and asks the kernel about those it finds.
+A peer that joins wakes no process that waits for it, so this looks again and again: after a millisecond at first, and
+then less and less often.  A look compares names in shared memory, and asks the kernel about those it finds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the texts of methods written in C, as macros, from the docstrings of the public classes in Python.
 
-Usage: generate_texts.py PREFIX=MODULE.py ... texts.h
+Usage: generate_texts.py PREFIX=MODULE.py ... busq_texts.h
 
 BUSQ_TEXT_<PREFIX><class>_<method> begins with the signature, in the form from which Python reads it.
 """

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/message.h"
-#include "python/texts.h"
 #include "python/threads.h"
+#include <busq_texts.h>
 #include <string.h>
 
 #define CONTENT_BEGIN sizeof(PyObject)

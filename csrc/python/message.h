@@ -58,7 +58,7 @@ Message *message_new(busq_state *state, busq_peer *peer);
 int message_need_more(Message *self);
 /* An instance of a subclass that has all that a message had, which has nothing from then on; NULL with an exception. */
 Message *message_move(Message *message, PyObject *type);
-/* Lets go of a message that was taken and that nobody has seen: it comes next, as if it had not been taken. */
+/* Lets go of a message that was taken and not handed over: it comes next, as if it had not been taken. */
 void message_give_back(Message *self);
 
 #endif /* BUSQ_PYTHON_MESSAGE_H */

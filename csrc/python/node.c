@@ -372,7 +372,7 @@ static int fill_end(Port *self, Message *message, uint64_t number)
   return 1;
 }
 
-/* Whoever is named, or a member, gets the message behind the node's end as well: not as one to the node. */
+/* A peer that is named, or a member, gets the message behind the node's end as well: not as one to the node. */
 static int fill_node(Port *self, Message *message)
 {
   for (uint32_t i = 0; i < message->more->pinned.n_nodes && !message->node; i++) {
@@ -511,7 +511,7 @@ static PyObject *handles_of(PyObject *module, PyObject *object)
   return self ? list_of(self, 0) : NULL;
 }
 
-/* node_number(node or handle): for those who write down which it was. */
+/* node_number(node or handle): to write down which it was. */
 static PyObject *node_number(PyObject *module, PyObject *object)
 {
   const busq_state *state = PyModule_GetState(module);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
-#include "python/texts.h"
+#include <busq_texts.h>
 #include <pythread.h>
 #include <stdlib.h>
 

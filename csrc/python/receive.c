@@ -32,7 +32,7 @@ static message_kind kind_of(const busq_message *found)
   case BUSQ_KIND_LEFT:
     return KIND_LEFT;
   default:
-    return KIND_VIEW; /* and what is damaged: whoever reads the event finds out */
+    return KIND_VIEW; /* and what is damaged: reading the event finds out */
   }
 }
 

@@ -315,7 +315,7 @@ static int send_node_now(Port *self, const Handle *to, PyObject *data)
   uint32_t sent;
   if (!to->member || to->member->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
     return SEND_UNKNOWN;
-  /* What has missed the only node there is came to nobody: the whole way sends it again, and says so. */
+  /* What has missed the only node there is was not sent: the whole way sends it again, and says so. */
   return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
 }
 

@@ -2,13 +2,13 @@
 #ifndef BUSQ_PYTHON_THREADS_H
 #define BUSQ_PYTHON_THREADS_H
 /*
- * What keeps the threads of a process apart in the accelerator.
+ * What keeps the threads of a process apart in objects of Python.
  *
  * Guarantee: threads that use one peer, message or draft at the same time see each of its changes as one step, with and without an
  * interpreter lock.
  *
  * Mechanism: with the lock, all of this is nothing, or one instruction.  Without it (Py_GIL_DISABLED) an object that changes is
- * guarded by its critical section, and what is fetched from a list or a dictionary is held, since others may take it out.  Whoever
+ * guarded by its critical section, and what is fetched from a list or a dictionary is held, since others may take it out.  A thread that
  * holds a peer's latch (between receive_begin and receive_end) must wait for nothing: threads that wait for the latch do not let
  * the collector stop them, and so a holder that the collector has stopped would never go on.  What is looked at there has a flag,
  * which is asked and not waited for.
@@ -28,11 +28,11 @@
 #define BUSQ_GUARD_END }
 #endif
 
-/* SYNC POINT published: who sees the object sees what is in it.  Once there, it stays. */
+/* SYNC POINT published: a thread that sees the object sees what is in it.  Once there, it stays. */
 #define BUSQ_PUBLISH(place, object) __atomic_store_n(&(place), object, __ATOMIC_RELEASE)
 #define BUSQ_PUBLISHED(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 
-/* Taken, or not: nobody waits. */
+/* Taken, or not: no thread waits for it. */
 typedef struct {
   char is_taken;
 } busq_flag;

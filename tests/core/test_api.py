@@ -18,6 +18,7 @@ import pickle
 import queue
 import resource
 import stat
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,6 +89,52 @@ def test_importing_busq_loads_the_library_alone_and_little_of_python() -> None:
     heavy = {"inspect", "ast", "dataclasses", "asyncio", "multiprocessing", "subprocess", "json", "importlib.metadata"}
     assert not loaded & heavy
     assert len(loaded) < 60
+
+
+WITHOUT_CFFI = {
+    "peers": "alice.send(['alice', 'bob'], [b'to ', b'both']); bob.recv(); alice.recv_many(5)",
+    "objects": "alice.send_object('bob', {'price': 17}); bob.recv().object()",
+    "drafts": "draft = alice.reserve(9); draft.buffer[:] = bytes(9); draft.send('bob'); bob.recv().view()",
+    "nodes": """
+node = bob.node(); bob.send('alice', b'', handles=[node.handle])
+alice.send(alice.recv().handles[0], b'')""",
+    "groups": "alice.enter('g'); alice.recv().view; alice.send('@g', b''); alice.watch('bob'); bus.groups()",
+    "states": "alice.enter('g', state=bytes, take=bytes.decode); alice.recv()",
+    "requests": """
+import threading
+server = threading.Thread(target=lambda: bob.recv().reply(b''))
+server.start(); alice.ask('bob', b''); server.join()""",
+    "readers": """
+jobs = bus.join('jobs', shared=True)
+alice.send('jobs', b''); bus.collect(); bus.repair(); bus.stats()""",
+    "errors": """
+for call in (lambda: alice.send('nobody', b''), lambda: alice.send(5, b''), lambda: alice.recv(0)):
+    try: call()
+    except (busq.BusqError, TypeError): pass""",
+    "queues": "queue = busq.Queue(); queue.put('x'); queue.get(); busq.put_all([queue], 'y'); queue.qsize()",
+    "replicas": """
+from busq.replica import Counter
+with Counter.join(bus, 'counter') as counter: counter.add(1); counter.sync()""",
+    "an event loop": """
+import asyncio
+async def main():
+    async with busq.aio.join(bus, 'carol') as carol:
+        await carol.send('carol', b'1'); await carol.recv()
+asyncio.run(main())""",
+}
+
+
+@pytest.mark.parametrize("feature", WITHOUT_CFFI)
+def test_a_bus_of_order_bus1_needs_no_cffi(feature: str) -> None:
+    code = f"""
+import os, sys, busq
+name = f"without-cffi-{{os.getpid()}}"
+with busq.Bus.create(name, temporary=True) as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+{textwrap.indent(WITHOUT_CFFI[feature], "    ")}
+print([name for name in sys.modules if "cffi" in name or name == "busq._native._busq"])
+"""
+    done = fresh_python(code)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 # ---- sending and receiving ----

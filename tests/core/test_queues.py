@@ -29,6 +29,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 
 import busq
 from busq import queues
+from busq._port import queue_home
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -40,7 +41,7 @@ def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(queues, "PEERS", 48)
     monkeypatch.setattr(queues, "_default", None)
     yield 16
-    queues._default = None
+    queue_home._default = None
 
 
 def all_of(queue: Any) -> list[Any]:
@@ -244,7 +245,7 @@ def test_queues_that_come_and_go_leave_nothing_behind(shorter: int) -> None:
 
 
 def test_more_queues_than_a_bus_has_places_for() -> None:
-    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queues.QUEUES_MAX + 1)]
+    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queue_home.QUEUES_MAX + 1)]
     names = {queue._home.bus.name for queue in many}
     assert len(names) == 2
     for number, queue in enumerate(many):
@@ -374,7 +375,7 @@ def test_put_without_a_limit_never_waits_and_keeps_the_order(shorter: int) -> No
             queue.put(number, block=bool(number % 2))
         assert queue.qsize() == 200, turn
         assert [queue.get(timeout=PATIENCE_S) for _ in range(200)] == list(range(200))
-        wait_until(lambda: not queues._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
 
 
 def test_a_limit_beyond_what_shared_memory_holds(shorter: int) -> None:
@@ -409,8 +410,9 @@ def puts(queue: Any, count: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_ends_once_all_has_left_it(method: str) -> None:
     queue: busq.Queue[int] = busq.Queue()
-    (process,) = processes(method, 1, puts, queue, 3 * queues.CAPACITY)
-    assert [queue.get(timeout=PATIENCE_S) for _ in range(3 * queues.CAPACITY)] == list(range(3 * queues.CAPACITY))
+    (process,) = processes(method, 1, puts, queue, 3 * queue_home.CAPACITY)
+    received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * queue_home.CAPACITY)]
+    assert received == list(range(3 * queue_home.CAPACITY))
     end([process])
 
 
@@ -421,8 +423,8 @@ def puts_and_leaves(queue: Any, count: int) -> None:
 
 def test_a_process_that_says_so_does_not_wait() -> None:
     queue: busq.Queue[int] = busq.Queue()
-    end(processes("fork", 1, puts_and_leaves, queue, 3 * queues.CAPACITY))
-    assert all_of(queue) == list(range(queues.CAPACITY))
+    end(processes("fork", 1, puts_and_leaves, queue, 3 * queue_home.CAPACITY))
+    assert all_of(queue) == list(range(queue_home.CAPACITY))
 
 
 def test_what_waits_in_the_parent_is_not_put_by_the_child(shorter: int, fork: Callable[..., Child]) -> None:
@@ -455,7 +457,7 @@ armed: set[str] = set()  # whether the handler is; a mask of one thread would no
 def raise_inside(_: int, frame: Any) -> None:
     """Raise where ours is at work, and nowhere else."""
     while armed and frame is not None:
-        if frame.f_code.co_filename == queues.__file__:
+        if frame.f_code.co_filename in (queues.__file__, queue_home.__file__):
             raise StruckError
         frame = frame.f_back
 
@@ -515,7 +517,7 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
         got = [queue.get(timeout=PATIENCE_S) for _ in range(shorter)]
         assert got == list(range(shorter))
         assert list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two")) in (["one"], [])
-        wait_until(lambda: not queues._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
         puts(queue, shorter)
 
     rounds(under_fire, lambda: queue.put("one"), check)
@@ -566,7 +568,7 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
             for _ in [*got, "two"]:
                 queue.task_done()  # type: ignore[attr-defined]
             queue.join()  # type: ignore[attr-defined]
-        wait_until(lambda: not queues._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
         if strike.at > 0:
             return
         puts(queue, shorter)
