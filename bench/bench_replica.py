@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many commands per second do four replicas apply, beside a server of multiprocessing's?
 
-    python -m busq.bench.bench_replica [--seconds S] [--repeats N] [--only NAME ...]
+    python -m busq.bench.bench_replica [--seconds S] [--repeats N]
     python -m busq.bench.bench_replica --joins N
 
 Four processes put numbers into a dict under 1000 keys.  The figure is what *each* of the four has applied (of
@@ -236,7 +236,6 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", nargs="*", help="of the contenders")
     parser.add_argument("--joins", type=int, help="measure late joiners instead")
     parser.add_argument("--rate", type=int, default=200_000, help="commands per second that are offered meanwhile")
     options = parser.parse_args()
@@ -252,12 +251,11 @@ def main() -> None:
         "multiprocessing, single, 1 writer": lambda: run_manager(1, 1, options.seconds),
         "multiprocessing, update, 1 writer": lambda: run_manager(BATCH, 1, options.seconds),
     }
-    chosen = [name for name in contenders if not options.only or any(word in name for word in options.only)]
-    rates: dict[str, list[float]] = {name: [] for name in chosen}
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(options.repeats):
-        for name in chosen:
-            rates[name].append(contenders[name]())
-    for name in chosen:
+        for name, measure in contenders.items():
+            rates[name].append(measure())
+    for name in contenders:
         print(json.dumps({"what": name, "rate_per_s": round(statistics.median(rates[name])), "repeats": rates[name]}))
 
 

@@ -2,8 +2,8 @@
 #ifndef BUSQ_LAB_H
 #define BUSQ_LAB_H
 /*
- * The laboratory around the bus (busq.h): what judges executions, recorded or simulated, and what makes and searches them.  Programs
- * that only send and receive do without it.  Results and error texts are those of busq.h.
+ * The laboratory around the bus (busq.h): what judges executions, recorded or simulated, and what makes and searches
+ * them.  Programs that only send and receive do without it.  Results and error texts are those of busq.h.
  */
 #include "busq.h"
 
@@ -13,8 +13,8 @@ extern "C" {
 
 /* cffi: begin */
 /*
- * Observers: judge a history, that is, what every process sent and delivered in its own order (observe/spec.h says exactly
- * what each property means and counts).  A history belongs to one thread at a time.
+ * Observers: judge a history, that is, what every process sent and delivered in its own order (observe/spec.h defines
+ * exactly what each property means and counts).  A history belongs to one thread at a time.
  */
 typedef struct busq_history busq_history;
 
@@ -53,7 +53,7 @@ typedef struct {
  * The smallest evidence that was found.  m[] and p[] stand for messages[] and processes[]:
  *   lost        p[0] never delivered m[0], which p[1] sent to it
  *   duplicated  p[0] delivered m[0] again
- *   phantom     p[0] delivered m[0]; n_processes is 2 where somebody, p[1], did send it, but not to p[0]
+ *   phantom     p[0] delivered m[0]; n_processes is 2 where a process, p[1], did send it, but not to p[0]
  *   fifo        p[0] delivered m[1] before m[0], and p[1] sent m[0] before m[1]
  *   causal      p[0] delivered m[1], sent by p[2], before m[0], sent by p[1]; the steps lead from the one send to the
  *               other: p[1] sent m[0] and then (or as) the first step's message; the process of each step delivered its
@@ -100,16 +100,17 @@ int busq_history_send(busq_history *history, uint32_t process, uint64_t message,
 int busq_history_deliver(busq_history *history, uint32_t process, uint64_t message);
 /*
  * Appends many events of one process, all or none.  `kinds` holds a busq_event_kind for each; NULL means deliveries
- * only.  The destinations of all sends stand one after the other, `destination_counts` says how many each send has;
+ * only.  The destinations of all sends stand one after the other, `destination_counts` holds how many each send has;
  * where it is NULL, every send goes to all of them.
  */
 int busq_history_append(busq_history *history, uint32_t process, size_t n_events, const uint8_t *kinds,
                         const uint64_t *messages, const uint32_t *destination_counts, const uint32_t *destinations,
                         size_t n_destinations);
-/* Reads a log back: its first `max` events at most; *countp says how many it has. */
+/* Reads a log back: its first `max` events at most; *countp: how many it has. */
 int busq_history_read(const busq_history *history, uint32_t process, size_t max, uint8_t *kinds, uint64_t *messages,
                       size_t *countp);
-/* To whom a message was sent, ascending; none where it was not.  The memory belongs to the history, until it changes. */
+/* The receivers that a message was sent to, ascending; none where it was not.  The memory belongs to the history,
+ * until it changes. */
 int busq_history_read_destinations(const busq_history *history, uint64_t message, const uint32_t **destinationsp,
                                    uint32_t *countp);
 /* Its name in Python and on the command line; NULL for what is no property. */
@@ -120,7 +121,7 @@ int busq_history_judge(const busq_history *history, uint32_t properties, busq_ju
 
 /* cffi: begin */
 /*
- * Audits: histories from recorded logs, whose columns are read where they stand, and what such logs tell besides.  The
+ * Audits: histories from recorded logs, whose columns are read where they stand, and what such logs show besides.  The
  * layout of columns is that of Arrow.
  */
 typedef struct {
@@ -144,22 +145,23 @@ typedef struct {
   busq_column groups;            /* int32_t: of a send to a group, or of a view that was seen, a number for the group, */
   busq_column views;             /* int64_t: and the number of the view */
   busq_column members;           /* int32_t, as destinations: of a view that was seen */
-  busq_column member_items;      /* int32_t, no nulls; -1: somebody who is not known any more */
+  busq_column member_items;      /* int32_t, no nulls; -1: a process that is not known any more */
 } busq_rows;
 
 enum { BUSQ_ROW_LOCAL = 2, BUSQ_ROW_JOIN = 8, BUSQ_ROW_LEAVE = 9, BUSQ_ROW_KINDS = 16 };
 
 /* Appends the sends and deliveries among the rows, all or none. */
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows);
-/* The process passed these messages, so they were not for it: from here on, they were not sent to it, unless it delivered them. */
+/* The process passed these messages, so they were not for it: from here on, they were not sent to it, unless it
+ * delivered them. */
 int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages);
 /* Adds to counts[] how many rows are of each kind; the last one counts all that are higher. */
 void busq_rows_count(const busq_rows *rows, uint64_t *counts);
 
 /*
- * The knowledge of the logs about messages that are missing.  A loss is definite where a later message of its sender was
- * delivered at the same receiver; else that log may only have ended before.  Of a delivery without a send it is said
- * likewise whether its sender's log must have held the send.
+ * The knowledge of the logs about messages that are missing.  A loss is definite where a later message of its sender
+ * was delivered at the same receiver; else that log may only have ended before.  Of a delivery without a send it is
+ * held likewise whether its sender's log must have held the send.
  */
 typedef struct {
   uint64_t n_definite;
@@ -170,8 +172,8 @@ typedef struct {
   uint32_t unused;
 } busq_absence;
 
-/* `is_incomplete` has a byte for each process: whether events are missing in its log.  Adds to open_losses[] by receiver,
- * to open_phantoms[] by sender.  A name is taken to be sender << 32 | number. */
+/* `is_incomplete` has a byte for each process: whether events are missing in its log.  Adds to open_losses[] by
+ * receiver, to open_phantoms[] by sender.  A name is taken to be sender << 32 | number. */
 int busq_history_judge_absence(const busq_history *history, const uint8_t *is_incomplete, busq_absence *lost,
                                uint64_t *open_losses, busq_absence *phantom, uint64_t *open_phantoms);
 
@@ -219,9 +221,9 @@ void busq_times_free(busq_times *times);
 int busq_times_note_rows(busq_times *times, uint32_t process, const busq_rows *rows);
 int busq_times_measure_rows(busq_times *times, uint32_t process, const busq_rows *rows);
 int busq_times_judge_side(const busq_times *times, busq_side *side);
-/* How many deliveries of a process come, in its log, before one with an earlier time; *rowp says where the first does. */
+/* How many deliveries of a process come, in its log, before one with an earlier time; *rowp: where the first does. */
 uint64_t busq_times_count_backwards(const busq_times *times, uint32_t process, uint64_t *rowp);
-/* Of the deliveries to one receiver, or of messages with this number of destinations. */
+/* Latencies of the deliveries to one receiver, or of messages with this number of destinations. */
 void busq_times_read_receiver(const busq_times *times, uint32_t what, uint32_t receiver, busq_quantiles *quantiles);
 void busq_times_read_fan_out(const busq_times *times, uint32_t what, uint32_t fan_out, busq_quantiles *quantiles);
 
@@ -242,19 +244,20 @@ typedef struct {
   uint32_t process;
   uint32_t component; /* which one is wrong, */
   uint32_t unused;
-  int64_t found; /* what it says, */
+  int64_t found; /* what it holds, */
   int64_t right; /* and what follows from the logs */
 } busq_clock_faults;
 
-/* `is_incomplete` has a byte for each process: where events are missing, its own component may rise by more than one. */
+/* `is_incomplete` has a byte for each process: where events are missing, its own component may rise by more than
+ * one. */
 int busq_clocks_new(const busq_history *history, const uint8_t *is_incomplete, busq_clocks **clocksp);
 void busq_clocks_free(busq_clocks *clocks);
 int busq_clocks_note_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows);
 int busq_clocks_judge_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows, busq_clock_faults *faults);
 
 /*
- * Views of groups in logs (observe/sights.c): rows that were appended to a history are noted in the order of processes, and in that of
- * appending, each once; then they are judged, once.
+ * Views of groups in logs (observe/sights.c): rows that were appended to a history are noted in the order of processes,
+ * and in that of appending, each once; then they are judged, once.
  */
 typedef struct busq_sights busq_sights;
 
@@ -291,15 +294,15 @@ int busq_sights_judge(busq_sights *sights, busq_sights_found *found);
 
 /* cffi: begin */
 /*
- * A stage: the processes of one order, and a network on which somebody decides what arrives next (sim/stage.h).  A stage
- * belongs to one thread at a time.
+ * A stage: the processes of one order, and a network on which the caller decides what arrives next (sim/stage.h).  A
+ * stage belongs to one thread at a time.
  */
 typedef struct busq_stage busq_stage;
 
 enum { BUSQ_STAGE_NOTHING = 0xffffffff };
 
 typedef enum {
-  BUSQ_STAGE_SUBMIT = 0, /* the application asks for a message to be sent; peer: to whom, where that is one process */
+  BUSQ_STAGE_SUBMIT = 0, /* the application asks for a message to be sent; peer: its receiver, where that is one process */
   BUSQ_STAGE_SENT = 1,
   BUSQ_STAGE_SEND = 2,    /* a packet to peer */
   BUSQ_STAGE_RECEIVE = 3, /* a packet from peer */
@@ -362,8 +365,8 @@ typedef struct {
 /* `order` as in "lamport:ack=all". */
 int busq_stage_new(const char *order, const busq_stage_config *config, busq_stage **stagep);
 void busq_stage_free(busq_stage *stage);
-/* *namep is the name of the message; where the order is point to point, each destination has a message of its own, and their
- * names count up from it. */
+/* *namep is the name of the message; where the order is point to point, each destination has a message of its own,
+ * and their names count up from it. */
 int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *destinations, uint32_t n_destinations,
                       uint64_t *namep);
 /* BUSQ_FULL: the receiver has no room to hold the message back, and the packet stays in flight. */
@@ -374,9 +377,9 @@ int busq_stage_lose(busq_stage *stage, uint32_t packet);
 int busq_stage_double(busq_stage *stage, uint32_t packet);
 /* An alarm of this process goes off. */
 int busq_stage_tick(busq_stage *stage, uint32_t process);
-/* Lets packets arrive in an order drawn from the seed until none is left, or none finds room, but not more than `limit`;
- * *countp says how many.  Alarms go off when nothing else can happen and something is undelivered, or, if the stage is hasty,
- * at any moment. */
+/* Lets packets arrive in an order drawn from the seed until none is left, or none finds room, but not more than
+ * `limit`; *countp: how many.  Alarms go off when nothing else can happen and something is undelivered, or, if the
+ * stage is hasty, at any moment. */
 int busq_stage_run(busq_stage *stage, uint64_t seed, uint64_t limit, uint32_t is_hasty, uint64_t *countp);
 void busq_stage_examine(const busq_stage *stage, busq_stage_facts *facts);
 int busq_stage_examine_process(const busq_stage *stage, uint32_t process, busq_stage_gauge *gauge);
@@ -387,15 +390,15 @@ uint32_t busq_stage_kind_has_payload(const busq_stage *stage, uint32_t what);
 /* Both belong to the stage, until the next call that changes it. */
 const busq_stage_event *busq_stage_events(const busq_stage *stage);
 const busq_stage_packet *busq_stage_packets(const busq_stage *stage);
-/* Appends what was sent and delivered so far to a history of as many processes.  With is_whole, the copies of a multicast are
- * one message, of the name of the first, sent when the first of them is. */
+/* Appends what was sent and delivered so far to a history of as many processes.  With is_whole, the copies of a
+ * multicast are one message, of the name of the first, sent when the first of them is. */
 int busq_stage_tell(const busq_stage *stage, uint32_t is_whole, busq_history *history);
 /* cffi: end */
 
 /* cffi: begin */
 /*
- * The simulator: the processes of one order on a simulated network, driven by programs (sim/simulation.h, sim/network.h,
- * sim/workload.h).  A simulation belongs to one thread at a time.  Shares are from 0 to 1.
+ * The simulator: the processes of one order on a simulated network, driven by programs (sim/simulation.h,
+ * sim/network.h, sim/workload.h).  A simulation belongs to one thread at a time.  Shares are from 0 to 1.
  */
 typedef struct busq_sim busq_sim;
 
@@ -448,15 +451,15 @@ typedef struct {
   double hotspot_share;
   double hotspot_draw;
   double dependent_share; /* of the sends wait until their process has delivered all that was sent to it in earlier rounds */
-  double job_share; /* of the sends cause a job at whoever they are delivered to */
+  double job_share; /* of the sends cause a job at their receivers */
   double job_mean_ns;
   double job_spread_ns; /* 0: all take the mean; otherwise the standard deviation */
   uint64_t patience_ns; /* of fifo:on_gap=skip, with a gap */
   uint64_t seed;
   busq_sim_faults faults;
   /* A trace: send i leaves trace_senders[i] at trace_times_s[i], ascending and counted from the first, for
-   * trace_recipients[trace_starts[i] .. trace_starts[i + 1]).  They stay with the caller, unchanged, until the simulation is
-   * freed. */
+   * trace_recipients[trace_starts[i] .. trace_starts[i + 1]).  They stay with the caller, unchanged, until the
+   * simulation is freed. */
   uint64_t n_trace;
   const double *trace_times_s;
   const uint32_t *trace_senders;
@@ -464,7 +467,7 @@ typedef struct {
   const uint32_t *trace_recipients;
   const uint64_t *trace_sizes_bytes;
   const uint32_t *trace_afters; /* how many messages its sender must have delivered before; NULL: none */
-  /* Where not NULL: they are told what was sent and delivered; they outlive the simulation, and have as many processes. */
+  /* Where not NULL: they get what was sent and delivered; they outlive the simulation, and have as many processes. */
   busq_history *copies; /* messages as the order knows them */
   busq_history *wholes; /* multicasts: copies of one send have one name, (process << 32 | number of the send, from 1) */
   uint32_t is_recorded; /* events are kept for busq_sim_events */
@@ -541,14 +544,14 @@ void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts);
 int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep, uint64_t *packetsp, uint64_t *bytesp);
 /* The recorded events; they belong to the simulation, until it goes on. */
 const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp);
-/* To whom a message went, in the order given; belongs to the simulation. */
+/* The receivers of a message, in the order given; belongs to the simulation. */
 int busq_sim_destinations(const busq_sim *sim, uint64_t message, const uint32_t **destinationsp, uint32_t *countp);
 /* cffi: end */
 
 /* cffi: begin */
 /*
- * The checker: every execution of an order within a bound, or many random ones (check/check.h says what is searched and what a
- * reduction leaves out).  A check belongs to one thread at a time, and has threads of its own.
+ * The checker: every execution of an order within a bound, or many random ones (check/check.h describes what is
+ * searched and what a reduction leaves out).  A check belongs to one thread at a time, and has threads of its own.
  */
 typedef struct busq_check busq_check;
 
@@ -558,7 +561,7 @@ typedef enum {
   BUSQ_CHECK_REPLY = 1, /* every process sends its first message whenever it likes, and answers the senders of what it delivers */
   BUSQ_CHECK_JOB = 2,   /* free, but process 0 does one job: its first delivery begins it; until it ends, process 0 neither
                          * sends nor receives */
-  BUSQ_CHECK_INFORMED = 3 /* free, but everybody knows at once, by side channels, of every delivery anywhere */
+  BUSQ_CHECK_INFORMED = 3 /* free, but all know at once, by side channels, of every delivery anywhere */
 } busq_check_behaviour;
 
 typedef enum {
@@ -577,13 +580,13 @@ typedef enum {
 /* Judged besides the properties of histories, in the same set of bits: 1 << this, or 1 << busq_property. */
 typedef enum {
   BUSQ_CHECK_STUCK = 16,   /* at an end: a submit that was never taken, or a message that is never done */
-  BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from somebody who is neither its origin nor a destination */
+  BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from a process that is neither its origin nor a destination */
   BUSQ_CHECK_BUFFERS = 18, /* a packet was refused for want of room */
-  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, said an effect that makes no sense, or its
+  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, returned an effect that makes no sense, or its
                             * state is not sound */
   BUSQ_CHECK_ENDLESS = 20, /* an execution that goes on beyond all bounds */
   BUSQ_CHECK_KEPT = 21,    /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
-  BUSQ_CHECK_SIDE = 22     /* INFORMED: a message was delivered after one that was submitted when somebody had delivered it, or
+  BUSQ_CHECK_SIDE = 22     /* INFORMED: a message was delivered after one that was submitted when a process had delivered it, or
                             * an effect of it */
 } busq_check_property;
 
@@ -606,7 +609,7 @@ typedef struct {
   uint64_t walks;          /* walk: how many executions */
   uint64_t seed;           /* walk: execution k is drawn from seed + k */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice.  Replies, and
-                                 * the answer to a job, go to whom they answer all the same. */
+                                 * the answer to a job, go to the process that they answer all the same. */
 } busq_check_config;
 
 typedef struct {
@@ -615,7 +618,7 @@ typedef struct {
   uint64_t ends;   /* states in which nothing can happen any more; walk: executions */
   uint64_t left_out; /* states at depth_max that it would have gone on from; walk: executions */
   uint64_t contradicted; /* times that something which a reduction takes for granted was tried and found wrong */
-  uint64_t witness_seed; /* walk: the execution that busq_check_witness tells was drawn from it */
+  uint64_t witness_seed; /* walk: the execution of busq_check_witness was drawn from it */
   uint64_t memory_bytes; /* in use, at most so far */
   uint32_t depth_max; /* of an execution, in moves */
   uint32_t depth;     /* breadth: of the states that are looked at now */
@@ -627,7 +630,7 @@ typedef struct {
   uint32_t is_complete; /* nothing was left out, and no reduction contradicted */
   uint32_t is_full;     /* memory ran out */
   uint32_t may_go_in_circles; /* some kind of packet, or an alarm, can lead to itself without anything else happening: only
-                               * counts_moves tells whether every execution ends */
+                               * counts_moves finds whether every execution ends */
   uint32_t n_transitions; /* kinds of transitions that were seen */
   double missed_expected; /* states that were taken for others with the same fingerprint, on average */
 } busq_check_facts;
@@ -647,8 +650,8 @@ typedef struct {
   uint64_t stamp;   /* of the packet */
   uint32_t note;    /* of the packet */
   uint32_t kind;    /* a busq_check_step_kind */
-  uint32_t process; /* who submits, receives, wakes; to whom the packet was sent */
-  uint32_t from;    /* who sent the packet */
+  uint32_t process; /* which submits, receives, wakes; the receiver of the packet */
+  uint32_t from;    /* the sender of the packet */
   uint32_t what;    /* kind of packet */
   uint32_t destinations; /* submit: a set of bits */
 } busq_check_step;
@@ -673,8 +676,8 @@ void busq_check_free(busq_check *check);
 /* Waits for about so long; BUSQ_INTERRUPTED: it is not over. */
 int busq_check_advance(busq_check *check, uint64_t slice_ns);
 void busq_check_examine(busq_check *check, busq_check_facts *facts);
-/* The violation that ended the search (breadth: a shortest one), or NULL; belongs to the check.  *faultsp is a set of bits, what
- * is violated by its last step. */
+/* The violation that ended the search (breadth: a shortest one), or NULL; belongs to the check.  *faultsp is a set
+ * of bits, what is violated by its last step. */
 const busq_check_step *busq_check_witness(busq_check *check, size_t *countp, uint32_t *faultsp);
 /* The kinds of transitions that were seen, the most frequent first; BUSQ_EMPTY beyond the last. */
 int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_transition *transition);
@@ -682,8 +685,8 @@ int busq_check_examine_transition(busq_check *check, uint32_t place, busq_check_
 
 /* cffi: begin */
 /*
- * The protocol of groups, searched: every execution of a model at the level of multicasts (check/groups_model.h), breadth first, so
- * that a violation is a shortest one, or depth first.  A search runs in the thread that advances it.
+ * The protocol of groups, searched: every execution of a model at the level of multicasts (check/groups_model.h),
+ * breadth first, so that a violation is a shortest one, or depth first.  A search runs in the thread that advances it.
  */
 typedef struct busq_groups_check busq_groups_check;
 
@@ -698,15 +701,15 @@ typedef enum {
   BUSQ_GROUPS_BY_WORD = 6,       /* a receiver compares with the view that is installed, not with that which it has delivered */
   BUSQ_GROUPS_TORN_LOOK = 7,     /* the members of a view, and then its number, are read as if nothing could come between */
   BUSQ_GROUPS_NO_CLAIM = 8,      /* two may change one view */
-  BUSQ_GROUPS_NEW_ONLY = 9,      /* only who is in the new view is told of it */
-  BUSQ_GROUPS_OLD_ONLY = 10,     /* only who was in the old one is */
+  BUSQ_GROUPS_NEW_ONLY = 9,      /* only members of the new view get it */
+  BUSQ_GROUPS_OLD_ONLY = 10,     /* only members of the old one do */
   BUSQ_GROUPS_NO_SYNC = 11,      /* a message is committed before every clock has reached its time */
   BUSQ_GROUPS_NO_BREAK = 12,     /* a change that does not end is not broken */
   BUSQ_GROUPS_NO_HELP = 13,      /* a sealed message is completed by its sender only */
   BUSQ_GROUPS_NO_RELEASE = 14,   /* the claim of a change that was undone is not freed */
   BUSQ_GROUPS_NO_UNDO = 15,      /* what a dead process was staging is left as it is */
-  BUSQ_GROUPS_MOURN_TWICE = 16,  /* whoever waited to mourn does so, though somebody else has */
-  BUSQ_GROUPS_BLIND_NAMED = 17,  /* who is named beside the group delivers whatever comes */
+  BUSQ_GROUPS_MOURN_TWICE = 16,  /* a process that waited to mourn does so, though another one has */
+  BUSQ_GROUPS_BLIND_NAMED = 17,  /* a peer named beside the group delivers whatever comes */
   BUSQ_GROUPS_NO_SETTLE = 18,    /* a dead member is mourned before what it had in hand is settled */
   BUSQ_GROUPS_READER_LEAVES = 19, /* a receiver delivers a view and leaves it to others to install it */
   BUSQ_GROUPS_FORGET_DEAD = 20    /* a change may come before what only members that are dead have delivered */
@@ -724,14 +727,14 @@ typedef enum { BUSQ_GROUPS_ENTER = 1, BUSQ_GROUPS_LEAVE = 2, BUSQ_GROUPS_MOURN =
 /* What is judged; all but the last two by an observer that sees logs alone (observe/views.h). */
 typedef enum {
   BUSQ_GROUPS_UNEQUAL = 0,   /* two processes know one view with different members, or a view changes nothing */
-  BUSQ_GROUPS_SKIPPED = 1,   /* a member was not told of the view that follows */
+  BUSQ_GROUPS_SKIPPED = 1,   /* a member did not get the view that follows */
   BUSQ_GROUPS_OUTSIDE = 2,   /* a process delivered a message of the group while it was in none of its views */
-  BUSQ_GROUPS_MISPLACED = 3, /* a message stands in two places, or in another view than its send was told */
+  BUSQ_GROUPS_MISPLACED = 3, /* a message stands in two places, or in another view than its send returned */
   BUSQ_GROUPS_MISSED = 4,    /* a member of a view goes without a message of it */
   BUSQ_GROUPS_DOUBLED = 5,   /* a process delivered a message again */
   BUSQ_GROUPS_GHOST = 6,     /* a message of a dead process came after the view of its death */
-  BUSQ_GROUPS_STUCK = 7,     /* nothing can happen any more, and somebody is not done */
-  BUSQ_GROUPS_ENDLESS = 8    /* somebody sends to the same view again, and may for ever */
+  BUSQ_GROUPS_STUCK = 7,     /* nothing can happen any more, and a process is not done */
+  BUSQ_GROUPS_ENDLESS = 8    /* a process sends to the same view again, and may for ever */
 } busq_groups_fault;
 
 enum { BUSQ_N_GROUPS_FAULTS = 9 };
@@ -755,7 +758,7 @@ typedef struct {
 typedef struct {
   uint64_t unique;
   uint64_t total; /* moves that were made, and the start */
-  uint64_t ends;  /* states in which nobody owes anything */
+  uint64_t ends;  /* states in which no process owes anything */
   uint64_t memory_bytes; /* in use, at most so far */
   uint32_t depth_max;
   uint32_t faults;
@@ -784,10 +787,10 @@ typedef enum {
   BUSQ_GROUPS_STOP = 14
 } busq_groups_step_kind;
 
-/* A step of an execution, as far as its kind has it; 255: nobody. */
+/* A step of an execution, as far as its kind has it; 255: none. */
 typedef struct {
   uint32_t kind;    /* a busq_groups_step_kind */
-  uint32_t process; /* who does it */
+  uint32_t process; /* which does it */
   uint32_t other;   /* a destination; whose record it is */
   uint32_t change;  /* a busq_groups_change: what the record, or what begins, is; 0: a message */
   uint32_t subject; /* of that change */
@@ -797,7 +800,7 @@ typedef struct {
   uint32_t time;    /* staged, sealed, committed at */
   uint32_t outcome; /* claim: 1, it was free.  Stage: 1, the proposal stands; 2, it is lost; 3, the destination is dead.  Return: 1,
                      * the message counts; 2, it was passed over; 3, it counts and the change was put off.  Deliver: 1; 2, passed over. */
-  uint32_t record;  /* tells one from another: a message is sent again as another one */
+  uint32_t record;  /* distinguishes one from another: a message is sent again as another one */
   uint32_t unused;
 } busq_groups_step;
 

@@ -352,7 +352,7 @@ def test_no_object_changes_its_class_and_no_function_its_name() -> None:
 
 
 # How often a module of busq uses a private attribute of an object, class or module that is not its own.
-PRIVATE_MAX = 280
+PRIVATE_MAX = 274
 
 
 def private_uses(path: Path) -> int:
@@ -390,7 +390,7 @@ def test_one_package_is_installed() -> None:
 # ---- every file ----
 
 # A file is held in the head as a whole, so few are long.
-LONG_LINES, LONG_MAX = 500, 50
+LONG_LINES, LONG_MAX = 500, 40
 VERY_LONG_LINES = 900
 VERY_LONG_LEFT = {
     *("busq/_port/core.py", "busq/aio.py", "busq/queues.py"),

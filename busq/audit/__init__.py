@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audits: judge recorded traces, and say what was found.
+"""Audits: judge recorded traces, and report what was found.
 
 >>> import pathlib, tempfile
 >>> import busq
@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from busq.audit.promises import claims
+from busq.audit.order_claims import claims
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Audit, Check, RunAudit
 from busq.trace.finding import Finding
 
@@ -39,7 +39,7 @@ _PLACES = {"audit": "many"}
 
 
 def __getattr__(name: str) -> Any:
-    """Give what needs pyarrow when it is asked for; ImportError says what to install."""
+    """Give what needs pyarrow when it is asked for; ImportError names the package to install."""
     if name not in _PLACES:
         raise AttributeError(f"module 'busq.audit' has no attribute {name!r}")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latencies in consecutive parts of a run, so that one can tell how far a quantile would differ by chance.
+"""Latencies in consecutive parts of a run, which show how far a quantile would differ by chance.
 
 Deliveries that follow each other resemble each other: a burst is slow as a whole.  Intervals that take them as
 independent are far too narrow.  Quantiles of long consecutive parts ("batch means") hardly depend on each other.

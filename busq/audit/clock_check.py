@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector clocks: are those in a trace the ones that follow from it?"""
+"""Vector clocks: those in a trace, held against those that follow from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from busq._port.core import held, owned
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import History
+from busq.lab.observers import History, core_of
 from busq.trace.finding import Finding
 from busq.trace.run import Run
 
@@ -45,7 +45,7 @@ def judge(history: History, rows: Sequence[Sequence[Rows]], holes: Sequence[bool
 
 def _compare(history: History, rows: Sequence[Sequence[Rows]], holes: Sequence[bool], faults: Any) -> None:
     owner = owned("busq_clocks")
-    check_result(lib.busq_clocks_new(history._history, ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0"), owner))
+    check_result(lib.busq_clocks_new(core_of(history), ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0"), owner))
     clocks = held(owner)
     pieces = [(process, part.pointer) for process, parts in enumerate(rows) for part in parts]
     for process, pointer in pieces:

@@ -53,7 +53,7 @@ class Rows:
 
 
 def groups_of(logs: Sequence[pa.Table]) -> list[str]:
-    """Return the names of the groups that logs tell of, sorted."""
+    """Return the names of the groups in logs, sorted."""
     found: set[str] = set()
     for log in logs:
         if set(OF_GROUPS) <= set(log.column_names) and log["group"].null_count < log.num_rows:
@@ -116,8 +116,8 @@ def count_kinds(rows: Sequence[Rows]) -> list[int]:
 def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
     """Return a log in which failed sends and marked repetitions are no events, and how many repetitions there were.
 
-    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: whoever
-    got it first died before it could say so.
+    Of a message that comes marked as a repetition without having been delivered before, that is the delivery: the
+    process that got it first died before it could record it.
     """
     if not counts[Kind.REDELIVER] and not counts[Kind.ABORT]:
         return log, 0

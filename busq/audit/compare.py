@@ -2,14 +2,14 @@
 """Compares two audits: what got worse between them, and what only may have.
 
 Faults.  A check that is claimed got worse where faults are found that were not there, or more of them, also in relation
-to the deliveries; and where what held can no longer be told.
+to the deliveries; and where what held is now unknown.
 
 Latencies.  The figure is the ratio of the typical (geometric mean) quantile of a receiver's parts, after to before,
-with an interval; `busq.audit.blocks` says why parts.  All intervals of a comparison hold together with 95 %: each of n
-is one of 1 - 0.05 / n.  Worse is what is slower than the tolerance with its whole interval; where the interval holds
-the tolerance, nobody knows.
+with an interval; `busq.audit.blocks` has the reason for parts.  All intervals of a comparison hold together with 95 %:
+each of n is one of 1 - 0.05 / n.  Worse is what is slower than the tolerance with its whole interval; where the
+interval holds the tolerance, the comparison is open.
 
-Not given: how far two recordings of the same program differ.  An interval tells of chance within each run; a machine
+Not given: how far two recordings of the same program differ.  An interval covers chance within each run; a machine
 that is busier on one day than on the other is a difference, too.
 """
 

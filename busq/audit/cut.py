@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from busq.audit.report_scene import choose
+from busq.audit.page.scene import choose
 from busq.audit.result import Check
 from busq.audit.words import Words
 from busq.lab.execution import Event, Execution

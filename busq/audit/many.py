@@ -2,7 +2,7 @@
 """The audit of all runs under some paths, by the C core: one after the other, or several at a time on several cores.
 
 Guarantee.  Results come in the order of the runs.  Ctrl-C is answered at once, even while the core works: that happens
-in threads which nobody waits for when the program ends.  Runs that need much memory are not judged at once.
+in threads that do not keep the program from ending.  Runs that need much memory are not judged at once.
 
 Mechanism.  Reading and judging let go of Python's lock, so threads are enough to use all cores.
 """
@@ -20,7 +20,7 @@ import psutil
 
 from busq.audit import native
 from busq.audit.columns import COLUMNS
-from busq.audit.promises import claims
+from busq.audit.order_claims import claims
 from busq.audit.result import CHECKS, Audit, Finding, RunAudit
 from busq.errors import BusqError
 from busq.trace import find, read
@@ -36,7 +36,7 @@ _MEMORY_SHARE = 0.5
 
 
 class BadLog(BusqError):
-    """Something is amiss in a log, and whoever asked wants to know before anything is judged."""
+    """Raised under `strict`, before anything is judged: something is amiss in a log."""
 
 
 Progress = Callable[[int, int, str], None]
@@ -90,7 +90,7 @@ def fits(source: Source) -> bool:
 
 
 def audit_source(source: Source, *, strict: bool = False, **asked: Any) -> RunAudit:
-    """Read and judge one run; for one that cannot be read, say so.  With `strict`, BadLog for anything amiss in it."""
+    """Read and judge one run; one that cannot be read is a finding.  With `strict`, BadLog for anything amiss in it."""
     try:
         run = read(source, columns=COLUMNS)
         if strict:
@@ -155,7 +155,7 @@ def audit_sources(sources: Sequence[Source], *, progress: Progress | None = None
 
 
 class _Room:
-    """Memory that several share; who wants more than there is gets it when nobody else has any."""
+    """Memory that several runs share; one that needs more than there is gets it when no other has any."""
 
     def __init__(self, size_bytes: int) -> None:
         self._left = self._size = size_bytes

@@ -13,12 +13,12 @@ from typing import Any
 from busq._native import ffi, lib
 from busq._port.core import check as check_result
 from busq._util.humanize import amount
-from busq.audit import clock_check, doubts, missing, times, views_check
+from busq.audit import clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
-from busq.audit.promises import claims, known
+from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.audit.words import Words
-from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict
+from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict, core_of, judge_raw
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES
 from busq.trace.run import Run
@@ -37,8 +37,8 @@ def audit(
 ) -> RunAudit:
     """Judge one run: a verdict for each check, with the smallest witness in words, findings and figures.
 
-    Parameters: `order`, whose claims are held against the run (what the trace says, if None; nobody's, if ""); `ask`
-    and `allow`, names of checks that are claimed or not, whatever the order says; `checks`, which are judged.
+    Parameters: `order`, whose claims are held against the run (that of the trace, if None; none, if ""); `ask`
+    and `allow`, names of checks that are claimed or not, whatever the order claims; `checks`, which are judged.
     Errors: ValueError for an unknown order or check, or a log that names processes that are not there; NoSpace.
     Cost: 0.1 to 0.3 us per event; besides the tables 150 bytes per message and 40 per event.
 
@@ -56,7 +56,7 @@ def audit(
     case = _Case(run)
     claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks, has_views=bool(case.groups))
     checks_by_name = {
-        check.name: replace(doubts.told(check, run.findings), claimed=check.name in claimed)
+        check.name: replace(unknown.left_open(check, run.findings), claimed=check.name in claimed)
         for check in case.judge(judged)
     }
     return RunAudit(
@@ -68,7 +68,7 @@ def audit(
         deliveries=case.deliveries,
         events=sum(log.num_rows for log in run.logs),
         checks={name: checks_by_name[name] for name in CHECKS if name in checks_by_name},
-        findings=doubts.settled([*run.findings, *case.findings]),
+        findings=unknown.settled([*run.findings, *case.findings]),
         figures=case.figures,
         order=order,
     )
@@ -92,7 +92,7 @@ class _Case:
         for process, log in enumerate(run.logs):
             if self.counts[process][Kind.PASS]:
                 self._pass(process, passed_of(log))
-        self.holes = missing.incomplete(run, self.counts)
+        self.holes = unknown.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)
         )
@@ -105,46 +105,40 @@ class _Case:
         if settled is not log:
             parts = rows_of(settled, self.groups)
         for part in parts:
-            check_result(lib.busq_history_append_rows(self.history._history, process, part.pointer))
+            check_result(lib.busq_history_append_rows(core_of(self.history), process, part.pointer))
         self.counts.append(kinds)
         self.rows.append(parts)
         self.repetitions += repetitions
 
     def _pass(self, process: int, messages: Sequence[int]) -> None:
         names = ffi.new("uint64_t[]", messages)
-        check_result(lib.busq_history_pass(self.history._history, process, names, len(messages)))
+        check_result(lib.busq_history_pass(core_of(self.history), process, names, len(messages)))
 
     def judge(self, judged: frozenset[str]) -> Iterator[Check]:
         """Judge what is asked for; notes findings and figures on the way."""
         names = tuple(name for name in PROPERTIES if name in judged) + REMARKS
-        judgement = self.history._judge(names)
+        judgement, verdicts = judge_raw(self.history, names, self.run.processes, self.words.message)
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
-        verdicts = {
-            name: self.history._verdict(
-                name, judgement.verdicts[_NUMBERS[name]], self.run.processes, self.words.message
-            )
-            for name in names
-        }
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
-        self.findings += missing.idle(self.run, self.messages, self.deliveries)
+        self.findings += unknown.idle(self.run, self.messages, self.deliveries)
         self._remark(verdicts)
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
-            absent_checks = missing.tell_absent(*absent, run, self.history, self.holes, self.words)
+            absent_checks = unknown.tell_absent(*absent, run, self.history, self.holes, self.words)
             checks |= {check.name: check for check in absent_checks}
         for check in checks.values():
-            yield missing.tell_guess(missing.tell_order(check, run, self.holes), run)
+            yield unknown.tell_guess(unknown.tell_order(check, run, self.holes), run)
         pace = times.Pace(self.history, self.rows)
         self.findings += pace.findings(self.words)
         if "side" in judged:
-            yield missing.tell_order(pace.side(self.words), run, self.holes)
+            yield unknown.tell_order(pace.side(self.words), run, self.holes)
         if "clock" in judged:
             check = clock_check.judge(self.history, self.rows, self.holes, self.words)
-            yield missing.tell_order(check, run, self.holes)
+            yield unknown.tell_order(check, run, self.holes)
         if "views" in judged:
             check = views_check.judge(self.history, self.rows, self.holes, self.words, self.groups)
-            yield missing.tell_order(check, run, self.holes)
+            yield unknown.tell_order(check, run, self.holes)
         self.figures = dict(pace.figures(self.run.processes))
         if any(finding.kind == NO_DELIVERIES for finding in run.findings):
             self.figures["sent"] = times.sent(self.run)
@@ -175,6 +169,3 @@ class _Case:
         if self.repetitions:
             text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
             self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))
-
-
-_NUMBERS = {name: getattr(lib, f"BUSQ_PROPERTY_{name.upper()}") for name in PROPERTIES + REMARKS}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what an audit found as tables, and reads them again; `busq.audit.tables` says which tables there are.
+"""Writes what an audit found as tables, and reads them again; `busq.audit.tables` lists the tables.
 
 Guarantee.  A file is there whole or not at all, and a run is there once: its files are called by its name alone, so an
 audit of the same run replaces the rows of the one before.  Another run of that name, from another place, is refused.

@@ -43,10 +43,10 @@ TABLE = "table:"  # what the source of a run begins with that stands in a table 
 class Check:
     """The verdict of one check on one run.
 
-    `verdict`: "valid", "invalid", or "unknown" where the log cannot tell; then `text` says why, and `count` is what was
-    found nevertheless.  `text` is the smallest witness in words, or what holds.  `messages`, `processes`, `steps` and
-    `kinds` are those of `busq.spec.Witness`.  `engine` says what settled it: "certificate", "island", "c",
-    "relational".  `at_least` says that the count is a lower bound.
+    `verdict`: "valid", "invalid", or "unknown" where the log leaves it open; then `text` has the reason, and `count` is
+    what was found nevertheless.  `text` is the smallest witness in words, or what holds.  `messages`, `processes`,
+    `steps` and `kinds` are those of `busq.spec.Witness`.  `engine` is what settled it: "certificate", "island", "c",
+    "relational".  `at_least`: the count is a lower bound.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Nothing was found (the log may have been unable to tell)."""
+        """Nothing was found (the log may have left it open)."""
         return not self.count
 
     @property
     def word(self) -> str:
-        """The verdict, as everything for people says it: "no" is what does not hold, and was not expected to.
+        """The verdict in words for people: "no" is what does not hold, and was not expected to.
 
         >>> Check("fifo", INVALID, 2, claimed=True).word, Check("fifo", INVALID, 2).word
         ('broken', 'no')
@@ -107,7 +107,7 @@ class RunAudit:
     checks: Mapping[str, Check]
     findings: Sequence[Finding] = ()
     figures: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    order: str = ""  # whose claims are held against it; "" if nobody said
+    order: str = ""  # whose claims are held against it; "" if it is not known
 
     @property
     def ok(self) -> bool:
@@ -179,7 +179,7 @@ def signed(message: int) -> int:
 
 
 def unsigned(message: int) -> int:
-    """Return the name of a message as the observers tell it, from a column with a sign.
+    """Return the name of a message as the observers have it, from a column with a sign.
 
     >>> unsigned(-5) == (1 << 64) - 5, unsigned(7)
     (True, 7)

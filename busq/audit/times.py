@@ -16,7 +16,7 @@ from busq._util.humanize import amount
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import History
+from busq.lab.observers import History, core_of
 from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind
@@ -28,7 +28,7 @@ _WHAT = {"latency_us": lib.BUSQ_LATENCY, "queueing_us": lib.BUSQ_QUEUEING}
 
 
 class Pace:
-    """The times of a run: what they say about side channels, and figures."""
+    """The times of a run: side channels that they show, and figures."""
 
     def __init__(self, history: History, rows: Sequence[Sequence[Rows]]) -> None:
         self._history = history
@@ -36,7 +36,7 @@ class Pace:
         self._has_times = any(part.has("times_ns") for parts in rows for part in parts)
         if self._has_times:
             owner = owned("busq_times")
-            check_result(lib.busq_times_new(history._history, owner))
+            check_result(lib.busq_times_new(core_of(history), owner))
             self._times = held(owner)
             self._each(lib.busq_times_note_rows)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of groups: did all members see the same ones, and deliver the same messages in them?"""
+"""Views of groups: all members see the same ones, and deliver the same messages in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from busq._util.humanize import listed
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words
-from busq.lab.observers import History
+from busq.lab.observers import History, core_of
 
 __all__ = ["FAULTS", "HOLDS", "NOTHING", "NO_VIEWS", "OPEN", "judge", "named", "tell", "unrefuted"]
 
@@ -32,7 +32,7 @@ def judge(
         return Check("views", UNKNOWN, text=NOTHING)
     owner = owned("busq_sights")
     flags = ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0")
-    check_result(lib.busq_sights_new(history._history, flags, len(groups), owner))
+    check_result(lib.busq_sights_new(core_of(history), flags, len(groups), owner))
     sights, found = held(owner), ffi.new("busq_sights_found *")
     for process, parts in enumerate(rows):
         for part in parts:
@@ -44,10 +44,10 @@ def judge(
 
 
 def unrefuted(n_sights: int, n_open: int, *, engine: str = "c") -> Check:
-    """Return the verdict where no fault was found: what nobody saw does not hold.
+    """Return the verdict where no fault was found: a view that was never seen does not hold.
 
-    >>> unrefuted(0, 0).text, unrefuted(5, 0).verdict
-    ('the logs tell of no view', 'valid')
+    >>> unrefuted(0, 0).verdict, unrefuted(5, 0).verdict
+    ('unknown', 'valid')
     """
     verdict, text = (UNKNOWN, NO_VIEWS if not n_sights else OPEN) if n_open or not n_sights else (VALID, HOLDS)
     return Check("views", verdict, text=text, engine=engine)

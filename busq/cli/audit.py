@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from busq.audit import Audit, RunAudit
-    from busq.audit.spark.catalog import Tables
-    from busq.audit.spark.memory import Shares
+    from busq.audit.spark.sessions.memory import Shares
+    from busq.audit.spark.tables.catalog import Tables
     from busq.trace import Finding, Source
 
 ENGINES = ("auto", "c", "spark")
@@ -154,7 +154,7 @@ class _Command:
 
     def run(self) -> int:
         from busq.audit import claims
-        from busq.audit.promises import known
+        from busq.audit.order_claims import known
         from busq.cli import audit_tables
 
         claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
@@ -224,7 +224,7 @@ class _Command:
 
             check_room(self.options["output"], runs)
         if self.spark is not None and self.options["output_table"]:
-            from busq.audit.spark import results
+            from busq.audit.spark.tables import results
 
             results.prepare(self.spark[0], self.options["output_table"], runs)
 
@@ -282,7 +282,7 @@ class _Command:
 
     def _session(self) -> AbstractContextManager[tuple[SparkSession, Shares | None]]:
         """Give Spark while a block lasts: the one that is there already for the whole command, if there is one."""
-        from busq.audit.spark.memory import within
+        from busq.audit.spark.sessions.memory import within
 
         if self.spark is not None:
             return contextlib.nullcontext(self.spark)
@@ -303,8 +303,9 @@ class _Command:
             _leave_at_once()
 
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
-        from busq.audit import spark as room
         from busq.audit.many import fits, unreadable
+        from busq.audit.spark import busy, many_runs
+        from busq.audit.spark.large_run import huge
         from busq.cli import show
         from busq.trace import TraceError
 
@@ -313,14 +314,14 @@ class _Command:
             budget = shares.observers if shares else None
             small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
             with show.steps() as progress:
-                judged = room.runs.audit(spark, small, progress=progress, **self.asked) if small else []
+                judged = many_runs.audit(spark, small, progress=progress, **self.asked) if small else []
             found |= {source.name: audit for source, audit in zip(small, judged, strict=True)}
             for source in sources:
                 if source.name in found:
                     continue
-                with show.steps() as progress, room.busy(spark, source.name, progress):
+                with show.steps() as progress, busy(spark, source.name, progress):
                     try:
-                        found[source.name] = room.huge.audit(spark, source, memory_bytes=budget, **self.asked)
+                        found[source.name] = huge.audit(spark, source, memory_bytes=budget, **self.asked)
                     except TraceError as error:
                         found[source.name] = unreadable(source, error)
         if self.tables is not None:
@@ -335,7 +336,7 @@ class _Command:
 
         return audit_follow.follow(self.paths, self.options, self.asked)
 
-    # ---- telling ----
+    # ---- output ----
 
     def _tell(self, found: Audit) -> int:
         from busq.cli import audit_show

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`busq audit --compare BEFORE AFTER`, and what `--output` tells: two audits beside each other."""
+"""`busq audit --compare BEFORE AFTER`, and what `--output` prints: two audits beside each other."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def compare(paths: Sequence[str], tolerance: float, as_json: bool, judge: Callab
 
 
 def write_output(found: Audit, load: Reader, folder: str) -> None:
-    """Add the audit to a folder of tables, and say what became of rows that were there."""
+    """Add the audit to a folder of tables, and print what became of rows that were there."""
     from busq.audit import output
 
     tell_written(found, output.write(found, folder, parts(found, load)), folder)
 
 
 def tell_written(found: Audit, written: Written, place: str) -> None:
-    """Say where an audit was added, and what became of rows that were there."""
+    """Print where an audit was added, and what became of rows that were there."""
     what = amount(len(found.runs), "run")
     if written.replaced:
         names = listed(list(written.replaced[:3])) + (", ..." if len(written.replaced) > 3 else "")

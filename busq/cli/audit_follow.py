@@ -15,8 +15,8 @@ from busq._util.humanize import amount
 from busq.cli.base import Refusal, is_read, print_json
 
 if TYPE_CHECKING:
-    from busq.audit.spark.follow import Followed
-    from busq.audit.spark.watch import Violation
+    from busq.audit.spark.following.follow import Followed
+    from busq.audit.spark.following.watch import Violation
 
 # Asked for by other options of the command; a trace that is not complete cannot give it.
 _NOT_NOW = ("report", "shiviz", "diagram", "checks", "chosen", "strict", "format_name", "runs_by", "fields_file")
@@ -35,7 +35,7 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
             raise Refusal(
                 f"--follow judges what comes as it comes: leave --{_OPTIONS.get(name, name)} to an audit afterwards"
             )
-    from busq.audit.spark.follow import follow as follow_directory
+    from busq.audit.spark.following.follow import follow as follow_directory
     from busq.cli import show
 
     if sys.stderr.isatty():

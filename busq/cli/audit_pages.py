@@ -12,14 +12,14 @@ from busq.cli.base import Refusal, wrote
 
 if TYPE_CHECKING:
     from busq.audit import Audit, RunAudit
-    from busq.audit.report_scene import Scene
+    from busq.audit.page.scene import Scene
     from busq.trace.run import Run, Source
 
 __all__ = ["Reader", "write_diagram", "write_report", "write_shiviz"]
 
 
 class Reader:
-    """Reads runs for those who draw them; one that several draw is read once, where there is memory to keep it."""
+    """Reads runs for the pages that draw them; one that several draw is read once, where there is memory to keep it."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = {source.name: source for source in sources}
@@ -48,7 +48,7 @@ class Reader:
 
 def write_report(found: Audit, load: Reader, path: str, title: str = "") -> None:
     """Write the page of an audit; runs that do not fit into memory have no diagrams in it."""
-    from busq.audit import report
+    from busq.audit.page import report
 
     report.write(found, path, runs=load, title=title)
     wrote(path)
@@ -56,8 +56,8 @@ def write_report(found: Audit, load: Reader, path: str, title: str = "") -> None
 
 def write_shiviz(found: Audit, load: Reader, path: str) -> None:
     """Write a log for ShiViz: what stands around the first thing that was found, or all of a small run."""
-    from busq.audit import shiviz
-    from busq.audit.report_html import write_whole
+    from busq.audit.page import shiviz
+    from busq.audit.page.html import write_whole
 
     for run in sorted(found.runs, key=lambda run: run.ok):
         logs = load(run.run)
@@ -92,8 +92,8 @@ def write_diagram(found: Audit, load: Reader, path: str) -> None:
 
 
 def _scene(logs: Run, run: RunAudit) -> Scene | None:
-    from busq.audit.report_scene import around, count_events, whole
-    from busq.audit.shiviz import EVENTS_MAX
+    from busq.audit.page.scene import around, count_events, whole
+    from busq.audit.page.shiviz import EVENTS_MAX
 
     for check in sorted(run.checks.values(), key=lambda check: (not check.claimed, check.verdict != "invalid")):
         scene = around(logs, check) if check.count else None

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from busq._util.humanize import amount, listed
-from busq.audit.report_words import figure_title
+from busq.audit.page.words import figure_title
 from busq.audit.result import INVALID, UNKNOWN, Audit, Check, Finding, RunAudit
 from busq.cli import show
 from busq.lab.execution import Execution
@@ -70,7 +70,7 @@ def _verdict(check: Check) -> Text:
 
 
 def _witnesses(run: RunAudit) -> Iterator[Text]:
-    told: dict[str, list[Check]] = {}  # by what is said of them
+    told: dict[str, list[Check]] = {}  # by their text
     for check in run.checks.values():
         if check.count or (check.claimed and check.verdict == UNKNOWN):
             told.setdefault(check.text, []).append(check)
@@ -164,7 +164,7 @@ def badness(run: RunAudit) -> tuple[int, int, int]:
 
 
 def worst(run: RunAudit) -> Check | None:
-    """The check whose witness says most: a claimed one, if there is any."""
+    """The check with the most informative witness: a claimed one, if there is any."""
     found = [check for check in run.checks.values() if check.count and (check.messages or check.steps)]
     return min(found, key=lambda check: (not check.claimed, check.verdict != INVALID), default=None)
 

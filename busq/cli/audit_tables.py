@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from busq.audit import Audit
-    from busq.audit.spark.catalog import Tables
-    from busq.audit.spark.memory import Shares
+    from busq.audit.spark.sessions.memory import Shares
+    from busq.audit.spark.tables.catalog import Tables
     from busq.cli.audit_pages import Reader
 
     Session = AbstractContextManager[tuple[SparkSession, Shares | None]]
@@ -69,7 +69,7 @@ def settings(options: Mapping[str, Any]) -> dict[str, str]:
 
 def start(stack: ExitStack, session: Session, options: Mapping[str, Any]) -> tuple[SparkSession, Shares | None]:
     """Give Spark until the stack ends; refuse an output in a catalog that ends with it."""
-    from busq.audit.spark.driver import active, is_connect
+    from busq.audit.spark.sessions.driver import active, is_connect
 
     is_ours = active() is None
     given = stack.enter_context(session)
@@ -87,7 +87,7 @@ def start(stack: ExitStack, session: Session, options: Mapping[str, Any]) -> tup
 
 def stage(stack: ExitStack, spark: SparkSession, options: Mapping[str, Any], fields: Mapping[str, str]) -> Tables:
     """Put tables into files until the stack ends, and return the runs in them."""
-    from busq.audit.spark.catalog import staged
+    from busq.audit.spark.tables.catalog import staged
     from busq.cli import show
 
     with show.steps() as progress:
@@ -105,8 +105,8 @@ def stage(stack: ExitStack, spark: SparkSession, options: Mapping[str, Any], fie
 
 
 def write(found: Audit, load: Reader, spark: SparkSession, database: str) -> None:
-    """Add the audit to tables of a database, and say what became of rows that were there."""
-    from busq.audit.spark import results
+    """Add the audit to tables of a database, and print what became of rows that were there."""
+    from busq.audit.spark.tables import results
     from busq.cli import audit_compare
 
     written = results.write(spark, found, database, audit_compare.parts(found, load))

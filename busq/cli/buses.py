@@ -107,7 +107,7 @@ def _wait_for_the_end() -> None:
 def list_command(as_json: bool) -> int:
     """List the buses of this user."""
     from busq.bus import bus_names
-    from busq.cli import show
+    from busq.cli import buses_show
 
     rows: list[dict[str, Any]] = []
     with plain_errors():
@@ -126,7 +126,7 @@ def list_command(as_json: bool) -> int:
     if as_json:
         print_json({"buses": rows})
     else:
-        show.buses(rows)
+        buses_show.buses(rows)
     return 1 if any("error" in facts for facts in rows) else 0
 
 
@@ -143,14 +143,14 @@ def list_command(as_json: bool) -> int:
 @JSON
 def info(name: str, interval: float, as_json: bool) -> None:
     """Show the sizes and counters of bus NAME, its groups, and its peers: state, waits, queues, clocks, rates."""
-    from busq.cli import show
+    from busq.cli import buses_show
 
     with plain_errors(), busq.Bus.open(name) as bus:
         facts = _with_rates(bus, interval)
     if as_json:
         print_json(facts)
     else:
-        show.bus(facts)
+        buses_show.bus(facts)
 
 
 def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:

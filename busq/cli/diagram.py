@@ -133,7 +133,7 @@ def _read(source: str, order: str | None) -> tuple[Execution, str]:
 def _tell(
     execution: Execution, heading: str, output: str | None, title: str | None, as_json: bool, **style: bool
 ) -> int:
-    """Print what the observers say, draw, and return the exit code."""
+    """Print the verdicts, draw, and return the exit code."""
     from busq.cli import show
     from busq.lab import diagram as room
     from busq.lab.examples import verdicts as promises

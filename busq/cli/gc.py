@@ -26,7 +26,7 @@ def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ..
     that are not durable.  With --remove nothing else is done.  Exit code 1 means that something could not be
     removed or looked at.
     """
-    from busq.cli import show
+    from busq.cli import buses_show
     from busq.ops import leftovers
 
     if peers and (len(names) != 1 or unused):
@@ -36,4 +36,4 @@ def gc(names: tuple[str, ...], dry_run: bool, unused: bool, peers: tuple[str, ..
             removed = leftovers.remove_peers(names[0], peers, dry_run=dry_run)
         else:
             removed = leftovers.collect(names, unused=unused, dry_run=dry_run)
-    return finish(removed, as_json, show.cleaning)
+    return finish(removed, as_json, buses_show.cleaning)

@@ -190,9 +190,9 @@ def replay(
     if names is not None:
         return _compare(schedule, names, repeats or 1, folded is not False, options, as_json)
     outcome = _judged(schedule, os.path.basename(file), as_json, order=order or "bus1", folded=folded, **options)
-    from busq.cli import show
+    from busq.cli import replay_show
 
-    code = finish(outcome, as_json, show.outcome)
+    code = finish(outcome, as_json, replay_show.outcome)
     if plot:
         _plot(outcome, plot)
     return code
@@ -201,22 +201,22 @@ def replay(
 def _compare(
     schedule: Schedule, names: list[str], repeats: int, folded: bool, options: dict[str, Any], as_json: bool
 ) -> int:
-    from busq.cli import show
+    from busq.cli import replay_show, show
     from busq.trial import compare
 
     with plain_errors(), show.steps() as progress:
         comparison = compare.run(schedule, names, repeats=repeats, folded=folded, progress=progress, **options)
-    return finish(comparison, as_json, show.comparison)
+    return finish(comparison, as_json, replay_show.comparison)
 
 
 def _plot(outcome: Outcome, path: str) -> None:
-    from busq.cli import show
+    from busq.cli import replay_show
     from busq.trial import picture
 
     if not outcome.latencies_ns:
         raise Failure(f"{path}: nothing was delivered, so there is no latency to draw")
     with plain_errors():
-        picture.latencies(outcome.latencies_ns, path, show.headline(outcome))
+        picture.latencies(outcome.latencies_ns, path, replay_show.headline(outcome))
     wrote(path)
 
 
@@ -231,7 +231,7 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
     20,000 messages per second.  Each process writes down for itself what it sent and received; then the
     observers compare.
     """
-    from busq.cli import show
+    from busq.cli import replay_show
     from busq.lab import workload
 
     schedule = workload.skewed(messages, seed=seed)
@@ -244,5 +244,5 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
         runs = [outcome.as_json() for outcome in outcomes]
         print_json({"ok": ok, "seed": seed, **together(runs), "runs": runs})
     else:
-        show.demo(outcomes)
+        replay_show.demo(outcomes)
     return 0 if ok else 1

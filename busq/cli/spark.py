@@ -11,7 +11,7 @@ import click
 from busq.cli.base import JSON, Group, Refusal, examples, print_json
 
 if TYPE_CHECKING:
-    from busq.audit.spark.ready import Point
+    from busq.audit.spark.sessions.ready import Point
 
 
 @click.group(
@@ -48,7 +48,7 @@ def check(paths: tuple[str, ...], master: str | None, memory: str | None, timeou
     memory they have.  Exit code 1 means that something is missing, 2 that there can be no such master.
     """
     try:
-        from busq.audit.spark import ready
+        from busq.audit.spark.sessions import ready
 
         return _show(ready.check(master, memory, paths, timeout_s=timeout), as_json)
     except (ImportError, ValueError) as error:

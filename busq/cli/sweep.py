@@ -53,11 +53,11 @@ __all__ = ["sweep"]
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @JSON
 def sweep(source: str | None, lists: bool, as_json: bool, **options: Any) -> int:
-    """Run a grid of simulations, as many as are missing, and say what they come to.
+    """Run a grid of simulations, as many as are missing, and print what they come to.
 
     A grid is a TOML file: parameters of `busq sim run` or of busq.sim.Config, where lists are axes; seeds; and what is
-    to be compared and drawn.  Every result is a file in DIR as soon as it is there: who stops a sweep, or is killed,
-    starts it again with the same command and loses only what was running.
+    to be compared and drawn.  Every result is a file in DIR as soon as it is there: a sweep that
+    was stopped or killed and is started again with the same command loses only what was running.
 
     Exit code 1 means that simulations have no result, 2 that the grid cannot be run.
     """
@@ -151,7 +151,7 @@ def _engine(options: dict[str, Any]) -> Iterator[Engine]:
         yield Pool(options["jobs"])
         return
     try:
-        from busq.audit.spark.memory import within
+        from busq.audit.spark.sessions.memory import within
 
         session = within(options["master"], options["memory"])
     except ImportError as error:
@@ -170,7 +170,7 @@ def _show(result: SweepResult, options: dict[str, Any]) -> SweepResult:
     if report:
         import importlib.util
 
-        from busq.audit.report_sweep import write_sweep
+        from busq.audit.page.sweep import write_sweep
         from busq.lab.sweep.draw_grid import pictures
 
         if importlib.util.find_spec("matplotlib"):

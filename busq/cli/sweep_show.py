@@ -60,7 +60,7 @@ def dry_run(grid: Grid, plan: Plan) -> None:
 
 
 def notes(notes: Sequence[str]) -> None:
-    """Say on stderr what was left out."""
+    """Print on stderr what was left out."""
     for note in notes:
         Console(stderr=True, highlight=False, emoji=False, markup=False).print(f"busq: {note}", soft_wrap=True)
 
@@ -85,7 +85,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def result(result: SweepResult) -> None:
-    """Print what a sweep came to: who won where, the comparisons, or else the points; at most some rows of each."""
+    """Print what a sweep came to: the winners, the comparisons, or else the points; at most some rows of each."""
     show.to_stdout(Text(result.grid.title, style="bold"))
     for contest in result.grid.winners:
         table = _wins(result, contest)
@@ -114,7 +114,7 @@ CHANGED = "changed"
 
 
 def _axes(result: SweepResult) -> list[str]:
-    """The columns that say where a row stands: axes of the first table, and what other tables change."""
+    """The columns that place a row: axes of the first table, and what other tables change."""
     first = result.grid.tables[0].axes
     rest = [name for name in result.grid.axes if name not in first]
     return [*([CHANGED] if rest else []), *(name for name in first if name != "order")]
@@ -173,7 +173,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def number(mean: float | None, half: float | None) -> str:
-    """Three digits or more, as many as the interval says something about."""
+    """Return a mean with its interval, three digits or as many as the interval leaves certain."""
     if mean is None:
         return "-"
     digits = 0 if not mean else math.floor(math.log10(abs(mean)))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executions: who did what and when, as the stage, the simulator and recorded histories tell it, and diagrams draw it.
+"""Executions: every event with its process and time, from the stage, the simulator or a recorded history, for diagrams.
 
-An execution holds every event that somebody may want to see: what applications asked for, what was sent and
+An execution holds all events worth seeing: what applications asked for, what was sent and
 delivered, every packet on its way, and when a process could not send.  Observers need less: `history()` keeps sends and
 deliveries.
 
@@ -30,7 +30,8 @@ from typing import Any
 
 from busq._port.core import integer, whole_number
 from busq._util import arguments
-from busq.lab.observers import PROPERTIES, History, Verdict, tell
+from busq.lab.observers import PROPERTIES, History, Verdict
+from busq.lab.witness import describe
 
 __all__ = ["KINDS", "Event", "Execution", "message_name"]
 
@@ -67,7 +68,7 @@ class Event:
 
     `time_s` are seconds of a simulation; on a stage, and for what was recorded without times, it is a number that
     grows.  "send" and "receive" of the same packet carry the same number; `what` is the kind of packet ("data", "ack"),
-    `peer` to whom it goes or from whom it comes.
+    `peer` where it goes to or comes from.
     """
 
     time_s: float
@@ -222,7 +223,7 @@ def judge(
     *,
     finished: bool = True,
 ) -> dict[str, Verdict]:
-    """Judge an execution that can tell its history copy by copy, and that of whole multicasts.
+    """Judge an execution by its history copy by copy, and by that of whole multicasts.
 
     In one that is not finished nothing is lost yet.
     """
@@ -239,7 +240,7 @@ def judge(
 
 
 def _named(name: str, verdict: Verdict, label: Callable[[int], str]) -> Verdict:
-    return verdict if verdict.witness is None else replace(verdict, text=tell(name, verdict.witness, label))
+    return verdict if verdict.witness is None else replace(verdict, text=describe(name, verdict.witness, label))
 
 
 def brief(one: Any) -> dict[str, Any]:
@@ -293,16 +294,20 @@ class _Recorded:
 
     def __init__(self, history: History) -> None:
         self._processes = history.processes
+        indices = {name: index for index, name in enumerate(history.processes)}
         self._logs = [
             [(kind == "send", message) for kind, message in history.events(process)] for process in self._processes
         ]
         self._destinations = {
-            message: history._destinations_of(message) for log in self._logs for is_send, message in log if is_send
+            message: tuple(indices[name] for name in history.destinations(message))
+            for log in self._logs
+            for is_send, message in log
+            if is_send
         }
         self._events: list[Event] = []
         self._at = [0] * len(self._logs)
         self._now = [0.0] * len(self._logs)
-        self._sent: dict[int, tuple[float, int]] = {}  # by message: when, and by whom
+        self._sent: dict[int, tuple[float, int]] = {}  # by message: the time, and the sender
         self._packets: dict[tuple[int, int], int] = {}  # by message and receiver, until it is delivered
         self._n_packets = 0
 

@@ -10,7 +10,7 @@ property      what ``count`` counts
 ============  ======================================================================================
 lost          (message, destination) pairs sent and never delivered
 duplicated    deliveries of a message to a receiver beyond the first
-phantom       deliveries of a message that nobody sent to this receiver
+phantom       deliveries of a message that no process sent to this receiver
 fifo          deliveries that come after a message which the same sender sent later to the same receiver
 causal        deliveries that come, at the same receiver, after a message whose send causally follows
               theirs (FIFO faults included)
@@ -20,7 +20,7 @@ synchronous   messages on a crown (a cycle of the relation "the send of m comes 
 ============  ======================================================================================
 
 A repeated delivery counts as duplicated (and as phantom if the first one did) and as nothing else.  A phantom is no
-FIFO or causal fault, but receivers may disagree about its place.  Two remarks tell of a history that cannot be right:
+FIFO or causal fault, but receivers may disagree about its place.  Two remarks point out a history that cannot be right:
 ``resent`` counts sends of a message beyond the one that counts (at the lowest process, there the first),
 ``impossible`` counts deliveries that their own send could only follow (they hand no causality on).
 
@@ -60,6 +60,7 @@ from typing import Any
 from busq._native import ffi, lib
 from busq._port.core import check, held, integer, owned
 from busq._util import arguments
+from busq.lab.witness import Witness, describe, number
 
 __all__ = [
     "CLASSES",
@@ -100,47 +101,14 @@ _NUMBERS = {
 # Properties that concern only messages with several receivers.
 _SHARED_ONLY = ("consistent", "total", "causal total")
 _KINDS = ("deliver", "send")
+_CROWNS = ("synchronous", "mysterious")
 _FORMATS = {"B": "B?", "I": "IL", "Q": "QL"}
 _NAMES_MAX = 1 << 64
 
 
 @dataclass(frozen=True)
-class Witness:
-    """The evidence for a fault: who did what with which messages.
-
-    With ``m`` for messages and ``p`` for processes:
-
-    - lost: ``p[0]`` never delivered ``m[0]``, which ``p[1]`` sent to it.
-    - duplicated: ``p[0]`` delivered ``m[0]`` again.
-    - phantom: ``p[0]`` delivered ``m[0]``; ``p[1]``, if there is one, did send it, but not to ``p[0]``.
-    - fifo: ``p[0]`` delivered ``m[1]`` before ``m[0]``, and ``p[1]`` sent ``m[0]`` before ``m[1]``.
-    - causal: ``p[0]`` delivered ``m[1]``, sent by ``p[2]``, before ``m[0]``, sent by ``p[1]``.  The steps are the
-      shortest chain from the one send to the other: ``p[1]`` sent ``m[0]`` and then (or as) the first step's message;
-      the process of each step delivered its message, then sent the next one's, the last one ``m[1]``.  No steps:
-      ``p[1]`` is ``p[2]``.
-    - consistent: ``p[0]`` delivered ``m[0]`` before ``m[1]``, ``p[1]`` the other way around.
-    - total: the process of each step delivered its message before that of the next step, the last one before that of
-      the first.
-    - resent: ``p[0]`` sent ``m[0]``, and the send that counts is another one, by ``p[1]``.
-    - impossible: ``p[0]`` delivered ``m[0]``, and ``p[1]`` could send it only after that.
-    - synchronous, mysterious: the send of each ``m`` comes before a delivery of the next one, that of the last before
-      one of the first.  The steps show it: two and two, they are events of one process ("send" or "deliver", in
-      ``kinds``), the first before the second; each second one has the message of the first one of the next two.
-    - c1, c3: as causal.
-    - c2: as causal, and the first step's message, if there are steps, is not ``m[0]``.
-    """
-
-    messages: tuple[int, ...]
-    processes: tuple[str, ...]
-    steps: tuple[tuple[int, str], ...] = ()
-    steps_left_out: int = 0
-    kinds: tuple[str, ...] = ()
-    messages_left_out: int = 0
-
-
-@dataclass(frozen=True)
 class Verdict:
-    """The finding of an observer: ``ok`` says that ``count`` is 0; ``text`` is the witness, or what holds, in words."""
+    """The finding of an observer: ``ok``, whether ``count`` is 0; ``text``, the witness, or what holds, in words."""
 
     ok: bool
     count: int
@@ -240,7 +208,7 @@ class History:
         """Append a log, or a part of one, from columns.
 
         ``kinds`` holds 1 for a send and 0 for a delivery, ``messages`` the message of each (bytes and unsigned 64-bit
-        numbers).  ``destination_counts`` says for every send how many of the ``destinations`` are its own; these stand
+        numbers).  ``destination_counts`` has for every send how many of the ``destinations`` are its own; these stand
         one after the other, as indices of processes (unsigned 32-bit numbers).  Buffers of these types are not copied.
 
         Raises ValueError, NoSpace; then nothing was appended.  Below 0.1 us per event.
@@ -308,7 +276,7 @@ class History:
         return [(_KINDS[kind], message) for kind, message in zip(kinds, messages, strict=True)]
 
     def destinations(self, message: int) -> tuple[str, ...]:
-        """To whom a message was sent, in the order of the processes; nobody where it was not sent.
+        """Return the destinations of a message, in the order of the processes; none where it was not sent.
 
         Of a message that was sent more than once these are the destinations of the send that counts.  Raises ValueError
         for what is no message.  O(destinations).
@@ -374,7 +342,7 @@ class History:
     ) -> Verdict:
         """The verdict, with other names for processes and messages where they are given."""
         if not verdict.count:
-            return Verdict(True, 0, None, tell(name, None))
+            return Verdict(True, 0, None, describe(name, None))
         raw, names = verdict.witness, names or self._names
         n_steps = min(raw.n_steps, len(raw.steps))
         n_messages = min(raw.n_messages, len(raw.messages))
@@ -383,18 +351,32 @@ class History:
             tuple(names[raw.processes[i]] for i in range(raw.n_processes)),
             tuple((raw.steps[i].message, names[raw.steps[i].process]) for i in range(n_steps)),
             raw.n_steps - n_steps,
-            tuple(_KINDS[raw.steps[i].kind] for i in range(n_steps)) if _TELL[name] is _tell_crown else (),
+            tuple(_KINDS[raw.steps[i].kind] for i in range(n_steps)) if name in _CROWNS else (),
             raw.n_messages - n_messages,
         )
-        return Verdict(False, verdict.count, witness, tell(name, witness, message or _number))
+        return Verdict(False, verdict.count, witness, describe(name, witness, message or number))
+
+
+def core_of(history: History) -> Any:
+    """Return a history for calls of the core, which may use it as long as `history` lives."""
+    return history._history
+
+
+def judge_raw(
+    history: History, names: Sequence[str], processes: Sequence[str] = (), message: Callable[[int], str] | None = None
+) -> tuple[Any, dict[str, Verdict]]:
+    """Return what the core found, and a verdict by property, with other names for processes and messages if given."""
+    judgement = history._judge(names)
+    found = ((name, judgement.verdicts[_NUMBERS[name]]) for name in names)
+    return judgement, {name: history._verdict(name, verdict, processes, message) for name, verdict in found}
 
 
 @dataclass(frozen=True)
 class Classification:
     """Which classes an execution belongs to.
 
-    ``satisfied`` holds the names of these, ``strongest`` those of which no other one is a part: CLASSES says what is
-    part of what.  Where no message has two receivers, consistent and total ask nothing, and are not named as the
+    ``satisfied`` holds the names of these, ``strongest`` those of which no other one is a part: CLASSES lists the
+    parts of each.  Where no message has two receivers, consistent and total ask nothing, and are not named as the
     strongest.  ``missed`` has a verdict with a witness for each other class: against it, or against one that it is part
     of.  ``verdicts`` holds everything that was judged.
     """
@@ -436,8 +418,7 @@ def classify(history: History) -> Classification:
     """
     arguments.typed("history", history, History, "a History")
     names = PROPERTIES + REMARKS + CONDITIONS
-    judgement = history._judge(names)
-    verdicts = {name: history._verdict(name, judgement.verdicts[_NUMBERS[name]]) for name in names}
+    judgement, verdicts = judge_raw(history, names)
     missed: dict[str, Verdict] = {}
     for name, (weaker, asked) in CLASSES.items():
         own = [verdicts[asked]] if asked and not verdicts[asked].ok else []
@@ -480,144 +461,3 @@ def _column(argument: str, values: Iterable[int], typecode: str) -> Any:
         for place, value in enumerate(kept):
             integer(f"{argument}[{place}]", value)
         raise
-
-
-# ---- the witnesses in words ----
-
-Message = Callable[[int], str]
-
-
-def _number(message: int) -> str:
-    return f"m{message}"
-
-
-_HOLDS = {
-    "lost": "every message reached all its destinations",
-    "duplicated": "nobody delivered a message twice",
-    "phantom": "everything delivered had been sent to its receiver",
-    "fifo": "everybody delivered each sender's messages in the order of sending",
-    "causal": "no message was delivered before one in its past",
-    "consistent": "any two receivers delivered their common messages in the same order",
-    "total": "all delivery orders fit into one",
-    "resent": "every message was sent once",
-    "impossible": "no delivery comes before its own send",
-    "synchronous": "every message could have taken no time",
-    "c1": "no message was delivered causally after one in its future",
-    "c2": "no message was delivered causally after a later one of its sender",
-    "c3": "no message was delivered before one in its past",
-    "mysterious": "no two messages were each sent before the other was delivered",
-}
-
-
-def _tell_lost(w: Witness, m: Message) -> str:
-    return f"{w.processes[0]} never delivered {m(w.messages[0])}, which {w.processes[1]} sent to it"
-
-
-def _tell_duplicated(w: Witness, m: Message) -> str:
-    return f"{w.processes[0]} delivered {m(w.messages[0])} more than once"
-
-
-def _tell_phantom(w: Witness, m: Message) -> str:
-    reason = "nobody sent" if len(w.processes) == 1 else f"{w.processes[1]} sent, but not to it"
-    return f"{w.processes[0]} delivered {m(w.messages[0])}, which {reason}"
-
-
-def _tell_fifo(w: Witness, m: Message) -> str:
-    late, other = map(m, w.messages)
-    return f"{w.processes[0]} delivered {other} before {late}, but {w.processes[1]} sent {late} before {other}"
-
-
-def _tell_causal(w: Witness, m: Message) -> str:
-    if not w.steps:
-        return _tell_fifo(w, m)
-    late, other = map(m, w.messages)
-    return f"{w.processes[0]} delivered {other} before {late}, but {late} is in the past of {other}: {_chain(w, m)}"
-
-
-def _chain(w: Witness, m: Message) -> str:
-    late, other = w.messages
-    first = w.steps[0][0]
-    sentences = [f"{w.processes[1]} sent {m(late)}" + (f" and then {m(first)}" if first != late else "")]
-    sent: Sequence[int | None] = [message for message, _ in w.steps[1:]] + [None if w.steps_left_out else other]
-    for (message, process), next_message in zip(w.steps, sent, strict=True):
-        ending = "" if next_message is None else f" and sent {m(next_message)}"
-        sentences.append(f"{process} delivered {m(message)}{ending}")
-    if w.steps_left_out:
-        sentences.append(f"{w.steps_left_out} more steps that end with {w.processes[2]} sending {m(other)}")
-    return ", ".join(sentences)
-
-
-def _tell_consistent(w: Witness, m: Message) -> str:
-    (first, second), (p, q) = map(m, w.messages), w.processes
-    return f"{p} delivered {first} before {second}, {q} delivered {second} before {first}"
-
-
-def _tell_total(w: Witness, m: Message) -> str:
-    following = [message for message, _ in w.steps[1:] + w.steps[:1]]
-    sentences = [
-        f"{process} delivered {m(message)} before {m(other)}"
-        for (message, process), other in zip(w.steps, following, strict=True)
-    ]
-    if w.steps_left_out:
-        sentences[-1] = f"and so on over {w.steps_left_out + 1} more processes back to {m(w.steps[0][0])}"
-    return ", ".join(sentences)
-
-
-def _tell_resent(w: Witness, m: Message) -> str:
-    if w.processes[0] == w.processes[1]:
-        return f"{w.processes[0]} sent {m(w.messages[0])} more than once"
-    return f"{w.processes[1]} and {w.processes[0]} both sent {m(w.messages[0])}"
-
-
-def _tell_impossible(w: Witness, m: Message) -> str:
-    return f"{w.processes[0]} delivered {m(w.messages[0])}, which {w.processes[1]} could send only after that"
-
-
-def _tell_c2(w: Witness, m: Message) -> str:
-    if not w.steps:
-        return _tell_fifo(w, m)
-    late, other, first = m(w.messages[0]), m(w.messages[1]), m(w.steps[0][0])
-    return (
-        f"{w.processes[0]} delivered {late} causally after a delivery of {first}, "
-        f"which {w.processes[1]} sent later: {_chain(w, m)}, {w.processes[0]} delivered {other} before {late}"
-    )
-
-
-def _tell_crown(w: Witness, m: Message) -> str:
-    events = [(kind, *step) for kind, step in zip(w.kinds, w.steps, strict=True)]
-    sentences = []
-    for (kind, message, process), (other_kind, other, _) in zip(events[::2], events[1::2], strict=True):
-        pronoun = "" if other_kind == kind else f" it {_PAST[other_kind]}"
-        sentences.append(f"{process} {_PAST[kind]} {m(message)} before{pronoun} {m(other)}")
-    if w.steps_left_out:
-        sentences.append(f"and so on over {w.steps_left_out // 2} more steps back to {m(w.messages[0])}")
-    names = [m(message) for message in w.messages] + [f"{w.messages_left_out} more"] * bool(w.messages_left_out)
-    return f"{', '.join(names[:-1])} and {names[-1]} are on a crown: {', '.join(sentences)}"
-
-
-_PAST = {"send": "sent", "deliver": "delivered"}
-_TELL = {
-    "lost": _tell_lost,
-    "duplicated": _tell_duplicated,
-    "phantom": _tell_phantom,
-    "fifo": _tell_fifo,
-    "causal": _tell_causal,
-    "consistent": _tell_consistent,
-    "total": _tell_total,
-    "resent": _tell_resent,
-    "impossible": _tell_impossible,
-    "synchronous": _tell_crown,
-    "c1": _tell_causal,
-    "c2": _tell_c2,
-    "c3": _tell_causal,
-    "mysterious": _tell_crown,
-}
-
-
-def tell(name: str, witness: Witness | None, message: Message = _number) -> str:
-    """Say what an observer found, or what holds if there is no witness; `message` says what messages are called.
-
-    >>> tell("duplicated", Witness((7,), ("ann",))), tell("lost", None)
-    ('ann delivered m7 more than once', 'every message reached all its destinations')
-    """
-    return _HOLDS[name] if witness is None else _TELL[name](witness, message)

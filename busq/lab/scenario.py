@@ -15,11 +15,11 @@ A scenario is a text of commands and of what each of them causes:
 | ``> everything arrives``                | packets arrive, oldest first, until none is left                        |
 | ``> everything arrives, seed 7``        | in an order drawn from a seed                                           |
 | ``> the network loses data m1 to bob``  | a packet will never arrive                                              |
-| ``> the network doubles data m1 to bob``| it will arrive twice; both may say ``from alice``                       |
-| ``> bob's alarm goes off``              | the time is over that he wanted to wait                                 |
+| ``> the network doubles data m1 to bob``| it will arrive twice; both may be ``from alice``                        |
+| ``> bob's alarm goes off``              | the time is over that bob wanted to wait                                |
 | ``> bob begins a job``, ``ends``        | for pictures: ``bob begins a job for m1`` names what caused it          |
 | ``> what is stuck``                     | lists what was not delivered so far, and where it is                    |
-| ``> verdict``                           | what the observers say; ``> verdict causal fifo`` asks for some of them |
+| ``> verdict``                           | all verdicts; ``> verdict causal fifo`` asks for some of them           |
 | two spaces and more                     | what the command above caused                                           |
 
 Packets are shown as ``alice -> bob: data m1 #4``: what they are, of which message, and the number they carry (a
@@ -90,7 +90,7 @@ def load(path: str | Path) -> Scenario:
 
 
 def play(text: str, *, name: str = "scenario") -> Scenario:
-    """Play a scenario; what it says about what commands cause is not read, but written anew.
+    """Play a scenario; the lines about what commands cause are not read, but written anew.
 
     Raises ValueError, with the number of the line, for what is no command or can't be done.
 
@@ -152,7 +152,7 @@ def _set_up(line: str) -> Stage:
 
 
 class Player:
-    """Plays commands on a stage: finds what each means, does it, and says what it caused.
+    """Plays commands on a stage: finds what each means, does it, and writes down what it caused.
 
     `failure` is what a step has ended with that the stage could not do: its receiver had no room (Full), or the order
     broke the rules of orders (CorruptSegment).
@@ -235,10 +235,10 @@ class Player:
         if good:
             yield f"in order: {', '.join(good)}"
 
-    # ---- saying what happened ----
+    # ---- what happened, in words ----
 
     def _told(self, act: Callable[[], Sequence[Event]], *, is_shown: bool = False) -> Iterator[str]:
-        """Do something, and say what it caused; `is_shown`: also what arrived, where the command does not say it."""
+        """Do something, and write down what it caused; `is_shown`: also what arrived, where the command lacks that."""
         alarms = self._alarms()
         try:
             events = act()

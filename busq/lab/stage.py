@@ -26,7 +26,7 @@ from busq._native import ffi, lib
 from busq._port.core import check, held, integer, owned, whole_number
 from busq._util import arguments
 from busq.lab.execution import KINDS, Event, Execution, event_of, judge
-from busq.lab.observers import PROPERTIES, History, Verdict
+from busq.lab.observers import PROPERTIES, History, Verdict, core_of
 
 __all__ = ["Packet", "Stage", "Stuck"]
 
@@ -68,7 +68,7 @@ class Stuck:
 
 
 class Stage:
-    """A group of processes on a network whose every arrival somebody decides.
+    """A group of processes on a network whose every arrival the caller decides.
 
     A process is named or given by its index.  Packets are offered oldest first; orders that need channels which keep
     the order may receive only the oldest of each, unless the network is given otherwise.  Where an order knows only
@@ -102,7 +102,7 @@ class Stage:
         `network`: "fifo" (channels keep the order), "unordered", or by default what the order needs.
         Raises ValueError for what cannot be, NoSpace.  O(processes x the size of a state).
         """
-        orders.parse(order)  # which says what is wrong with it
+        orders.parse(order)  # which raises what is wrong with it
         named = arguments.process_names(processes)
         if len(set(named)) != len(named):
             raise ValueError("a process is named twice: names tell processes apart")
@@ -167,7 +167,7 @@ class Stage:
         return self._events_from(before)
 
     def lose(self, packet: int) -> None:
-        """Let the network lose a packet, which no order but `fifo:on_gap=skip` says that it can bear."""
+        """Let the network lose a packet, which only `fifo:on_gap=skip` can bear."""
         lost = self._packet(packet)
         check(lib.busq_stage_lose(self._stage, lost.packet))
         self._lost.add((lost.message, lost.to))
@@ -357,7 +357,7 @@ class Stage:
 
     @property
     def is_finished(self) -> bool:
-        """Unless somebody sends, what was not delivered never will be: what is under way is not lost yet.
+        """Unless another send follows, what was not delivered never will be: what is under way is not lost yet.
 
         >>> stage = Stage("none", 2)
         >>> _ = stage.submit(0, "hello", 1)
@@ -370,7 +370,7 @@ class Stage:
     def history(self, *, whole: bool = False) -> History:
         """Return what observers judge, as Execution.history does, without a detour.  O(events)."""
         history = History(self._names)
-        check(lib.busq_stage_tell(self._stage, bool(whole), history._history))
+        check(lib.busq_stage_tell(self._stage, bool(whole), core_of(history)))
         return history
 
     def judge(self, properties: Iterable[str] = PROPERTIES) -> dict[str, Verdict]:

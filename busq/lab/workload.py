@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules: who sends to whom, when and how much, read from a file or made up.
+"""Schedules: senders, receivers, times and sizes of messages, read from a file or made up.
 
 A file has one row per message: `time` (seconds, any origin), `sender`, `recipients` (names separated by spaces) and, if
 it wants to, `size` (bytes) and `after`: how many messages its sender must have received before, as well as the time. So
 a schedule can be a partially ordered set of sends; the simulator keeps to it. It is CSV, CSV compressed by gzip, or
-Parquet; what it is, is told by its first bytes. Names become names of peers, so they obey the same rules.
+Parquet; its first bytes decide which. Names become names of peers, so they obey the same rules.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SIZE_BYTES_DEFAULT = 64
 SIZE_BYTES_MAX = (1 << 32) - 1
 NAME_BYTES_MAX = 255
 AFTER_MAX = (1 << 32) - 1
-PARTICIPANTS_MAX = 4095  # a bus has 4096 slots, and one is kept for whoever cleans up
+PARTICIPANTS_MAX = 4095  # a bus has 4096 slots, and one is kept for cleaning up
 
 
 class ScheduleError(Exception):
@@ -43,7 +43,7 @@ class ScheduleError(Exception):
 
 
 class OtherColumns(ScheduleError):
-    """A file has not the columns of a schedule; it may be something else that tells of messages."""
+    """A file has not the columns of a schedule; it may be another log of messages."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Schedule:
         return len(self.recipients)
 
     def to(self, message: int) -> array[int]:
-        """Return to whom a message goes."""
+        """Return the receivers of a message."""
         message = integer("message", message)
         return self.recipients[self.starts[message] : self.starts[message + 1]]
 
@@ -104,7 +104,7 @@ class Builder:
     def add(self, where: str, time: Any, sender: Any, recipients: Sequence[str], size: Any, after: Any = 0) -> None:
         """Append a message, which its sender sends after it has received `after` others.
 
-        ScheduleError says what is wrong with it, `where` in the file it stands.
+        ScheduleError names what is wrong with it, and `where` in the file it stands.
         """
         time_s = self._time(where, time)
         size_bytes = self._whole(where, "size", size, SIZE_BYTES_MAX, " of bytes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks from DataFrame to DataFrame: the public name of `busq.audit.spark.checks`."""
+"""Checks from DataFrame to DataFrame: the public name of `busq.audit.spark.large_run.checks`."""
 
-from busq.audit.spark.checks import *
-from busq.audit.spark.checks import __all__ as __all__
+from busq.audit.spark.large_run.checks import *
+from busq.audit.spark.large_run.checks import __all__ as __all__

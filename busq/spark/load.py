@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trace as a DataFrame: the public name of `busq.audit.spark.load`."""
+"""A trace as a DataFrame: the public name of `busq.audit.spark.large_run.load`."""
 
-from busq.audit.spark.load import *
-from busq.audit.spark.load import __all__ as __all__
+from busq.audit.spark.large_run.load import *
+from busq.audit.spark.large_run.load import __all__ as __all__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times on Spark: the public name of `busq.audit.spark.pace`."""
+"""Times on Spark: the public name of `busq.audit.spark.large_run.latencies`."""
 
-from busq.audit.spark.pace import *
-from busq.audit.spark.pace import __all__ as __all__
+from busq.audit.spark.large_run.latencies import *
+from busq.audit.spark.large_run.latencies import __all__ as __all__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables of a catalog: the public name of `busq.audit.spark.results`."""
+"""Results as tables of a catalog: the public name of `busq.audit.spark.tables.results`."""
 
-from busq.audit.spark.results import *
-from busq.audit.spark.results import __all__ as __all__
+from busq.audit.spark.tables.results import *
+from busq.audit.spark.tables.results import __all__ as __all__

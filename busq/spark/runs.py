@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs: the public name of `busq.audit.spark.runs`."""
+"""Many runs: the public name of `busq.audit.spark.many_runs`."""
 
-from busq.audit.spark.runs import *
-from busq.audit.spark.runs import __all__ as __all__
+from busq.audit.spark.many_runs import *
+from busq.audit.spark.many_runs import __all__ as __all__

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: what was sent and delivered, recorded from a bus or read from somebody's logs.
+"""Traces: what was sent and delivered, recorded from a bus or read from other logs.
 
 >>> import tempfile
 >>> from busq.trace import Kind, Writer, message_of, read
@@ -71,7 +71,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Give what needs pyarrow when it is asked for; ImportError says what to install."""
+    """Give what needs pyarrow when it is asked for; ImportError names the package to install."""
     if name not in _PLACES:
         raise AttributeError(f"module 'busq.trace' has no attribute {name!r}")
     try:

@@ -14,9 +14,9 @@ from busq.trace.tables import count_from
 
 __all__ = ["FAILED", "PHANTOM", "UNKNOWN_SENDER", "Log", "as_list", "by_nature", "wanted"]
 
-PHANTOM = 1 << 31  # the numbers of messages that nobody sent begin here, so that they differ from all that were sent
-FAILED = 3 << 30  # and here those of messages whose sends failed: under names, nothing else tells that nobody sent them
-UNKNOWN_SENDER = (1 << 31) - 1  # who sent a message of which nobody says that
+PHANTOM = 1 << 31  # numbers of messages that were never sent begin here, so that they differ from all others
+FAILED = 3 << 30  # numbers of messages whose sends failed begin here: a name alone does not show that
+UNKNOWN_SENDER = (1 << 31) - 1  # the sender of messages whose sender the log does not name
 
 _FIELDS = [field for field in SCHEMA if field.name not in ("run", "process", "position")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in CSV: a row for each event; `busq.trace.fields` says how the columns may be called.
+"""Logs in CSV: a row for each event; `busq.trace.fields` lists the names of columns.
 
 Columns are separated by commas, semicolons or tabs; destinations, inside of a column, by spaces or semicolons.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files make a run, where they do not say it themselves.
+"""Which files make a run, where they do not name it themselves.
 
 The files of one dataset are one run: those of a folder, and of its Hive folders such as day=1.  Something in the data
-may say otherwise: a column or a Hive key called `run`; or that the files hold the same events, by process and position:
+may show otherwise: a column or a Hive key called `run`; or the files hold the same events, by process and position:
 then every file (or every folder of them) is a run of its own.  Wherever that is a guess, a finding names it.
 """
 
@@ -26,7 +26,7 @@ from busq.trace.text import stem
 
 __all__ = ["RUNS_BY", "WAYS", "Group", "Part", "Parts", "Sample", "dataset_of", "grouped", "hive_keys", "sample_of"]
 
-RUNS_BY = "runs-by"  # the option of a source that says what makes a run: a word of WAYS, or a column
+RUNS_BY = "runs-by"  # the option for what makes a run: a word of WAYS, or a column
 WAYS = ("file", "folder", "none")
 
 _NOBODY = "__HIVE_DEFAULT_PARTITION__"
@@ -46,10 +46,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Part:
-    """A file that does not say by itself which run it is a part of.
+    """A file that does not name the run that it is a part of.
 
     `root` is the path under which it lies; `runs` are the values of its column of runs, [""] without one; `sample`
-    tells of its events, None where they can't be told from each other.
+    is one of its events, None where they are not distinct.
     """
 
     path: str
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Group:
-    """The files of a run; `run` is the value of the column or the key that tells runs apart, "" if nothing does."""
+    """The files of a run; `run` is the value of the column or the key for runs, "" without one."""
 
     name: str
     run: str
@@ -76,16 +76,16 @@ class Group:
 
 @dataclass
 class Parts:
-    """The files to group, how the user wants them grouped, and what is to be said about the whole."""
+    """The files to group, how the user wants them grouped, and findings about all of them."""
 
     parts: Sequence[Part]
     runs_by: str = ""
-    column: str = "run"  # what tells runs apart, if a file or a folder has it
+    column: str = "run"  # the column or the key for runs, if a file or a folder has it
     findings: list[Finding] = field(default_factory=list)
 
 
 def hive_keys(path: str) -> dict[str, str]:
-    """Return what the folders of a path say, as Hive writes it.
+    """Return the keys and values in the folders of a path, as Hive writes them.
 
     >>> hive_keys("logs/day=1/run=a%2Fb/part-0.parquet")
     {'day': '1', 'run': 'a/b'}
@@ -108,7 +108,7 @@ def dataset_of(folder: str) -> str:
 def sample_of(processes: Any, *others: Any, rows: int) -> Sample:
     """Return a sample of events.
 
-    Parameters: `processes` and `others`, columns that together tell an event from all others of its run; `rows`, of
+    Parameters: `processes` and `others`, columns that together identify an event of a run; `rows`, of
     the largest file that is compared.
     """
     its = mixed = _numbers(processes)
@@ -140,8 +140,8 @@ def _numbers(column: Any) -> Any:
 def grouped(given: Parts) -> Iterator[Group]:
     """Give the runs that files make; what is remarkable about all of them is added to `given.findings`.
 
-    Errors: TraceError if the runs are told by a column that no file has.
-    Cost: nothing where a column or a key tells; else, of several files, what it takes to read which events they hold.
+    Errors: TraceError if no file has the column for runs.
+    Cost: nothing where there is a column or a key; else, of several files, what it takes to read their events.
     """
     if given.runs_by == "file":
         yield from (Group(stem(part.path), "", [part]) for part in given.parts)
@@ -160,7 +160,7 @@ def grouped(given: Parts) -> Iterator[Group]:
 
 
 def _told(given: Parts) -> Iterator[Group]:
-    """Give the runs that a column or a key tells apart, and guess the others, by dataset."""
+    """Give the runs that a column or a key names, and guess the others, by dataset."""
     unnamed: dict[str, list[Part]] = {}
     for folder, parts in _by(given.parts, lambda part: dataset_of(part.folder)).items():
         named: dict[str, list[Part]] = {}
@@ -199,7 +199,7 @@ def _runs(part: Part, column: str) -> Sequence[str]:
 
 
 def _guessed(unnamed: Mapping[str, list[Part]], given: Parts) -> Iterator[Group]:
-    """Give the runs of datasets that do not tell any."""
+    """Give the runs of datasets that name none."""
     if len(unnamed) > 1 and (common := _one_of_many(list(unnamed.values()))) is not None:
         parts = [part for its in unnamed.values() for part in its]
         what = f"{len(unnamed)} folders with {len(parts)} files hold the same processes, and no event twice"
@@ -222,7 +222,7 @@ def _one_of_many(datasets: Sequence[Sequence[Part]]) -> str | None:
 
 
 def _of_dataset(folder: str, parts: Sequence[Part], given: Parts) -> Iterator[Group]:
-    """Give the runs of one dataset that does not tell any: one, unless its files hold the same events."""
+    """Give the runs of one dataset that names none: one, unless its files hold the same events."""
     if len(parts) == 1:
         name = _name(folder, parts) if places.is_folder(parts[0].root) else stem(parts[0].path)
         yield Group(name, "", parts)

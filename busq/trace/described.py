@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`busq.toml`: a file beside tables that says what their columns are called, so that nobody has to say it again.
+"""`busq.toml`: a file beside tables with the names of their columns, so that no command has to repeat them.
 
 runs-by = "none"                # a column, "file", "folder" or "none"
 shape = "events"                # a row is an event; or "messages": a row is a message
@@ -42,7 +42,7 @@ def beside(roots: Sequence[str]) -> str:
 
 
 def options_in(path: str) -> dict[str, str]:
-    """Return what a file says, as options of `busq.trace.find`; TraceError for what is not known; OSError.
+    """Return the content of a file as options of `busq.trace.find`; TraceError for what is not known; OSError.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as directory:

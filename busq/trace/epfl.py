@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs of broadcast programs as a course on distributed algorithms asks for them (EPFL CS-451).
 
-A file for each process, named with its number; a line for each event: ``b 7`` says that the process broadcast its
-message 7, to everybody including itself, ``d 3 7`` that it delivered message 7 of process 3.  There are no times and no
-clocks.  Who everybody is, is said by a file `hosts`, if there is one that can be that of the logs; else everybody is
-who has a log, even an empty one.
+A file for each process, named with its number; a line for each event: ``b 7`` means that the process broadcast its
+message 7, to all processes including itself, ``d 3 7`` that it delivered message 7 of process 3.  There are no times
+and no clocks.  A file `hosts` lists all processes, if there is one that fits the logs; else they are those
+that have a log, even an empty one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_log(head: bytes) -> bool:
 def number_in(path: str) -> tuple[str, int] | None:
     """Return the number of a process in the name of its log, and the rest of the name, with N in its place.
 
-    A log that is called the same for everybody stands in a folder that has the number.
+    A log whose name is the same for all processes stands in a folder that has the number.
 
     >>> number_in("run/proc01.output"), number_in("run/7/log.txt"), number_in("run/log")
     (('run/procN.output', 1), ('run/N/log.txt', 7), None)
@@ -73,7 +73,7 @@ def number_in(path: str) -> tuple[str, int] | None:
 
 @dataclass
 class _Log:
-    """The events of a log: whether each is a broadcast, of whom and which."""
+    """The events of a log: whether each is a broadcast, its sender, and its number."""
 
     path: str
     number: int
@@ -214,7 +214,7 @@ def _number(path: str) -> int:
 
 
 def _hosts(source: Source, logs: list[_Log]) -> set[int]:
-    """Return who takes part, as a file `hosts` says, if that can be true of these logs."""
+    """Return the processes that a file `hosts` lists, if that can be true of these logs."""
     path = source.options.get("hosts")
     if not path:
         return set()
@@ -224,7 +224,7 @@ def _hosts(source: Source, logs: list[_Log]) -> set[int]:
 
 
 def _left_out(logs: list[_Log], kept: list[_Log]) -> Iterator[Finding]:
-    """Give what to say about empty logs of those who do not take part."""
+    """Give findings about empty logs of processes that do not take part."""
     for log in logs:
         if not any(log is other for other in kept):
             text = f"{log.path}: the log of p{log.number} is empty, and p{log.number} is not in hosts: it takes no part"
@@ -268,7 +268,7 @@ def _append(log: _Log, match: re.Match[bytes]) -> None:
 
 
 def _remarks(log: _Log) -> list[Finding]:
-    """Return what a log tells about itself: that it is empty, holds several runs, or lacks lines."""
+    """Return findings about a log: it is empty, holds several runs, or lacks lines."""
     name = f"p{log.number}"
     if not log.rows:
         text = f"{log.path}: the log of {name} is empty: it crashed, or never wrote"
@@ -293,10 +293,10 @@ def _remarks(log: _Log) -> list[Finding]:
 
 
 def _mixed(logs: list[_Log]) -> Iterator[Finding]:
-    """Look for logs of another run that were left in the folder: names alone do not tell these.
+    """Look for logs of another run that were left in the folder: names alone do not show these.
 
     There are two signs.  Processes deliver what others, by their logs, never got as far as to broadcast; or some hear
-    of nobody outside of their group, though the others broadcast and deliver.
+    of no process outside of their group, though the others broadcast and deliver.
     """
     folder = os.path.dirname(logs[0].path) if logs else ""
     lasts = {log.number: pc.max(log.message.filter(pc.equal(log.is_send, 1))).as_py() or 0 for log in logs if log.rows}
@@ -329,7 +329,7 @@ def _mixed(logs: list[_Log]) -> Iterator[Finding]:
 
 
 def _closed_group(heard: dict[int, dict[int, int]]) -> set[int]:
-    """Return the smallest group of processes that deliver, and hear of nobody outside of it, not all; {} if none."""
+    """Return the smallest group of processes that deliver, and hear of no other one, not all; {} if none."""
     best: set[int] = set()
     for number, senders in heard.items():
         group, waiting = {number}, [*senders]
@@ -349,7 +349,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _strangers(logs: list[_Log], numbers: list[int]) -> list[int]:
-    """Return who is named in deliveries and has no log; those named first if there are too many."""
+    """Return the processes that deliveries name and that have no log; the first ones if there are too many."""
     named: dict[int, None] = {}
     for log in logs:
         senders = pc.unique(log.sender.filter(pc.equal(log.is_send, 0)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of a trace as a whole.  A fault inside one is a finding, and stops nobody."""
+"""Errors of a trace as a whole.  A fault inside one is a finding, and stops nothing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executions as traces: what a simulation, a stage or a scenario did, for whoever audits."""
+"""Executions as traces: what a simulation, a stage or a scenario did, ready for an audit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value of an event stands in a record or a table: what `--field NAME=...` and a file of fields may say.
+"""Where a value of an event stands in a record or a table: the values of `--field NAME=...` and of a file of fields.
 
 ==============================  ====================================================================================
 expression                      value

@@ -6,7 +6,7 @@ field          also called
 =============  ==================================================================================================
 process        host, proc, node, pid, peer
 kind           event, type, op, event_type: "send", "deliver" (receive, recv, ...), "local", or a text: a local event
-message        msg, id, message_id, msg_id, seq: any text or number; of one sender if `sender` is told as well
+message        msg, id, message_id, msg_id, seq: any text or number; of one sender if there is a `sender` as well
 destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
 sender         from, src, origin: of deliveries
 clock          vc, vclock, vector_clock: numbers by process, or a list
@@ -19,14 +19,14 @@ sent           sent_at, sent_ns, sent_time, published_at, produced_at: of a row 
 received       received_at, received_ns, received_time, delivered_at, consumed_at: and when it was received
 =============  ==================================================================================================
 
-A row with a sender and destinations, and neither a process nor a kind, is a message: it was sent, and, if it says when
-it was received, delivered to each of its destinations.  Events of such rows are in the order of their times.
+A row with a sender and destinations, and neither a process nor a kind, is a message: it was sent, and, if it has a time
+when it was received, delivered to each of its destinations.  Events of such rows are in the order of their times.
 
 Capitals, and what joins words, make no difference: MsgID and msg-id are msg_id.  Destinations such as "*" or "all" mean
 all processes, unless there is a process of that name.
 
-A later line of a process's log is a later event, unless positions or its own component of clocks say otherwise.
-Logs with clocks that name no messages have the messages that the clocks tell of.
+A later line of a process's log is a later event, unless positions or its own component of clocks contradict that.
+Logs with clocks that name no messages have the messages that follow from the clocks.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Fields:
         return self._plans[shape]
 
     def kinds(self, record: Mapping[str, Any]) -> Iterator[Any]:
-        """Give the values of all fields that may tell the kind."""
+        """Give the values of all fields that may hold the kind."""
         if "kind" in self._expressions:
             yield self._expressions["kind"].value(record)
             return
@@ -170,7 +170,7 @@ def _plain(name: str) -> str:
 
 
 def counts_nanoseconds(called: str) -> bool:
-    """Return whether the name of a field says that it counts nanoseconds.
+    """Return whether a field counts nanoseconds, by its name.
 
     >>> counts_nanoseconds("sent_at_ns"), counts_nanoseconds("sent_at")
     (True, False)

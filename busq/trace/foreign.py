@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from busq.trace import places
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
+from busq.trace.events import Events
 from busq.trace.expressions import Expression
 from busq.trace.fields import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.mapping import Events, mapped, named, same_type
+from busq.trace.mapping import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
@@ -204,7 +205,7 @@ _READ = frozenset({"process", "kind", "message", "destinations", "sender", "labe
 
 
 def _with_keys(table: pa.Table, path: str) -> pa.Table:
-    """Return a table with what its folders say, where it has no such column itself."""
+    """Return a table with the keys of its folders as columns, where it has no such column itself."""
     for key, value in hive_keys(path).items():
         if key not in table.column_names:
             table = table.append_column(key, pa.repeat(pa.scalar(value), table.num_rows))
@@ -308,7 +309,7 @@ def _kinds(column: Any, fields: Fields) -> Any:
 
 
 def _times(column: Any, called: str, small: int) -> Any:
-    """Return times in nanoseconds: whole numbers by their size, unless their name says that; fractions are seconds.
+    """Return times in nanoseconds: whole numbers by their size, unless their name has the unit; fractions are seconds.
 
     `small` is the unit of numbers that are too small for times since 1970.
     """
@@ -342,7 +343,9 @@ def _events(rows: _Rows, findings: list[Finding]) -> Events:
         first = _first_of(columns["destinations"])
         sender, first = same_type(columns["sender"], first)
         columns["process"] = pc.if_else(is_send, sender, first)
-    events = Events({**columns, "kind": kind}, rows.file, rows.line, np.zeros(len(kind), bool))
+    events = Events(
+        columns=columns | {"kind": kind}, file=rows.file, line=rows.line, of_messages=np.zeros(len(kind), bool)
+    )
     unknown = pc.equal(kind, UNKNOWN_KIND)
     if pc.any(unknown).as_py():
         text = "no kind of event that is known: it counts as local"
@@ -410,4 +413,4 @@ def _events_of_messages(rows: _Rows, findings: list[Finding]) -> Events:
         "sender": columns["sender"].take(pa.array(both)),
         "time_ns": pa.concat_arrays(times),
     }
-    return Events(events, file[both], line[both], np.ones(len(both), bool))
+    return Events(columns=events, file=file[both], line=line[both], of_messages=np.ones(len(both), bool))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was taken for what where logs do not say it, and what nobody can therefore know: findings for all formats.
+"""Guesses where logs leave something open, and what cannot be known therefore: findings for all formats.
 
-An audit holds its verdicts against these (`busq.audit.missing`): it says "unknown" where the logs cannot tell.
+An audit holds its verdicts against these (`busq.audit.unknown`): they are "unknown" where the logs leave them open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
 
 
 def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]:
-    """Tell which events the messages that come from clocks leave out.
+    """Report the events that messages taken from clocks leave out.
 
     Parameters: `logs`, as they became; `called`, how many events without a message the log calls sends and deliveries,
     by the words for them.
@@ -60,7 +60,7 @@ def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]
 
 
 def one_sided(source: Source, sends: int, deliveries: int) -> Iterator[Finding]:
-    """Tell that a log of strangers has sends, and nobody's deliveries, or deliveries of what nobody sent."""
+    """Report a foreign log that has sends and no deliveries, or deliveries and no sends."""
     path = source.paths[0] if source.paths else source.name
     if sends and not deliveries:
         offer = f"; `busq replay {path}` sends such messages over a bus" if source.has_order else ""
@@ -72,14 +72,14 @@ def one_sided(source: Source, sends: int, deliveries: int) -> Iterator[Finding]:
 
 
 def tied(path: str, line: int, count: int, *, has_repetitions: bool) -> Finding:
-    """Tell that events have equal times, and nothing else says which came first."""
+    """Report events that have equal times, where nothing else orders them."""
     what = f"{amount(count, 'event')} of a process at the same time as another one"
     text = f"{path}:{line}: {what}: their order is not known"
     return _doubtful("ties", text, count, path, line, has_repetitions)
 
 
 def unordered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> Finding:
-    """Tell that the events of processes stand in several files, and nothing says in which order."""
+    """Report processes whose events stand in several files, where nothing orders these."""
     text = (
         f"{path}: neither positions nor times say in which order the events of {listed(list(processes[:3]))} were:"
         " they are taken as they stand in the files"
@@ -88,7 +88,7 @@ def unordered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> 
 
 
 def doubled(path: str, process: str, count: int, *, has_repetitions: bool) -> Finding:
-    """Tell that several events of a process claim one position: a defect, and nobody knows which of them came first."""
+    """Report that several events of a process claim one position: a defect, and their order is not known."""
     where = f"{path}: " if path else ""
     text = f"{where}{process} has several events at one position, {count:,} more than there should be"
     finding = _doubtful("doubled", f"{text}: their order is not known", count, path, 0, has_repetitions)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding traces: which files there are, what format each has, and which of them make a run.
 
-A format is recognised from what a file begins with; its name decides only where the content says nothing.  In a folder,
+A format is recognised from what a file begins with; its name decides only where the content does not.  In a folder,
 what is no log is passed over (configuration, notes); a path that is given itself must be one.
 """
 
@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 
 from busq._util import arguments
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet_head, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, dataset_of, grouped, hive_keys
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
@@ -34,7 +34,7 @@ SHAPES = ("events", "messages")
 
 _LOG_SUFFIXES = (".output", ".out")
 _NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
-_NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it will say what is wrong with it
+_NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it reports what is wrong with it
 _HOSTS = ("hosts", "hosts.txt", "membership")
 
 
@@ -76,7 +76,7 @@ def find(
     tables (which field is which: a name or an expression, `busq.trace.expressions`), "kind.WORD" (what a word for a
     kind means), "shape" ("events" or "messages");
     `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
-    `busq.trace.dataset` says; `fields`, a file that says such things (`busq.trace.described`; without it, `busq.toml`
+    `busq.trace.dataset` finds; `fields`, a file with such options (`busq.trace.described`; without it, `busq.toml`
     beside tables).  Options go before it.
     Errors: TraceError if a path does not exist, or nothing under it is a log; OSError.
     Cost: what it takes to read the beginning of each file, and the end of those in Parquet.
@@ -108,7 +108,7 @@ def find(
 
 
 def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str | None = None) -> dict[str, str]:
-    """Return the options of a search: `options` as in `find`, stronger than what a file of fields, `described`, says.
+    """Return the options of a search: `options` as in `find`, which go before those of a file of fields, `described`.
 
     Errors: TraceError for what is not known; OSError.
     """
@@ -156,7 +156,7 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
 
 
 def _left_out(files: Sequence[_File], logs: Sequence[_File]) -> Iterator[Finding]:
-    """Tell of files that are called like tables among the logs, and in which no event was recognised."""
+    """Report files that are called like tables among the logs, and in which no event was recognised."""
     suffixes = {os.path.splitext(file.path)[1] for file in logs if file.format in _RECORDS} - {""}
     others = [file.path for file in files if not (file.format or file.is_empty)]
     left_out = [path for path in others if os.path.splitext(path)[1] in suffixes]
@@ -187,43 +187,19 @@ def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, 
         is_parquet = path.endswith(".parquet") and wanted in (None, "busq")
         return _File(path, root, "busq" if is_parquet else "", True)
     for name, looks_like in _LOOKS_LIKE.items():
-        if wanted in (None, name) and looks_like(path, head, options):
+        if wanted in (None, name) and (name == "busq" or not is_binary(head)) and looks_like(path, head, options):
             return _File(path, root, name)
     return _File(path, root)
 
 
-def _looks_like_parquet(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return head.startswith(b"PAR1") or path.endswith(".parquet")
-
-
-def _looks_like_epfl(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and epfl.is_log(head)
-
-
-def _looks_like_otlp(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and otlp.is_log(head)
-
-
-def _looks_like_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and ndjson.is_log(head, options, hive_keys(path))
-
-
-def _looks_like_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and csv_log.is_log(head, options, hive_keys(path))
-
-
-def _looks_like_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bool:
-    return not is_binary(head) and (shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)))
-
-
-_RECORDS = frozenset({"ndjson", "csv"})  # whose fields may be called so that nobody recognises them
-_LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {
-    "busq": _looks_like_parquet,
-    "epfl": _looks_like_epfl,
-    "otlp": _looks_like_otlp,
-    "ndjson": _looks_like_ndjson,
-    "csv": _looks_like_csv,
-    "shiviz": _looks_like_shiviz,
+_RECORDS = frozenset({"ndjson", "csv"})  # whose fields may have names that are not recognised
+_LOOKS_LIKE: dict[str, Callable[[str, bytes, Mapping[str, str]], bool]] = {  # of text, but for "busq"
+    "busq": lambda path, head, options: head.startswith(b"PAR1") or path.endswith(".parquet"),
+    "epfl": lambda path, head, options: epfl.is_log(head),
+    "otlp": lambda path, head, options: otlp.is_log(head),
+    "ndjson": lambda path, head, options: ndjson.is_log(head, options, hive_keys(path)),
+    "csv": lambda path, head, options: csv_log.is_log(head, options, hive_keys(path)),
+    "shiviz": lambda path, head, options: shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS)),
 }
 
 
@@ -274,17 +250,17 @@ def _gather_epfl(files: Sequence[_File], options: dict[str, str], findings: list
 
 
 def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    """Make a run of busq's own files in a folder that say the same run; of others, as `dataset` finds out."""
+    """Make a run of busq's own files in a folder that name the same run; of others, as `dataset` finds out."""
     own: dict[tuple[str, str], list[str]] = {}
-    others: list[tuple[_File, parquet.Head]] = []
+    others: list[tuple[_File, parquet_head.Head]] = []
     broken: dict[str, list[tuple[str, Finding]]] = {}
     roots = {file.folder: file.root for file in files}
     for file in files:
-        file_head = parquet.head(file.path, options)
+        file_head = parquet_head.head(file.path, options)
         if isinstance(file_head, Finding):
             broken.setdefault(dataset_of(file.folder), []).append((file.path, file_head))
         elif file_head.is_ours or file_head.run:
-            for run in parquet.runs_of(file_head, options):
+            for run in parquet_head.runs_of(file_head, options):
                 own.setdefault((file.folder, run), []).append(file.path)
         else:
             others.append((file, file_head))
@@ -297,7 +273,9 @@ def _gather_parquet(files: Sequence[_File], options: dict[str, str], findings: l
         groups.append((run or name, run, dataset_of(folder), paths, ()))
     rows = max((head.rows for _, head in others), default=0)
     parts = [
-        Part(file.path, file.root, parquet.runs_of(head, options), partial(parquet.sample, head, options, rows))
+        Part(
+            file.path, file.root, parquet_head.runs_of(head, options), partial(parquet_head.sample, head, options, rows)
+        )
         for file, head in others
     ]
     for group in _grouped(parts, options, findings):
@@ -344,14 +322,6 @@ def _gather_otlp(files: Sequence[_File], options: dict[str, str], findings: list
         source = _source(name, "otlp", [file.path for file in members], options)
         sources.append(replace(source, findings=its))
     return sources
-
-
-def _gather_ndjson(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    return _gather_records("ndjson", ndjson, files, options, findings)
-
-
-def _gather_csv(files: Sequence[_File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
-    return _gather_records("csv", csv_log, files, options, findings)
 
 
 def _gather_records(
@@ -410,8 +380,8 @@ _GATHER: dict[str, Callable[[Sequence[_File], dict[str, str], list[Finding]], li
     "epfl": _gather_epfl,
     "shiviz": _gather_shiviz,
     "otlp": _gather_otlp,
-    "ndjson": _gather_ndjson,
-    "csv": _gather_csv,
+    "ndjson": partial(_gather_records, "ndjson", ndjson),
+    "csv": partial(_gather_records, "csv", csv_log),
 }
 
 

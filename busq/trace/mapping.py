@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mapping of foreign names: processes become indices, and messages their sender and a number.
 
-All readers whose processes and messages may have any names hand over `Events`; everything after that happens here and
-in `busq.trace.ordering`, column by column: `named` gives indices to processes, `mapped` makes the run.  Where a log
-leaves something open, the guess and its finding are made here:
+All readers whose processes and messages may have any names hand over `busq.trace.events.Events`; everything after that
+happens here and in `busq.trace.ordering`, column by column: `named` gives indices to processes, `mapped` makes the run.
+Where a log leaves something open, the guess and its finding are made here:
 
 - a destination such as "*" means all processes, unless a process has that name;
-- where no send tells its destinations, messages with several receivers are broadcasts, and others were sent to the
+- where no send has destinations, messages with several receivers are broadcasts, and others were sent to the
   process that delivered them;
-- a name that several senders use means one message of each; a delivery that does not tell the sender means the first;
+- a name that several senders use means one message of each; a delivery without a sender means the first;
 - a delivered message that was never sent gets a number that no sent message has.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,52 +27,24 @@ import pyarrow.compute as pc
 from busq._util.humanize import amount
 from busq.trace.builder import FAILED, PHANTOM, UNKNOWN_SENDER, as_list, by_nature, wanted
 from busq.trace.errors import TraceError
+from busq.trace.events import Events, Rows
 from busq.trace.fields import EVERYBODY
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, derived, one_sided
-from busq.trace.ordering import Rows, by_clocks, in_order
+from busq.trace.ordering import by_clocks, in_order
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind, message_of
 from busq.trace.vector_clocks import Event, messages
 
-__all__ = ["PROCESSES_MAX", "Events", "Processes", "indexed", "mapped", "named", "numbered", "same_type"]
+__all__ = ["PROCESSES_MAX", "Processes", "indexed", "mapped", "named", "numbered", "same_type"]
 
 PROCESSES_MAX = 65536
+_MAPPED = frozenset({"process", "kind", "message", "destinations", "sender"})
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # columns that stay as they are
 _NUMBER = re.compile(r"-?\d+")
 _SHORT_NUMBER = re.compile(r"\d{1,5}", re.ASCII)
 _MESSAGE = re.compile(r"-?\d{1,18}", re.ASCII)
 _NEVER = np.iinfo(np.int64).max
-
-
-@dataclass
-class Events:
-    """Events as a reader found them, a row each, in the order of the files.
-
-    `columns` has process, kind (numbers of `Kind`) and message, and perhaps destinations, sender, position, label,
-    time_ns, commit_ns, end_ns, stamp and clock; names are text, or whole numbers of 64 bits.  `file` is the place of
-    the row's file among the paths of the source.  `of_messages` marks rows that come from a row for a whole message:
-    their places in a log follow from their times.
-
-    Of text, where a later line is a later event (`are_lines`), `clocks` has a clock or None for each row, if there are
-    any, and `nameless` counts, by their words, the sends and deliveries without a message.
-    """
-
-    columns: dict[str, Any]
-    file: Any
-    line: Any
-    of_messages: Any
-    are_lines: bool = False
-    clocks: Sequence[Any] | None = None
-    nameless: Mapping[str, int] = field(default_factory=dict)
-
-    def filtered(self, mask: Any) -> Events:
-        """Return the rows of a mask; only rows without clocks can be filtered."""
-        columns = {name: column.filter(mask) for name, column in self.columns.items()}
-        chosen = mask.to_numpy(zero_copy_only=False)
-        return replace(
-            self, columns=columns, file=self.file[chosen], line=self.line[chosen], of_messages=self.of_messages[chosen]
-        )
 
 
 @dataclass(frozen=True)
@@ -131,9 +103,10 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
     codes = index[codes]
     ends = np.cumsum([len(array) for array in alike])
     process, to, sender = codes[: ends[0]], codes[ends[0] : ends[1]], codes[ends[1] :]
-    if not len(sender) or (has_own and not are_indices):  # then the name of a message tells its sender
+    if not len(sender) or (has_own and not are_indices):  # then the name of a message contains its sender
         sender = np.full(len(process), -1)
     rows = Rows(
+        **vars(events) | {"columns": {name: column for name, column in its.items() if name not in _MAPPED}},
         process=process,
         kind=its["kind"].to_numpy(zero_copy_only=False),
         message=_codes(messages_),
@@ -141,15 +114,8 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
         to=to,
         lengths=_lengths(lists) if len(flat) else np.zeros(len(process), np.int64),
         tells=pc.is_valid(lists).to_numpy(False) if has_lists else np.zeros(len(process), bool),
-        file=events.file,
-        line=events.line,
-        of_messages=events.of_messages,
-        columns={n: c for n, c in its.items() if n not in ("process", "kind", "message", "destinations", "sender")},
         messages=messages_.dictionary,
         own_numbers=own_numbers,
-        are_lines=events.are_lines,
-        clocks=events.clocks,
-        nameless=events.nameless,
     )
     its_words = [str(values[n]) for n in words]
     return rows, Processes(names, labels, are_indices, its_words, frozenset(places[len(heard) :]))
@@ -262,7 +228,7 @@ def _of_clocks(
     findings: list[Finding],
     columns: Sequence[str] | None,
 ) -> Run:
-    """Return the run whose messages are those that its clocks tell of."""
+    """Return the run with the messages that follow from its clocks."""
     logs = messages(events)
     findings += derived(logs, rows.nameless)
     tables = tuple(log.table(source.name, index, columns) for index, log in enumerate(logs))
@@ -361,7 +327,7 @@ def numbered(process: Any, kind: Any, message: Any, sender: Any) -> tuple[Any, A
     names of deliveries that may mean several messages.
 
     Parameters: arrays of the same length, of events in the order of the logs: indices of processes, kinds, small
-    numbers for the names of messages (-1: none), and indices of the senders that deliveries tell (-1: none).
+    numbers for the names of messages (-1: none), and indices of the senders of deliveries (-1: not given).
 
     >>> kinds = np.array([Kind.SEND, Kind.SEND, Kind.DELIVER, Kind.DELIVER, Kind.DELIVER])
     >>> names, senders = np.array([7, 7, 7, 7, 5]), np.array([-1, -1, 1, -1, 0])
@@ -406,11 +372,11 @@ def _found(where: Any, keys: Any) -> Any:
     return np.where(where[place] == keys, place, -1)
 
 
-# ---- destinations where no send tells them ----
+# ---- destinations where no send has any ----
 
 
 def _with_destinations(source: Source, rows: Rows, numbers: Any, count: int, findings: list[Finding]) -> Rows:
-    """Return rows whose sends have destinations; where no send tells any, they follow from the deliveries."""
+    """Return rows whose sends have destinations; where none has any, they follow from the deliveries."""
     sends = int(rows.is_send.sum())
     if not sends or rows.tells[rows.is_send].any():
         return rows

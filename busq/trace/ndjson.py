@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in NDJSON: an object for each event, on a line of its own; `busq.trace.fields` says which fields are read."""
+"""Logs in NDJSON: an object for each event, on its own line; `busq.trace.fields` lists the fields that are read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
                 raise Bad("no object")
             if _HALF.search(line):
                 json.dumps(raw, ensure_ascii=False).encode()
-            if number > 1 or fields.values(raw):  # a heading says something else
+            if number > 1 or fields.values(raw):  # unless it is a heading
                 parsed.records += records_of(keys | raw, fields, path, number)
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))

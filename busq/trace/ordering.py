@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq.trace.events import Rows
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, tied, unordered
 from busq.trace.run import Source
@@ -24,77 +24,11 @@ from busq.trace.schema import Kind
 from busq.trace.text import BadLines
 from busq.trace.vector_clocks import Event, inspect
 
-__all__ = ["Rows", "by_clocks", "in_order"]
-
-
-@dataclass
-class Rows:
-    """Events whose processes are indices, as arrays of one length.
-
-    `message` is a place in `messages`, and in `own_numbers` if these names may be those that busq gives, -1 for none;
-    `sender` is -1 for none.  Destinations stand one after the other in
-    `to`, as many for each row as `lengths` says; `tells`: the log names destinations there.  The rest is as in
-    `busq.trace.mapping.Events`.
-    """
-
-    process: Any
-    kind: Any
-    message: Any
-    sender: Any
-    to: Any
-    lengths: Any
-    tells: Any
-    file: Any
-    line: Any
-    of_messages: Any
-    columns: dict[str, Any]
-    messages: Any
-    own_numbers: Any = None
-    are_lines: bool = False
-    clocks: Sequence[Any] | None = None
-    nameless: Mapping[str, int] = field(default_factory=dict)
-    positions: Any = None  # of rows in order, if the log tells them
-
-    @property
-    def is_send(self) -> Any:
-        """Mask of sends."""
-        return self.kind == int(Kind.SEND)
-
-    @property
-    def is_delivery(self) -> Any:
-        """Mask of deliveries, first or repeated."""
-        return (self.kind == int(Kind.DELIVER)) | (self.kind == int(Kind.REDELIVER))
-
-    @property
-    def keys(self) -> Any:
-        """A number for each pair of process and name of a message; without meaning where there is no message."""
-        return self.process * (len(self.messages) + 1) + self.message + 1
-
-    @property
-    def owners(self) -> Any:
-        """The row of each destination."""
-        return np.repeat(np.arange(len(self.kind)), self.lengths)
-
-    def taken(self, order: Any) -> Rows:
-        """Return these rows, in this order."""
-        lengths = self.lengths[order]
-        ends = np.cumsum(lengths)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-        starts = np.cumsum(self.lengths) - self.lengths
-        chosen = pa.array(order)
-        names = ("process", "kind", "message", "sender", "tells", "file", "line", "of_messages")
-        return replace(
-            self,
-            **{name: getattr(self, name)[order] for name in names},
-            to=self.to[np.repeat(starts[order], lengths) + within],
-            lengths=lengths,
-            columns={name: column.take(chosen) for name, column in self.columns.items()},
-            clocks=[self.clocks[row] for row in order] if self.clocks else None,
-        )
+__all__ = ["by_clocks", "in_order"]
 
 
 def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[Finding]) -> Rows:
-    """Return events by process, in program order, as far as positions, times and files tell it."""
+    """Return events by process, in program order, as far as positions, times and files show it."""
     scope = rows.process if rows.are_lines else np.zeros(len(rows.kind), np.int64)  # what has positions all alike
     position, has_position = _values(rows, "position", scope)
     time, has_time = _values(rows, "time_ns", scope)
@@ -188,7 +122,7 @@ def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_
 
 
 def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
-    """Return the rows that have the time of the row before, and nothing else that tells which came first."""
+    """Return the rows that have the time of the row before, and nothing else that orders the two."""
     same = (rows.process[1:] == rows.process[:-1]) & by_time[1:]
     is_tied = same & (by[1:] == by[:-1])
     if not rows.are_lines and source.has_order and not rows.of_messages.any() and _rise_in_files(rows, by):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading traces in Parquet: busq's own, and those of strangers, who keep to the columns that are asked for.
+"""Reading traces in Parquet: busq's own, and foreign ones with the required columns.
 
 A stranger's file may hold several processes and runs, in any order of rows; its columns may have other widths; columns
 that are not required may be missing.  What contradicts itself is reported; only a file without the required columns, or
@@ -8,40 +8,24 @@ of another version, cannot be used at all.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from busq.trace import foreign, places
-from busq.trace.dataset import Sample
+from busq.trace import foreign
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.foreign import parquet_file
 from busq.trace.guesses import doubled, one_sided
-from busq.trace.mapping import PROCESSES_MAX
+from busq.trace.parquet_head import Head, head_of, runs_of, with_file
 from busq.trace.run import Run, Source
-from busq.trace.schema import (
-    METADATA,
-    NAMED,
-    OF_GROUPS,
-    REQUIRED,
-    SCHEMA,
-    STRANGE_GROUPS,
-    VERSION,
-    Kind,
-    of_strangers,
-    tells_of_groups,
-)
-from busq.trace.tables import BROKEN, UNKNOWN_KIND, cast
+from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
+from busq.trace.tables import UNKNOWN_KIND, cast
 
-__all__ = ["PROCESSES_MAX", "Head", "check_columns", "head", "read", "runs_of", "sample"]
-
-_Used = TypeVar("_Used")
+__all__ = ["read"]
 
 PROCESSES_DENSE = 4096  # beyond, processes are called by numbers that are no indices
 _ROWS_ALONE = 1 << 19  # files up to this size are read by one thread: many are read at a time
@@ -49,161 +33,12 @@ _OPTIONAL = frozenset(SCHEMA.names) - {*REQUIRED, "run", "destinations"}
 _LAST_KIND = max(Kind)
 
 
-@dataclass(frozen=True)
-class Head:
-    """The footer of a file, which describes all of it."""
-
-    path: str
-    rows: int
-    columns: tuple[str, ...]
-    run: str = ""
-    names: tuple[str, ...] = ()
-    order: str = ""
-    process: int = -1
-    segment: int = -1
-    is_plain: bool = True  # its columns are called, and have types, as in the schema: no names to be mapped
-    is_recorded: bool = False  # busq wrote it
-
-    @property
-    def is_ours(self) -> bool:
-        """It says which process and segment it is."""
-        return self.process >= 0 and self.segment >= 0
-
-
-def head(path: str, options: Mapping[str, str] | None = None) -> Head | Finding:
-    """Return what the end of a file says, or, for one that was cut off or is empty, a finding.
-
-    Parameters: `options`, of the source, which may say what its columns are called.
-    Errors: TraceError for a file of another version, or one whose columns cannot be those of a trace; OSError.
-    """
-    return _with_file(path, lambda file: _head_of(path, file, options or {}))
-
-
-def _with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Finding:
-    """Return what `use` makes of an open file, or a finding if the file is empty, damaged or cut off."""
-    if not places.size_of(path):
-        return Finding("empty-log", f"{path}: the file is empty", path=path)
-    try:
-        with parquet_file(path) as file:
-            return use(file)
-    except TraceError:
-        raise
-    except BROKEN as error:
-        return _truncated(path, error)
-
-
-def _truncated(path: str, error: Exception) -> Finding:
-    with places.opened(path) as file:
-        begins_well = file.read(4) == b"PAR1"
-    if not begins_well:
-        raise TraceError(f"{path}: no Parquet file: it does not begin with PAR1") from None
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
-
-
-def _head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Head:
-    schema = file.schema_arrow
-    facts = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in _metadata(schema)}
-    _check_version(path, facts.get(METADATA))
-    missing = check_columns(path, schema.names, options, is_recorded=METADATA in facts)
-    return Head(
-        path,
-        file.metadata.num_rows,
-        tuple(schema.names),
-        facts.get("busq.run", ""),
-        _names(facts.get("busq.names", "")),
-        facts.get("busq.order", ""),
-        _number(facts.get("busq.process")),
-        _number(facts.get("busq.segment")),
-        METADATA in facts or (not missing and _is_plain(schema, options)),
-        METADATA in facts,
-    )
-
-
-def check_columns(
-    path: str, names: Sequence[str], options: Mapping[str, str], *, is_recorded: bool = False
-) -> list[str]:
-    """Return which required columns have other names here; TraceError if these columns cannot be those of a trace."""
-    foreign.check_columns(path, names, options)
-    missing = [name for name in REQUIRED if name not in names]
-    known = foreign.known_in(path, names, options)
-    if missing and (is_recorded or not foreign.are_enough(known, options)):
-        raise TraceError(
-            f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
-            f" and destinations, found {', '.join(names) or 'none'}"
-        )
-    return missing
-
-
-def _is_plain(schema: pa.Schema, options: Mapping[str, str]) -> bool:
-    """Return whether nothing has to be mapped: all is called as in the schema, and holds numbers."""
-    if any(name.startswith(("field.", "kind.", "shape")) and name != "field.run" for name in options):
-        return False
-    columns = [schema.field(name).type for name in ("process", "message")]
-    if "destinations" in schema.names:
-        columns.append(schema.field("destinations").type)
-    return "sender" not in schema.names and not any(map(_is_text, columns))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _is_text(kind.value_field.type)
-    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind))
-
-
-def sample(file_head: Head, options: Mapping[str, str], rows: int) -> Sample | None:
-    """Return a sample of the events of a file, None if it can't be read; `rows`, of the largest that is compared."""
-    its = _with_file(file_head.path, lambda file: foreign.sample(file_head.path, file, options, rows))
-    return its if isinstance(its, Sample) else None
-
-
-def _metadata(schema: pa.Schema) -> Iterable[tuple[bytes, bytes]]:
-    return (schema.metadata or {}).items()
-
-
-def _check_version(path: str, version: str | None) -> None:
-    if version is not None and version != str(VERSION):
-        raise TraceError(
-            f"{path}: found version {version} of the trace format, this busq reads {VERSION}: use a busq that knows it"
-        )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    try:
-        names = json.loads(text) if text else []
-    except ValueError:
-        return ()
-    return tuple(map(str, names)) if isinstance(names, list) else ()
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else -1
-
-
-def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[str]:
-    """Return the names of the runs in a file; [""] if it has no column that tells.  Reads the column if it must."""
-    column = (options or {}).get("field.run", "run")
-    if file_head.is_ours or column not in file_head.columns or not file_head.rows:
-        return [file_head.run]
-    values = _with_file(file_head.path, lambda file: file.read(columns=[column])[column])
-    if isinstance(values, Finding):  # reading the rest will tell
-        return [file_head.run]
-    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
-        raise TraceError(
-            f"{file_head.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"
-        )
-    names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
-    return sorted({name or file_head.run for name in names})
-
-
 # ---- reading a run ----
 
 
 @dataclass(frozen=True)
 class _Remark:
-    """A finding to be, once the name of the process is known; -1: nobody's."""
+    """A finding to be, once the name of the process is known; -1: of none."""
 
     kind: str
     text: str
@@ -245,7 +80,7 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     remarks: list[_Remark] = []
     readable, greatest, is_ours = 0, -1, False
     for path in source.paths:
-        content = _with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
+        content = with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
         if isinstance(content, Finding):
             findings.append(content)
             continue
@@ -278,7 +113,7 @@ def _read_file(
     path: str, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None
 ) -> tuple[Head, list[_Segment], list[_Remark], int]:
     """Read a file: its rows by process, checked and cast, and the greatest process that it names."""
-    file_head = _head_of(path, file, source.options)
+    file_head = head_of(path, file, source.options)
     if not file_head.is_plain:
         raise foreign.NeedsNames
     remarks: list[_Remark] = []
@@ -325,7 +160,7 @@ def _table(
 
 
 def _column(table: pa.Table, name: str) -> Any:
-    return cast(table[name], SCHEMA.field(name).with_nullable(True), table.num_rows)  # nulls are told row by row
+    return cast(table[name], SCHEMA.field(name).with_nullable(True), table.num_rows)  # nulls are reported by row
 
 
 def _are_whole(kind: pa.DataType) -> bool:
@@ -335,7 +170,7 @@ def _are_whole(kind: pa.DataType) -> bool:
 
 
 def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) -> pa.Table:
-    """Return the rows that mean something; kinds that nobody knows become local events."""
+    """Return the rows that mean something; unknown kinds become local events."""
     path = file_head.path
     bad = None
     for name in ("process", "position", "kind"):
@@ -356,7 +191,7 @@ def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) 
 
 
 def _note(remarks: list[_Remark], path: str, kind: str, mask: Any, what: str, table: pa.Table) -> None:
-    """Note what is to be said about the rows that a mask marks: for each process of its own."""
+    """Note a finding about the rows that a mask marks, for each process."""
     line = pc.index(mask, True).as_py() + 1
     for entry in pc.value_counts(table["process"].filter(mask)).to_pylist():
         process = entry["values"] if entry["values"] is not None else -1
@@ -378,7 +213,7 @@ def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.
 
 
 def _with_destinations(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.Table:
-    """Return the rows; what is sent must say to whom."""
+    """Return the rows; a send must have destinations."""
     sends = pc.equal(table["kind"], int(Kind.SEND))
     if not pc.any(sends).as_py():
         return table

@@ -2,7 +2,7 @@
 """Where files stand: paths of this machine, and URIs of the file systems that PyArrow has (`s3:`, `gs:`, `hdfs:`, ...).
 
 `file:///logs` is the same as `/logs`.  Of other URIs, what stands behind a question mark (as
-`s3://bucket/logs?endpoint_override=localhost:9000&scheme=http`) says how to reach them, for all files below.
+`s3://bucket/logs?endpoint_override=localhost:9000&scheme=http`) has what it takes to reach them, for all files below.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
+from busq.trace.events import Events
 from busq.trace.fields import Fields
 from busq.trace.finding import Finding
-from busq.trace.mapping import Events, mapped, named
+from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
@@ -45,13 +46,13 @@ class Record:
     position: int | None = None
     run: str = ""
     others: dict[str, Any] = field(default_factory=dict)
-    unknown: str = ""  # the word that should tell the kind, if it does not
+    unknown: str = ""  # the word in the place of the kind, if it means none
     nameless: str = ""  # what it is called, if that is a send or a delivery, and it names no message
     is_row: bool = False  # it comes from a row that is a whole message: its place in the log follows from its time
 
 
 def records_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> list[Record]:
-    """Return the events that a record tells of; Bad if it tells none."""
+    """Return the events in a record; Bad if there is none."""
     values = fields.values(raw)
     given = {name for name, value in values.items() if value is not None}
     return (
@@ -64,7 +65,7 @@ def records_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> 
 def _of_message(
     values: Mapping[str, Any], fields: Fields, raw: Mapping[str, Any], path: str, line: int
 ) -> list[Record]:
-    """Return the send that a row tells of, and the deliveries, if it says when they were."""
+    """Return the send of a message in a row, and its deliveries, if their times are there."""
     sender = name_of(values.get("sender")) or name_of(values.get("process"))
     to = names_in(values.get("destinations"))
     if not sender or not to:
@@ -87,11 +88,11 @@ def _of_message(
 
 
 def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
-    """Return the event that a record tells of; Bad if it tells none."""
+    """Return the event in a record; Bad if there is none."""
     values = fields.values(raw)
     kind, text = _kind(raw, fields)
     process = name_of(values.get("process"))
-    if not process and kind in _OF_MESSAGES:  # then who did it is who sent it, or who got it
+    if not process and kind in _OF_MESSAGES:  # then it is the sender, or the receiver
         process = name_of(values.get("sender" if kind == Kind.SEND else "destinations"))
     if not process:
         raise Bad("no process")
@@ -130,7 +131,7 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
 
 
 def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
-    """Return the kind of an event, and its text if no kind is told."""
+    """Return the kind of an event, and its text if it has no kind."""
     texts = []
     for value in fields.kinds(raw):
         if value in (None, ""):
@@ -202,10 +203,10 @@ def _events(records: Sequence[Record], places: Mapping[str, int]) -> Events:
             nameless[record.nameless] = nameless.get(record.nameless, 0) + 1
     clocks = [record.clock for record in records]
     return Events(
-        columns,
-        np.array([places[record.path] for record in records]),
-        np.array([record.line for record in records]),
-        np.array([record.is_row for record in records], bool),
+        columns=columns,
+        file=np.array([places[record.path] for record in records]),
+        line=np.array([record.line for record in records]),
+        of_messages=np.array([record.is_row for record in records], bool),
         are_lines=True,
         clocks=clocks if any(clock is not None for clock in clocks) else None,
         nameless=nameless,
@@ -228,7 +229,7 @@ def sample(parsed: Parsed) -> Sample | None:
 
 
 def _unknown(records: Sequence[Record]) -> Iterator[Finding]:
-    """Tell of events that may have been sends or deliveries, but nobody knows."""
+    """Report events that may have been sends or deliveries."""
     chosen = [record for record in records if record.unknown and (record.message or record.destinations)]
     if not chosen and not any(record.kind != Kind.LOCAL or record.clock is not None for record in records):
         chosen = [record for record in records if record.unknown]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs: what an audit is about.  A source says where one stands; reading it gives its logs as Arrow tables."""
+"""Runs: what an audit is about.  A source is the place of one; reading it gives its logs as Arrow tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def has_order(self) -> bool:
-        """A later row is a later event, where nothing else says so: not in tables, whose rows have no order."""
+        """A later row is a later event, where nothing contradicts that: not in tables, whose rows have no order."""
         return self.options.get(ROWS) != UNORDERED
 
 
@@ -49,6 +49,6 @@ class Run:
     source: Source
     processes: tuple[str, ...]
     logs: tuple[pa.Table, ...]
-    order: str = ""  # whose promises it was made under, if it says so
+    order: str = ""  # the protocol under which it was made, if it is known
     findings: Sequence[Finding] = ()
-    is_derived: bool = False  # its messages are those that its clocks tell of
+    is_derived: bool = False  # its messages are those that follow from its clocks

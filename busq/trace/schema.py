@@ -3,7 +3,7 @@
 
 A trace is a folder of Parquet files (or one file).  A file holds a segment of the log of one process, in program order;
 files of others, made by other means, may hold several processes and runs.  Only these columns are asked for: `process`,
-`position`, `kind` and `message`, and `destinations` for whoever sends; the rest may be missing or null.
+`position`, `kind` and `message`, and `destinations` of sends; the rest may be missing or null.
 
 Only `position`, the order within a process, is believed.  All else (stamps, times, clocks, even the numbers of
 messages) are claims, which an audit holds against it.
@@ -41,19 +41,19 @@ METADATA = "busq.trace"  # the key under which a file's schema names its version
 
 
 class Kind(IntEnum):
-    """The kinds of events.  Judging an order takes sends and deliveries; the others tell what happened between them."""
+    """The kinds of events.  Judging an order takes sends and deliveries; the others are what happened between them."""
 
     DELIVER = 0  # the application got `message`
     SEND = 1  # it sent `message` to `destinations`: called at time_ns, committed at commit_ns, returned at end_ns
-    LOCAL = 2  # something else, told by `label`
+    LOCAL = 2  # something else: `label` is its text
     REDELIVER = 3  # it got `message` again, marked as a repetition
-    ABORT = 4  # the send of `message` failed: nobody gets it
+    ABORT = 4  # the send of `message` failed: no process gets it
     STAGE = 5  # `message` was placed in the queue of destinations[0], at `stamp` (a proposal)
     SEAL = 6  # the proposals of `message` were lost; it was sealed at `stamp`
     BLOCK = 7  # it waited from time_ns to end_ns: to send `message` (there was no room), or, without one, to receive
     JOIN = 8  # the process joined, or came back
     LEAVE = 9  # it left
-    GAP = 10  # as many events as `stamp` says were dropped here: nobody took them in time
+    GAP = 10  # `stamp` is the number of events that were dropped here, as they were not taken in time
     PASS = 11  # `message` came, and was not for it there: its view was over, or its node was gone
 
 
@@ -94,7 +94,7 @@ def message_of(sender: int, number: int) -> int:
 
 
 def sender_of(message: int) -> int:
-    """Return who sent a message.
+    """Return the sender of a message.
 
     >>> sender_of(message_of(2, 1))
     2
@@ -127,7 +127,7 @@ def tells_of_groups(schema: pa.Schema) -> bool:
 
 
 def of_strangers(why: str) -> str:
-    """Return what is to be said of columns whose values are not those of groups.
+    """Return the text about columns whose values are not those of groups.
 
     >>> of_strangers("a.parquet: column 'view': expected int64")
     "a.parquet: column 'view': expected int64: group, view and members are columns of its own, and tell of no groups"
@@ -138,8 +138,8 @@ def of_strangers(why: str) -> str:
 def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return what a file's schema carries: the version of the format, and facts about the file.
 
-    Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (who wrote it), `process`,
-    `segment` (from 0), `groups` (those that it tells of, as their recorder tells them apart).  All but the version may
+    Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (its writer), `process`,
+    `segment` (from 0), `groups` (those in it, as their recorder distinguishes them).  All but the version may
     be missing.
 
     >>> metadata({"run": "a", "segment": 0})

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Logs with vector clocks as ShiViz takes them, among them those of GoVector.
 
-A regular expression in JavaScript's syntax says what an event looks like: its groups `event`, `host` and `clock` must
-be there, others are passed over; it may span lines.  Another one, the delimiter, says where one execution ends and the
+A regular expression in JavaScript's syntax describes an event: its groups `event`, `host` and `clock` must
+be there, others are passed over; it may span lines.  Another one, the delimiter, marks where one execution ends and the
 next begins; its group `trace`, if there is one, is the name of what follows.  Both may stand in the first two lines of
 the file.  Without them, the shapes in `SHAPES` are tried, and the one is taken that leaves the fewest lines over.
 
 Lines that belong to no event are bad lines, unless there are more of them than events: then the log stands in the
 output of some program, and only lines that hold a clock count.
 
-Such a log does not say who sent what to whom; it says, by its clocks, what came before what.  So messages are what the
-clocks tell of (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
+Such a log does not name senders and receivers; its clocks show what came before what.  So messages are what follows
+from the clocks (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
 regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all
 hosts otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
 """
@@ -54,7 +54,7 @@ SHAPES = {
 }
 DELIMITER = r"^=== (?<trace>.*) ===$"
 
-# Texts of events that tell of messages.
+# Texts of events that mention messages.
 _BROADCASTS = {
     "send": r"^Initiating \w*Broadcast\((?<message>.+)\)$",
     "deliver": r"^\w*Deliver of message (?<message>.+?)(?: from \S+)?$",
@@ -138,7 +138,7 @@ class _File:
 
 
 def _open(text: str, options: Mapping[str, str]) -> _File:
-    """Settle how a text is to be read: as the options say, as its header says, or as it looks."""
+    """Settle how a text is to be read: by the options, by its header, or by what it looks like."""
     header = _header(text)
     begin = 0
     parser, delimiter = options.get("parser", ""), options.get("delimiter", "")

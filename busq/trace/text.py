@@ -91,7 +91,7 @@ def printable(text: str) -> str:
 
 
 def stem(path: str | os.PathLike[str]) -> str:
-    """Return the name of a file without what tells its format.
+    """Return the name of a file without the ending of its format.
 
     >>> stem("logs/a.ndjson.gz")
     'a'
@@ -103,7 +103,7 @@ def stem(path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that means nothing; `why` says what is wrong with it if it is not the whole of it."""
+    """A line that means nothing; `why` is the reason, if not all of it is wrong."""
 
     line: int
     text: str
@@ -113,7 +113,7 @@ class BadLine:
 def by_host(
     path: str, bad: Sequence[BadLine], names: Mapping[str, str], expected: str, cut: int = 0
 ) -> Iterator[Finding]:
-    """Give what to say about bad lines: a finding for each host that they seem to belong to, as they name it.
+    """Give a finding about bad lines for each host that they seem to belong to, as they name it.
 
     Parameters: `names`, what hosts are called in the log, and by us; `cut`, the last line, if it has no end.
     """
@@ -143,7 +143,7 @@ class BadLines:
     process: str = ""
 
     def add(self, line: int, line_text: str, why: str = "") -> None:
-        """Count a line; `why` says what is wrong with it if it is not the whole of it."""
+        """Count a line; `why` is the reason, if not all of it is wrong."""
         self.count += 1
         if len(self.shown) < _SHOWN_MAX:
             line_text = line_text if len(line_text) <= _WIDTH_MAX else line_text[: _WIDTH_MAX - 3] + "..."

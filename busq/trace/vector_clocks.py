@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vector clocks in logs: what is wrong with them, and which messages they tell of.
+"""Vector clocks in logs: what is wrong with them, and which messages follow from them.
 
 A clock has a component for each process: of its own process, the number of the event, from 1; of another, how many of
-its events are in the past.  So a component that grew says that news of that event of the other process arrived.  What
+its events are in the past.  So a component that grew shows that news of that event of the other process arrived.  What
 cannot have come by way of another news that arrived at the same event came directly: that is a message.
 """
 
@@ -185,7 +185,7 @@ def _direct(news: Mapping[int, int], at: Mapping[tuple[int, int], Event]) -> Ite
 
 
 def _names(events: Sequence[list[Event]], receivers: Mapping[tuple[int, int], set[int]]) -> dict[tuple[int, int], int]:
-    """Name messages: those of events that stand in a log by their number, the others as nobody's."""
+    """Name messages: those of events that stand in a log by their number, the others as never sent."""
     names: dict[tuple[int, int], int] = {}
     for process, mine in enumerate(events):
         sent = [(process, event.time) for event in mine if event.time and (process, event.time) in receivers]

@@ -36,7 +36,7 @@ class Writer:
     """Writes the logs of one run, segment by segment.
 
     Parameters: `directory`, made if it is not there; `run`, the name of the run; `names`, those of the processes by
-    index; `order`, whose promises the run was made under; `source`, who writes.
+    index; `order`, the protocol under which the run was made; `source`, its writer.
     Errors: FileExistsError if the run is there already, OSError, TraceError.
 
     >>> import tempfile

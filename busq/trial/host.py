@@ -23,6 +23,7 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -64,8 +65,8 @@ NAP_S_MAX = 1e-3
 IDLE_S = 0.05
 
 
-class Counter:
-    """Which shared counter is which; a process has `COUNTERS` of them, one line of the cache."""
+class Counter(IntEnum):
+    """The shared counters of a process, which has room for `COUNTERS`: one line of the cache."""
 
     SENT = 0
     DELIVERED = 1

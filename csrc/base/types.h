@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_BASE_TYPES_H
 #define BUSQ_BASE_TYPES_H
-/* Words for all rooms. */
+/* Words that all rooms use. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

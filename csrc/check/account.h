@@ -4,10 +4,11 @@
 /*
  * How much memory a search uses.
  *
- * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory because
- * of a search: who is refused ends the search, and keeps what it knows.
+ * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory
+ * because of a search: a thread that is refused ends the search, and keeps what it knows.
  *
- * Not given: memory, but by the last three.  A caller that takes still asks the system for it, and gives back what it does not get.
+ * Not given: memory, but by the last three.  A caller that takes still asks the system for it, and gives back what it
+ * does not get.
  */
 #include "base/types.h"
 #include <stdatomic.h>
@@ -54,8 +55,8 @@ static inline void *busq_account_calloc(busq_account *account, size_t bytes)
   return memory;
 }
 
-/* Room for `wanted` bytes, at least twice as much as before, where *memoryp points to *bytesp bytes; false where there is none, and
- * nothing has changed then. */
+/* Room for `wanted` bytes, at least twice as much as before, where *memoryp points to *bytesp bytes; false where
+ * there is none, and nothing has changed then. */
 static inline bool busq_account_reserve(busq_account *account, char **memoryp, size_t *bytesp, size_t wanted)
 {
   const size_t bytes = wanted < 2 * *bytesp ? 2 * *bytesp : wanted;

@@ -2,14 +2,14 @@
 /*
  * All states, breadth first.
  *
- * Guarantee: all states that can be reached by so many moves are judged before any that takes more, so the violation that ends
- * the search is a shortest one; and of the shortest ones it is the first in the order of their moves, whatever the number of
- * threads.
+ * Guarantee: all states that can be reached by so many moves are judged before any that takes more, so the violation
+ * that ends the search is a shortest one; and of the shortest ones it is the first in the order of their moves,
+ * whatever the number of threads.
  *
- * Mechanism.  The states of a level stand packed in a row (check/packed.h), in the order of the paths by which they were found
- * first: moves are ordered as busq_model_moves names them.  A log keeps, of every state, its parent's place in the row before
- * and the move; from it a path is rebuilt.  A level is done by rounds, each as many parents as the threads' rooms hold the
- * successors of; all threads meet between the steps of a round:
+ * Mechanism.  The states of a level stand packed in a row (check/packed.h), in the order of the paths by which they
+ * were found first: moves are ordered as busq_model_moves names them.  A log keeps, of every state, its parent's place
+ * in the row before and the move; from it a path is rebuilt.  A level is done by rounds, each as many parents as the
+ * threads' rooms hold the successors of; all threads meet between the steps of a round:
  *
  *   expand   threads take units of parents, in their order, and keep those successors that are not in the set so far;
  *   add      each thread adds its share of the fingerprints to the set, in the order of the successors: of equal ones the first
@@ -446,7 +446,7 @@ static void keep_units(busq_crew *crew)
 
 /* ---- threads ---- */
 
-/* Waits for the others; who comes last does something for all.  False where the search is over. */
+/* Waits for the others; the last one does something for all.  False where the search is over. */
 static bool meet(busq_crew *crew, void (*action)(busq_crew *crew))
 {
   breadth *search = breadth_of(crew);

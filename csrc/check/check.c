@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of the searches: reads the arguments, starts what was asked for, and says what came of it. */
+/* The public face of the searches: reads the arguments, starts what was asked for, and returns what came of it. */
 #include "base/error.h"
 #include "check/check.h"
 #include <stdlib.h>
@@ -9,7 +9,7 @@ enum { MEMORY_BYTES_MIN = 1 << 20 };
 
 struct busq_check {
   busq_crew *crew;
-  busq_check_step *steps; /* of the witness, once somebody has asked */
+  busq_check_step *steps; /* of the witness, once it was asked for */
   busq_check_transition transitions[BUSQ_TRANSITIONS_MAX]; /* as they were when the first was asked for */
   uint32_t n_transitions;
   uint32_t destinations[BUSQ_MODEL_MESSAGES_MAX];

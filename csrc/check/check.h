@@ -4,17 +4,18 @@
 /*
  * The search, and what it leaves out.
  *
- * Guarantee.  Where a search says "complete", every execution within the bound (check/model.h) was judged, at every step and
- * at its end, but for what depends on a state whose 64-bit fingerprint is that of another one; how many those are on average
- * is told.  What is found is given as the steps that lead there, and every step can be made: reductions leave states out, and
- * never make one up.
+ * Guarantee.  Where a search reports "complete", every execution within the bound (check/model.h) was judged, at every
+ * step and at its end, but for what depends on a state whose 64-bit fingerprint is that of another one; how many those
+ * are on average is reported.  What is found is given as the steps that lead there, and every step can be made:
+ * reductions leave states out, and never make one up.
  *
- * Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose violation
- * is a shortest one; random executions (check/walk.c), for bounds that the others do not get through.
+ * Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose
+ * violation is a shortest one; random executions (check/walk.c), for bounds that the others do not get through.
  *
- * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was violated on
- * the way, is part of it.  An execution that goes on for more than BUSQ_CREW_DEPTH_MAX moves is taken for one without end;
- * whether there may be others that go in circles, from a state to itself, the transitions tell (check/model.h).
+ * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was
+ * violated on the way, is part of it.  An execution that goes on for more than BUSQ_CREW_DEPTH_MAX moves is taken for
+ * one without end; whether there may be others that go in circles, from a state to itself, the transitions show
+ * (check/model.h).
  *
  * Reductions, each of which can be switched off:
  *
@@ -32,10 +33,10 @@
  *                   moves, and no property asks for names.  The states that are kept are real ones: whoever of a class comes
  *                   first stands for it.  So the steps of a violation are real too.  States and ends are counted by class.
  *
- * They go together: each says of a state what may be left out because of what can happen from it, and the names of processes
- * change nothing of that.  What they take for granted is tried where it is used (check/reduce.h), and, of names, on every move
- * of the first states and on a few of the others.  What was found wrong is counted; then a search that holds has shown nothing,
- * and has to be made again without reductions.
+ * They go together: each finds for a state what may be left out because of what can happen from it, and the names of
+ * processes change nothing of that.  What they take for granted is tried where it is used (check/reduce.h), and, of
+ * names, on every move of the first states and on a few of the others.  What was found wrong is counted; then a search
+ * that holds has shown nothing, and has to be made again without reductions.
  */
 #include "check/crew.h"
 

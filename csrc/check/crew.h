@@ -4,20 +4,20 @@
 /*
  * The threads of a search, and what they have in common.
  *
- * Guarantee: a search ends by itself, whatever happens: what was violated, memory that ran out and a bound that was too small
- * each stop all threads, and what they know is kept.  It can be looked at and given up at any moment; giving up takes as long as
- * the threads need to look at crew.must_stop, which they do after every few states.
+ * Guarantee: a search ends by itself, whatever happens: what was violated, memory that ran out and a bound that was too
+ * small each stop all threads, and what they know is kept.  It can be looked at and given up at any moment; giving up
+ * takes as long as the threads need to look at crew.must_stop, which they do after every few states.
  *
- * Mechanism: a kind of search is three functions.  Facts are under a mutex, told now and then; `changed` is for everybody who
- * waits for anything.
+ * Mechanism: a kind of search is three functions.  Facts are under a mutex, reported now and then; `changed` is for all
+ * that wait for anything.
  */
 #include "check/account.h"
 #include "check/model.h"
 #include "check/tally.h"
 #include <pthread.h>
 
-/* No execution that ends has as many moves within the bounds of a model, as long as nothing is doubled: the longest are those of
- * lamport:ack=all, with 57 moves for each of 32 messages of 8 processes. */
+/* No execution that ends has as many moves within the bounds of a model, as long as nothing is doubled: the longest
+ * are those of lamport:ack=all, with 57 moves for each of 32 messages of 8 processes. */
 enum { BUSQ_CREW_THREADS_MAX = 64, BUSQ_CREW_DEPTH_MAX = 2048 };
 
 typedef struct busq_crew busq_crew;
@@ -82,8 +82,8 @@ typedef enum { BUSQ_CREW_FOUND, BUSQ_CREW_FULL, BUSQ_CREW_TOO_SMALL, BUSQ_CREW_G
 int busq_crew_new(const busq_crew_config *config, busq_crew **crewp);
 /* Ends the threads, wherever they are. */
 void busq_crew_free(busq_crew *crew);
-/* Waits for the end.  BUSQ_INTERRUPTED: it is not over; BUSQ_NO_SPACE: it ended because more packets were in flight than a model
- * holds. */
+/* Waits for the end.  BUSQ_INTERRUPTED: it is not over; BUSQ_NO_SPACE: it ended because more packets were in flight
+ * than a model holds. */
 int busq_crew_wait(busq_crew *crew, uint64_t slice_ns);
 void busq_crew_examine(busq_crew *crew, busq_check_facts *facts);
 
@@ -93,7 +93,8 @@ void busq_crew_examine(busq_crew *crew, busq_check_facts *facts);
 void busq_crew_stop(busq_crew *crew, busq_crew_reason reason);
 /* The error of a search that can't even begin. */
 int busq_crew_no_memory(const busq_crew *crew);
-/* The faults of an execution that goes no further than this state, which has so many moves: it has ended, or it is left out. */
+/* The faults of an execution that goes no further than this state, which has so many moves: it has ended, or it is
+ * left out. */
 uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, uint32_t n_moves);
 /* Shares the tally with the other threads. */
 void busq_crew_tell(busq_crew *crew, busq_tally *tally);

@@ -2,14 +2,14 @@
 /*
  * All states, depth first.
  *
- * Guarantee: every state that some execution reaches is judged once, but for those that reductions leave out and those whose
- * fingerprint collides (check/check.h).  What is found is given with the moves that lead to it.
+ * Guarantee: every state that some execution reaches is judged once, but for those that reductions leave out and those
+ * whose fingerprint collides (check/check.h).  What is found is given with the moves that lead to it.
  *
- * Mechanism: a set of fingerprints, shared by all threads, and for each thread a stack of states to go on from, each with the
- * moves that lead to it.  Who has nothing left to do asks; whoever has gives away the older half of its stack.  When the set
- * has to grow, all threads meet at a gate, and one of them makes it grow.  Every addition to a large set is a miss of the
- * cache: so the successors of a state are added only when those of the next state have been played, and their slots have come
- * from memory.
+ * Mechanism: a set of fingerprints, shared by all threads, and for each thread a stack of states to go on from, each
+ * with the moves that lead to it.  A thread that has nothing left to do asks; one that has gives away the older half of
+ * its stack.  When the set has to grow, all threads meet at a gate, and one of them makes it grow.  Every addition to a
+ * large set is a miss of the cache: so the successors of a state are added only when those of the next state have been
+ * played, and their slots have come from memory.
  *
  * Not given: the shortest violation; and which one is found depends on the threads.
  */
@@ -61,13 +61,13 @@ typedef struct {
   busq_seen seen;
   worker *workers[BUSQ_CREW_THREADS_MAX];
   atomic_uint n_hungry;      /* workers without work */
-  atomic_bool wants_growth;  /* the set is full: everybody to the gate */
+  atomic_bool wants_growth;  /* the set is full: all to the gate */
   /* Under the mutex of the crew: */
   bool is_growing;
   uint32_t n_at_gate;
   uint32_t n_busy;
   uint32_t n_given;
-  stack *given; /* work that nobody has taken; room for one per thread */
+  stack *given; /* work that no thread has taken; room for one per thread */
 } exhaust;
 
 static exhaust *exhaust_of(const busq_crew *crew)
@@ -83,7 +83,7 @@ static void stack_free(stack *self, busq_account *account)
   *self = (stack){0};
 }
 
-/* Of a path, rounded up so that states stay aligned. */
+/* The bytes of a path, rounded up so that states stay aligned. */
 static size_t path_bytes(uint32_t depth)
 {
   return BUSQ_ALIGN_UP(depth * sizeof(uint32_t), 8);
@@ -149,7 +149,7 @@ static void grow(busq_crew *crew, exhaust *search)
   pthread_cond_broadcast(&crew->changed);
 }
 
-/* Waits until the set has grown; who comes last makes it grow.  Under the mutex. */
+/* Waits until the set has grown; the last one makes it grow.  Under the mutex. */
 static void wait_at_gate(busq_crew *crew, exhaust *search)
 {
   search->n_at_gate++;
@@ -213,7 +213,8 @@ static void report(worker *self, uint32_t faults, const path *before, const busq
   busq_crew_stop(crew, BUSQ_CREW_FOUND);
 }
 
-/* Adds what was played before the last state, in the order in which it was announced; then there is nothing to be added. */
+/* Adds what was played before the last state, in the order in which it was announced; then there is nothing to be
+ * added. */
 static void add(worker *self, batch *played)
 {
   busq_crew *crew = self->crew;

@@ -129,7 +129,7 @@ static bool is_overtaken(const busq_model *model, const void *state, uint32_t pr
   return false;
 }
 
-/* Whether something that was submitted by somebody who knew of the message was delivered before. */
+/* Whether something that was submitted by a process that knew of the message was delivered before. */
 static bool is_late_for_the_informed(const busq_model *model, void *state, uint32_t process, uint32_t index)
 {
   const uint32_t origin = index / model->config.n_messages;

@@ -9,12 +9,13 @@
  * claims one of the two, synchronous where it claims that).  A fault belongs to the state from
  * then on: a second way to the same deliveries may be without fault.
  *
- * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, who has delivered it,
- * and the vector clock of its send.  By process: what it knows, and the largest clock of what it has delivered, which says at
- * once whether something that is delivered now comes too late.  Where the order promises more, the order of all deliveries,
- * and of all sends if it claims to be synchronous: messages that can be put on one line, each at one moment, are those whose
- * events' orders have no cycle together.  Where everybody is informed by side channels, the same clocks once more, with what
- * comes that way.  Besides, where the driver has each message, as order.h tells drivers to keep them.
+ * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, which processes
+ * have delivered it, and the vector clock of its send.  By process: what it knows, and the largest clock of what it has
+ * delivered, which shows at once whether something that is delivered now comes too late.  Where the order promises
+ * more, the order of all deliveries, and of all sends if it claims to be synchronous: messages that can be put on one
+ * line, each at one moment, are those whose events' orders have no cycle together.  Where all are informed by side
+ * channels, the same clocks once more, with what comes that way.  Besides, where the driver has each message, as
+ * order.h wants drivers to keep them.
  *
  * Not given: that judgement of keeping, where the network loses or doubles packets.
  */
@@ -30,7 +31,7 @@ void busq_model_note_packet(const busq_model *model, void *state, const busq_ord
 /* A packet with the message itself arrives, is_in, or the step that takes it is over. */
 void busq_model_note_payload(const busq_model *model, void *state, uint32_t process, uint64_t message, bool is_in);
 
-/* What is wrong with a state in which nothing can happen any more: a set of bits, as of busq_model_faults. */
+/* The faults of a state in which nothing can happen any more: a set of bits, as of busq_model_faults. */
 uint32_t busq_model_judge_end(const busq_model *model, const void *state);
 
 #endif /* BUSQ_CHECK_FAULTS_H */

@@ -16,8 +16,9 @@ static inline uint64_t word_at(const char *bytes, size_t place)
   return word;
 }
 
-/* Two lanes, so that multiplications overlap.  What is small or alike, as ranks and process numbers are, must not be told apart
- * by a seed of its own size: a rank of 1 and a stamp of 3 would look like a rank of 0 and a stamp of 2.  So seeds are spread. */
+/* Two lanes, so that multiplications overlap.  What is small or alike, as ranks and process numbers are, must not be
+ * distinguished by a seed of its own size: a rank of 1 and a stamp of 3 would look like a rank of 0 and a stamp of
+ * 2.  So seeds are spread. */
 static inline uint64_t hash_words(const void *bytes, size_t n_bytes, uint64_t seed)
 {
   const size_t n = n_bytes / 8;
@@ -110,7 +111,7 @@ uint32_t busq_model_n_roles(const busq_model *model)
   return model->config.behaviour == BUSQ_CHECK_JOB && n == 0 ? 1 : n;
 }
 
-/* Where one step delivers several messages in the order of names, who answers the first of them sees names. */
+/* Where one step delivers several messages in the order of names, an answer to the first of them sees names. */
 bool busq_model_is_symmetric(const busq_model *model)
 {
   const busq_model_config *config = &model->config;
@@ -248,7 +249,7 @@ uint64_t busq_model_fingerprint_as(const busq_model *model, const void *state, c
 
 /* ---- the class ---- */
 
-/* The processors that everybody has do not count bits. */
+/* The most common processors do not count bits. */
 static uint32_t count_bits(uint8_t set)
 {
   uint32_t pairs = set - (set >> 1 & 0x55u);
@@ -281,7 +282,8 @@ static uint64_t signature_of(const busq_model *model, const void *state, uint32_
   return sum;
 }
 
-/* The next arrangement of a[first..end), all of them in turn, beginning and ending with the ascending one; false at that end. */
+/* The next arrangement of a[first..end), all of them in turn, beginning and ending with the ascending one; false at
+ * that end. */
 static bool permute(uint32_t *a, uint32_t first, uint32_t end)
 {
   uint32_t rising = end - 1;

@@ -4,20 +4,21 @@
 /*
  * 64 bits that stand for a state.
  *
- * Guarantee: equal states have equal fingerprints, whatever the order in which packets were sent; so have, where it is asked
- * for the class, states that differ by the names of processes only.  Two others have the same one with a probability of
- * 2^-64.
+ * Guarantee: equal states have equal fingerprints, whatever the order in which packets were sent; so have, where it is
+ * asked for the class, states that differ by the names of processes only.  Two others have the same one with a
+ * probability of 2^-64.
  *
- * Mechanism.  A move changes the state of one process and a few packets, so the fingerprint is put together: sums over the
- * packets and over the order's own states, which are kept up to date move by move, and a hash over the rest, which is short.
- * Where channels keep the order, a packet is hashed with its rank in its channel.
+ * Mechanism.  A move changes the state of one process and a few packets, so the fingerprint is put together: sums over
+ * the packets and over the order's own states, which are kept up to date move by move, and a hash over the rest, which
+ * is short. Where channels keep the order, a packet is hashed with its rank in its channel.
  *
- * The class: names are given to the processes by what does not depend on names (how much each has done, what is in flight
- * from and to it), and the state is hashed as it would look under these names.  Where that leaves a choice, all choices are
- * tried, and the least fingerprint stands for the class: states that differ by names only have the same choices.
+ * The class: names are given to the processes by what does not depend on names (how much each has done, what is in
+ * flight from and to it), and the state is hashed as it would look under these names.  Where that leaves a choice, all
+ * choices are tried, and the least fingerprint stands for the class: states that differ by names only have the same
+ * choices.
  *
- * Not given: that different states of one class are always recognised.  An order may keep the same facts in different bytes;
- * then both are looked at, which costs time and nothing else.
+ * Not given: that different states of one class are always recognised.  An order may keep the same facts in different
+ * bytes; then both are looked at, which costs time and nothing else.
  */
 #include "check/state.h"
 
@@ -31,7 +32,7 @@ void busq_model_print_removed(const busq_model *model, void *state, uint32_t pla
 uint64_t busq_model_fingerprint(const busq_model *model, const void *state);
 /* Whether processes can change their names, that is, whether busq_model_fingerprint_of_class may be asked. */
 bool busq_model_is_symmetric(const busq_model *model);
-/* The same for all states that differ by the names of processes only. */
+/* A fingerprint that is equal for all states that differ by the names of processes only. */
 uint64_t busq_model_fingerprint_of_class(const busq_model *model, const void *state);
 
 /* The first so many processes have roles of their own, and keep their names. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search through the model of groups: level by level, so that the first violation is a shortest one; or depth first, in
- * less memory, which says whether there is one, and not how it comes about.
+ * The search through the model of groups: level by level, so that the first violation is a shortest one; or depth
+ * first, in less memory, which finds whether there is one, and not how it comes about.
  *
- * Of a state that was seen 64 bits are kept, as in check/seen.h.  Level by level besides: of the level that is searched and of the next one
- * the states themselves, packed; and of every state the move that led to it and its parent, for the way of a witness.  Depth first: the
- * states that are still to be looked at, packed, as a stack.
+ * Of a state that was seen 64 bits are kept, as in check/seen.h.  Level by level besides: of the level that is searched
+ * and of the next one the states themselves, packed; and of every state the move that led to it and its parent, for the
+ * way of a witness.  Depth first: the states that are still to be looked at, packed, as a stack.
  */
 #include "base/error.h"
 #include "base/time.h"
@@ -212,7 +212,7 @@ static bool visit(busq_groups_check *check, uint64_t place, const busq_groups_st
   return keep(check, place, &state, move) || stop_full(check);
 }
 
-/* A state in which nobody owes anything is an end, whatever may begin, or befall, after it. */
+/* A state in which no process owes anything is an end, whatever may begin, or befall, after it. */
 static bool judge_end(busq_groups_check *check, uint64_t place, const busq_groups_state *state)
 {
   uint32_t faults = 0;
@@ -227,7 +227,7 @@ static bool judge_end(busq_groups_check *check, uint64_t place, const busq_group
   return !faults;
 }
 
-/* The same step, with the one outcome or the other: before or behind what has its time. */
+/* Whether two moves are the same step, with the one outcome or the other: before or behind what has its time. */
 static bool is_same_step(const busq_groups_move *one, const busq_groups_move *other)
 {
   return one->kind == other->kind && one->process == other->process && one->what == other->what;

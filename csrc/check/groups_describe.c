@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A move of the model of groups, in the form in which people are told of it. */
+/* A move of the model of groups, in the form in which people read it. */
 #include "check/groups_rules.h"
 
 static void describe_record(config_t *config, const state_t *state, const busq_groups_move *move, busq_groups_step *step)

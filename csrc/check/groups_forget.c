@@ -13,7 +13,7 @@ static uint32_t find_delivery(const busq_groups_process *self, uint32_t message)
   return at;
 }
 
-/* In which view the process delivered the message, and with whom; 0: it did not, or is in no view there. */
+/* In which view the process delivered the message, and with which members; 0: it did not, or is in no view there. */
 static uint32_t view_of(const state_t *state, uint32_t process, uint32_t message, uint32_t *membersp)
 {
   const busq_groups_process *self = &state->processes[process];
@@ -44,7 +44,7 @@ static bool is_over(config_t *config, const state_t *state, uint32_t message)
   return true;
 }
 
-/* Everybody who goes on and to whom it is owed has it, at one view: the observer will not ask for it again. */
+/* All that go on and are owed it have it, at one view: the observer will not ask for it again. */
 static bool is_all_well(config_t *config, const state_t *state, uint32_t message)
 {
   const uint32_t cut = state->head.dead | state->head.stopped;
@@ -99,7 +99,7 @@ static uint32_t least_of(uint32_t a, uint32_t b)
   return a < b ? a : b;
 }
 
-/* The last view that nobody has to come to any more, and that nothing under way belongs to an earlier one than. */
+/* The last view that no process has to come to any more, and that nothing under way belongs to an earlier one than. */
 static uint32_t find_base(config_t *config, const state_t *state)
 {
   uint32_t base = state->head.number;
@@ -126,7 +126,7 @@ static uint32_t count_before(const busq_groups_process *self, uint32_t base)
   return count;
 }
 
-/* What the first events of a process, which are views, say of this one: with whom it is, who has died. */
+/* What the first events of a process, which are views, show of this one: with which others it is, which have died. */
 typedef struct {
   uint32_t members;
   uint32_t gone;
@@ -157,7 +157,7 @@ static bool is_base_of(const state_t *state, uint32_t process, uint32_t base, kn
   return true;
 }
 
-/* Nobody who goes on is a member without knowing; and no message that is kept belongs to a view before. */
+/* No process that goes on is a member without knowing; and no message that is kept belongs to a view before. */
 static bool is_base(config_t *config, const state_t *state, uint32_t base, knowledge *known)
 {
   const uint32_t cut = state->head.dead | state->head.stopped;

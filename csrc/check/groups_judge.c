@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the applications of a state have seen, told to an observer. */
+/* What the applications of a state have seen, as events for an observer. */
 #include "check/groups_model.h"
 #include "observe/views.h"
 #include <string.h>

@@ -42,7 +42,7 @@ static void find_beginnings(finder *self, uint32_t process)
       add(self, BUSQ_GROUPS_CLAIM, process, BUSQ_GROUPS_MOURN, dead);
 }
 
-/* Whoever wants to change the group gets what is in its way out of it. */
+/* A process that wants to change the group gets what is in its way out of it. */
 static void find_wanted(finder *self, uint32_t process)
 {
   config_t *config = self->config;
@@ -119,7 +119,8 @@ static void find_delivery(finder *self, uint32_t process)
     add(self, BUSQ_GROUPS_DELIVER, process, 0, next);
 }
 
-/* Who brings a sealed record to its end: its owner, whoever has it in a queue or waits for it, and for the dead everybody. */
+/* Whether a process may bring a sealed record to its end: its owner, each that has it in a queue or waits for it,
+ * and for the dead all. */
 static bool completes(config_t *config, const state_t *state, uint32_t process, uint32_t at)
 {
   const record_t *record = &state->records[at];
@@ -132,7 +133,7 @@ static bool completes(config_t *config, const state_t *state, uint32_t process, 
          (busq_groups_claimed(state) == at && (self->place == BUSQ_GROUPS_WANTS || self->place == BUSQ_GROUPS_RETURNS));
 }
 
-/* Who installs a change: its owner, whoever waits for it, and who is to deliver it. */
+/* Whether a process installs a change: its owner, each that waits for it, and those that are to deliver it. */
 static bool installs(config_t *config, const state_t *state, uint32_t process, uint32_t at)
 {
   const process_t *self = &state->processes[process];
@@ -159,7 +160,7 @@ static bool puts_off(config_t *config, const state_t *state, uint32_t process, u
   return is_kept_waiting && blocker == at && record->n_put_off < config->put_offs;
 }
 
-/* What anybody may do with a record, once, by the first one who can, its owner before all. */
+/* Finds what any process may do with a record, once, by the first one that can, its owner before all. */
 static void find_help(finder *self, uint32_t at)
 {
   config_t *config = self->config;
@@ -245,7 +246,7 @@ bool busq_groups_is_seen(const busq_groups_move *move)
          move->kind == BUSQ_GROUPS_COMMIT || move->kind == BUSQ_GROUPS_STAGE;
 }
 
-/* Nobody dies, stops, or is put off or broken by others while he runs, and steps are whole. */
+/* No process dies, stops, or is put off or broken by others while it runs, and steps are whole. */
 static bool is_smooth(config_t *config)
 {
   return config->whole && !config->kills && !config->stops && !config->put_offs;
@@ -257,10 +258,11 @@ static bool is_decided(const state_t *state)
   return at != BUSQ_GROUPS_NONE && state->records[at].phase == BUSQ_GROUPS_COMMITTED;
 }
 
-/* What comes between the stage of a record and its seal can't tell that it is staged, but for deliveries that wait for it, and these can
- * come behind the seal: so the seal comes at once.  What comes between a claim and the stage finds the claim taken, as it
- * does behind the seal; between a message's look and its stage, nothing concerns the message but that a view is installed.  So a stage
- * comes at once, too, unless such a view is decided, or was installed since the look: a look that is to come before it can come then. */
+/* A step between the stage of a record and its seal can't see that it is staged, but for deliveries that wait for
+ * it, and these can come behind the seal: so the seal comes at once.  What comes between a claim and the stage finds
+ * the claim taken, as it does behind the seal; between a message's look and its stage, nothing concerns the message
+ * but that a view is installed.  So a stage comes at once, too, unless such a view is decided, or was installed
+ * since the look: a look that is to come before it can come then. */
 static bool is_proposal_quiet(const state_t *state, const busq_groups_move *move)
 {
   const record_t *record = &state->records[move->what];
@@ -269,9 +271,10 @@ static bool is_proposal_quiet(const state_t *state, const busq_groups_move *move
   return record->view == state->head.number && !is_decided(state);
 }
 
-/* A delivery that no other process can tell from one a little later: its outcome is settled by what its process has delivered, or by
- * a change that is installed.  So is a look back at a view that is over; and one at a view that goes on, since whatever change is sealed
- * later comes behind the message: where that were not so, members would pass over what its sender believes to count. */
+/* A delivery that no other process can distinguish from one a little later: its outcome is settled by what its
+ * process has delivered, or by a change that is installed.  So is a look back at a view that is over; and one at a
+ * view that goes on, since whatever change is sealed later comes behind the message: where that were not so, members
+ * would pass over what its sender believes to count. */
 bool busq_groups_is_quiet(config_t *config, const state_t *state, const busq_groups_move *move)
 {
   if (move->kind == BUSQ_GROUPS_STAGE || move->kind == BUSQ_GROUPS_SEAL)

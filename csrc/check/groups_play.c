@@ -5,7 +5,8 @@
 
 /* ---- records ---- */
 
-/* They stand in the order of their owners, so that equal states have equal bytes.  BUSQ_GROUPS_NONE where there is no room. */
+/* They stand in the order of their owners, so that equal states have equal bytes.  BUSQ_GROUPS_NONE where there is
+ * no room. */
 static uint32_t record_add(state_t *state, const record_t *record)
 {
   busq_groups_head *head = &state->head;
@@ -55,7 +56,7 @@ static void rest(process_t *self)
   self->message = self->seen = self->change = self->subject = self->n_broken = 0;
 }
 
-/* A change is over, whoever has made it; a sender that had to make one goes on with its message. */
+/* A change is over, whichever process has made it; a sender that had to make one goes on with its message. */
 static void end_change(process_t *self)
 {
   self->change = self->subject = self->n_broken = 0;
@@ -73,7 +74,7 @@ static bool is_wanted(config_t *config, const state_t *state, const process_t *s
   return self->change == BUSQ_GROUPS_ENTER ? !is_member : is_member;
 }
 
-/* Frees the change's owner, and whoever wants what it has brought about already. */
+/* Frees the change's owner, and each that wants what it has brought about already. */
 static void install(config_t *config, state_t *state, uint32_t at)
 {
   busq_groups_head *head = &state->head;
@@ -214,7 +215,7 @@ static bool claim(config_t *config, state_t *state, uint32_t process)
   self->place = BUSQ_GROUPS_STAGES;
   if (config->variant != BUSQ_GROUPS_NO_CLAIM)
     head->claim = (uint8_t)(at + 1);
-  if (!record.targets) { /* nobody is there to be told */
+  if (!record.targets) { /* there is no receiver */
     state->records[at].time = busq_groups_propose(config, state, &record);
     commit(config, state, at);
   }
@@ -277,7 +278,7 @@ static bool refuses_dead(const state_t *state, const record_t *record, uint32_t 
   return has(state->head.dead, target) && (record->change || has(record->members, target));
 }
 
-/* At one destination; who is named beside the group, and dead, misses nothing. */
+/* At one destination; one that is named beside the group, and dead, misses nothing. */
 static void stage(state_t *state, record_t *record, uint32_t target, bool is_whole)
 {
   uint8_t *clock = &state->processes[target].clock;
@@ -367,7 +368,7 @@ static void play_deliver(config_t *config, state_t *state, uint32_t process)
 
 /* ---- accidents ---- */
 
-/* Nobody will look at it again. */
+/* It will not be looked at again. */
 static void drop_queue(state_t *state, uint32_t process)
 {
   for (uint32_t at = 0; at < state->head.n_records; at++)
@@ -399,7 +400,7 @@ static void play_kill(state_t *state, uint32_t process)
 
 /* ---- tidying up ---- */
 
-/* Whether anybody may still ask for the key of the change that ended the view. */
+/* Whether a process may still ask for the key of the change that ended the view. */
 static bool is_key_needed(config_t *config, const state_t *state, uint32_t view)
 {
   for (uint32_t process = 0; process < config->processes; process++) {

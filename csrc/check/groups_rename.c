@@ -9,7 +9,7 @@ enum { PROCESSES = BUSQ_GROUPS_PROCESSES_MAX };
 typedef const busq_groups_config config_t;
 typedef const busq_groups_state state_t;
 
-/* What a process is called, or who is called so. */
+/* The name of a process, or the process of a name. */
 typedef struct {
   uint8_t name_of[PROCESSES];
   uint8_t called[PROCESSES];
@@ -93,7 +93,7 @@ static void rename_head(const names *renaming, const busq_groups_head *from, bus
   }
 }
 
-/* Records stand in the order of their owners; a claim says where. */
+/* Records stand in the order of their owners; a claim holds the place. */
 static void rename_state(names *renaming, state_t *from, busq_groups_state *to)
 {
   uint32_t count = 0;
@@ -124,7 +124,7 @@ static uint64_t hash_renamed(names *renaming, state_t *state)
 
 /* ---- which names ---- */
 
-/* What there is to say about a process without a name. */
+/* Hashes a process without its name. */
 static uint64_t sign(state_t *state, uint32_t process)
 {
   const busq_groups_head *head = &state->head;

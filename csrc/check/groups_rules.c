@@ -85,7 +85,7 @@ uint32_t busq_groups_next_stage(config_t *config, const record_t *record)
   return process;
 }
 
-/* ---- what a look says ---- */
+/* ---- what a look finds ---- */
 
 busq_groups_answer busq_groups_ask(config_t *config, const state_t *state, const record_t *record)
 {

@@ -6,8 +6,8 @@
  *
  * Guarantee: what is unpacked is what was packed.
  *
- * Mechanism: by words of 8 bytes; one bit says whether a word is zero, and of each that is not, a byte says where its first byte
- * that is not zero stands and how many there are up to the last one, and these follow.
+ * Mechanism: by words of 8 bytes; one bit is set where a word is zero, and of each that is not, a byte holds where its
+ * first byte that is not zero stands and how many there are up to the last one, and these follow.
  *
  * Not given: exact ends.  Packing writes, and unpacking reads, up to BUSQ_PACK_BEYOND bytes beyond.
  */

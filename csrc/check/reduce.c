@@ -4,7 +4,7 @@
 
 /* ---- moves that commute ---- */
 
-/* The same move after another one: a packet has moved up where an older one was taken. */
+/* A move again, after another one: a packet has moved up where an older one was taken. */
 static busq_model_move after(const busq_model_move *move, const busq_model_move *other)
 {
   busq_model_move same = *move;
@@ -75,9 +75,9 @@ static bool commutes(const busq_model *model, const void *state, const busq_mode
   return true;
 }
 
-/* Whether it also commutes with whatever its process may submit, one message behind the other: of the first, with every choice of
- * destinations.  Rows, because what waits is left out, so that no state would ever show what a second message in the buffer
- * does.  `room` takes two states, and one more for each message. */
+/* Whether it also commutes with whatever its process may submit, one message behind the other: of the first, with
+ * every choice of destinations.  Rows, because what waits is left out, so that no state would ever show what a
+ * second message in the buffer does.  `room` takes two states, and one more for each message. */
 static bool commutes_with_rows(const busq_model *model, const void *state, const busq_model_move *move, bool is_first,
                                char *room)
 {

@@ -4,17 +4,17 @@
 /*
  * The set of fingerprints that were seen, shared by threads.
  *
- * Guarantee: of all who add the same fingerprint, one is told that it is new.  An addition that was drawn beforehand always
- * finds a free slot, soon: the set is never fuller than LOAD_MAX.
+ * Guarantee: of all threads that add the same fingerprint, one learns that it is new.  An addition that was drawn
+ * beforehand always finds a free slot, soon: the set is never fuller than LOAD_MAX.
  *
- * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else is
- * kept, so no access orders another: a state is handed over inside of one thread, or under a lock.  A slot's place is the
- * upper part of fingerprint times slots, so any number of slots will do, and they stand in the order of their fingerprints:
- * when the set grows, old and new table are both walked through from the beginning, and what was walked through in the old
- * one goes back to the system.  The set begins small, so a small search stays in the cache; large tables lie in large pages
- * where the system has them, for every addition is a miss of the cache.
+ * Mechanism: open addressing in words that only ever change from 0 to a fingerprint, by compare-and-swap.  Nothing else
+ * is kept, so no access orders another: a state is handed over inside of one thread, or under a lock.  A slot's place
+ * is the upper part of fingerprint times slots, so any number of slots will do, and they stand in the order of their
+ * fingerprints: when the set grows, old and new table are both walked through from the beginning, and what was walked
+ * through in the old one goes back to the system.  The set begins small, so a small search stays in the cache; large
+ * tables lie in large pages where the system has them, for every addition is a miss of the cache.
  *
- * Not given: removing.  While it grows, nobody else may touch it.
+ * Not given: removing.  While it grows, no other thread may touch it.
  */
 #include "base/types.h"
 #include "check/account.h"
@@ -28,14 +28,14 @@ typedef struct {
   busq_account *account;
   void *mapping; /* in which the slots lie */
   size_t mapping_bytes;
-  atomic_llong room; /* additions that nobody has drawn so far */
+  atomic_llong room; /* additions that no thread has drawn so far */
 } busq_seen;
 
 /* Beginning small; false where there is no memory even for that. */
 bool busq_seen_init(busq_seen *seen, busq_account *account, uint64_t bytes_max);
 void busq_seen_deinit(busq_seen *seen);
-/* Makes room for more additions; false where the set may not grow, or `must_stop` was set meanwhile.  Nobody may use the set
- * meanwhile. */
+/* Makes room for more additions; false where the set may not grow, or `must_stop` was set meanwhile.  No thread may
+ * use the set meanwhile. */
 bool busq_seen_grow(busq_seen *seen, const atomic_bool *must_stop);
 /* The right to make up to so many additions: how many it is. */
 uint64_t busq_seen_draw(busq_seen *seen, uint64_t count);
@@ -50,7 +50,7 @@ static inline uint64_t busq_seen_home(const busq_seen *seen, uint64_t fingerprin
   return (uint64_t)((unsigned __int128)fingerprint * seen->n_slots >> 64);
 }
 
-/* Says that the fingerprint will be asked for, or added, soon. */
+/* Announces that the fingerprint will be asked for, or added, soon. */
 static inline void busq_seen_announce(const busq_seen *seen, uint64_t fingerprint)
 {
   __builtin_prefetch((const void *)&seen->slots[busq_seen_home(seen, fingerprint)], 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_CHECK_SHAPE_H
 #define BUSQ_CHECK_SHAPE_H
-/* The shape of a model: what it is asked to be, what a move is, and where the parts of its states stand (state.h says what they
- * hold). */
+/* The shape of a model: what it is asked to be, what a move is, and where the parts of its states stand (state.h
+ * describes what they hold). */
 #include "busq_lab.h"
 #include "order/order.h"
 

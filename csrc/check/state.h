@@ -6,10 +6,10 @@
  *
  *   head | prints | processes | messages | logs | clocks | side clocks | the order's own states | packets
  *
- * Guarantee: everything that is not in use is zero, and nothing stands twice but sums and prints, which check/fingerprint.h keeps
- * up to date so that it need not hash everything after every move.
+ * Guarantee: everything that is not in use is zero, and nothing stands twice but sums and prints, which
+ * check/fingerprint.h keeps up to date so that it need not hash everything after every move.
  *
- * The packets in flight are in the order in which they were sent; `unused` of a packet says where it goes.
+ * The packets in flight are in the order in which they were sent; `unused` of a packet holds where it goes.
  */
 #include "check/shape.h"
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct {
   uint8_t n_doubled;
   uint8_t n_lost;
   uint8_t job;        /* a busq_model_job */
-  uint8_t job_sender; /* who has begun it */
+  uint8_t job_sender; /* the process that has begun it */
   uint64_t packet_sum; /* over the packets in flight */
   uint64_t order_sum;  /* over the prints of the order's own states, which follow */
 } busq_model_head;
@@ -95,13 +95,14 @@ static inline uint32_t *busq_model_clock_of(const busq_model *model, const void 
   return (uint32_t *)((char *)state + model->clocks_at) + (size_t)index * model->clock_words;
 }
 
-/* INFORMED, side channels counted.  Of a message, by process: sends in the past of its own; before it is sent, of its submit. */
+/* INFORMED, side channels counted.  Of a message, by process: sends in the past of its own; before it is sent, of
+ * its submit. */
 static inline uint8_t *busq_model_side_clock_of(const busq_model *model, const void *state, uint32_t index)
 {
   return (uint8_t *)state + model->sides_at + (size_t)index * BUSQ_MODEL_PROCESSES_MAX;
 }
 
-/* The same of a process: the last of each process's sends that lies in the past of something delivered here. */
+/* The late sends of a process: the last of each process's sends that lies in the past of something delivered here. */
 static inline uint8_t *busq_model_side_late_of(const busq_model *model, const void *state, uint32_t process)
 {
   return busq_model_side_clock_of(model, state, model->n_all + process);

@@ -2,15 +2,15 @@
 /*
  * Random executions.
  *
- * Guarantee: execution k depends on the seed and k alone, and is judged at every step and at its end.  The violation that is
- * reported is that of the smallest k, whatever the number of threads; all executions before it were made.
+ * Guarantee: execution k depends on the seed and k alone, and is judged at every step and at its end.  The violation
+ * that is reported is that of the smallest k, whatever the number of threads; all executions before it were made.
  *
- * Mechanism: threads take the executions by number.  An execution that chose among all moves alike would have used up its
- * submits before the first packet had gone far, for there are many ways to submit; and what needs a packet that is very late
- * would hardly ever come up.  So each draws a temper for itself: how often it submits, and, every second one, a process that
- * it neglects.  In every state it first draws whether it is time for a submit, by that share; then one move among those of
- * this kind, each as likely as the others.  Where that is a packet that goes to, or comes from, the neglected process, it
- * draws again, three times at most.
+ * Mechanism: threads take the executions by number.  An execution that chose among all moves alike would have used up
+ * its submits before the first packet had gone far, for there are many ways to submit; and what needs a packet that is
+ * very late would hardly ever come up.  So each draws a temper for itself: how often it submits, and, every second one,
+ * a process that it neglects.  In every state it first draws whether it is time for a submit, by that share; then one
+ * move among those of this kind, each as likely as the others.  Where that is a packet that goes to, or comes from, the
+ * neglected process, it draws again, three times at most.
  *
  * Not given: states that were not met, and how likely it is that there are any.
  */
@@ -39,7 +39,7 @@ typedef struct {
 
 typedef struct {
   worker *workers[BUSQ_CREW_THREADS_MAX];
-  atomic_ullong next;  /* the execution that nobody has taken */
+  atomic_ullong next;  /* the execution that no thread has taken */
   atomic_ullong limit; /* executions from here on are not needed: one before violates */
 } walks;
 

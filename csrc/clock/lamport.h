@@ -7,10 +7,11 @@
  * Guarantee: keys are totally ordered, and two messages never have the same key.  Timestamps alone may tie; then sender
  * and sequence number decide, the same way everywhere (never an address, which differs from process to process).
  *
- * A clock that is ahead of the host's (time.h) was not brought there by counting: a tick takes more than a nanosecond, and no bus
- * is older than the machine has been up.  Such a clock is damage; who believed it would take all clocks that he meets along, up
- * to where they end.  Below BUSQ_TIMESTAMP_SURE (104 days of a tick per nanosecond) nobody needs to ask what time it is;
- * the same span is the allowance for a process that can't find out what its time namespace has set its clock back by.
+ * A clock that is ahead of the host's (time.h) was not brought there by counting: a tick takes more than a nanosecond,
+ * and no bus is older than the machine has been up.  Such a clock is damage; a process that believed it would take all
+ * clocks that it meets along, up to where they end.  Below BUSQ_TIMESTAMP_SURE (104 days of a tick per nanosecond) no
+ * process needs to ask what time it is; the same span is the allowance for a process that can't find out what its time
+ * namespace has set its clock back by.
  */
 #include "base/time.h"
 #include "base/types.h"

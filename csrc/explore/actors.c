@@ -36,7 +36,7 @@ static uint32_t phase_of(uint32_t index)
   return phase < BUSQ_EXPLORE_PHASES_MAX ? phase : BUSQ_EXPLORE_PHASES_MAX - 1;
 }
 
-/* A new entry matters if somebody else conflicts with it. */
+/* A new entry matters if another actor conflicts with it. */
 static bool is_new_conflict(uint32_t index, uint32_t granule, bool is_write)
 {
   for (uint32_t other = 0; other < explorer_now.world->n_actors; other++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_EXPLORE_ACTORS_H
 #define BUSQ_EXPLORE_ACTORS_H
-/* The actors of a search, their steps and footprints: what choices.c chooses from, explore.c tries in turn and listing.c shows. */
+/* The actors of a search, their steps and footprints: what choices.c chooses from, explore.c tries in turn and
+ * listing.c shows. */
 #include "base/atomic.h"
 #include "explore/world.h"
 
@@ -24,7 +25,7 @@ typedef struct {
 
 typedef struct {
   uint8_t status;
-  bool is_stirred; /* somebody has changed a line that it has read in this turn, or woken it */
+  bool is_stirred; /* another actor has changed a line that it has read in this turn, or woken it */
   uint8_t vain;    /* how often in a row it has lost patience */
   uint8_t impatience_left;
   const void *bed; /* where it sleeps */
@@ -37,7 +38,7 @@ typedef struct {
   actor actors[BUSQ_EXPLORE_ACTORS_MAX];
   uint32_t faults_left;
   uint32_t stopped;        /* or BUSQ_EXPLORE_NOBODY */
-  bool is_impatient;       /* since it was stopped, somebody has lost patience */
+  bool is_impatient;       /* since it was stopped, another actor has lost patience */
   bool has_death;
 } actors_state;
 
@@ -61,7 +62,7 @@ typedef enum {
   PAUSE_AFTER /* so many accesses */
 } pause_rule;
 
-/* Somebody who looks at each access, before it is made, and at the end of each step. */
+/* An onlooker at each access, before it is made, and at the end of each step. */
 typedef struct {
   void (*before)(const actor_access *access);
   void (*after)(uint32_t index);
@@ -81,7 +82,7 @@ extern explorer explorer_now;
 
 void actors_begin(busq_world *world);
 void actors_end(void);
-/* Everybody at the beginning. */
+/* All actors at the beginning. */
 void actors_reset(uint32_t faults_max);
 bool actor_is_enabled(uint32_t index);
 bool actor_is_live(uint32_t index);

@@ -10,7 +10,7 @@ static uint32_t enabled_actors(void)
   return enabled;
 }
 
-/* Nobody goes on but, perhaps, the one who was stopped. */
+/* No actor goes on but, perhaps, the stopped one. */
 static bool is_quiet(uint32_t enabled)
 {
   const uint32_t stopped = explorer_now.now.stopped;

@@ -5,14 +5,14 @@
 #include "explore/actors.h"
 
 typedef enum {
-  CHOOSE_ALL,        /* whoever can go on, and every fault */
-  CHOOSE_BOUNDED,    /* the same, but only whoever went on last may be hit by a fault */
+  CHOOSE_ALL,        /* each actor that can go on, and every fault */
+  CHOOSE_BOUNDED,    /* the same, but only the actor that went on last may be hit by a fault */
   CHOOSE_PERSISTENT  /* of a persistent set; see explore.h */
 } choice_rule;
 
 /* The steps that can come next. */
 uint32_t choices_find(choice *choices, choice_rule rule, uint32_t last);
-/* Nobody but one who was stopped can go on, and no patience is left to lose. */
+/* No actor but a stopped one can go on, and no patience is left to lose. */
 bool choices_is_standstill(void);
 const char *choices_judge(void);
 

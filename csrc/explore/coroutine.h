@@ -4,7 +4,7 @@
 /*
  * Coroutines whose whole memory can be looked at, put aside and put back.
  *
- * Guarantee: busq_coroutine_run goes on where the coroutine last said busq_coroutine_pause, and comes back at its
+ * Guarantee: busq_coroutine_run goes on where the coroutine last called busq_coroutine_pause, and comes back at its
  * next pause or at its end.  Between two runs its registers and the used part of its stack are all that it remembers:
  * put back what was copied from there, and it goes on from that place again.
  *
@@ -36,7 +36,7 @@ typedef struct {
 /* From the beginning of the body, at the next run. */
 void busq_coroutine_init(busq_coroutine *self, void (*body)(void *argument), void *argument);
 void busq_coroutine_run(busq_coroutine *self);
-/* On the coroutine's stack: back to whoever runs it. */
+/* On the coroutine's stack: back to its caller. */
 void busq_coroutine_pause(void);
 
 static inline size_t busq_coroutine_used_bytes(const busq_coroutine *self)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Depth first through all states; explore.h says what is left out. */
+/* Depth first through all states; explore.h describes what is left out. */
 #include "explore/explore.h"
 #include "explore/choices.h"
 #include <inttypes.h>
@@ -32,7 +32,7 @@ static bool hash_set_add(hash_set *set, busq_memory_hash hash)
         (void)hash_set_add(set, old.entries[i]);
     free(old.entries);
   }
-  hash.a |= 1; /* zero is nobody */
+  hash.a |= 1; /* zero is none */
   uint64_t at = hash.b & (set->size - 1);
   for (; set->entries[at].a; at = (at + 1) & (set->size - 1))
     if (set->entries[at].a == hash.a && set->entries[at].b == hash.b)
@@ -57,7 +57,7 @@ typedef struct {
   uint32_t preemptions; /* up to here, with the choice taken */
   uint32_t accesses;    /* of the step taken */
   uint64_t aside;       /* the way back */
-  uint32_t last;        /* who went on before */
+  uint32_t last;        /* which went on before */
 } search_frame;
 
 typedef struct {
@@ -81,7 +81,7 @@ static uint32_t last_actor(const search *self)
   return before ? before->choices[before->next].actor : BUSQ_EXPLORE_NOBODY;
 }
 
-/* Does this choice take over from somebody who could go on?  Faults do not count. */
+/* Does this choice take over from an actor that could go on?  Faults do not count. */
 static uint32_t preempts(uint32_t last, choice next)
 {
   return last != BUSQ_EXPLORE_NOBODY && next.kind <= CHOICE_PATIENCE && next.actor != last && actor_is_enabled(last);

@@ -33,7 +33,7 @@ void busq_memory_mix(busq_memory_hash *hash, const void *bytes, size_t count)
   hash->b = b ^ b >> 31;
 }
 
-/* Of a line: with its number, so that the sum over all of them says what stands where. */
+/* Hashes a line with its number, so that the sum over all of them determines what stands where. */
 static busq_memory_hash line_hash(uint32_t number, const void *bytes)
 {
   busq_memory_hash hash = {number * UINT64_C(0x9e3779b97f4a7c15), ~(uint64_t)number};

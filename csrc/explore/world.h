@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_EXPLORE_WORLD_H
 #define BUSQ_EXPLORE_WORLD_H
-/* A world to explore: its memory, its actors and what they do in a turn.  explore.h says what a search makes of it. */
+/* A world to explore: its memory, its actors and what they do in a turn.  explore.h describes what a search makes of
+ * it. */
 #include "explore/memory.h"
 
 #define BUSQ_EXPLORE_ACTORS_MAX 8u
@@ -16,8 +17,8 @@ typedef enum {
 } busq_turn;
 
 typedef enum {
-  BUSQ_END_OVER,   /* nobody can go on */
-  BUSQ_END_STOPPED /* nobody but the one who was stopped */
+  BUSQ_END_OVER,   /* none can go on */
+  BUSQ_END_STOPPED /* none but the stopped one */
 } busq_end;
 
 /* The system to be explored.  All that an actor's behaviour depends on lies in `memory` or on its stack. */
@@ -49,10 +50,10 @@ typedef struct {
 
 /* ---- for actors, during a turn ---- */
 
-/* Sleeps until somebody calls busq_explore_wake with the same address (true), or patience is lost (false). */
+/* Sleeps until another actor calls busq_explore_wake with the same address (true), or patience is lost (false). */
 bool busq_explore_sleep(const void *address);
 void busq_explore_wake(const void *address);
-/* Whose turn it is; BUSQ_EXPLORE_NOBODY outside of turns. */
+/* The actor whose turn it is; BUSQ_EXPLORE_NOBODY outside of turns. */
 uint32_t busq_explore_actor(void);
 
 #endif /* BUSQ_EXPLORE_WORLD_H */

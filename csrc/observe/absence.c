@@ -4,11 +4,11 @@
  *
  * Guarantee: every pair that counts as lost, and every delivery that counts as phantom, is either definite or open,
  * never both.  A loss is open where the receiver's log is incomplete, or delivers no message that its sender sent later
- * (it may have ended before).  A phantom is open where nobody sent it, and the log of the process that it names as its
- * sender is incomplete or sends nothing with a higher number.  All else is definite.
+ * (it may have ended before).  A phantom is open where no process sent it, and the log of the process that it names as
+ * its sender is incomplete or sends nothing with a higher number.  All else is definite.
  *
  * Mechanism: for each receiver one pass over its log, which notes what was delivered and the latest message of each
- * sender, then one over the messages that do not reach everybody.
+ * sender, then one over the messages that do not reach all receivers.
  *
  * Not given: whether an open loss is one.
  */
@@ -68,7 +68,7 @@ static void note_past(absence *a)
 {
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
     const uint64_t name = a->history->index.names[message];
-    const uint32_t sender = a->history->messages[message].sender; /* a name may say that it is nobody's, too */
+    const uint32_t sender = a->history->messages[message].sender; /* a name may be that of no process, too */
     if (sender != BUSQ_OBSERVE_NOBODY && sender == name_sender(name) && a->past[sender] <= name_number(name))
       a->past[sender] = name_number(name) + 1;
   }

@@ -15,7 +15,7 @@
  * meets a delivery whose message was not sent yet, then the sender is advanced to that send first, and so on down a
  * stack of waiting processes.  If the one to be advanced already waits on the stack, the logs contradict each other:
  * the lowest process in that circle has its delivery declared impossible.  Such circles are disjoint and stay until
- * they are broken, so that which deliveries are impossible does not depend on who was advanced when.
+ * they are broken, so that which deliveries are impossible does not depend on which was advanced when.
  *
  * All processes advance at the same pace, measured in parts of their log; so few messages are in flight at a time, and
  * only those have a clock.
@@ -44,7 +44,7 @@ typedef struct {
 /* The definition of late. */
 typedef struct {
   busq_property property;
-  uint32_t first_news;  /* who may have brought the news: 0, the message itself too; 1, only later ones of its sender */
+  uint32_t first_news;  /* what may have brought the news: 0, the message itself too; 1, only later ones of its sender */
   uint32_t *first_late; /* by process: place of its first late delivery that is no FIFO fault */
 } lateness;
 
@@ -170,7 +170,7 @@ static void visit_delivery(walk *w, uint32_t receiver, uint32_t place, uint32_t 
     w->free_clocks[w->n_free++] = w->flights[message].clock;
 }
 
-/* A delivery that nobody's send can precede: counted, noted, and passed over. */
+/* A delivery that no send can precede: counted, noted, and passed over. */
 static void visit_impossible(walk *w, uint32_t receiver)
 {
   const uint32_t place = w->cursors[receiver]++;

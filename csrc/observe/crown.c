@@ -123,7 +123,7 @@ static void crown_note_step(hunt *s, uint32_t process, uint32_t place)
   s->found.n_steps++;
 }
 
-/* Two events of one process; nothing to say of one alone, which only hands its message on. */
+/* Two events of one process; nothing for one alone, which only hands its message on. */
 static void crown_note_stretch(hunt *s, uint32_t first, uint32_t last)
 {
   uint32_t low = 0;
@@ -218,8 +218,8 @@ static void hunt_from(hunt *s, uint32_t start)
   }
 }
 
-/* Makes the shortest crown the witness of the property: of at most `size_max` messages, and the lowest of them at least `first`;
- * there has to be one. */
+/* Makes the shortest crown the witness of the property: of at most `size_max` messages, and the lowest of them at
+ * least `first`; there has to be one. */
 static int find_shortest_crown(const busq_observe_case *c, const busq_observe_orders *orders, uint32_t first,
                                uint32_t size_max, busq_property property)
 {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/reserve.h"
 
-/* How many events ahead the index is told what will be looked up. */
+/* How many events ahead the index learns what will be looked up. */
 #define LOOK_AHEAD 16
 
 /* The rows that one call appends; kinds and destination_counts may be NULL, as in busq.h. */
@@ -138,7 +138,7 @@ static uint32_t message_intern(busq_history *history, uint64_t name)
   return message;
 }
 
-/* Writes the events behind the end of the log, where nobody sees them before they count. */
+/* Writes the events behind the end of the log, where no observer sees them before they count. */
 static bool batch_prepare(busq_history *history, const batch *b)
 {
   busq_observe_log *log = &history->logs[b->process];
@@ -289,7 +289,7 @@ static int messages_pass(busq_history *history, uint32_t process, const uint64_t
   return BUSQ_OK;
 }
 
-/* What its successor delivered all the same was for it. */
+/* A message that its successor delivered all the same was for it. */
 int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages)
 {
   if (process >= history->n_processes)
@@ -308,7 +308,8 @@ int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *m
   return result;
 }
 
-/* ---- reading it back: a log as it was appended; of a message that was sent more than once, the send that counts ---- */
+/* ---- reading it back: a log as it was appended; of a message that was sent more than once, the send that counts
+ * ---- */
 
 int busq_history_read(const busq_history *history, uint32_t process, size_t max, uint8_t *kinds, uint64_t *messages,
                       size_t *countp)

@@ -9,12 +9,12 @@
  *
  * Mechanism: an event is one 32-bit word, the message's number and whether it was sent or delivered here.  Messages are
  * numbered as they appear first, so that arrays indexed by message are walked nearly in order by every log.  Where a
- * message was sent, and to whom, stands in a table; the destination sets are sorted and packed into one pool, and a
- * process that sends to the same set as the time before does not store it again.  So a history costs 4 bytes per event,
- * some 40 per message and 4 per destination.
+ * message was sent, and to which receivers, stands in a table; the destination sets are sorted and packed into one
+ * pool, and a process that sends to the same set as the time before does not store it again.  So a history costs 4
+ * bytes per event, some 40 per message and 4 per destination.
  *
  * A message has one send.  Where logs hold several of the same message, the one at the lowest process, there the
- * earliest, is the send; the others are kept as events that nobody looks at, and counted.
+ * earliest, is the send; the others are kept as events that no observer looks at, and counted.
  *
  * Not given: more than BUSQ_OBSERVE_EVENTS_MAX events (almost 2^32) or 2^30 messages.
  */

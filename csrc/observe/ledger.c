@@ -144,7 +144,7 @@ static bool log_delivers(const busq_observe_log *log, uint32_t message)
   return false;
 }
 
-/* Of the messages that did not arrive everywhere, the one sent at the lowest process, there first; its lowest
+/* The first of the messages that did not arrive everywhere: the one sent at the lowest process, there first; its lowest
  * destination. */
 static void lost_find_witness(ledger *l)
 {

@@ -2,7 +2,8 @@
 #ifndef BUSQ_OBSERVE_ROWS_H
 #define BUSQ_OBSERVE_ROWS_H
 /*
- * Logs as columns: rows of a recorded log, read where they stand (busq.h says how; the layout is that of Arrow).
+ * Logs as columns: rows of a recorded log, read where they stand (busq_lab.h describes them; the layout is that of
+ * Arrow).
  *
  * A row is an event of a history if it is a send or a delivery and names its message; all others are passed over.
  */
@@ -48,8 +49,8 @@ static inline uint32_t busq_column_list(const busq_column *column, size_t row, s
   return (uint32_t)(starts[1] - starts[0]);
 }
 
-/* BUSQ_INVALID where there is no such process, or its log, of which `n_read` events were read, has not as many more as there are among
- * the rows.  They have to be those that were appended. */
+/* BUSQ_INVALID where there is no such process, or its log, of which `n_read` events were read, has not as many more
+ * as there are among the rows.  They have to be those that were appended. */
 int busq_rows_check(const busq_rows *rows, const busq_history *history, uint32_t process, uint32_t n_read);
 
 #endif /* BUSQ_OBSERVE_ROWS_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is there one order in which everybody delivered?
+ * Is there one order in which all delivered?
  *
  * The merge: every receiver points at its next delivery; a message that all its receivers point at comes next, and they
  * move on.  If everything comes out, it came out in a total order that agrees with every receiver.  If the merge gets
@@ -82,7 +82,7 @@ static void merge_run(merge *m)
   }
 }
 
-/* Sets the bytes of the messages that do not come out of the merge; *foundp says whether there are any. */
+/* Sets the bytes of the messages that do not come out of the merge; *foundp: there are some. */
 static int find_unordered(const busq_observe_case *c, uint8_t *chosen, bool *foundp)
 {
   merge m;
@@ -126,7 +126,7 @@ static bool orders_keep(const busq_observe_orders *orders, const busq_observe_ca
   return !(busq_observe_marks(c, process)[place] & orders->selection.marks_omitted);
 }
 
-/* Numbers the chosen messages, says where their places start, and returns how many places there are. */
+/* Numbers the chosen messages, sets where their places start, and returns how many places there are. */
 static uint32_t orders_number(busq_observe_orders *orders, const busq_observe_case *c, const uint8_t *chosen, uint32_t *local)
 {
   uint32_t n = 0;

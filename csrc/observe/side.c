@@ -2,16 +2,16 @@
 /*
  * Side channels: did messages come in the order in which the world could see them sent?
  *
- * Guarantee.  Of a message that was delivered anywhere, or whose send has returned, anybody may know by then, by whatever
- * means, that it is sent: D is the earlier of both times.  What is sent after D may be its effect, so nobody should
- * deliver it before.  Counted are the first deliveries, at each receiver, of messages sent to it, that come after one of
- * a message whose send was called later than D.  With one clock and processes of one thread, every FIFO and causal fault
- * is among them.  The witness is the late delivery whose overtaker stands nearest; of equals, that of the lowest
- * receiver, there the first.
+ * Guarantee.  Of a message that was delivered anywhere, or whose send has returned, any process may know by then, by
+ * whatever means, that it is sent: D is the earlier of both times.  What is sent after D may be its effect, so no
+ * process should deliver it before.  Counted are the first deliveries, at each receiver, of messages sent to it, that
+ * come after one of a message whose send was called later than D.  With one clock and processes of one thread, every
+ * FIFO and causal fault is among them.  The witness is the late delivery whose overtaker stands nearest; of equals,
+ * that of the lowest receiver, there the first.
  *
- * Which events take part in which relation: as with causal order (observe/spec.h).  Repeated deliveries say nothing; messages
- * that nobody sent neither, since nothing is known about their calls; one that was sent, but not to this receiver, is never
- * late, but may show others to be.
+ * Which events take part in which relation: as with causal order (observe/spec.h).  Repeated deliveries prove nothing;
+ * messages that were never sent neither, since nothing is known about their calls; one that was sent, but not to this
+ * receiver, is never late, but may show others to be.
  *
  * Mechanism: a running maximum of calls per receiver.
  *

@@ -8,24 +8,27 @@
  *   skipped   the sights of a view by a member of another one than the view before, or of one that was over
  *   outside   first deliveries of a message at a place where its receiver is not in the view that it was sent in, though it is, or
  *             should be, a member
- *   missed    (message, member): it went from the message's view to the next one without it, and somebody delivered it
+ *   missed    (message, member): it went from the message's view to the next one without it, and some member delivered it
  *
- * So where nothing is found, every message is delivered in the view that it was sent in, and whoever leaves a view for the next one has
- * delivered the same messages in it as all others who do.
+ * So where nothing is found, every message is delivered in the view that it was sent in, and a member that leaves a
+ * view for the next one has delivered the same messages in it as all others that do.
  *
  *   - A process is in the last view that it saw since it joined: of one that came back, nothing is assumed.
- *   - One that is not a member may be named beside the group: it may deliver messages of views that it never saw, none of a view that
- *     was over where it was last in the group, or that began later than one it sees after it.
- *   - A log that lacks events may lack views: whatever follows from a view that is not there is open then, and no fault.
+ *   - One that is not a member may be named beside the group: it may deliver messages of views that it never saw, none
+ *     of a view that was over where it was last in the group, or that began later than one it sees after it.
+ *   - A log that lacks events may lack views: whatever follows from a view that is not there is open then, and no
+ *     fault.
  *   - Members that the log does not know any more are written as -1; what a view has besides is not compared.
  *
- * The witness is of the first kind of these that there is; of its kind the lowest group, there the lowest view, process and message.
+ * The witness is of the first kind of these that there is; of its kind the lowest group, there the lowest view, process
+ * and message.
  *
- * Mechanism.  Sights are noted with the event of the history in front of which they stand, and each log is walked once, with the
- * present view of each group.  What a member should have delivered is looked through at the end of its log, by view.
+ * Mechanism.  Sights are noted with the event of the history in front of which they stand, and each log is walked once,
+ * with the present view of each group.  What a member should have delivered is looked through at the end of its log, by
+ * view.
  *
- * Not given: the order of messages within a view, which the others judge.  Views before the recording, of which nothing is known, and
- * the last one of each process, which may have ended before.
+ * Not given: the order of messages within a view, which the others judge.  Views before the recording, of which nothing
+ * is known, and the last one of each process, which may have ended before.
  *
  * Cost: O(events + copies of what goes to groups), and a search in the sorted sights for each view.
  */
@@ -169,7 +172,8 @@ static bool letter_note(busq_sights *self, uint32_t message, uint32_t group, int
   return true;
 }
 
-/* A view that came again, marked as such, is a local event that names its message; one whose message is not known names none. */
+/* A view that came again, marked as such, is a local event that names its message; one whose message is not known
+ * names none. */
 static bool row_is_sight(const busq_rows *rows, size_t row, uint32_t kind)
 {
   return busq_column_has(&rows->members, row) &&
@@ -278,7 +282,7 @@ static bool is_member(const busq_sights *self, const sight *seen, uint32_t proce
   return seen->n_members && bsearch(&wanted, self->pool + seen->members, seen->n_members, sizeof wanted, busq_compare_words);
 }
 
-/* What the lowest process saw of a view, of those that know all of its members; NULL: nobody does. */
+/* Returns what the lowest process saw of a view, of those that know all of its members; NULL: none does. */
 static const sight *reference_of(const busq_sights *self, uint32_t group, int64_t view)
 {
   uint32_t low = 0, high = self->n_by_view;

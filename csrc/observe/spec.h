@@ -9,7 +9,7 @@
  *
  *   lost        (message, destination) pairs sent and never delivered
  *   duplicated  deliveries of a message to a receiver beyond the first
- *   phantom     deliveries of a message that was not sent to this receiver, by anybody
+ *   phantom     deliveries of a message that was not sent to this receiver, by any process
  *   fifo        deliveries that come after a message which the same sender sent later to the same receiver
  *   causal      deliveries that come, at the same receiver, after a message whose send causally follows theirs; every
  *               FIFO fault is one too
@@ -21,7 +21,7 @@
  *   mysterious  messages on a crown of two
  *
  * Which events take part in which property:
- *   - Only the first delivery of a message at a receiver says when it was delivered.  A repetition counts as duplicated
+ *   - Only the first delivery of a message at a receiver counts as its time.  A repetition counts as duplicated
  *     (and as phantom if the first one did), never again as a fault of order.
  *   - A phantom breaks no order of sending, so it is never a FIFO or causal fault itself.  If the message was sent,
  *     though not to this receiver, its contents did arrive: it carries causality on, and others may be late behind it.
@@ -42,12 +42,12 @@
  * and total; mysterious is causal and consistent; causal is c2, c2 is FIFO; total is consistent.  Where every message
  * has one receiver, c2 is causal.  Nothing else follows (tests/lab/test_classes.py has a counterexample to each).
  *
- * The chapter of the conditions C1, C2 and C3 (Garg, problem 12.3) has a third one, s1 -> s2 and r2 -> r1, that needs no
- * judge: a delivery breaks it exactly when it is causally late.  For if the news of r2 comes from another process to
+ * The chapter of the conditions C1, C2 and C3 (Garg, problem 12.3) has a third one, s1 -> s2 and r2 -> r1, that needs
+ * no judge: a delivery breaks it exactly when it is causally late.  For if the news of r2 comes from another process to
  * where r1 is, it comes by a message that was sent causally after s2 and is delivered here before r1.
  *
  * Mechanism, one file each, in this order:
- *   ledger.c      one pass over each log: who got what; marks repetitions and phantoms for the others; FIFO by one
+ *   ledger.c      one pass over each log: which process got what; marks repetitions and phantoms for the others; FIFO by one
  *                 running maximum per sender.
  *   causal.c      vector clocks in a linear extension of the history; kept for messages in flight only.
  *   sequences.c   the n-way merge of all delivery orders: emit what stands first at all its receivers.  If everything
@@ -58,7 +58,7 @@
  *                 the smallest one.
  *   mysterious.c  crowns of two among the messages on crowns, by vectors that run through the history both ways.
  *
- * Witnesses are the smallest of their kind, within bounds: lost, the first message that was sent and misses somebody;
+ * Witnesses are the smallest of their kind, within bounds: lost, the first message that was sent and misses a receiver;
  * duplicated and phantom, the first one of the lowest receiver; fifo, the overtaker nearest to the late message (of all
  * faults, as long as the looking back stays below 4 steps per event); causal, the fewest messages from send to send,
  * then the nearest overtaker (of the earliest faults of 8 receivers, no FIFO fault if there is another); consistent,
@@ -67,9 +67,9 @@
  * causal; mysterious, the crown that takes the fewest steps to show, of those looked at.  They depend on the history
  * alone.
  *
- * Cost: time O(events + deliveries x processes), the latter for vector clocks, for mysterious where there are crowns, and,
- * where orders disagree, for pairs; synchronous alone is O(events).  Memory O(events + messages + processes^2 + processes
- * x messages in flight).  Nothing recurses.
+ * Cost: time O(events + deliveries x processes), the latter for vector clocks, for mysterious where there are crowns,
+ * and, where orders disagree, for pairs; synchronous alone is O(events).  Memory O(events + messages + processes^2 +
+ * processes x messages in flight).  Nothing recurses.
  *
  * Not given: an opinion on histories that are still going on (a message on its way is lost so far), or on time.
  */
@@ -78,8 +78,8 @@
 
 /* The ledger's marks of an event; sends have none. */
 #define BUSQ_OBSERVE_REPEATED 1u   /* not the first delivery here */
-#define BUSQ_OBSERVE_UNSENT 2u     /* nobody sent it */
-#define BUSQ_OBSERVE_STRAY 4u      /* somebody sent it, but not to here */
+#define BUSQ_OBSERVE_UNSENT 2u     /* no process sent it */
+#define BUSQ_OBSERVE_STRAY 4u      /* a process sent it, but not to here */
 #define BUSQ_OBSERVE_FIFO_LATE 8u  /* a FIFO fault */
 #define BUSQ_OBSERVE_IMPOSSIBLE 16u /* comes before its send (causal.c) */
 
@@ -126,7 +126,7 @@ static inline busq_verdict *busq_observe_verdict(const busq_observe_case *c, bus
   return &c->judgement->verdicts[property];
 }
 
-/* Whether this event says when the message was delivered here. */
+/* Whether this event is the message's delivery here. */
 static inline bool busq_observe_is_first_delivery(uint32_t event, uint8_t marks)
 {
   return !busq_observe_event_is_send(event) && !(marks & BUSQ_OBSERVE_REPEATED);

@@ -2,9 +2,9 @@
 /*
  * How long messages took.
  *
- * Guarantee: the first delivery of each message at each receiver is measured once, if its time and that of the send that
- * counts are known; quantiles are off by less than 1 %, counts and maxima are exact.  A delivery before its send took no
- * time.
+ * Guarantee: the first delivery of each message at each receiver is measured once, if its time and that of the send
+ * that counts are known; quantiles are off by less than 1 %, counts and maxima are exact.  A delivery before its send
+ * took no time.
  *
  * Not given: quantiles of other sets of deliveries than those of a receiver or of a fan-out.
  */
@@ -127,7 +127,7 @@ uint64_t busq_times_count_backwards(const busq_times *times, uint32_t process, u
 
 /* ---- measuring ---- */
 
-/* Small times have a range each; above, the highest bits of a time say which one. */
+/* Small times have a range each; above, the highest bits of a time select one. */
 static uint32_t range_of(uint64_t duration_ns)
 {
   const uint64_t fine = UINT64_C(1) << (BUSQ_TIMES_RANGE_BITS + 1);

@@ -99,7 +99,7 @@ static void tarjan_step(tarjan *t)
     m->lowest = t->messages[next].arrival;
 }
 
-/* Of the smallest components the one that holds the message with the lowest number; 0: there are no cycles. */
+/* Finds, of the smallest components, the one that holds the message with the lowest number; 0: there are no cycles. */
 static uint32_t tarjan_smallest(const tarjan *t)
 {
   uint32_t smallest = 0;
@@ -142,7 +142,7 @@ typedef struct {
   uint32_t start;    /* 1 + the message whose search reached this one last */
   uint32_t depth;    /* edges from there */
   uint32_t before;   /* the message before it on the way */
-  uint32_t receiver; /* who delivered that one before this one */
+  uint32_t receiver; /* which delivered that one before this one */
 } search_visit;
 
 typedef struct {

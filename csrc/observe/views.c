@@ -88,7 +88,7 @@ static bool place_message(walk *self, uint32_t message)
   return true;
 }
 
-/* Beside the group, to somebody who is not in it at that place. */
+/* Beside the group, to a process that is not in it at that place. */
 static bool deliver_beside(walk *self, uint32_t message)
 {
   const busq_views_message *facts = &self->history->messages[message];
@@ -132,7 +132,7 @@ static bool walk_log(walk *self)
 
 /* ---- all of them ---- */
 
-/* Who has gone on without what somebody else delivered there. */
+/* Finds a member that has gone on without what another one delivered there. */
 static bool judge_closed(walk *self)
 {
   for (uint32_t number = 1; number < self->history->n_views; number++) {
@@ -169,7 +169,7 @@ static bool has_delivered(const busq_views_log *log, uint32_t message)
   return false;
 }
 
-/* A send that returned was no lie: everybody in its view that goes on has the message, and so has whom it named. */
+/* A send that returned was no lie: all in its view that go on have the message, and so have those that it named. */
 static bool judge_returned(walk *self, uint32_t message)
 {
   const busq_views_history *history = self->history;
@@ -187,7 +187,7 @@ static bool judge_returned(walk *self, uint32_t message)
   return true;
 }
 
-/* Whether somebody who goes on is a member of every view: then no message is lost with all who had it. */
+/* Whether a process that goes on is a member of every view: then no message is lost with all that had it. */
 static bool is_always_inhabited(const busq_views_history *history)
 {
   for (uint32_t number = 1; number < history->n_views; number++) {
@@ -201,7 +201,8 @@ static bool is_always_inhabited(const busq_views_history *history)
   return true;
 }
 
-/* What was delivered beside the group goes to the group, too, whether or not its sender lived to hear of it. */
+/* A message that was delivered beside the group goes to the group, too, whether or not its sender lived to hear of
+ * it. */
 static bool judge_alone(walk *self, uint32_t message)
 {
   const busq_views_history *history = self->history;

@@ -2,15 +2,16 @@
 #ifndef BUSQ_OBSERVE_VIEWS_H
 #define BUSQ_OBSERVE_VIEWS_H
 /*
- * Whether the members of a group agree about who is there, and on where in the order that changed.
+ * Whether the members of a group agree about the members, and on where in the order that changed.
  *
- * Guarantee.  Judged are the logs alone: which views each process saw and what it delivered, in its own order, and of each
- * message who sent it and in which view its send returned.  Nothing is known of how a group does it, so the same judge serves
- * the model of the protocol (check/groups.h) and what was recorded.
+ * Guarantee.  Judged are the logs alone: which views each process saw and what it delivered, in its own order, and of
+ * each message its sender and in which view its send returned.  Nothing is known of how a group does it, so the same
+ * judge serves the model of the protocol (check/groups.h) and what was recorded.
  *
- * Mechanism.  The place of a message is its view and its number among those that were delivered in that view.  All who
- * deliver it have to give it the same place, and all who leave a view for the next one have to have delivered as many in it.  So
- * two tables that are filled on one walk through the logs say everything: O(events), and no pair of processes is compared.
+ * Mechanism.  The place of a message is its view and its number among those that were delivered in that view.  All that
+ * deliver it have to give it the same place, and all that leave a view for the next one have to have delivered as many
+ * in it.  So two tables that are filled on one walk through the logs suffice: O(events), and no pair of processes is
+ * compared.
  *
  * Not given: order beyond places.  Messages that do not go to the group are for the other observers.
  */
@@ -44,7 +45,7 @@ enum { BUSQ_VIEWS_OPEN = 0, BUSQ_VIEWS_REFUSED = UINT32_MAX };
 
 typedef struct {
   uint32_t sender;
-  uint32_t view;  /* in which its send returned, or: it did not return, or it returned and said that nobody got it */
+  uint32_t view;  /* in which its send returned, or: it did not return, or it returned with the result that none got it */
   uint32_t named; /* destinations beside the group: a place among the sets */
 } busq_views_message;
 
@@ -56,11 +57,11 @@ typedef struct {
 } busq_views_place;
 
 typedef struct {
-  uint32_t members; /* 1 + a place among the sets; 0: nobody saw it */
-  uint32_t seen_by; /* who did, first */
-  uint32_t n_most;  /* that anybody delivered in it, and who */
+  uint32_t members; /* 1 + a place among the sets; 0: none saw it */
+  uint32_t seen_by; /* which did, first */
+  uint32_t n_most;  /* that any process delivered in it, and which */
   uint32_t most_by;
-  uint32_t n_closed; /* 1 + how many were delivered by those who went on to the next; 0: nobody did */
+  uint32_t n_closed; /* 1 + how many were delivered by those that went on to the next; 0: none did */
   uint32_t closed_by;
 } busq_views_view;
 
@@ -72,7 +73,7 @@ typedef struct {
   const uint64_t *sets;
   const busq_views_log *logs;
   const busq_views_message *messages;
-  uint32_t first_members; /* 1 + the set that is in view 1 from the beginning, without an event; 0: nobody is */
+  uint32_t first_members; /* 1 + the set that is in view 1 from the beginning, without an event; 0: none is */
   bool is_over;           /* nothing more will happen: what is not there is missing */
   busq_views_place *places; /* n_messages of them */
   busq_views_view *views;   /* n_views */
@@ -88,7 +89,7 @@ typedef struct {
   uint32_t view;
 } busq_views_witness;
 
-/* Whether all is well; otherwise *witness says what is not. */
+/* Whether all is well; otherwise *witness shows what is not. */
 bool busq_views_judge(const busq_views_history *history, busq_views_witness *witness);
 
 #endif /* BUSQ_OBSERVE_VIEWS_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "bus1": the algorithm of the bus1 wiki ("Message ordering", section "Algorithm"), its five steps as messages.  The
- * baseline for the multicast in shared memory.
+ * Order "bus1": the algorithm of the bus1 wiki ("Message ordering", section "Algorithm"), its five steps as messages.
+ * The baseline for the multicast in shared memory.
  *
  *   start m:                 send BLOCK(m) to the destinations (place a block on the own queue if this process is one)
  *   receive BLOCK(m):        place a block for m on the queue, behind the current clock; answer CLOCK(m, clock)
@@ -17,25 +17,28 @@
  *   receive UNICAST(m):      tick the clock; queue m under it; answer SYNCED(m)
  *   SYNCED is in:            start the next
  *
- * With estimate=best BLOCK carries the sender's clock, and its receiver raises its own to that before it places the block.
+ * With estimate=best BLOCK carries the sender's clock, and its receiver raises its own to that before it places the
+ * block.
  *
- * Guarantee: causal total order, that of (T, name), over any network, and also where causes travel outside of it.  A block
- * stands behind all messages that its queue has, and in front of its own message; so what no block precedes, nothing can
- * precede later.  Before a message is queued anywhere all clocks of its destinations have passed T: whoever learns of it, by
- * whatever way, and sends to one of them gets a later timestamp.  Ties have no causal relation; names, which begin with the
- * sender, settle them the same way everywhere.
+ * Guarantee: causal total order, that of (T, name), over any network, and also where causes travel outside of it.  A
+ * block stands behind all messages that its queue has, and in front of its own message; so what no block precedes,
+ * nothing can precede later.  Before a message is queued anywhere all clocks of its destinations have passed T: a
+ * process that learns of it, by whatever way, and sends to one of them gets a later timestamp.  Ties have no causal
+ * relation; names, which begin with the sender, settle them the same way everywhere.
  *
- * A unicast needs no block, since its one destination fixes the timestamp and queues the message in the same step: nobody can
- * slip between.  The blocks that stand there come first, and hold it back until it is known what they stand for.  Its sender
- * waits for the answer all the same.  Otherwise its next message could come to another process before this one has its
- * place; who learns of that next one, and writes to the destination of the first, would overtake the first.
+ * A unicast needs no block, since its one destination fixes the timestamp and queues the message in the same step: no
+ * message can slip between.  The blocks that stand there come first, and hold it back until it is known what they stand
+ * for.  Its sender waits for the answer all the same.  Otherwise its next message could come to another process before
+ * this one has its place; a process that learns of that next one, and writes to the destination of the first, would
+ * overtake the first.
  *
- * The timestamp to come is above the sender's clock, which is above all timestamps that the sender has heard of.  A block that
- * stands lower blocks messages in between for nothing; a block at the estimate does not.  Raising a clock harms nothing.
+ * The timestamp to come is above the sender's clock, which is above all timestamps that the sender has heard of.  A
+ * block that stands lower blocks messages in between for nothing; a block at the estimate does not.  Raising a clock
+ * harms nothing.
  *
- * A process sends one multicast at a time, since the calls that these messages stand for return when they are done.  Further
- * ones wait.  The payload travels with the last step, for nobody needs it before.  QUEUE is not answered: a block stays until
- * it has come, and the clock behind it was synchronised.
+ * A process sends one multicast at a time, since the calls that these messages stand for return when they are done.
+ * Further ones wait.  The payload travels with the last step, for it is not needed before.  QUEUE is not answered: a
+ * block stays until it has come, and the clock behind it was synchronised.
  *
  * Packets: 5 per destination other than the sender; a message to oneself takes none, a direct unicast 2.
  *
@@ -328,10 +331,10 @@ const busq_order busq_order_bus1 = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = option_names,
-    /* SYNCED touches neither the clock nor the queue; a submit before the last of them would have waited.  QUEUE does not touch the
-     * clock either; its message has its place already: a block that comes later stands behind it, for the clock has passed its
-     * timestamp, and a block before it has a timestamp above the clock at which it was placed.  The same holds of unicasts that
-     * come later.  So deliveries come in the same order. */
+    /* SYNCED touches neither the clock nor the queue; a submit before the last of them would have waited.  QUEUE
+     * does not touch the clock either; its message has its place already: a block that comes later stands behind it,
+     * for the clock has passed its timestamp, and a block before it has a timestamp above the clock at which it was
+     * placed.  The same holds of unicasts that come later.  So deliveries come in the same order. */
     .quiet_always = 1u << SYNCED,
     .quiet_when_all_is_sent = 1u << QUEUE,
     .head_bytes = offsetof(bus1_state, outbox),

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "causal-vector": causal broadcast with vector clocks in which only sends count (lecture notes, "Implementing Causal
- * Broadcast").
+ * Order "causal-vector": causal broadcast with vector clocks in which only sends count (lecture notes, "Implementing
+ * Causal Broadcast").
  *
- *   submit (m):               VC[self] += 1; send DATA(m, VC) to everybody; deliver m here if it is for us
+ *   submit (m):               VC[self] += 1; send DATA(m, VC) to all others; deliver m here if it is for us
  *   receive DATA(m, W) of k:  m is deliverable when W[k] = VC[k] + 1 and W[j] <= VC[j] for every other j;
  *                             otherwise hold it back, and look again after each delivery
  *   deliver m of k:           VC = max(VC, W), which comes to VC[k] += 1
  *
  * Guarantee: causal order.  W counts the broadcasts in m's past; all of them have been delivered here before m is.
  *
- * Why everybody must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  Who is not a
+ * Why all must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  One that is no
  * destination takes part and ignores the contents.  Packets: n - 1 per message, each with n clock entries.
  */
 #include "order/rename.h"
@@ -65,7 +65,7 @@ static void submit(vector_state *self, const busq_order_event *event, busq_order
   busq_do_done(effects, message);
 }
 
-/* Bit 0 of a key says that the message is for us. */
+/* Bit 0 of a key is set where the message is for us. */
 static int receive(vector_state *self, const busq_order_event *event)
 {
   const busq_order_packet *packet = &event->packet;

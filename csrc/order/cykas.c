@@ -13,34 +13,37 @@
  *                                 for each k, while the first set of EAGER_SENT[k] is empty: remove it, send YCT to k; pump
  *   receive YCT:                  MODE -= 1; pump
  *
- * Guarantee: causal order.  A message that is sent while an earlier one is unacknowledged makes its receiver keep silent, from
- * the delivery until the earlier one has arrived; so nobody can hear of the later message and reach the receiver of the earlier
- * one before it.  The receiver may work meanwhile.  ACK and YCT are sent even in secret mode.
+ * Guarantee: causal order.  A message that is sent while an earlier one is unacknowledged makes its receiver keep
+ * silent, from the delivery until the earlier one has arrived; so no process can hear of the later message and reach
+ * the receiver of the earlier one before it.  The receiver may work meanwhile.  ACK and YCT are sent even in secret
+ * mode.
  *
- * Mechanism: how this file keeps UNACK and EAGER_SENT.  At most one message to each destination is unacknowledged, so UNACK is
- * the set of destinations of unacknowledged messages, and when message number s goes out eagerly, UNACK + {j} are the
- * destinations of the unacknowledged messages up to and including s.  An ACK takes a destination out of UNACK and out of all
- * sets at once, and a later message to the same destination enters none of the older sets.  Hence at all times
+ * Mechanism: how this file keeps UNACK and EAGER_SENT.  At most one message to each destination is unacknowledged, so
+ * UNACK is the set of destinations of unacknowledged messages, and when message number s goes out eagerly, UNACK + {j}
+ * are the destinations of the unacknowledged messages up to and including s.  An ACK takes a destination out of UNACK
+ * and out of all sets at once, and a later message to the same destination enters none of the older sets.  Hence at all
+ * times
  *
  *   the set of eager message s = the destinations of the unacknowledged messages up to and including s,
  *
- * and it is empty exactly when all messages up to s are acknowledged.  So one window is enough, from the oldest unacknowledged
- * message to the newest that was sent: when its front is acknowledged, the acknowledged ones there leave it, and each of them
- * that went out eagerly gets its YCT.  The window and OB are one ring: first what was sent, then what waits.  The sets would
- * cost n bits per eager message; the window costs nothing beside the messages themselves.  The set includes j itself, so
- * that a YCT can't overtake its own EAGER.
+ * and it is empty exactly when all messages up to s are acknowledged.  So one window is enough, from the oldest
+ * unacknowledged message to the newest that was sent: when its front is acknowledged, the acknowledged ones there leave
+ * it, and each of them that went out eagerly gets its YCT.  The window and OB are one ring: first what was sent, then
+ * what waits.  The sets would cost n bits per eager message; the window costs nothing beside the messages themselves.
+ * The set includes j itself, so that a YCT can't overtake its own EAGER.
  *
- * The option own=left-out is for the laboratory.  The paper says both: in section 2.1 that the YCT of figure 2 is sent when
- * its own EAGER is acknowledged too, in section 2.2.1 that for it Alice waits for Carol, and not for Bob, its receiver.  With
- * this option the set of eager message s leaves out its receiver: its YCT is sent as soon as all *earlier* messages are
- * acknowledged, so it may overtake its EAGER.  MODE stays what it is, a count, less one at a YCT, whoever sent it; at -1 it
- * waits for the EAGER that was overtaken.  The window tells this too: all that is earlier than s is acknowledged exactly when
- * s has come to its front.
+ * The option own=left-out is for the laboratory.  The paper says both: in section 2.1 that the YCT of figure 2 is sent
+ * when its own EAGER is acknowledged too, in section 2.2.1 that for it Alice waits for Carol, and not for Bob, its
+ * receiver.  With this option the set of eager message s leaves out its receiver: its YCT is sent as soon as all
+ * *earlier* messages are acknowledged, so it may overtake its EAGER.  MODE stays what it is, a count, less one at a
+ * YCT, whichever process sent it; at -1 it waits for the EAGER that was overtaken.  The window shows this too: all that
+ * is earlier than s is acknowledged exactly when s has come to its front.
  *
- * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager message.
- * That is not causal; the paper's figure 3 is the counterexample.
+ * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager
+ * message. That is not causal; the paper's figure 3 is the counterexample.
  *
- * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager message.
+ * Not given: consistent orders of multicasts; a multicast is several messages.  Packets: 2 per normal, 3 per eager
+ * message.
  */
 #include "order/point_to_point.h"
 #include "order/rename.h"
@@ -73,8 +76,8 @@ static bool is_own_left_out(const cykas_state *self)
   return self->group.options & BUSQ_OPTION_OWN_LEFT_OUT;
 }
 
-/* The lowest mode there can be: nobody sends a second message to a process before the first has arrived, so of every other process
- * one YCT at most is ahead of its message. */
+/* The lowest mode there can be: no process sends a second message to a process before the first has arrived, so of
+ * every other process one YCT at most is ahead of its message. */
 static int32_t mode_min(const cykas_state *self)
 {
   return is_own_left_out(self) ? 1 - (int32_t)self->group.n_processes : 0;
@@ -127,8 +130,8 @@ static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
   send_yct(first, effects);
 }
 
-/* An acknowledged message at the front of the window leaves it, and may be told if it was a secret.  It is done only now, so that
- * there is room for as many messages as are not done. */
+/* An acknowledged message at the front of the window leaves it, and may get its YCT if it was a secret.  It is done
+ * only now, so that there is room for as many messages as are not done. */
 static void tell(cykas_state *self, busq_order_effects *effects)
 {
   while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && busq_effects_have_room(effects, 2)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "fifo-ack": the next message to a receiver leaves when the last one to it is acknowledged (lecture notes on FIFO
- * delivery, "ACK").
+ * Order "fifo-ack": the next message to a receiver leaves when the last one to it is acknowledged (lecture notes on
+ * FIFO delivery, "ACK").
  *
  *   submit (m -> j):    append to what waits for j; send DATA(m) to j if nothing to j is unacknowledged
  *   receive DATA(m):    deliver m; send ACK to its sender
@@ -9,8 +9,8 @@
  *
  * Guarantee: FIFO, without numbers and without holding back.  Not given: anything between different receivers.
  *
- * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on its way.
- * Packets: 2 per message, and a round trip between two messages to the same receiver.
+ * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on
+ * its way. Packets: 2 per message, and a round trip between two messages to the same receiver.
  */
 #include "order/rename.h"
 
@@ -111,7 +111,7 @@ const busq_order busq_order_fifo_ack = {
     .traits = BUSQ_ORDER_POINT_TO_POINT, /* what waits for one receiver is passed by what goes to another */
     .kinds = kinds,
     .n_kinds = 2,
-    .quiet_when_all_is_sent = 1u << ACK, /* it only says that a message is done */
+    .quiet_when_all_is_sent = 1u << ACK, /* it only reports that a message is done */
     .head_bytes = offsetof(ack_state, mine),
     .buffers = {{BUSQ_HOLDBACK, .own = true}},
     .step = ack_step,

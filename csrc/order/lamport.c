@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders "lamport" and "lamport-literal": timestamps and acknowledgements (Garg 12.3.2).  Everything is a broadcast; what is
- * not meant for a process is ordered there like the rest, and ignored when its turn comes.
+ * Orders "lamport" and "lamport-literal": timestamps and acknowledgements (Garg 12.3.2).  Everything is a broadcast;
+ * what is not meant for a process is ordered there like the rest, and ignored when its turn comes.
  *
  *   submit m:               tick the clock; queue m under (clock, self); send DATA(m, clock) to all
  *   receive DATA(m, t):     clock = max(clock, t) + 1; queue m under (t, sender); send ACK(m, clock) to the sender
@@ -11,25 +11,28 @@
  *
  * Guarantee: causal total order, that of (timestamp, sender); needs channels that keep the order.
  *
- * Why a marked message may go when it is the first.  Let m, of s, be marked at r, and m' be smaller.  (1) s had received m' when
- * it released m: an ACK of m' s sender says that its clock has passed m, so whatever it sent with a smaller timestamp was sent
- * before the ACK and came before it.  (2) m' was no longer in the queue of s, or m would not have been the first; so m' was
- * released, which takes an ACK of r: r had received m' before.  (3) So at r, too, m' is in the queue, and m is not the first of
- * it, or delivered.  That is why the mark alone does not do: the two RELEASEs come from different processes, over different
- * channels, and the one of m may come first.
+ * Why a marked message may go when it is the first.  Let m, of s, be marked at r, and m' be smaller.  (1) s had
+ * received m' when it released m: an ACK of m' s sender shows that its clock has passed m, so whatever it sent with a
+ * smaller timestamp was sent before the ACK and came before it.  (2) m' was no longer in the queue of s, or m would not
+ * have been the first; so m' was released, which takes an ACK of r: r had received m' before.  (3) So at r, too, m' is
+ * in the queue, and m is not the first of it, or delivered.  That is why the mark alone does not do: the two RELEASEs
+ * come from different processes, over different channels, and the one of m may come first.
  *
- * The order is causal since clocks follow causality: a process that has delivered m, or sent it, has a clock not below m's.
+ * The order is causal since clocks follow causality: a process that has delivered m, or sent it, has a clock not below
+ * m's.
  *
  * Packets: 3 (n - 1) per message.
  *
- * With the option ack=all an ACK goes to everybody and there is no RELEASE: the first of the queue, with timestamp t, is
- * delivered when something with a timestamp of t or more was heard from every process; what that process sends from then on
- * sorts behind.  Packets: n (n - 1) per message, one hop less.
+ * With the option ack=all an ACK goes to all and there is no RELEASE: the first of the queue, with timestamp t, is
+ * delivered when something with a timestamp of t or more was heard from every process; what that process sends from
+ * then on sorts behind.  Packets: n (n - 1) per message, one hop less.
  *
- * "lamport-literal" takes the chapter's fourth rule to the letter: "On receiving this notification, the corresponding message is
- * delivered", whatever stands before it in the queue.  It claims what the chapter claims, and breaks it from three processes on.
+ * "lamport-literal" takes the chapter's fourth rule to the letter: "On receiving this notification, the corresponding
+ * message is delivered", whatever stands before it in the queue.  It claims what the chapter claims, and breaks it from
+ * three processes on.
  *
- * Not given: anything without FIFO channels, or silence of those who are not concerned: every process works for every message.
+ * Not given: anything without FIFO channels, or silence of processes that are not concerned: every process works for
+ * every message.
  */
 #include "order/order.h"
 #include "queue/holdback.h"

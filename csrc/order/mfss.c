@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "mfss": the sender waits (Mattern and Fuenfrocken, as told in the Cykas paper, section 2.1, and in the post on
- * sender-side causal delivery).
+ * Order "mfss": the sender waits (Mattern and Fuenfrocken, as described in the Cykas paper, section 2.1, and in the
+ * post on sender-side causal delivery).
  *
  *   submit (m -> j):       append to the output buffer; pump
  *   pump:                  while the buffer is not empty and nothing is unacknowledged: send DATA(m) to j, the head's destination
  *   receive DATA(m):       deliver m; send ACK to its sender, past the output buffer
  *   receive ACK:           nothing is unacknowledged any more; pump
  *
- * Guarantee: causal order.  Whatever a process sends after m, it sends when m has been delivered: so does everybody who learns
- * of it, and nothing that depends on m can overtake it.  It is stronger than that: of two messages of a process the second
- * leaves when the first has arrived, whether or not they have anything to do with each other.
+ * Guarantee: causal order.  Whatever a process sends after m, it sends when m has been delivered: so does every process
+ * that learns of it, and nothing that depends on m can overtake it.  It is stronger than that: of two messages of a
+ * process the second leaves when the first has arrived, whether or not they have anything to do with each other.
  *
- * Why acknowledgements pass the output buffer: two processes that send to each other would both wait behind their own messages
- * for the acknowledgement that stands in the other's buffer.
+ * Why acknowledgements pass the output buffer: two processes that send to each other would both wait behind their own
+ * messages for the acknowledgement that stands in the other's buffer.
  *
  * Packets: 2 per message.
  */
@@ -94,7 +94,7 @@ const busq_order busq_order_mfss = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .kinds = kinds,
     .n_kinds = 2,
-    .quiet_always = 1u << ACK, /* with nothing that waits it only says that a message is done */
+    .quiet_always = 1u << ACK, /* with nothing that waits it only reports that a message is done */
     .head_bytes = offsetof(mfss_state, outbox),
     .buffers = {{BUSQ_OUTBOX, .own = true}},
     .step = mfss_step,

@@ -4,35 +4,37 @@
 /*
  * The waist: an ordering protocol as a machine that takes events and gives effects.
  *
- * Guarantee.  A protocol is one constant struct.  Its step function sees its own state, one event and, of a message, only what
- * never changes; it has no clock, no randomness, no memory of its own and does no I/O.  So the same state and the same event
- * always give the same state and the same effects, wherever it runs: the simulator moves its packets through a heap of times,
- * the live driver through mailboxes of a bus, the checker through every interleaving, the stage as somebody decides.
+ * Guarantee.  A protocol is one constant struct.  Its step function sees its own state, one event and, of a message,
+ * only what never changes; it has no clock, no randomness, no memory of its own and does no I/O.  So the same state and
+ * the same event always give the same state and the same effects, wherever it runs: the simulator moves its packets
+ * through a heap of times, the live driver through mailboxes of a bus, the checker through every interleaving, the
+ * stage as its user decides.
  *
- * Mechanism.  A group is n processes, numbered from 0.  The state of a process is one block of busq_order.state_size bytes
- * without pointers, which a driver may copy, compare and hash: what is not in use is zero.  A driver
+ * Mechanism.  A group is n processes, numbered from 0.  The state of a process is one block of busq_order.state_size
+ * bytes without pointers, which a driver may copy, compare and hash: what is not in use is zero.  A driver
  *   1. calls busq_order_init once, with a block of zeros;
  *   2. calls step for every event, and performs the effects in their order;
- *   3. while effects.is_cut says that there was more to do than room to say it, calls step again with BUSQ_ON_MORE, before
+ *   3. while effects.is_cut, since there was more to do than room for its effects, calls step again with BUSQ_ON_MORE, before
  *      any other event.
- * A refused event has changed nothing: BUSQ_FULL, no room to keep the message (at a submit, while waiting_max messages are
- * not done; under a rendezvous perhaps while one is not); BUSQ_CORRUPT, a packet that no process of
- * this order sends.  Drivers call busq_order_run, which does 2 and 3, and refuses what makes no sense under any order.
+ * A refused event has changed nothing: BUSQ_FULL, no room to keep the message (at a submit, while waiting_max messages
+ * are not done; under a rendezvous perhaps while one is not); BUSQ_CORRUPT, a packet that no process of this order
+ * sends.  Drivers call busq_order_run, which does 2 and 3, and refuses what makes no sense under any order.
  *
- * Messages and packets.  A message is what an application submits; its name is (origin << 32 | number), numbers counting from 1
- * at every origin.  A packet is what travels.  Payload, destinations and clock belong to the message and never change; they
- * stay with the driver, and a packet whose kind `has_payload` brings all three along.  A driver keeps them
+ * Messages and packets.  A message is what an application submits; its name is (origin << 32 | number), numbers
+ * counting from 1 at every origin.  A packet is what travels.  Payload, destinations and clock belong to the message
+ * and never change; they stay with the driver, and a packet whose kind `has_payload` brings all three along.  A driver
+ * keeps them
  *   at the origin         from the submit until BUSQ_DO_DONE;
  *   at a destination      from the packet with the payload until BUSQ_DO_DELIVER or BUSQ_DO_DROP;
- *   at anybody else       while the packet with the payload is received, that is until the step has returned; but in orders of the
+ *   at any other one      while the packet with the payload is received, that is until the step has returned; but in orders of the
  *                         whole group (WHOLE_GROUP), where it has its place in the order too, until BUSQ_DO_DROP.
  * Sending to BUSQ_TO_DESTINATIONS or BUSQ_TO_ALL is one effect; the driver knows the destinations.
  *
- * Orders whose traits say POINT_TO_POINT see one destination per message: the driver submits a multicast as several messages, in
- * the order given.  A message to oneself is one whose `is_for_me` is set at the submit.
+ * Orders whose traits have POINT_TO_POINT see one destination per message: the driver submits a multicast as several
+ * messages, in the order given.  A message to oneself is one whose `is_for_me` is set at the submit.
  *
- * Not given: delivery when processes crash, and, but for what `fifo` says about gaps, when the network loses or doubles packets.
- * Packets may overtake each other unless the traits say FIFO_CHANNELS.
+ * Not given: delivery when processes crash, and, but for what `fifo` promises about gaps, when the network loses or
+ * doubles packets. Packets may overtake each other unless the traits have FIFO_CHANNELS.
  */
 #include "base/types.h"
 #include "busq.h"
@@ -48,19 +50,20 @@ typedef enum {
 
 typedef struct {
   uint64_t message; /* 0: it is about none */
-  uint64_t stamp;   /* a sequence number, a Lamport timestamp: what the kind says */
+  uint64_t stamp;   /* a sequence number, a Lamport timestamp: as the kind has it */
   uint32_t note;    /* the same */
   uint32_t kind;    /* a place in busq_order.kinds */
-  uint32_t from;    /* who sent the packet; the driver writes it */
+  uint32_t from;    /* the sender of the packet; the driver writes it */
   uint32_t unused;
 } busq_order_packet;
 
-/* The facts about a message that a driver knows and that never change.  To be asked about messages that it keeps (see above)
- * only. */
+/* The facts about a message that a driver knows and that never change.  To be asked about messages that it keeps
+ * (see above) only. */
 typedef struct busq_order_world busq_order_world;
 struct busq_order_world {
-  /* The vector clock that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v says how many
-   * messages k had sent to whom when it had sent v messages; it never changes, so a driver needs to keep it only once. */
+  /* The vector clock that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v holds
+   * how many messages k had sent to each process when it had sent v messages; it never changes, so a driver needs to
+   * keep it only once. */
   const uint32_t *(*vector)(const busq_order_world *world, uint64_t message);
   /* One row of its matrix clock. */
   const uint32_t *(*row)(const busq_order_world *world, uint64_t message, uint32_t row);
@@ -70,7 +73,7 @@ typedef struct {
   uint32_t kind;     /* a busq_order_event_kind */
   uint32_t to;       /* submit, POINT_TO_POINT: the destination, perhaps oneself */
   uint32_t n_others; /* submit: destinations other than oneself */
-  const uint32_t *others; /* submit: who they are, each once */
+  const uint32_t *others; /* submit: their names, each once */
   bool is_for_me;    /* the process is one of the message's destinations */
   busq_order_packet packet;
   const busq_order_world *world;
@@ -83,12 +86,12 @@ typedef enum {
   BUSQ_DO_DELIVER = 1, /* packet.message goes to the application */
   BUSQ_DO_DROP = 2,    /* packet.message will not be delivered here: it is for others, or came late after a gap was skipped */
   BUSQ_DO_SENT = 3,    /* packet.message is sent now: its send event, and `clock` is its clock.  Comes before its first packet. */
-  BUSQ_DO_DONE = 4,    /* nobody will ask the origin for packet.message again; a rendezvous is over */
+  BUSQ_DO_DONE = 4,    /* the origin will not be asked for packet.message again; a rendezvous is over */
   BUSQ_DO_ALARM = 5    /* a BUSQ_ON_TICK is wanted after packet.stamp nanoseconds */
 } busq_order_effect_kind;
 
-#define BUSQ_TO_DESTINATIONS (UINT32_MAX - 1) /* all destinations of the message, but not to whoever sends this packet */
-#define BUSQ_TO_ALL (UINT32_MAX - 2)          /* all processes of the group, but not to whoever sends this packet */
+#define BUSQ_TO_DESTINATIONS (UINT32_MAX - 1) /* all destinations of the message, but not to the sender of this packet */
+#define BUSQ_TO_ALL (UINT32_MAX - 2)          /* all processes of the group, but not to the sender of this packet */
 
 typedef struct {
   uint32_t kind; /* a busq_order_effect_kind */
@@ -111,7 +114,7 @@ typedef struct {
 
 /* Options of single orders; an order takes those that it lists. */
 typedef enum {
-  BUSQ_OPTION_ACK_ALL = 1,   /* lamport: acknowledge to everybody, no release */
+  BUSQ_OPTION_ACK_ALL = 1,   /* lamport: acknowledge to all, no release */
   BUSQ_OPTION_SKIP_GAPS = 2, /* fifo: after patience_ns go on without what is missing */
   BUSQ_OPTION_DIRECT_UNICAST = 8, /* bus1: a message to one other process goes without a block */
   BUSQ_OPTION_BEST_ESTIMATE = 16, /* bus1: a block stands at the best estimate of the timestamp to come */
@@ -124,9 +127,9 @@ typedef struct {
   bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it */
 } busq_order_option_name;
 
-/* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this process, or what
- * is refused may be what everything else waits for; fifo, causal-vector and causal-matrix get on with 1.
- * Invariant: self < n_processes. */
+/* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this
+ * process, or what is refused may be what everything else waits for; fifo, causal-vector and causal-matrix get on
+ * with 1. Invariant: self < n_processes. */
 typedef struct {
   uint32_t n_processes;
   uint32_t self;
@@ -149,8 +152,8 @@ typedef struct {
   bool is_secret;   /* it may receive and work, but not send */
 } busq_order_gauge;
 
-/* Of messages: an outbox (queue/outbox.h), or a hold-back buffer (queue/holdback.h).  It has room for as many as there may be of one's
- * own, of others and of processes, as far as they are named, and for some more. */
+/* Of messages: an outbox (queue/outbox.h), or a hold-back buffer (queue/holdback.h).  It has room for as many as
+ * there may be of one's own, of others and of processes, as far as they are named, and for some more. */
 typedef struct {
   uint8_t kind; /* 0: there is none */
   bool own;
@@ -170,14 +173,15 @@ typedef struct {
   busq_order_clock_shape clock;
   const busq_order_kind *kinds;
   uint32_t n_kinds;
-  /* Kinds of packets, as sets of bits, whose arrival commutes with everything else that can happen to its receiver before it: the
-   * same state and the same packets come of it, whichever comes first.  For the checker.  Always: where messages are submitted only
-   * when they are sent at once; otherwise as soon as the receiver has nothing left to send. */
+  /* Kinds of packets, as sets of bits, whose arrival commutes with everything else that can happen to its receiver
+   * before it: the same state and the same packets come of it, whichever comes first.  For the checker.  Always:
+   * where messages are submitted only when they are sent at once; otherwise as soon as the receiver has nothing left
+   * to send. */
   uint32_t quiet_always;
   uint32_t quiet_when_all_is_sent;
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
-  /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size says how long it
-   * is; where both say 0, it is the group alone. */
+  /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size
+   * returns how long it is; where both are 0, it is the group alone. */
   size_t head_bytes;
   size_t (*head_size)(const busq_order_group *group);
   busq_order_buffer buffers[2];
@@ -189,12 +193,12 @@ typedef struct {
    * those has a role of its own.  NULL where names decide: they break ties, or are a ring.
    *
    * The law: renaming first and playing the renamed event then comes to the same as playing the event and renaming
-   * then: the same effects, and the same bytes, or at least a state that nobody can ever tell from it.  Messages are renamed in
-   * their origins, packets in their messages and in who sends them to whom, clocks in their places; stamps and notes of packets
+   * then: the same effects, and the same bytes, or at least a state that can never be distinguished from it.  Messages are renamed in
+   * their origins, packets in their messages, senders and receivers, clocks in their places; stamps and notes of packets
    * stay as they are, so an order that writes names there has no rename.
    *
    * Names do decide under the options in options_by_name.  With delivers_by_name several messages that one step delivers, none of
-   * which causes another, come in the order of names: who looks at more than what was delivered must not rename. */
+   * which causes another, come in the order of names: code that looks at more than what was delivered must not rename. */
   void (*rename)(const void *from, void *to, const uint32_t *names);
   uint32_t n_roles;
   uint32_t options_by_name; /* busq_order_option */
@@ -239,7 +243,8 @@ static inline int busq_order_step(const busq_order *order, void *state, const bu
   return order->step(state, event, effects);
 }
 
-/* The hands of a driver in a run.  Each function gives BUSQ_OK, or ends the run with something else; all but perform may be NULL. */
+/* The hands of a driver in a run.  Each function gives BUSQ_OK, or ends the run with something else; all but perform
+ * may be NULL. */
 typedef struct {
   /* After a step, before its effects: how its result counts. */
   int (*stepped)(void *driver, const busq_order_event *event, const busq_order_effects *effects, int result);
@@ -247,8 +252,8 @@ typedef struct {
   int (*performed)(void *driver); /* after the last effect of a step */
 } busq_order_hands;
 
-/* One event and all that comes of it.  BUSQ_OK, or what has ended it: if that was a later step than the first, the event has
- * become BUSQ_ON_MORE.  `effects` has room, and says nothing.  Inlined, so that drivers are called directly. */
+/* One event and all that comes of it.  BUSQ_OK, or what has ended it: if that was a later step than the first, the
+ * event has become BUSQ_ON_MORE.  `effects` has room, and is empty.  Inlined, so that drivers are called directly. */
 __attribute__((always_inline)) static inline int busq_order_run(const busq_order *order, void *state,
                                                                 busq_order_event *event, busq_order_effects *effects,
                                                                 const busq_order_hands *hands, void *driver)
@@ -290,7 +295,7 @@ static inline uint32_t busq_message_number(uint64_t message)
   return (uint32_t)message;
 }
 
-/* ---- for protocols: saying effects ---- */
+/* ---- for protocols: writing effects ---- */
 
 /* Whether n more effects fit.  If not, the step ends, and goes on with BUSQ_ON_MORE. */
 static inline bool busq_effects_have_room(busq_order_effects *effects, uint32_t n)
@@ -338,7 +343,7 @@ static inline void busq_do_alarm(busq_order_effects *effects, uint64_t delay_ns)
   busq_effects_add(effects, BUSQ_DO_ALARM, 0)->packet.stamp = delay_ns;
 }
 
-/* Delivers, and tells `from`, who sent the message, with a packet of the kind `ack_kind`. */
+/* Delivers, and answers `from`, which sent the message, with a packet of the kind `ack_kind`. */
 static inline void busq_do_deliver_and_ack(busq_order_effects *effects, uint64_t message, uint32_t from,
                                            uint32_t ack_kind)
 {

@@ -87,7 +87,7 @@ const busq_order *busq_order_parse(const char *text, uint32_t *optionsp)
   return order;
 }
 
-/* ---- for those who know orders by number ---- */
+/* ---- for callers that know orders by number ---- */
 
 static const busq_order *numbered(uint32_t number)
 {

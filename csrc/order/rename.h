@@ -4,8 +4,9 @@
 /*
  * Renaming processes in what states are made of (busq_order.rename).
  *
- * Guarantee: entries keep their places in an output buffer, and in a hold-back buffer come to stand where their new keys
- * belong.  What is not in use stays zero.  So a group that had been called so from the start would have the same bytes.
+ * Guarantee: entries keep their places in an output buffer, and in a hold-back buffer come to stand where their new
+ * keys belong.  What is not in use stays zero.  So a group that had been called so from the start would have the same
+ * bytes.
  *
  * Mechanism: a state is copied as it is, then names are put right in the copy, in the entries in use only.
  */
@@ -58,9 +59,9 @@ static inline void busq_rename_held(busq_holdback *held, const uint32_t *names, 
   }
 }
 
-/* Of an entry of a causal buffer (queue/causal_buffer.h) whose key is its sender above 33 bits of the order's own.  Where several
- * processes block a message, the entry names the one with the smallest number, and so another one than a group of these names would
- * have named.  It is as good: all of them have to be waited for. */
+/* Renames an entry of a causal buffer (queue/causal_buffer.h) whose key is its sender above 33 bits of the order's
+ * own.  Where several processes block a message, the entry names the one with the smallest number, and so another
+ * one than a group of these names would have named.  It is as good: all of them have to be waited for. */
 static inline void busq_rename_blocked(busq_held_entry *entry, const uint32_t *names)
 {
   entry->key = (uint64_t)names[entry->from] << 33 | (entry->key & UINT64_C(0x1ffffffff));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "skeen": proposed timestamps (Garg 12.3.3).  Genuine: a message is the business of its sender and its destinations.
+ * Order "skeen": proposed timestamps (Garg 12.3.3).  Genuine: a message is the business of its sender and its
+ * destinations.
  *
  *   submit m:                  tick the clock; send DATA(m, clock) to the destinations; if this process is one, queue m under
  *                              the clock, which is its own proposal
@@ -9,16 +10,17 @@
  *   receive FINAL(m, t):       clock = max(clock, t); queue m under t, settled
  *   the first of the queue is settled:   deliver it
  *
- * Guarantee: total order, that of (final timestamp, name), over any network.  Final timestamps are nowhere below proposals, so
- * what is open sorts behind its place in the queue; what comes later is proposed a timestamp above the clock, which has passed
- * everything settled.  So nothing smaller comes after the first of the queue.  Names begin with the sender; they settle ties
- * the same way everywhere.
+ * Guarantee: total order, that of (final timestamp, name), over any network.  Final timestamps are nowhere below
+ * proposals, so what is open sorts behind its place in the queue; what comes later is proposed a timestamp above the
+ * clock, which has passed everything settled.  So nothing smaller comes after the first of the queue.  Names begin with
+ * the sender; they settle ties the same way everywhere.
  *
  * Packets: 3 per destination other than the sender; a message to oneself takes none.
  *
- * Not given: FIFO, and so no causality either: a second message, or its effect, may be settled where the first one has not
- * arrived.  What a process has *delivered*, though, comes before all that this causes: whoever delivers m has passed its final
- * timestamp, and DATA hands that on; and the destinations of m knew of it before anybody delivered it.
+ * Not given: FIFO, and so no causality either: a second message, or its effect, may be settled where the first one has
+ * not arrived.  What a process has *delivered*, though, comes before all that this causes: a process that delivers m
+ * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
+ * delivered it.
  */
 #include "order/order.h"
 #include "queue/holdback.h"

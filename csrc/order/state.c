@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of orders: their size, their beginning, and whether they are sound, as far as their orders say it alike. */
+/* The states of orders: their size, their beginning, and whether they are sound, as far as their orders have it
+ * alike. */
 #include "order/order.h"
 #include "queue/holdback.h"
 #include "queue/outbox.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "sync": blocking sends without deadlock.  A send is over (BUSQ_DO_DONE) when the receiver has delivered.  Processes
- * stand in the order of their numbers; "bigger" and "smaller" mean them.  The protocol is in the manner of Murty and Garg.
+ * Order "sync": blocking sends without deadlock.  A send is over (BUSQ_DO_DONE) when the receiver has delivered.
+ * Processes stand in the order of their numbers; "bigger" and "smaller" mean them.  The protocol is in the manner of
+ * Murty and Garg.
  *
- * A process is active, or passive: waiting for one message or one acknowledgement of one smaller process.  Messages of one's
- * own wait in an output buffer; the first one is under way until it is done.
+ * A process is active, or passive: waiting for one message or one acknowledgement of one smaller process.  Messages of
+ * one's own wait in an output buffer; the first one is under way until it is done.
  *
  *   the first message goes to a smaller process:   when active, send DATA, become passive
  *   the first message goes to a bigger process:    send REQUEST
@@ -16,18 +17,19 @@
  *
  * Events that must wait until the process is active stand in a line, first come first served.
  *
- * Guarantee: synchronous (no crown), hence causal and FIFO.  Give every message the instant of its event at the smaller of its
- * two processes: a delivery of what came from above, a sending of what goes up.  At the bigger process its event lies in a time
- * of being passive that spans that instant, and in which nothing else is sent or delivered.  So at every process messages
- * follow each other in the order of their instants, and a message can be drawn as a point in time: there is no circle.
+ * Guarantee: synchronous (no crown), hence causal and FIFO.  Give every message the instant of its event at the smaller
+ * of its two processes: a delivery of what came from above, a sending of what goes up.  At the bigger process its event
+ * lies in a time of being passive that spans that instant, and in which nothing else is sent or delivered.  So at every
+ * process messages follow each other in the order of their instants, and a message can be drawn as a point in time:
+ * there is no circle.
  *
- * No deadlock: the smallest process is never passive; a process that waits for an active one gets what it waits for, since lines
- * are served; so by induction everybody becomes active again, and nobody is forgotten.
+ * No deadlock: the smallest process is never passive; a process that waits for an active one gets what it waits for,
+ * since lines are served; so by induction every process becomes active again, and none is forgotten.
  *
  * A message to oneself is a point in time whenever it happens, so it is delivered at once.
  *
- * Packets: 2 to a smaller process (DATA, ACK); 4 to a bigger one (REQUEST, PERMIT, DATA, ACK: the last one tells the sender that
- * it may go on).
+ * Packets: 2 to a smaller process (DATA, ACK); 4 to a bigger one (REQUEST, PERMIT, DATA, ACK: the last one allows the
+ * sender to go on).
  *
  * Not given: concurrency.  REQUEST and PERMIT carry no message: the message is sent with its DATA, and not before.
  */
@@ -45,7 +47,7 @@ static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"reques
  *   at most one thing waits at a time, and one of one's own. */
 typedef struct {
   busq_order_group group;
-  uint32_t passive_for; /* the smaller process that is waited for, plus one; NOBODY: active */
+  uint32_t passive_for; /* the smaller process that is waited for, plus one; `NOBODY`: active */
   uint32_t head;        /* how far the first of mine is: 0, HEAD_IS_ASKING, HEAD_IS_SENT */
 } sync_state;
 
@@ -147,8 +149,8 @@ static bool waits_in_line(busq_outbox *line, uint32_t process)
   return place < line->count;
 }
 
-/* A second thing of the same process in the line could only be a packet that the network has doubled: it is ignored, so that the
- * line has room for everybody. */
+/* A second thing of the same process in the line could only be a packet that the network has doubled: it is ignored,
+ * so that the line has room for all. */
 static void receive(sync_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   busq_outbox *line = line_of(self);
@@ -178,7 +180,7 @@ static int sync_step(void *state, const busq_order_event *event, busq_order_effe
   return result;
 }
 
-/* Requests come from below, messages and permits from above, and of nobody two things wait at a time. */
+/* Requests come from below, messages and permits from above, and of no process two things wait at a time. */
 static bool verify_line(const sync_state *self)
 {
   const uint32_t me = self->group.self;
@@ -227,8 +229,8 @@ const busq_order busq_order_sync = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the same order
-     * as if the ACK had come after; if the process was active, it changes nothing for others. */
+    /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the
+     * same order as if the ACK had come after; if the process was active, it changes nothing for others. */
     .quiet_always = 1u << ACK,
     .head_bytes = sizeof(sync_state),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_OUTBOX, .processes = true}},

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "sync-naive": blocking sends, and acknowledgements that queue behind them (blog post on sender-side causal delivery, "The
- * sender-side protocol").
+ * Order "sync-naive": blocking sends, and acknowledgements that queue behind them (blog post on sender-side causal
+ * delivery, "The sender-side protocol").
  *
  *   submit m to j:        refused while an ACK is awaited; otherwise send DATA(m), await the ACK
  *   receive DATA(m):      while an ACK is awaited, m waits in line; otherwise deliver m, send ACK
  *   receive ACK:          the send is over; deliver what waits in line, and send its ACKs
  *
- * Guarantee: synchronous (no crown), hence causal and FIFO, as far as it goes: a process neither sends nor delivers between
- * a send and its ACK, so the message can be drawn as a point in time, where it was delivered.
+ * Guarantee: synchronous (no crown), hence causal and FIFO, as far as it goes: a process neither sends nor delivers
+ * between a send and its ACK, so the message can be drawn as a point in time, where it was delivered.
  *
  * Packets: 2.
  *
- * Not given: that it goes on.  Two processes that send to each other at the same time wait for each other for ever, and so does
- * any circle of processes.  It is here to be caught.
+ * Not given: that it goes on.  Two processes that send to each other at the same time wait for each other for ever, and
+ * so does any circle of processes.  It is here to be caught.
  */
 #include "order/rename.h"
 
@@ -21,8 +21,8 @@ enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
 
-/* At its end: the line, an outbox of messages that came while the process waited; `to` is who sent them.  Every process waits
- * for the end of its send, so the line holds one message of each at most. */
+/* At its end: the line, an outbox of messages that came while the process waited; `to` is their sender.  Every
+ * process waits for the end of its send, so the line holds one message of each at most. */
 typedef struct {
   busq_order_group group;
   uint64_t awaited; /* the message whose ACK is awaited; 0: none */
@@ -116,8 +116,8 @@ const busq_order busq_order_sync_naive = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS | BUSQ_ORDER_LABORATORY,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it would have been
-     * on arrival. */
+    /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it
+     * would have been on arrival. */
     .quiet_always = 1u << ACK,
     .head_bytes = offsetof(sync_naive_state, line),
     .buffers = {{BUSQ_OUTBOX, .processes = true, .more = -1}},

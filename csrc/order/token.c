@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Order "token": the right to number rotates (Garg 12.3.1: "The token assigns sequence numbers to broadcasts, and messages are
- * delivered only in this sequence order").  The processes form a ring, in the order of their numbers; the token starts parked at
- * process 0.  Everything is a broadcast; what is not meant for a process has its number there too, and is ignored in its turn.
+ * Order "token": the right to number rotates (Garg 12.3.1: "The token assigns sequence numbers to broadcasts, and
+ * messages are delivered only in this sequence order").  The processes form a ring, in the order of their numbers; the
+ * token starts parked at process 0.  Everything is a broadcast; what is not meant for a process has its number there
+ * too, and is ignored in its turn.
  *
  *   submit m:                 m waits.  With the token here: number. Without it: send WANT to the next process, unless one's last
  *                             WANT still waits for the token
  *   number:                   each message that waits gets the next number k: send DATA(m, k) to all
  *   receive DATA(m, k):       deliver in the order of numbers, without gaps
- *   receive WANT of w:        with the token here (parked): send it on.  Without it: remember that somebody wants it, and send
+ *   receive WANT of w:        with the token here (parked): send it on.  Without it: remember that a process wants it, and send
  *                             the WANT on, unless the next process is w
- *   receive TOKEN(k, idle):   number; if something was numbered, or somebody is remembered to want it, idle = 0 and nobody is
+ *   receive TOKEN(k, idle):   number; if something was numbered, or a process is remembered to want it, idle = 0 and none is
  *                             remembered, otherwise idle + 1.  At n the token parks; otherwise it goes on to the next process
  *
- * Guarantee: causal total order, over any network.  Total: there is one token, and it counts.  Causal: a message is sent when it
- * is numbered, and what its sender has sent or delivered before was numbered before, when the token had counted less.
+ * Guarantee: causal total order, over any network.  Total: there is one token, and it counts.  Causal: a message is
+ * sent when it is numbered, and what its sender has sent or delivered before was numbered before, when the token had
+ * counted less.
  *
- * It falls silent, and nobody is forgotten.  Let w send a WANT.  Where it meets the parked token, that sets out with idle = 0
- * and makes n - 1 steps at least, so it comes to w.  Otherwise it leaves a note at everybody else, behind which the token
- * cannot park: sooner or later it comes to w, or to such a note, which sets idle = 0 again and so brings it to w as well.  A
- * note is used up when it is seen, and every WANT ends after one circle: so when nobody submits, the circles end.
+ * It falls silent, and no process is forgotten.  Let w send a WANT.  Where it meets the parked token, that sets out
+ * with idle = 0 and makes n - 1 steps at least, so it comes to w.  Otherwise it leaves a note at all others, behind
+ * which the token cannot park: sooner or later it comes to w, or to such a note, which sets idle = 0 again and so
+ * brings it to w as well.  A note is used up when it is seen, and every WANT ends after one circle: so when no process
+ * submits, the circles end.
  *
- * Packets: n - 1 per message, and what the token needs: n - 1 DATA alone where the parked token's holder goes on sending.
+ * Packets: n - 1 per message, and what the token needs: n - 1 DATA alone where the parked token's holder goes on
+ * sending.
  *
  * Not given: locality.  Every process works for every message.
  */
@@ -43,7 +47,7 @@ typedef struct {
   uint64_t next_number;    /* that the token gives; 0 while it is away */
   uint32_t token;
   uint32_t idle;           /* how many processes in succession the token has found without need; 0 while it is away */
-  uint32_t is_wanted;      /* a WANT of somebody else came by */
+  uint32_t is_wanted;      /* a WANT of another process came by */
   uint32_t has_asked;      /* one's own WANT waits for the token */
   uint32_t n_held_own;     /* Invariant: the messages in held that this process sent */
   uint32_t unused;
@@ -231,13 +235,13 @@ const busq_order busq_order_token = {
     .traits = BUSQ_ORDER_WHOLE_GROUP,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a buffer as
-     * OUTPUT_BUFFER has it: a submit asks for the token. */
+    /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a
+     * buffer as OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
     .head_bytes = offsetof(token_state, outbox),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,
-    .step = token_step, /* no rename: a ring, and a WANT says in its note whose it is */
+    .step = token_step, /* no rename: a ring, and a WANT has in its note whose it is */
     .verify = token_verify,
     .gauge = token_gauge,
 };

@@ -7,7 +7,7 @@
  * Guarantee: after each delivery only the messages that waited for just that sender are looked at again.
  *
  * Mechanism: a message may be delivered when no process blocks it: when enough messages of every process have been
- * delivered here.  The set of delivered messages only grows, so a message whose first blocker is process k can't become
+ * delivered here. The set of delivered messages only grows, so a message whose first blocker is process k can't become
  * deliverable before something of k is delivered; its entry's note is k + 1.  A message that nothing blocks has the
  * note 0, and stays ready.  The last place of the buffer is kept for such a message, since others may wait for it.
  *
@@ -17,8 +17,7 @@
 
 #define BUSQ_BLOCKER_NONE UINT32_MAX
 
-/* Returns the process that blocks this entry now, by the rule of the order; `context` is what the rule needs to
- * know. */
+/* Returns the process that blocks this entry now, the rule of the order; `context` is what the rule needs to know. */
 typedef uint32_t busq_causal_rule(const void *context, const busq_held_entry *entry);
 
 /* Takes a message in; false where it is blocked and there is no room for that. */
@@ -41,7 +40,7 @@ static inline uint32_t busq_causal_ready(const busq_holdback *held)
   return place;
 }
 
-/* A message of `from` was delivered: entries that waited for it are looked at again. */
+/* Something of `from` was delivered: each entry that waited for that is looked at again. */
 static inline void busq_causal_wake(busq_holdback *held, uint32_t from, busq_causal_rule *rule, const void *context)
 {
   for (uint32_t place = 0; place < held->count; place++) {

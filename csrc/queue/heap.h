@@ -5,7 +5,7 @@
  * The reader's private heap of late messages: those whose final key is higher than where their reference stands.
  *
  * Guarantee: the entry with the smallest key in O(1), push and pop in O(log n), n being the late messages that wait,
- * not the length of the queue.  It is derived state: a successor builds it again from the ring.
+ * not the length of the queue.  It is derived state: a process that takes a queue over builds it again from the ring.
  *
  * Four children per node: half the depth of a binary heap, and the four keys that are compared lie side by side.
  */

@@ -6,14 +6,14 @@
  *
  * Guarantee: entries stand in ascending order of (key, message); what is not in use is zero.  Finding costs O(log n),
  * removing the first entry and appending a last one O(1) in the mean.  In a buffer for less than BUSQ_HOLDBACK_SMALL
- * entries the same set of entries is the same bytes, whatever the order in which they came, as the comparison of states
- * needs it.
+ * entries the same set of entries is the same bytes, whatever the order in which they came, as comparisons of states
+ * need it.
  *
  * Mechanism: a sorted array behind its header, in a block that the caller owns; no pointers.  A small one begins at its
  * first place.  A large one has twice the room and begins at `head`, which moves on when the first entry is removed;
  * when more is free in front than is in use, everything moves to the front again.
  *
- * Not given: growing (a caller that inserts asks for room first), or cheap insertion and removal in the middle of a
+ * Not given: growing (the caller asks for room before it inserts), or cheap insertion and removal in the middle of a
  * long buffer.
  */
 #include "base/types.h"

@@ -7,12 +7,14 @@
  * Guarantee: what was pushed comes out by time, and at the same time in the order of pushing.  Pushing and popping cost
  * O(log n).
  *
- * Mechanism: a heap with four children per entry, whose entries are 16 bytes, compared as one number: above the time, below it
- * a running number and 28 bits that say what happens.  Behind the last entry stand three that come after everything, so that
- * the least of four children is found without asking how many there are, and without a branch that guesses.
+ * Mechanism: a heap with four children per entry, whose entries are 16 bytes, compared as one number: above the time,
+ * below it a running number and 28 bits for what happens.  Behind the last entry stand three that come after
+ * everything, so that the least of four children is found without asking how many there are, and without a branch that
+ * guesses.
  *
- * Not given: more than 2^36 pushes, or taking out what is not first.  Times up to BUSQ_SIM_TIME_MAX_NS are of use: to one that has come
- * everything that a configuration may ask for can be added without an overflow, and what has come later ends the run.
+ * Not given: more than 2^36 pushes, or taking out what is not first.  Times up to BUSQ_SIM_TIME_MAX_NS are of use: to
+ * one that has come everything that a configuration may ask for can be added without an overflow, and what has come
+ * later ends the run.
  */
 #include "base/types.h"
 #include <stdlib.h>

@@ -230,7 +230,7 @@ static bool keep_own_row(busq_messages *store, uint32_t origin, const uint32_t *
   const uint32_t block = take_block(store, &store->row_blocks, row);
   if (block == BUSQ_MESSAGES_NO_CLOCK)
     return false;
-  while (rows->n < version) /* a version that was never sent is asked for by nobody */
+  while (rows->n < version) /* a version that was never sent is never asked for */
     rows->blocks[rows->n++] = block;
   return true;
 }

@@ -2,21 +2,23 @@
 #ifndef BUSQ_SIM_MESSAGES_H
 #define BUSQ_SIM_MESSAGES_H
 /*
- * The constant facts of messages: their receivers, and the clock of their send.  One store for all processes of a group, where a
- * driver keeps everything in one place (simulator, stage).
+ * The constant facts of messages: their receivers, and the clock of their send.  One store for all processes of a
+ * group, where a driver keeps everything in one place (simulator, stage).
  *
- * Guarantee: a message that somebody may still ask about has its destinations and its clock; finding it costs O(1), asking
- * whether it is for a process O(log destinations).  A message in flight costs n words under vector and under matrix clocks.
+ * Guarantee: a message that may still be asked about has its destinations and its clock; finding it costs O(1), asking
+ * whether it is for a process O(log destinations).  A message in flight costs n words under vector and under matrix
+ * clocks.
  *
- * Mechanism: messages stand in one array per origin, indexed by their number.  Destinations lie in one pool, in the order
- * given; one destination needs none of it, and "everybody else" is a window of a list that all such messages share.  A vector
- * clock is a block of n words, taken at the send and given back with the last use of the message: the origin uses it until
- * BUSQ_DO_DONE, each destination until it is delivered or dropped, and somebody else to whom a packet brings it as long as a
- * driver holds it for him.  Of a matrix clock a message keeps the n versions of its rows alone: row k changes only when k sends, so row k at
- * version v is the same in every clock that has it, and is kept once, when k's own send first shows it.
+ * Mechanism: messages stand in one array per origin, indexed by their number.  Destinations lie in one pool, in the
+ * order given; one destination needs none of it, and "everybody else" is a window of a list that all such messages
+ * share.  A vector clock is a block of n words, taken at the send and given back with the last use of the message: the
+ * origin uses it until BUSQ_DO_DONE, each destination until it is delivered or dropped, and another process that a
+ * packet brings it to as long as a driver holds it there.  Of a matrix clock a message keeps the n versions of its rows
+ * alone: row k changes only when k sends, so row k at version v is the same in every clock that has it, and is kept
+ * once, when k's own send first shows it.
  *
- * Not given: messages of other clocks in one store, forgetting destinations or rows before the store goes (a row costs n words
- * per send), or use by several threads.
+ * Not given: messages of other clocks in one store, forgetting destinations or rows before the store goes (a row costs
+ * n words per send), or use by several threads.
  */
 #include "order/order.h"
 
@@ -30,7 +32,7 @@ typedef struct {
   uint32_t n_destinations;
   uint32_t uses;         /* Invariant: 0 means that the clock has been given back. */
   uint32_t clock;        /* a block, or BUSQ_MESSAGES_NO_CLOCK */
-  uint32_t is_to_others; /* everybody but the origin gets it */
+  uint32_t is_to_others; /* all but the origin get it */
 } busq_message_facts;
 
 typedef struct {
@@ -68,7 +70,7 @@ typedef struct {
   busq_clock_blocks clocks;
   busq_clock_blocks row_blocks;
   busq_clock_rows *rows;
-  uint32_t *zeros; /* the row of who has sent nothing */
+  uint32_t *zeros; /* the row of a process that has sent nothing */
 } busq_messages;
 
 /* BUSQ_OK or BUSQ_NO_SPACE; after a failure, too, deinit may be called. */
@@ -76,19 +78,20 @@ int busq_messages_init(busq_messages *store, uint32_t n_processes, busq_order_cl
 void busq_messages_deinit(busq_messages *store);
 
 /*
- * Names the next message of its origin and keeps it, with a use for the origin and one for each destination (the origin itself
- * may be one).  Destinations are different processes of the group, at least one.  BUSQ_OK or BUSQ_NO_SPACE.
+ * Names the next message of its origin and keeps it, with a use for the origin and one for each destination (the origin
+ * itself may be one).  Destinations are different processes of the group, at least one.  BUSQ_OK or BUSQ_NO_SPACE.
  */
 int busq_messages_add(busq_messages *store, uint32_t origin, const uint32_t *destinations, uint32_t n_destinations,
                       uint64_t *messagep);
-/* Fills in who gets the message that its origin submits: to, others, n_others, is_for_me.  The list of others is valid until the
- * next message is added, and as long as `room`, with places for n - 1 processes, is not used otherwise. */
+/* Fills in the receivers of the message that its origin submits: to, others, n_others, is_for_me.  The list of
+ * others is valid until the next message is added, and as long as `room`, with places for n - 1 processes, is not
+ * used otherwise. */
 void busq_messages_address(const busq_messages *store, uint32_t *room, busq_order_event *event);
 /* Carries out BUSQ_DO_SENT: keeps a copy of the clock, which may be NULL.  BUSQ_OK or BUSQ_NO_SPACE. */
 int busq_messages_set_clock(busq_messages *store, uint64_t message, const uint32_t *clock);
-/* One use more: a packet brings its payload to somebody who is no destination. */
+/* One use more: a packet brings its payload to a process that is no destination. */
 void busq_messages_hold(busq_messages *store, uint64_t message);
-/* One use less: BUSQ_DO_DONE at the origin, BUSQ_DO_DELIVER or BUSQ_DO_DROP at whoever received it. */
+/* One use less: BUSQ_DO_DONE at the origin, BUSQ_DO_DELIVER or BUSQ_DO_DROP at a receiver. */
 void busq_messages_release(busq_messages *store, uint64_t message);
 /* NULL where there is no such message; valid until the next one is added. */
 static inline busq_message_facts *busq_messages_find(const busq_messages *store, uint64_t message)

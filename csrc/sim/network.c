@@ -113,7 +113,8 @@ static uint64_t transfer_ns(uint32_t bytes, double ns_per_byte)
   return sending_ns < (double)longest_ns ? (uint64_t)sending_ns : longest_ns;
 }
 
-/* When the next packet of this uplink will have left, which is when the one after it may begin; and when that is of interest. */
+/* When the next packet of this uplink will have left, which is when the one after it may begin; and when that is of
+ * interest. */
 static uint64_t next_time(const busq_sim_network *network, busq_sim_uplink *uplink)
 {
   const busq_sim_sending *next = first_of(uplink);
@@ -145,7 +146,7 @@ int busq_sim_network_send(busq_sim_network *network, uint64_t now_ns, const busq
   return busq_sim_agenda_push(network->agenda, next_time(network, uplink), what) ? BUSQ_OK : out_of_memory();
 }
 
-/* The receiver of the packet that is next; *is_lastp says that its entry has no other. */
+/* The receiver of the packet that is next; *is_lastp: its entry has no other. */
 static uint32_t next_target(const busq_sim_network *network, busq_sim_sending *sending, bool *is_lastp)
 {
   *is_lastp = true;
@@ -157,7 +158,7 @@ static uint32_t next_target(const busq_sim_network *network, busq_sim_sending *s
   return target;
 }
 
-/* Takes the packet that is next from its uplink, and tells the heap about the one after it. */
+/* Takes the packet that is next from its uplink, and puts the one after it into the heap. */
 static uint64_t take(busq_sim_network *network, uint32_t process, busq_sim_arrival *arrival)
 {
   busq_sim_uplink *uplink = &network->uplinks[process];

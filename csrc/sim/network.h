@@ -4,23 +4,25 @@
 /*
  * The simulated network.
  *
- * Guarantee: each process has an uplink that carries one packet at a time, first come first served, at the bandwidth; after that
- * a packet takes the propagation delay to its receiver.  Without faults nothing is lost, doubled or overtaken by what came later
- * from the same process, and a packet that goes to several is as many packets, one after the other.
+ * Guarantee: each process has an uplink that carries one packet at a time, first come first served, at the bandwidth;
+ * after that a packet takes the propagation delay to its receiver.  Without faults nothing is lost, doubled or
+ * overtaken by what came later from the same process, and a packet that goes to several is as many packets, one after
+ * the other.
  *
- * Mechanism: what a process sends stands in the ring of its uplink, a multicast as one entry; only the packet that is next is
- * known to the heap of times.  So memory grows with what was sent, not with the number of receivers, and the heap with the
- * number of processes.  Without faults the arrivals of an uplink come in the order of departure, so the heap holds the next
- * arrival; with faults it holds the next departure, and whatever the faults make of the packet goes to the heap by itself.
+ * Mechanism: what a process sends stands in the ring of its uplink, a multicast as one entry; only the packet that is
+ * next is known to the heap of times.  So memory grows with what was sent, not with the number of receivers, and the
+ * heap with the number of processes.  Without faults the arrivals of an uplink come in the order of departure, so the
+ * heap holds the next arrival; with faults it holds the next departure, and whatever the faults make of the packet goes
+ * to the heap by itself.
  *
- * Downlinks.  What has arrived goes through the downlink of its receiver, one whole packet at a time, first come first served,
- * where the configuration gives them a bandwidth; then it is received.  So a packet that meets nobody is later by its own length
- * there, as behind a switch that has to have all of it.
+ * Downlinks.  What has arrived goes through the downlink of its receiver, one whole packet at a time, first come first
+ * served, where the configuration gives them a bandwidth; then it is received.  So a packet that meets no other is
+ * later by its own length there, as behind a switch that has to have all of it.
  *
- * Faults (busq_sim_faults) are drawn from a stream of their own.  The network underneath is one that repeats what got lost: a
- * partition holds packets up until it is over, and does not swallow them.  Where it doubles a packet, whoever receives it throws
- * the second copy away, as transports do, unless the configuration lets it pass.  Channels that must keep the order keep it
- * under any fault: a packet arrives no earlier than the one before it on the same channel.
+ * Faults (busq_sim_faults) are drawn from a stream of their own.  The network underneath is one that repeats what got
+ * lost: a partition holds packets up until it is over, and does not swallow them.  Where it doubles a packet, its
+ * receiver throws the second copy away, as transports do, unless the configuration lets it pass.  Channels that must
+ * keep the order keep it under any fault: a packet arrives no earlier than the one before it on the same channel.
  *
  * Not given: a limit on what waits at an uplink or a downlink.
  */
@@ -107,8 +109,8 @@ int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *conf
                           const busq_messages *messages, busq_sim_agenda *agenda);
 void busq_sim_network_deinit(busq_sim_network *network);
 
-/* Gives a packet of `bytes` bytes to the uplink of packet.from; how many it will be comes back in *n_targetsp.  BUSQ_OK or
- * BUSQ_NO_SPACE. */
+/* Gives a packet of `bytes` bytes to the uplink of packet.from; how many it will be comes back in *n_targetsp.
+ * BUSQ_OK or BUSQ_NO_SPACE. */
 int busq_sim_network_send(busq_sim_network *network, uint64_t now_ns, const busq_order_packet *packet, uint32_t to,
                           uint32_t bytes, uint32_t *n_targetsp);
 
@@ -116,12 +118,13 @@ int busq_sim_network_send(busq_sim_network *network, uint64_t now_ns, const busq
 uint32_t busq_sim_network_target(const busq_sim_network *network, const busq_order_packet *packet, uint32_t to,
                                  uint32_t *placep);
 
-/* The first time in the heap is that of this uplink: takes its packet out.  Without faults it has arrived, BUSQ_OK; with faults
- * it departs, and behind a slow downlink it waits, BUSQ_EMPTY: its arrival is in the heap.  BUSQ_NO_SPACE. */
+/* The first time in the heap is that of this uplink: takes its packet out.  Without faults it has arrived, BUSQ_OK;
+ * with faults it departs, and behind a slow downlink it waits, BUSQ_EMPTY: its arrival is in the heap.
+ * BUSQ_NO_SPACE. */
 int busq_sim_network_take(busq_sim_network *network, uint32_t uplink, busq_sim_arrival *arrival);
 
-/* The first time in the heap is that of this flying packet: takes it out.  BUSQ_OK; BUSQ_EMPTY where it still has to get through a
- * slow downlink. */
+/* The first time in the heap is that of this flying packet: takes it out.  BUSQ_OK; BUSQ_EMPTY where it still has to
+ * get through a slow downlink. */
 int busq_sim_network_land(busq_sim_network *network, uint32_t flying, busq_sim_arrival *arrival);
 
 #endif /* BUSQ_SIM_NETWORK_H */

@@ -2,22 +2,24 @@
 #ifndef BUSQ_SIM_SIMULATION_H
 #define BUSQ_SIM_SIMULATION_H
 /*
- * The simulator: programs (sim/workload.h), the step functions of an order, and a network (sim/network.h), in simulated time.
+ * The simulator: programs (sim/workload.h), the step functions of an order, and a network (sim/network.h), in simulated
+ * time.
  *
- * Guarantee: a run depends on its configuration alone, to the last bit; time is in whole nanoseconds.  It ends when nothing is
- * left to happen, and whatever has not been sent or delivered by then never will be.  An order runs here as it runs
- * everywhere, and never lacks room: its buffers are as large as the programs could make them.
+ * Guarantee: a run depends on its configuration alone, to the last bit; time is in whole nanoseconds.  It ends when
+ * nothing is left to happen, and whatever has not been sent or delivered by then never will be.  An order runs here as
+ * it runs everywhere, and never lacks room: its buffers are as large as the programs could make them.
  *
- * Mechanism: one loop takes the next time out of the heap: a send of a program, a packet, an alarm, the end of a job.  It hands
- * the process one event, performs the effects, and looks at the gauge of the process.  States are blocks of zeros that the
- * system backs with memory where they are touched.
+ * Mechanism: one loop takes the next time out of the heap: a send of a program, a packet, an alarm, the end of a job.
+ * It hands the process one event, performs the effects, and looks at the gauge of the process.  States are blocks of
+ * zeros that the system backs with memory where they are touched.
  *
- * Programs and jobs.  A process sends when its program says so, or later where it waits: at a rendezvous for the end of the
- * last message, with job_blocks_sends for the end of its jobs, and where the program says so for deliveries.  A job begins at the delivery that causes it, or when the
- * jobs before it at that process are over; packets are received and sent meanwhile.
+ * Programs and jobs.  A process sends when its program has a send, or later where it waits: at a rendezvous for the end
+ * of the last message, with job_blocks_sends for the end of its jobs, and where the program has dependent sends for
+ * deliveries.  A job begins at the delivery that causes it, or when the jobs before it at that process are over;
+ * packets are received and sent meanwhile.
  *
- * Not given: crashes, clocks that run differently, or programs whose sends depend on what was received in another way than by
- * their number (but for the answers of servers).
+ * Not given: crashes, clocks that run differently, or programs whose sends depend on what was received in another way
+ * than by their number (but for the answers of servers).
  */
 #include "sim/latencies.h"
 #include "sim/network.h"
@@ -86,7 +88,7 @@ struct busq_sim {
   uint64_t now_ns;
   uint32_t clock_bytes; /* in each packet with a payload */
   busq_order_effect *effects;
-  uint32_t *rooms[3]; /* for destinations: of a send that is submitted, without its origin, and where observers are told */
+  uint32_t *rooms[3]; /* for destinations: of a send that is submitted, without its origin, and where observers get it */
   bool is_idle;       /* the last step did nothing, or set an alarm */
   busq_sim_facts facts;
   uint64_t n_sent; /* effects BUSQ_DO_SENT */
@@ -103,7 +105,7 @@ static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t mess
   return &sim->processes[busq_message_origin(message)].sent[busq_message_number(message) - 1];
 }
 
-/* ---- what a simulation tells (report.c): events and histories, each where it was asked for ---- */
+/* ---- what a simulation reports (report.c): events and histories, each where it was asked for ---- */
 
 int busq_sim_record(busq_sim *sim, uint64_t time_ns, uint32_t process, uint32_t kind, uint64_t message);
 int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_packet *packet, uint32_t number,

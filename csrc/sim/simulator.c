@@ -197,7 +197,7 @@ int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
   sim->config = *config;
   sim->config.order = order->name;
   if (!(order->traits & BUSQ_ORDER_COORDINATED))
-    sim->config.coordinator = 0; /* nobody has a name that matters */
+    sim->config.coordinator = 0; /* no process has a name that matters */
   sim->order = order;
   sim->options = options;
   result = init(sim);
@@ -234,7 +234,8 @@ void busq_sim_free(busq_sim *sim)
 
 /* ---- effects ---- */
 
-/* A packet brings its payload to a process that is no destination: it may ask for the clock until it drops the message. */
+/* A packet brings its payload to a process that is no destination: it may ask for the clock until it drops the
+ * message. */
 static void hold_for_strangers(busq_sim *sim, const busq_order_effect *effect, uint32_t from)
 {
   const uint64_t message = effect->packet.message;
@@ -345,7 +346,8 @@ static int do_done(busq_sim *sim, uint32_t number, uint64_t message)
   return schedule_next(sim, number);
 }
 
-/* Where the whole group takes part, everybody drops what is for others in its turn: nothing that a user would see. */
+/* Where the whole group takes part, all processes drop what is for others in its turn: nothing that a user would
+ * see. */
 static int do_drop(busq_sim *sim, uint32_t number, uint64_t message)
 {
   if (sim->has_clock)
@@ -435,8 +437,8 @@ static int refused(const busq_sim *sim, int result, uint32_t number)
 
 /* ---- submits ---- */
 
-/* When the program wants the next send: at its time, and not before the deliveries that it waits for, of which there have been
- * enough. */
+/* When the program wants the next send: at its time, and not before the deliveries that it waits for, of which there
+ * have been enough. */
 static uint64_t next_wanted_ns(const busq_sim *sim, uint32_t number, uint32_t after)
 {
   const busq_sim_process *process = &sim->processes[number];
@@ -532,7 +534,7 @@ static int at_submit(busq_sim *sim, uint32_t number)
 static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
 {
   if (arrival->is_copy && !sim->config.faults.lets_copies_pass) {
-    sim->facts.events--; /* for the transport, not for anybody else */
+    sim->facts.events--; /* for the transport, not for any other reader */
     return BUSQ_OK;
   }
   sim->facts.execution_ns = sim->facts.communication_ns = sim->now_ns;

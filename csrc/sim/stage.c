@@ -34,7 +34,7 @@ static bool add_event(busq_stage *stage, uint32_t kind, uint64_t message, const 
   return true;
 }
 
-/* ---- who keeps what ---- */
+/* ---- which process keeps what ---- */
 
 static busq_stage_process *acting(busq_stage *stage)
 {
@@ -149,8 +149,8 @@ static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet
   return is_good;
 }
 
-/* Whether the acting process has delivered or dropped the message before; that is no fault of the order, but of a network that
- * has doubled a packet. */
+/* Whether the acting process has delivered or dropped the message before; that is no fault of the order, but of a
+ * network that has doubled a packet. */
 static bool has_ended_before(const busq_stage *stage, uint64_t message)
 {
   for (uint32_t place = 0; stage->n_doubled && place < stage->n_events; place++) {
@@ -170,7 +170,7 @@ static bool end_again(busq_stage *stage, uint32_t kind, uint64_t message)
   return add_event(stage, kind, message, NULL, BUSQ_STAGE_NOTHING);
 }
 
-/* Delivered or dropped: here nobody needs the message any more. */
+/* Delivered or dropped: here the message is not needed any more. */
 static bool end(busq_stage *stage, uint32_t kind, uint64_t message)
 {
   if (has_ended_before(stage, message))
@@ -235,7 +235,8 @@ static bool perform(busq_stage *stage, const busq_order_effect *effect)
 
 /* ---- steps ---- */
 
-/* Comes before the effects of the step, so that what a process does after it was let out of its silence reads that way. */
+/* Comes before the effects of the step, so that what a process does after it was let out of its silence reads that
+ * way. */
 static bool note_mode(busq_stage *stage)
 {
   const busq_order_gauge gauge = busq_order_look(stage->order, acting(stage)->state);
@@ -317,7 +318,7 @@ static int pump(busq_stage *stage)
   return BUSQ_OK;
 }
 
-/* ---- what somebody decides ---- */
+/* ---- what the user decides ---- */
 
 static int begin(busq_stage *stage, uint32_t process)
 {
@@ -419,7 +420,8 @@ static void take_out(busq_stage *stage, uint32_t place)
   memmove(packet, packet + 1, (--stage->n_packets - place) * sizeof *packet);
 }
 
-/* Where a message that came is kept beyond the step: at its destinations; where the whole group takes part, at everybody else too. */
+/* Returns where a message that came is kept beyond the step: at its destinations; where the whole group takes part,
+ * at all others too. */
 static uint32_t reason_to_keep(const busq_stage *stage, const busq_stage_packet *packet)
 {
   if (!stage->order->kinds[packet->what].has_payload)
@@ -533,8 +535,8 @@ static uint32_t find_alarm(const busq_stage *stage, uint64_t alarm)
   return process;
 }
 
-/* Lets the packet at this place arrive, or the oldest of its channel; where its receiver has no room, one that comes later in
- * the list.  BUSQ_FULL: no packet finds room. */
+/* Lets the packet at this place arrive, or the oldest of its channel; where its receiver has no room, one that comes
+ * later in the list.  BUSQ_FULL: no packet finds room. */
 static int receive_near(busq_stage *stage, uint32_t place)
 {
   int result = BUSQ_FULL;

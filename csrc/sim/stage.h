@@ -2,26 +2,26 @@
 #ifndef BUSQ_SIM_STAGE_H
 #define BUSQ_SIM_STAGE_H
 /*
- * A stage: the processes of one order, and a network on which somebody decides what arrives next.
+ * A stage: the processes of one order, and a network on which the caller decides what arrives next.
  *
- * Guarantee: the step functions are those that run everywhere else, and a stage has no will of its own: the same calls always
- * give the same events.  It holds orders to the waist (order/order.h): when an event has been dealt with the state must verify, and an order
- * that asks about a message, delivers it or sends its payload where a driver need not keep it any more is found out
- * (BUSQ_CORRUPT).
+ * Guarantee: the step functions are those that run everywhere else, and a stage has no will of its own: the same calls
+ * always give the same events.  It holds orders to the waist (order/order.h): when an event has been dealt with the
+ * state must verify, and an order that asks about a message, delivers it or sends its payload where a driver need not
+ * keep it any more is found out (BUSQ_CORRUPT).
  *
- * Mechanism: packets in flight stand in a list, oldest first, until busq_stage_receive or busq_stage_lose takes one out.  Where
- * the order needs channels that keep the order, only the oldest packet of each may arrive.  What an application submits waits
- * in a queue per process while the order has no room for it or, at a rendezvous, until the last message is done.  Everything
- * that happens is written down, with the number of the call that caused it.
+ * Mechanism: packets in flight stand in a list, oldest first, until busq_stage_receive or busq_stage_lose takes one
+ * out.  Where the order needs channels that keep the order, only the oldest packet of each may arrive.  What an
+ * application submits waits in a queue per process while the order has no room for it or, at a rendezvous, until the
+ * last message is done.  Everything that happens is written down, with the number of the call that caused it.
  *
- * Not given: time.  An alarm goes off when somebody says so.  Nor speed: for long runs there is the simulator.
+ * Not given: time.  An alarm goes off when the caller wants it.  Nor speed: for long runs there is the simulator.
  */
 #include "busq_lab.h"
 #include "order/order.h"
 #include "sim/messages.h"
 
-/* Why a process keeps a message (a witness is none of its destinations, but needs its clock); and of one's own message to
- * oneself, whether it was not delivered so far. */
+/* Why a process keeps a message (a witness is none of its destinations, but needs its clock); and of one's own
+ * message to oneself, whether it was not delivered so far. */
 enum { STAGE_AS_ORIGIN = 1, STAGE_AS_DESTINATION = 2, STAGE_AS_WITNESS = 4, STAGE_IS_OWED = 8 };
 
 typedef struct {
@@ -62,7 +62,7 @@ struct busq_stage {
   uint32_t acting;   /* the process whose step runs */
   uint64_t visiting; /* the message whose payload it sees during this step alone */
   uint32_t *others;  /* room for the destinations of a submit but the process itself */
-  uint32_t *blank;   /* a clock for who asks where there is none */
+  uint32_t *blank;   /* a clock for callers that ask where there is none */
   bool is_broken;    /* the order broke the waist; the error text says how */
   uint32_t step;     /* the number of the current call */
   busq_stage_packet *packets;

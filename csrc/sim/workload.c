@@ -193,7 +193,8 @@ static void draw_several(busq_sim_programs *programs, uint32_t process, uint32_t
       from = &pots[is_hot];
     chosen[k] = take(candidates, from, from->begin + busq_prng_below(&prng, from->n));
   }
-  /* A process out of place was taken, or exchanged with one that was: each stands at a place that was given up or taken from. */
+  /* A process out of place was taken, or exchanged with one that was: each stands at a place that was given up or
+   * taken from. */
   candidates[process] = process;
   for (uint32_t k = 0; k < config->fan_out; k++)
     candidates[chosen[k]] = chosen[k];
@@ -348,7 +349,7 @@ static busq_sim_send send_of(busq_sim_programs *programs, uint32_t process, uint
     return send_of_trace(programs, process, place);
   if (config->workload == BUSQ_SIM_CLIENT_SERVER)
     follow(process, programs->n_hot, config->fan_out, room);
-  else if (config->fan_out == n - 1 || config->workload == BUSQ_SIM_RING) /* with everybody, nothing is drawn */
+  else if (config->fan_out == n - 1 || config->workload == BUSQ_SIM_RING) /* with all, nothing is drawn */
     follow(process + 1, n, config->fan_out, room);
   else if (config->fan_out == 1)
     room[0] = draw_one(programs, process, place);

@@ -2,22 +2,25 @@
 #ifndef BUSQ_SIM_WORKLOAD_H
 #define BUSQ_SIM_WORKLOAD_H
 /*
- * Programs: what every process wants to send, when and to whom, and which deliveries cause a job.
+ * Programs: what every process wants to send, when and to which ones, and which deliveries cause a job.
  *
- * Guarantee: a program depends on the configuration and its seed alone, not on the order or on what happens on the network.  So
- * two orders under the same seed are given the same sends and the same jobs.  (The one exception says so: a server answers a
- * request when it is delivered, so the order of its answers follows that of the deliveries.)
+ * Guarantee: a program depends on the configuration and its seed alone, not on the order or on what happens on the
+ * network.  So two orders under the same seed are given the same sends and the same jobs.  (There is one exception: a
+ * server answers a request when it is delivered, so the order of its answers follows that of the deliveries.)
  *
- * Partial order: a send may have to wait until its process has delivered some number of messages.  That can always come to be.
- * In drawn programs send k (of `dependent_share`) waits for everything that was sent to its process before round k, that is by
- * sends number 0 .. k-1 of all others, and those wait for earlier rounds alone.  A trace is played through once without a
- * network: a delivery only ever lets more sends begin, so what gets stuck there gets stuck under every order, and is refused.
+ * Partial order: a send may have to wait until its process has delivered some number of messages.  That can always come
+ * to be. In drawn programs send k (of `dependent_share`) waits for everything that was sent to its process before round
+ * k, that is by sends number 0 .. k-1 of all others, and those wait for earlier rounds alone.  A trace is played
+ * through once without a network: a delivery only ever lets more sends begin, so what gets stuck there gets stuck under
+ * every order, and is refused.
  *
- * Names: where an order has a coordinator, it is process 0; the programs of process 0 and of `coordinator` change places, so
- * that any process of the programs can be it.  All numbers that go in and come out here are those of the order.
+ * Names: where an order has a coordinator, it is process 0; the programs of process 0 and of `coordinator` change
+ * places, so that any process of the programs can be it.  All numbers that go in and come out here are those of the
+ * order.
  *
- * Mechanism: nothing of a send is stored; send number k of a process is drawn again from its own stream whenever somebody asks.
- * Where sends depend on deliveries, a table has the number of messages that are sent to each process before each round.
+ * Mechanism: nothing of a send is stored; send number k of a process is drawn again from its own stream whenever it is
+ * asked for. Where sends depend on deliveries, a table has the number of messages that are sent to each process before
+ * each round.
  *
  *   random          every destination is as likely as the others
  *   hotspot         the first processes, hotspot_share of all, draw hotspot_draw of the messages
@@ -55,7 +58,7 @@ uint64_t busq_sim_programs_sends(const busq_sim_programs *programs, uint32_t pro
 uint64_t busq_sim_programs_time(const busq_sim_programs *programs, uint32_t process, uint32_t place);
 /* How many messages the process must have delivered before this send; 0 where it waits for none. */
 uint32_t busq_sim_programs_after(const busq_sim_programs *programs, uint32_t process, uint32_t place);
-/* Where there is a table: to be told of each send once, and then of the end, before the first _after. */
+/* Where there is a table: to be called for each send once, and then at the end, before the first _after. */
 void busq_sim_programs_count(busq_sim_programs *programs, uint32_t process, uint32_t place, const busq_sim_send *send);
 void busq_sim_programs_counted(busq_sim_programs *programs);
 /* `room` takes one word per process; what comes back may point to it. */

@@ -7,7 +7,7 @@
  * Guarantee: writing never waits; what there is no room for is dropped and counted.  A ring that was full takes nothing
  * before a quarter of it is free: so what comes out of a ring that is always full are stretches that belong together,
  * and dropping costs little.  Events come out in the order in which they were reserved, each whole.  A writer that dies
- * between reserving and publishing leaves a hole, which is passed only when it is certain that it will not be filled.
+ * between reserving and publishing leaves a hole, which is passed only when it is certain that no writer will fill it.
  *
  * Mechanism: the tail is moved by a swap, which fails where the reader's head is a lap behind; a record is published by
  * its word, which names the position it stands at, so that what a lap before has left is never taken for it.  Several

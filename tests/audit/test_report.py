@@ -17,9 +17,9 @@ from click.testing import CliRunner, Result
 
 pa = pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
-from busq.audit import report, shiviz  # noqa: E402
 from busq.audit.native import audit  # noqa: E402
-from busq.audit.report_scene import Scene, around, whole  # noqa: E402
+from busq.audit.page import report, shiviz  # noqa: E402
+from busq.audit.page.scene import Scene, around, whole  # noqa: E402
 from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit  # noqa: E402
 from busq.cli import commands  # noqa: E402
 from busq.spec import PROPERTIES  # noqa: E402
@@ -364,7 +364,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_parts_of_a_page_are_installed() -> None:
     names = {entry.name for entry in files("busq.audit").joinpath("page").iterdir()}
-    assert {"page.html", "page.css", "page.js", "diagram.js", "draw.js", "points.js"} <= names
+    assert {"page.html", "page.css", "page.js", "scene.js", "diagram.js", "draw.js", "points.js"} <= names
 
 
 # ---- logs for ShiViz ----

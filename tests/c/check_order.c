@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One search for faults of one order, told as one line of JSON.
+ * One search for faults of one order, printed as one line of JSON.
  *
  *     check_order ORDER [NAME=VALUE...]
  *
@@ -9,10 +9,12 @@
  *
  * With to_all every message goes to all that it may go to, instead of to every choice of at most fan_out.
  *
- * The search ends at the first violation of a property that is judged; if none are given, of one that the order claims or that
- * everybody owes.  Ends with 0 where a search was made, whatever it has found, and with 2 where there was none.
+ * The search ends at the first violation of a property that is judged; if none are given, of one that the order claims
+ * or that every order owes.  Ends with 0 where a search was made, whatever it has found, and with 2 where there was
+ * none.
  *
- * It is linked once for each mutant (tests/orders/mutants): the table of orders finds the mutant's object before the core's own.
+ * It is linked once for each mutant (tests/orders/mutants): the table of orders finds the mutant's object before the
+ * core's own.
  */
 #include "busq_lab.h"
 #include "order/order.h"
@@ -24,7 +26,7 @@
 static const struct {
   const char *name;
   uint32_t bit;
-  uint32_t claim; /* 0: everybody owes it */
+  uint32_t claim; /* 0: every order owes it */
 } properties[] = {
     {"lost", BUSQ_PROPERTY_LOST, 0},
     {"duplicated", BUSQ_PROPERTY_DUPLICATED, 0},
@@ -147,7 +149,7 @@ static void send_to_all(busq_check_config *config)
   config->destinations = destinations;
 }
 
-/* ---- telling ---- */
+/* ---- printing ---- */
 
 static void print_set(const char *name, uint32_t set)
 {

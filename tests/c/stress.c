@@ -4,18 +4,18 @@
  *
  *      stress [--deliveries N] [--processes P] [--capacity C] [--arena BYTES] [--seed S] [--stale] [--threads]
  *
- * Every process is one peer with two threads: one sends, to a random set of peers (itself included), payloads of 8 to 512
- * random bytes; the other receives.  Both write one log, under a mutex: a send before the call, a delivery after it.
- * So what the log says came first may in truth have come later, never the other way round: an order that the log
+ * Every process is one peer with two threads: one sends, to a random set of peers (itself included), payloads of 8 to
+ * 512 random bytes; the other receives.  Both write one log, under a mutex: a send before the call, a delivery after
+ * it. So what comes first in the log may in truth have come later, never the other way round: an order that the log
  * claims and the bus does not keep can't be the log's fault.  At the end the observers judge all logs together.
  *
- * With --threads everybody lives in one process: a thread per peer that sends and receives by turns, but for the last peer,
+ * With --threads all live in one process: a thread per peer that sends and receives by turns, but for the last peer,
  * which two threads share; this is what a race detector can follow.
  *
  * With --stale (or BUSQ_STALE_PROPOSALS=1) every proposal of a timestamp is too low and is lost on purpose.
  *
- * Destinations, sizes and bytes follow from the seed and the message's number alone, so that the receiver can tell whether
- * it got what was sent, and a run can be repeated (but for the speed of the threads).
+ * Destinations, sizes and bytes follow from the seed and the message's number alone, so that the receiver can check
+ * whether it got what was sent, and a run can be repeated (but for the speed of the threads).
  *
  * Ends with 0 if every verdict is good, 1 if one is not, or nothing moves for 30 s, 2 for wrong usage.
  */
@@ -40,7 +40,7 @@ typedef struct {
   bool has_threads;
 } options;
 
-/* What a process tells the others, beside the bus. */
+/* What a process shares with the others, beside the bus. */
 typedef struct {
   _Alignas(128) uint64_t events; /* in the log */
   uint64_t delivered;
@@ -270,7 +270,7 @@ static void person_look_around(person *self)
   }
 }
 
-/* Nothing may come when everybody has received all. */
+/* Nothing may come when all have received all. */
 static void person_end(person *self)
 {
   busq_peer_facts facts;
@@ -302,7 +302,7 @@ static void person_live(person *self, bool is_alone)
 static void process_body(void *argument)
 {
   static person self;
-  alarm(0); /* whoever watches us knows better */
+  alarm(0); /* the program that watches us knows better */
   arrive();
   person_join(&self, *(const uint32_t *)argument);
   person_live(&self, false);
@@ -358,7 +358,7 @@ static bool a_child_has_failed(void)
   return true;
 }
 
-/* Until everybody has; false where nothing moves any more. */
+/* Until all have; false where nothing moves any more. */
 static bool watch(size_t offset)
 {
   uint64_t events = 0, moved_ns = now_ns();

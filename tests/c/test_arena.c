@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for messages on their way: who has it, when it comes back, and that nobody is left without. */
+/* Memory for messages on their way: which peer has it, when it comes back, and that none is left without. */
 #include "harness/company.h"
 #include "shm/memory/peer.h"
 #include <pthread.h>
@@ -139,7 +139,7 @@ static void test_after_a_flood_everything_comes_back(void)
     CHECK(take(a, sizes[i]) == NULL);
     release_all(records, count, 2);
   }
-  CHECK_EQUAL(busq_peer_wait(a, 20000000), BUSQ_EMPTY); /* who goes to sleep gives back what it does not need */
+  CHECK_EQUAL(busq_peer_wait(a, 20000000), BUSQ_EMPTY); /* a peer that goes to sleep gives back what it does not need */
   CHECK(used_bytes() <= 3 * extent_bytes());
   leave(a);
   CHECK_EQUAL(used_bytes(), 0);
@@ -201,7 +201,7 @@ static void test_nobody_can_keep_another_from_sending_something_small(void)
   part();
 }
 
-/* What its own extent was used for first must not decide what it can be used for later. */
+/* The first use of its own extent must not decide what it can be used for later. */
 static void test_nor_from_sending_something_small_of_another_size(void)
 {
   meet(PEERS, 8, ARENA_BYTES);
@@ -393,7 +393,7 @@ static void test_nobody_writes_into_a_record_that_is_still_needed(uint64_t seed)
   part();
 }
 
-/* ---- two who release at the same time ---- */
+/* ---- two that release at the same time ---- */
 
 typedef struct {
   pthread_barrier_t *barrier;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * However many messages of a dead sender nobody has received yet, those who are left pay for a bounded step of its burial and no
- * more; counted in accesses to shared memory, so that it does not matter how fast the machine is.
+ * However many messages of a dead sender were not received yet, the survivors pay for a bounded step of its burial and
+ * no more; counted in accesses to shared memory, so that it does not matter how fast the machine is.
  *
- * What a step may cost is the same for any number of messages; the numbers here are so large that a look at each of them would be
- * noticed.
+ * What a step may cost is the same for any number of messages; the numbers here are so large that a look at each of
+ * them would be noticed.
  */
 #include "harness/company.h"
 #include "shm/burial/grave.h"
@@ -143,7 +143,8 @@ static void test_nobody_pays_for_what_a_dead_sender_has_under_way(void)
   part();
 }
 
-/* Killed with a message in its hand that is final and that nobody has got: the whole queue must be searched for it, step by step. */
+/* Killed with a message in its hand that is final and that no peer has got: the whole queue must be searched for it,
+ * step by step. */
 static void test_the_search_for_a_message_in_hand_goes_on_with_the_next_call(void)
 {
   uint64_t dead, n_calls = 0, n_calls_max = 0;
@@ -207,7 +208,8 @@ static void unread_sender_body(void *argument)
   (void)say(peer, "bob", "in vain");
 }
 
-/* Who joins anew while the burial of its predecessor has begun, and takes several steps, gives up what that has left. */
+/* A peer that joins anew while the burial of its predecessor has begun, and takes several steps, gives up what that
+ * has left. */
 static void test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor(void)
 {
   busq_peer *successor;

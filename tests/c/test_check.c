@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The searches of the checker: what they say about a search, whatever order is searched; what hurries one (memory that is too
- * small, somebody who gives up, an order that never comes to an end); and that they say the same as each other.
+ * The searches of the checker: what they report about a search, whatever order is searched; what hurries one (memory
+ * that is too small, a caller that gives up, an order that never comes to an end); and that they agree with each other.
  */
 #include "harness/check.h"
 #include "base/error.h"
@@ -375,7 +375,7 @@ static void test_a_search_can_be_given_up_at_any_moment(void)
     }
 }
 
-/* ---- orders that no one should use: every packet is answered, for ever ---- */
+/* ---- orders that should never be used: every packet is answered, for ever ---- */
 
 enum { CIRCLE = 1, SPIRAL = 2, FLOOD = 4 };
 

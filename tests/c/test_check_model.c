@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model of the checker: what can happen in it, what is told of it, and what its fingerprints see.
+ * The model of the checker: what can happen in it, what is printed of it, and what its fingerprints see.
  */
 #include "harness/check.h"
 #include "base/prng.h"
@@ -118,7 +118,7 @@ static void test_a_fingerprint_that_is_kept_up_move_by_move_is_that_of_the_state
   check_sums("fifo:on_gap=skip", true);
 }
 
-/* Another way to tell states apart: byte by byte, the packets sorted by channel and content. */
+/* Another way to distinguish states: byte by byte, the packets sorted by channel and content. */
 typedef struct {
   uint64_t fingerprint;
   uint64_t other;
@@ -225,7 +225,7 @@ static void test_the_network_is_a_bag_unless_channels_keep_the_order(void)
   }
 }
 
-/* The same execution under other names. */
+/* An execution under other names, the same otherwise. */
 static busq_model_move renamed(busq_model_move move, const uint32_t *names)
 {
   uint32_t set = 0;
@@ -324,7 +324,7 @@ static void test_fingerprints_of_classes_are_spread_over_the_whole_range(void)
   free(state);
 }
 
-/* An order that says it is symmetric, and is not: it forgets what process 1 submits. */
+/* An order that claims to be symmetric, and is not: it forgets what process 1 submits. */
 static int forgetful_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
   const bool is_forgotten = event->kind == BUSQ_ON_SUBMIT && ((const busq_order_group *)state)->self == 1;
@@ -505,7 +505,7 @@ static void test_an_alarm_goes_off_at_any_moment_after_it_was_set(void)
   free(state);
 }
 
-/* ---- what a broken order says ---- */
+/* ---- what a broken order reports ---- */
 
 static uint32_t nonsense;
 
@@ -540,7 +540,7 @@ static void test_an_effect_that_makes_no_sense_is_a_fault_and_left_out(void)
   free(state);
 }
 
-/* A message that came to somebody it was not sent to overtakes nobody: it is a phantom. */
+/* A message that came to a process it was not sent to overtakes nothing: it is a phantom. */
 static void test_what_strays_is_no_fault_of_fifo(void)
 {
   const busq_model_config config = {.order = &busq_order_none, .n_processes = 3, .n_messages = 2, .fan_out_max = 1};

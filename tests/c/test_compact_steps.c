@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A durable queue that nobody reads fills up with messages, and with nothing else: references of attempts that were put off are
- * taken out of it by the sender that finds it full, in bounded steps, and whoever is killed between any two of them is followed
- * by another sender, or by a successor, who finds every message there once, in order.
+ * A durable queue without a reader fills up with messages, and with nothing else: references of attempts that were put
+ * off are taken out of it by the sender that finds it full, in bounded steps, and a process that is killed between any
+ * two of them is followed by another sender, or by a successor, which finds every message there once, in order.
  */
 #include "harness/company.h"
 #include "shm/memory/peer.h"
@@ -21,7 +21,7 @@
 static uint32_t reader_slot;
 static uint32_t n_put_offs;
 
-/* Just before the commit, somebody who waits behind the message loses patience with it. */
+/* Just before the commit, a process that waits behind the message loses patience with it. */
 static void put_off(const char *where)
 {
   if (!n_put_offs || strcmp(where, "state") != 0)
@@ -151,7 +151,7 @@ typedef enum {
   NEXT_DIES_TOO
 } next_one;
 
-/* A queue full of this and that, which nobody has packed; what is good in it is written to `expected`. */
+/* A queue full of this and that, which no process has packed; what is good in it is written to `expected`. */
 static void fill_at_random(busq_peer *alice, busq_peer *bob, check_chance *chance, char *expected, size_t room)
 {
   char text[16];
@@ -165,7 +165,7 @@ static void fill_at_random(busq_peer *alice, busq_peer *bob, check_chance *chanc
   }
 }
 
-/* Everything in the queue, past the hole of one who was killed when it had a place and nothing else. */
+/* Everything in the queue, past the hole of one that was killed when it had a place and nothing else. */
 static const char *heard_to_the_end(busq_peer *reader)
 {
   static char text[1024];

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where every counter of a bus ends.  A fresh bus is put shortly before the end of one of them, as if it had run for years, and then
- * real traffic goes over it.
+ * Where every counter of a bus ends.  A fresh bus is put shortly before the end of one of them, as if it had run for
+ * years, and then real traffic goes over it.
  *
  *      counter                     bits      at its end
  *      position in a queue         52        the queue is damaged: refused, never mixed up; a new life goes on
- *      lap of a position           16        begins again, nobody notices
- *      life of a queue             11        begins again, nobody notices
- *      incarnation of a slot       32        begins again, nobody notices
- *      sequence of a sender        54        begins again, nobody notices
- *      generation of an extent     32        begins again, nobody notices
- *      wake-up sequences           32        begin again, nobody notices
- *      arming of a FIFO            31        begins again, nobody notices
- *      wishes for memory           32        begin again, nobody notices
+ *      lap of a position           16        begins again, no process notices
+ *      life of a queue             11        begins again, no process notices
+ *      incarnation of a slot       32        begins again, no process notices
+ *      sequence of a sender        54        begins again, no process notices
+ *      generation of an extent     32        begins again, no process notices
+ *      wake-up sequences           32        begin again, no process notices
+ *      arming of a FIFO            31        begins again, no process notices
+ *      wishes for memory           32        begin again, no process notices
  *      sent, received, late        64        begin again
- *      clock                       62        damage: refused before anything is touched, and nobody else's clock follows
+ *      clock                       62        damage: refused before anything is touched, and no other clock follows
  */
 #include "harness/company.h"
 #include "shm/memory/peer.h"
@@ -29,7 +29,7 @@ static uint32_t slot_of(const busq_peer *peer)
   return peer->slot;
 }
 
-/* Before anybody joins: all queues stand at a position, every slot of their rings as the lap before left it. */
+/* Before any peer joins: all queues stand at a position, every slot of their rings as the lap before left it. */
 static void all_queues_stand_at(uint64_t position)
 {
   for (uint32_t slot = 0; slot < company_bus->geometry.peers; slot++) {
@@ -58,7 +58,7 @@ static uint64_t clock_now(const busq_peer *peer)
   return busq_ring_clock(&peer->receiver.ring);
 }
 
-/* Three peers, unicasts and multicasts in turns, some with lost proposals; everybody must hear everything in one order. */
+/* Three peers, unicasts and multicasts in turns, some with lost proposals; all must hear everything in one order. */
 static void they_talk(int rounds)
 {
   busq_peer *a = company_peers[0], *b = company_peers[1], *c = company_peers[2];
@@ -104,7 +104,7 @@ static void test_queues_go_over_the_position_where_32_bits_end(void)
   part();
 }
 
-/* Everybody gets what was sent with success; then the queue says that it is at its end, to its senders and to its reader. */
+/* All get what was sent with success; then the queue reports its end, to its senders and to its reader. */
 static void test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing(void)
 {
   meet(4, 4, 4096);
@@ -143,7 +143,7 @@ static void test_incarnations_begin_again_after_the_last(void)
   part();
 }
 
-/* The queue has only 11 bits for its lives; who knows an earlier one still is not taken for a contemporary. */
+/* The queue has only 11 bits for its lives; a peer that knows an earlier one still is not taken for a contemporary. */
 static void test_a_name_can_be_joined_more_often_than_a_queue_counts_lives(void)
 {
   enum { LIVES = 5000 };
@@ -222,7 +222,7 @@ static void test_a_wish_for_memory_is_heard_when_its_counter_begins_again(void)
   company_bus->header->memory_wanted = UINT32_MAX;
   hoarder->sender.memory_wanted_seen = bob->sender.memory_wanted_seen = large->sender.memory_wanted_seen = UINT32_MAX;
   CHECK_EQUAL(busq_peer_lookup(large, "bob", 3, &to_bob), BUSQ_OK);
-  /* The hoarder keeps extents for small messages that nobody needs any more. */
+  /* The hoarder keeps extents for small messages that are not needed any more. */
   for (int i = 0; i < 64; i++)
     CHECK_EQUAL(busq_peer_send(hoarder, &to_bob, 1, payload, 200, 0), BUSQ_OK);
   busq_message message;
@@ -271,7 +271,7 @@ static void sleep_ms(long duration_ms)
   nanosleep(&pause, NULL);
 }
 
-/* What is slow by itself is so every time; what a busy machine holds up is not. */
+/* Slow code is slow every time; delays by a busy machine are not. */
 static void quick_in_one_of_many_tries(bool (*is_quick)(void))
 {
   bool was_quick = false;
@@ -442,7 +442,7 @@ static void test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged
   part();
 }
 
-/* The same where proposals are lost, so that timestamps come from the seal. */
+/* The clock's end where proposals are lost, so that timestamps come from the seal. */
 static void test_the_last_timestamps_are_not_passed_by_lost_proposals(void)
 {
   meet(4, 8, 4096);
@@ -488,7 +488,8 @@ static void test_a_damaged_clock_is_refused_before_anything_is_touched(void)
   }
 }
 
-/* It can't have come there by counting: a nanosecond is less than a tick takes, and this machine has not run that long. */
+/* It can't have come there by counting: a nanosecond is less than a tick takes, and this machine has not run that
+ * long. */
 static void test_a_clock_that_jumped_is_refused_and_nobody_follows_it(void)
 {
   static const uint64_t damages[] = {UINT64_C(1) << 61, BUSQ_TIMESTAMP_MAX - 100, BUSQ_TIMESTAMP_MAX - 1};
@@ -530,7 +531,7 @@ static void test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_fo
   }
 }
 
-/* Its sender died before it was committed: who finishes it must not take the others' clocks along. */
+/* Its sender died before it was committed: the process that finishes it must not take the others' clocks along. */
 static void test_a_sealed_timestamp_that_jumped_is_not_finished(void)
 {
   static const uint64_t damages[] = {BUSQ_TIMESTAMP_MAX, BUSQ_TIMESTAMP_MAX + 1, UINT64_MAX};
@@ -546,7 +547,7 @@ static void test_a_sealed_timestamp_that_jumped_is_not_finished(void)
   }
 }
 
-/* Bob must be told, instead of waiting for ever for a message that nobody can finish. */
+/* Bob must get an error, instead of waiting for ever for a message that no process can finish. */
 static void test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait(void)
 {
   busq_message message;

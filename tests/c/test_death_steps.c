@@ -2,14 +2,14 @@
 /*
  * Death between any two steps.
  *
- * A child joins as "victim" and follows a script: it sends, receives, closes, buries somebody.  At its n-th BUSQ_STEP it ends
- * without another instruction, for n = 1, 2, 3 and so on until it comes through alive.  After every death those who
- * are left behind must find:
+ * A child joins as "victim" and follows a script: it sends, receives, closes, buries a peer.  At its n-th BUSQ_STEP it
+ * ends without another instruction, for n = 1, 2, 3 and so on until it comes through alive.  After every death those
+ * that are left behind must find:
  *
  *   - a multicast of the victim at all of its receivers or at none, and what is sent afterwards behind it;
  *   - queues that come to their end: nothing blocks for ever;
  *   - the victim's name and slot free for the next one, once everything was received;
- *   - no memory lost when everybody has gone.
+ *   - no memory lost when all have gone.
  */
 #include "base/atomic.h"
 #include "harness/strike.h"
@@ -86,7 +86,7 @@ static void send_draft(busq_peer *peer, const char *to, const busq_message *draf
   CHECK_EQUAL(sent, 1);
 }
 
-/* One that is sent, behind others that are sent later than it was reserved; one that is given back; one that is kept. */
+/* Three drafts: one is sent, behind others that are sent later than it was reserved; one is given back; one is kept. */
 static void act_drafts(busq_peer *victim)
 {
   busq_message first, second, third;
@@ -183,7 +183,7 @@ static void act_receive_large(busq_peer *victim)
   }
 }
 
-/* Records that were used before still say what they said then. */
+/* Records that were used before still hold what they held then. */
 static void prepare_used_records(busq_peer *victim)
 {
   said(victim, "victim", "w");
@@ -195,7 +195,7 @@ static void act_nothing(busq_peer *victim)
   (void)victim;
 }
 
-/* Somebody who dies in the middle of a large multicast whose proposal is lost, with unread letters. */
+/* A peer that dies in the middle of a large multicast whose proposal is lost, with unread letters. */
 static void prior_body(void *argument)
 {
   CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
@@ -252,7 +252,8 @@ static uint64_t depth_of(busq_peer *peer, const char *name)
   return facts.depth;
 }
 
-/* Receives until the queue is at its very end; waits for what blocks.  Returns how many of the victim's messages came. */
+/* Receives until the queue is at its very end; waits for what blocks.  Returns how many of the victim's messages
+ * came. */
 static uint64_t drain(busq_peer *peer, const char *name)
 {
   uint64_t n_messages = 0;
@@ -330,7 +331,7 @@ static uint64_t die_everywhere(const script *s)
 int main(void)
 {
   check_begin();
-  busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be dead before the last */
+  busq_step_looks = 2; /* a burial takes many steps, and the process that takes the first may be dead before the last */
   const script scripts[] = {
       {"a unicast", NULL, NULL, act_unicast, false, false},
       {"a unicast in a record used before", prepare_used_records, NULL, act_unicast, false, false},

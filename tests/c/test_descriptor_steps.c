@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who sleeps deeply behind a descriptor does so for as long as its queue is empty; and yet nobody's death keeps it asleep.
+ * A peer sleeps deeply behind a descriptor for as long as its queue is empty; and yet no death keeps it asleep.
  *
- * A child sends, or shuts the bus down, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3 and so on
- * until it comes through alive.  The receivers sleep in poll() without a timeout, and the timer behind the descriptor, where it
- * is armed for an empty queue, comes in an hour: who is not woken sleeps on, and the test comes to its time limit.
+ * A child sends, or shuts the bus down, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3 and
+ * so on until it comes through alive.  The receivers sleep in poll() without a timeout, and the timer behind the
+ * descriptor, where it is armed for an empty queue, comes in an hour: a peer that is not woken sleeps on, and the test
+ * comes to its time limit.
  */
 #include "harness/strike.h"
 #include "shm/memory/peer.h"
@@ -74,7 +75,7 @@ static bool has_something(const busq_peer *peer)
   return facts.depth != 0;
 }
 
-/* Receives when the descriptor says so; the letter that came, or '\0'. */
+/* Receives when the descriptor is readable; the letter that came, or '\0'. */
 static char wakes_once(busq_peer *peer, int fd)
 {
   busq_message message;
@@ -87,8 +88,8 @@ static char wakes_once(busq_peer *peer, int fd)
   return letter;
 }
 
-/* What was committed comes without anybody's help: the descriptor is readable, or the timer makes it so until the queue is at its
- * end.  What was not stays until somebody else sends something; and does not keep that. */
+/* Each committed message comes without any help: the descriptor is readable, or the timer makes it so until the
+ * queue is at its end.  What was not stays until another peer sends something; and does not keep that. */
 static void hears_all(busq_peer *peer, int fd, busq_peer *dave)
 {
   if (poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 1)
@@ -97,7 +98,7 @@ static void hears_all(busq_peer *peer, int fd, busq_peer *dave)
   said(dave, peer->self->name, "x");
   char letter;
   while ((letter = wakes_once(peer, fd)) != 'x')
-    CHECK(letter == '\0'); /* else it had been there before, and nobody had said so */
+    CHECK(letter == '\0'); /* else it had been there before, and no peer had announced it */
 }
 
 static void hears_of_the_end(busq_peer *peer, int fd)
@@ -157,8 +158,8 @@ static void test_who_receives_sleeps_lightly(void)
   part();
 }
 
-/* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does: its swap expects
- * the number of an arming that must not come again. */
+/* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does:
+ * its swap expects the number of an arming that must not come again. */
 static void test_the_numbers_of_a_successor_are_others(void)
 {
   meet(PEERS, 8, 1 << 16);

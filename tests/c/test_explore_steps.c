@@ -640,7 +640,7 @@ static bool is_asked_for(const explore_scenario *scene, const depth *asked, int 
   return n_words == 0 && (!asked->is_bounded || !scene->is_rare);
 }
 
-/* The same ends come out, to the byte, when every access is a pause and everybody who can go on is tried everywhere. */
+/* The ends are the same, to the byte, when every access is a pause and all that can go on are tried everywhere. */
 static void test_what_the_search_leaves_out_changes_nothing(void)
 {
   static const explore_scenario small[] = {

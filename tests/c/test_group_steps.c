@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Death, and being stopped, between any two steps of one who changes a group, or sends to it.
+ * Death, and being stopped, between any two steps of a peer that changes a group, or sends to it.
  *
  *      test_group_steps                  at every BUSQ_STEP
  *      test_group_steps --every-access   at every access of shared memory: some minutes
  *
- * alice and bob are members of "@g", and live in the parent with eve, who is none and is named beside the group.  A child does what a
- * script says; at its n-th step it ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.
- * After every death, and while it is stopped, and after it has gone on,
+ * alice and bob are members of "@g", and live in the parent with eve, which is none and is named beside the group.  A
+ * child follows a script; at its n-th step it ends without another instruction, or stops, for n = 1, 2, 3 and so on
+ * until it comes through. After every death, and while it is stopped, and after it has gone on,
  *
  *   - alice and bob have heard the same views and the same messages in the same order;
  *   - the view without the dead comes, once, and behind its last message;
- *   - the child's message was heard by all whom it was for, once, or, where its sender died, by nobody;
+ *   - the child's message was heard by all that it was for, once, or, where its sender died, by none;
  *   - the group goes on: others enter, and what is sent to it is heard.
  */
 #include "harness/groups.h"
@@ -70,7 +70,7 @@ static void zoe_body(void *argument)
   enters(join("zoe"));
 }
 
-/* A member that has died, and nobody has noticed. */
+/* A member that has died, unnoticed. */
 static void prepare_dead(busq_peer *victim)
 {
   enters(victim);
@@ -88,7 +88,7 @@ static void prepare_inside(busq_peer *victim)
   enters(victim);
 }
 
-/* ---- who hears what ---- */
+/* ---- which peer hears what ---- */
 
 static transcript of_alice, of_bob, of_eve;
 static busq_peer *alice, *bob, *eve;
@@ -100,7 +100,7 @@ static void all_listen(void)
   listen(eve, &of_eve);
 }
 
-/* Until both members have heard a view of whom it consists, and the last message. */
+/* Until both members have heard a view of these members, and the last message. */
 static void listen_until(const char *members, const char *last)
 {
   do {
@@ -201,7 +201,7 @@ static bool die(const script *s, uint64_t steps)
   return has_survived;
 }
 
-/* Whoever is stopped holds up nobody. */
+/* A stopped process holds up no other one. */
 static bool be_stopped(const script *s, uint64_t steps)
 {
   int status;

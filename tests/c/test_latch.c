@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A latch with a bias: nobody is inside with anybody else, before, while and after the bias is taken away.
+ * A latch with a bias: no thread is inside with another one, before, while and after the bias is taken away.
  *
- * In each of many rounds the owner enters and leaves a new latch without a pause; the others come after a while, of a length
- * that differs each time, and enter as often as it does.  What the latch orders is counted by a load and a store: two who are inside
- * at once lose counts.  A latch without the barrier fails here within a few rounds.
+ * In each of many rounds the owner enters and leaves a new latch without a pause; the others come after a while, of a
+ * length that differs each time, and enter as often as it does.  What the latch orders is counted by a load and a
+ * store: two that are inside at once lose counts.  A latch without the barrier fails here within a few rounds.
  */
 #include "base/latch.h"
 #include "harness/check.h"

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens meanwhile, between any two steps of one who sends to names, a group and a node, with a handle.
+ * What happens meanwhile, between any two steps of a peer that sends to names, a group and a node, with a handle.
  *
- * alice and bob are members of "@g", carol has the node, dave is named, eve sends, frank is about to enter.  At eve's n-th step
- * something happens, for n = 1, 2, 3 and so on until she comes through; and then
+ * alice and bob are members of "@g", carol has the node, dave is named, eve sends, frank is about to enter.  At eve's
+ * n-th step something happens, for n = 1, 2, 3 and so on until it comes through; and then
  *
  *   - alice and bob have heard the same, and the message once;
- *   - frank has heard it if, and only if, his view comes before it;
- *   - dave has heard it once, and carol; but where her node ended before it she has not, unless she is a member herself, and eve was told;
- *   - whoever got the handle alive was told of its end, and whoever was told before got it dead.
+ *   - frank has heard it if, and only if, its view comes before it;
+ *   - dave has heard it once, and carol; but where carol's node ended before it carol has not, unless it is a member
+ *     itself, and eve got PeerDead;
+ *   - each peer that got the handle alive got the notice of its end, and one that had the notice before got it dead.
  */
 #include "base/atomic.h"
 #include "harness/nodes.h"
@@ -130,7 +131,7 @@ static void judge(const transcripts *heard, int result, uint32_t sent)
   HEARD(count_of(heard->of_dave, "m+") == 1);
   if (meanwhile == frank_enters || meanwhile == node_ends || meanwhile == both_change)
     HEARD(strcmp(heard->of_alice, heard->of_bob) == 0);
-  if (meanwhile == bob_leaves) /* his last view, or it without him */
+  if (meanwhile == bob_leaves) /* bob's last view, or the one without it */
     HEARD(count_of(heard->of_bob, "m+") == comes_before(heard->of_alice, "m+", "view"));
   HEARD(count_of(heard->of_frank, "m+") == (strstr(heard->of_frank, "view") && comes_before(heard->of_alice, "view", "m+")));
   HEARD(result == BUSQ_OK || (result == BUSQ_PEER_DEAD && (meanwhile == node_ends || meanwhile == both_change)));

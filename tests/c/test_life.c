@@ -320,7 +320,7 @@ static void test_the_killed_are_noticed_by_the_next_message_and_their_names_are_
       said(a, "bob", "unread");
     kill(pid, SIGKILL);
     siginfo_t info;
-    CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0); /* dead, but nobody has asked after him yet: a zombie */
+    CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0); /* dead, but no process has asked after it yet: a zombie */
     sleep_ms(20); /* in a burst the kernel is not asked about every message */
     CHECK_EQUAL(busq_peer_send(a, targets, 2, "x", 1, 0), BUSQ_PEER_DEAD);
     CHECK_EQUAL(busq_peer_failed_target(a), targets[0]);
@@ -552,7 +552,7 @@ static void test_the_descriptor_is_readable_while_there_is_something_to_receive(
   const pid_t pid = in_a_child(late_body, m);
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   tell(&m->go_on);
-  /* It may say so once too often: whoever finds nothing waits again. */
+  /* It may be readable once too often: a peer that finds nothing waits again. */
   int result = BUSQ_EMPTY;
   while (result != BUSQ_OK) {
     CHECK_EQUAL(poll(&entry, 1, 20000), 1);
@@ -566,7 +566,7 @@ static void test_the_descriptor_is_readable_while_there_is_something_to_receive(
   munmap(m, sizeof *m);
 }
 
-/* ---- a company in which anybody may be killed at any time ---- */
+/* ---- a company in which any process may be killed at any time ---- */
 
 #define N_MORTALS 5
 
@@ -575,7 +575,7 @@ typedef struct {
   uint64_t seed;
 } mortal;
 
-/* Joins, talks to whoever is there, listens, leaves; for as long as it lives. */
+/* Joins, sends to all that are there, listens, leaves; for as long as it lives. */
 static void mortal_body(void *argument)
 {
   const mortal *self = argument;
@@ -587,7 +587,7 @@ static void mortal_body(void *argument)
     const int joined = try_join(name, &peer);
     CHECK(joined == BUSQ_OK || joined == BUSQ_NO_SPACE);
     if (joined == BUSQ_NO_SPACE)
-      continue; /* what the last life of somebody had sent must be received first */
+      continue; /* what the last life of a peer had sent must be received first */
     for (uint64_t turn = check_below(&chance, 2000); turn > 0; turn--) {
       static char bytes[20000];
       uint64_t targets[N_MORTALS];
@@ -610,7 +610,7 @@ static void mortal_body(void *argument)
   }
 }
 
-/* Everybody is dead now: every slot can be had again, and no memory is in use. */
+/* All are dead now: every slot can be had again, and no memory is in use. */
 static void nothing_is_left(uint32_t peers)
 {
   busq_peer *next[COMPANY_PEERS_MAX];
@@ -668,7 +668,7 @@ static void *take_and_show(void *argument)
   return NULL;
 }
 
-/* In the child nobody ends what the other thread has begun; who waits for that waits for ever. */
+/* In the child no thread ends what the other one has begun; to wait for that is to wait for ever. */
 static void drop_in_the_child(void *argument)
 {
   pin_work *work = argument;

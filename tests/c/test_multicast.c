@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ordered multicast through the public interface, first in one process step by step, then between processes that run. */
+/* The ordered multicast through the public interface, first in one process step by step, then between processes that
+ * run. */
 #include "busq_lab.h"
 #include "harness/company.h"
 
@@ -76,7 +77,7 @@ static void test_an_effect_comes_after_its_cause_even_through_a_side_channel(voi
   for (int round = 0; round < 100; round++) {
     said(a, "b c", "cause");
     hears(b, "cause");
-    said(d, "c", "effect"); /* b has told d, but not through the bus */
+    said(d, "c", "effect"); /* d learned it from b, but not through the bus */
     hears(c, "cause effect");
   }
   part();
@@ -95,7 +96,7 @@ static void test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_orde
   part();
 }
 
-/* ---- what is refused, is refused before anybody got anything ---- */
+/* ---- what is refused, is refused before any peer got anything ---- */
 
 static void test_one_bad_receiver_and_nobody_gets_the_message(void)
 {
@@ -309,7 +310,7 @@ static void sender_body(void *argument)
   }
 }
 
-/* What was delivered tells what was sent: whoever got a letter knows to whom else it went. */
+/* A delivery shows what was sent: each receiver of a letter knows the other ones. */
 static void office_judge(const post_office *office, uint64_t *n_deliveriesp)
 {
   busq_history *history;

@@ -5,12 +5,12 @@
  *      test_node_steps                  at every BUSQ_STEP
  *      test_node_steps --every-access   at every access of shared memory: some minutes
  *
- * A child plays one of alice, who owns a node, bob and carol, who have its handle or get it.  At its n-th step it ends
- * without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through; the parent plays the others.  Whatever
- * was left half done,
+ * A child plays one of alice, which owns a node, bob and carol, which have its handle or get it.  At its n-th step it
+ * ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through; the parent plays the
+ * others.  Whatever was left half done,
  *
- *   - whoever has received the handle alive is told of the node's end, once, and whoever has not is told nothing;
- *   - the owner is told once that nobody holds it any more, behind what was sent to the node;
+ *   - each peer that has received the handle alive gets the notice of the node's end, once, and the others get none;
+ *   - the owner gets one notice that the node has no holder any more, behind what was sent to the node;
  *   - a sender knows whether its message came before the end;
  *   - while the child is stopped, the others go on;
  *   - no memory is lost.
@@ -41,9 +41,9 @@ typedef struct {
   const char *name;
   role victim;
   void (*act)(busq_peer *victim);
-  bool bob_holds; /* he has received it; otherwise nobody has */
+  bool bob_holds; /* it has received it; otherwise none has */
   bool carol_is_granted;
-  bool alice_is_dead; /* she was killed before */
+  bool alice_is_dead; /* it was killed before */
   bool alice_destroys; /* while the victim is stopped, or once it is dead */
   void (*judge)(void);
 } script;
@@ -155,7 +155,7 @@ static const char *told(role who)
   return script_now->victim == who ? words->heard : transcript[who];
 }
 
-/* Of the end: whoever got the handle alive is told once, behind it; nobody else is. */
+/* Notices of the end: each peer that got the handle alive has one, behind it; no other one has. */
 static void judge_notices(bool is_over)
 {
   for (role who = BOB; who < N_ROLES; who++) {
@@ -199,7 +199,7 @@ static void judge_handed(void)
     HEARD(count_of(transcript[ALICE], "released@0") == 1);
 }
 
-/* The sender was told the truth. */
+/* The sender got the truth. */
 static void judge_sent(void)
 {
   judge_notices(true);
@@ -266,7 +266,8 @@ static void victim_body(void *argument)
   }
 }
 
-/* What those hear whom the parent plays, until it is quiet; what is stalled is got out of the way meanwhile. */
+/* Notes what the peers hear that the parent plays, until it is quiet; what is stalled is got out of the way
+ * meanwhile. */
 static void settle(void)
 {
   for (int turn = 0; turn < 4; turn++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes and handles, in the words of those who wished for them: "The behaviour of the system may be different based on an event
- * happening before or after a node has been destroyed, so deciding when a node destruction takes place must be done in terms of
- * timestamps and clocks."
+ * Nodes and handles, in the words of those that wished for them: "The behaviour of the system may be different based on
+ * an event happening before or after a node has been destroyed, so deciding when a node destruction takes place must be
+ * done in terms of timestamps and clocks."
  */
 #include "harness/company.h"
 #include "harness/nodes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them, everything is
- * delivered in all of them, and what it does not claim is missed in some.
+ * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them,
+ * everything is delivered in all of them, and what it does not claim is missed in some.
  */
 #include "harness/check.h"
 #include "check/check.h"
@@ -75,7 +75,7 @@ static const struct {
     {"bus1", 3, 1, 2, 0, false},
 };
 
-/* Who needs the whole group, or a coordinator, has packets that go to others than destinations. */
+/* An order that needs the whole group, or a coordinator, has packets that go to others than destinations. */
 static uint32_t claims_of(const busq_order *order)
 {
   const bool is_genuine = !(order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED));
@@ -176,7 +176,8 @@ static void test_reductions_leave_no_end_out_and_find_the_same_faults(void)
   }
 }
 
-/* What goes to oneself passes the buffer, so that other messages wait there: an ACK that lets one go is not quiet then. */
+/* A packet to oneself passes the buffer, so that other messages wait there: an ACK that lets one go is not quiet
+ * then. */
 static void test_reductions_leave_no_end_out_where_messages_go_to_their_own_sender(void)
 {
   static const char *const orders[] = {"mfss", "cykas", "fifo-ack"};
@@ -193,8 +194,8 @@ static void test_reductions_leave_no_end_out_where_messages_go_to_their_own_send
   }
 }
 
-/* fifo-ack keeps a buffer for each receiver: what waits for one is passed by what goes to another.  Once it was said to be one
- * buffer, and executions with three messages were left out. */
+/* fifo-ack keeps a buffer for each receiver: what waits for one is passed by what goes to another.  Once it was
+ * taken to be one buffer, and executions with three messages were left out. */
 static void test_reductions_leave_no_end_out_where_there_is_a_buffer_for_each_receiver(void)
 {
   static const uint32_t destinations[] = {2, 2, 4, 1, 1, 1, 1, 1, 1};

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orders that agree on more than causality: random runs on a small network, packets counted, promises missed where none
- * was made; and single executions, step by step. */
+/* The orders that agree on more than causality: random runs on a small network, packets counted, promises missed
+ * where none was made; and single executions, step by step. */
 #include "harness/network.h"
 
 enum { RUNS = 2000 };
 
 /* ---- random runs ---- */
 
-/* A run: who submits what is chance, and so is what arrives when.  `others_only`: nobody sends to himself. */
+/* A run: which process submits what is chance, and so is what arrives when.  `others_only`: no process sends to
+ * itself. */
 typedef struct {
   const busq_order *order;
   uint32_t options;
@@ -178,7 +179,8 @@ static void check_sequencer_packets(const network *net)
   CHECK_EQUAL(count_packets(net), expected);
 }
 
-/* Every message may be asked for by one WANT, and makes the token go round twice at the worst: to its sender, and to sleep. */
+/* Every message may be asked for by one WANT, and makes the token go round twice at the worst: to its sender, and to
+ * sleep. */
 static void check_token_packets(const network *net)
 {
   CHECK_EQUAL(packets_of(net, "data"), net->n_messages * (net->n - 1));
@@ -363,7 +365,7 @@ static void test_two_who_send_to_each_other_get_on_under_sync(void)
 
 /* ---- refusing ---- */
 
-/* What is refused changes nothing: network_step holds that against every refusal; here one is certain. */
+/* A refusal changes nothing: network_step holds that against every refusal; here one is certain. */
 static void test_without_room_a_message_is_refused_and_goes_in_later(const busq_order *order)
 {
   static network net;
@@ -398,7 +400,8 @@ static void test_a_packet_that_can_not_be_held_back_is_refused_and_stays_in_flig
 
 /* ---- many effects at once ---- */
 
-/* One arrival sets free many messages: more effects than a small buffer takes.  network_step compares it with a large one. */
+/* One arrival sets free many messages: more effects than a small buffer takes.  network_step compares it with a
+ * large one. */
 static void test_what_one_step_sets_free_comes_in_pieces_too(void)
 {
   static network net;

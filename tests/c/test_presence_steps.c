@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Death, and being stopped, between any two steps of one who is watched, or watches.
+ * Death, and being stopped, between any two steps of a peer that is watched, or watches.
  *
  *      test_presence_steps                  at every BUSQ_STEP
  *      test_presence_steps --every-access   at every access of shared memory: some minutes
  *
- * alice and bob watch "victim" and "fred", and live in the parent with eve.  A child does what a script says; at its n-th step it ends
- * without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  After every death, and after it has gone on,
+ * alice and bob watch "victim" and "fred", and live in the parent with eve.  A child follows a script; at its n-th step
+ * it ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  After every death,
+ * and after it has gone on,
  *
- *   - alice and bob have heard the same of who came and went, at the same places among the child's messages;
- *   - each coming was followed by one going, behind the last message of who went, and nobody went who had not come;
- *   - whoever comes and goes next is told of, once.
- * While it is stopped, the others send, and hear who else comes and goes.
+ *   - alice and bob have heard the same comings and goings, at the same places among the child's messages;
+ *   - each coming was followed by one going, behind the last message of the one that went, and none went that had not
+ *     come;
+ *   - the next coming and going is announced, once.
+ * While it is stopped, the others send, and hear which others come and go.
  */
 #include "harness/groups.h"
 #include "harness/strike.h"
@@ -50,7 +52,7 @@ static void act_come_and_go(void)
   CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
 }
 
-/* It ends as a process, with nothing said. */
+/* It ends as a process, without a word. */
 static void act_come(void)
 {
   victim = join("victim");
@@ -77,7 +79,7 @@ static void zoe_body(void *argument)
   said(join("victim"), "alice bob watcher", "z");
 }
 
-/* One that it watches has died, and nobody has noticed. */
+/* A peer that it watches has died, unnoticed. */
 static void prepare_mourner(void)
 {
   transcript of_watcher = {.text = " ", .used = 1};
@@ -128,7 +130,7 @@ static void listen_until(const char *what, uint32_t n_times)
     both_listen();
 }
 
-/* Somebody comes, says something, and goes. */
+/* A peer comes, sends something, and goes. */
 static void goes_by(const char *name, const char *text)
 {
   char coming[16], going[16];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What busq_order.rename promises, in random executions: whether processes change their names before a step or after it comes to
- * the same.  And that orders without it, or with roles, do look at names.
+ * What busq_order.rename promises, in random executions: whether processes change their names before a step or after it
+ * comes to the same.  And that orders without it, or with roles, do look at names.
  *
- * Beside each execution runs its image, in which everybody has another name from the start; and after every step all renamings
- * are tried on the state that the step began in.
+ * Beside each execution runs its image, in which every process has another name from the start; and after every step
+ * all renamings are tried on the state that the step began in.
  */
 #include "harness/check.h"
 #include "order/order.h"
@@ -144,7 +144,7 @@ static const uint32_t *row_of(const busq_order_world *asked, uint64_t message, u
 
 /* ---- events ---- */
 
-/* What may happen, as somebody chooses it. */
+/* What may happen, as the caller chooses it. */
 typedef struct {
   uint32_t kind; /* a busq_order_event_kind */
   uint32_t process;
@@ -168,7 +168,7 @@ static uint32_t clock_words(const busq_order *order, uint32_t n)
   return order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
 }
 
-/* What the step comes to, on this state, in a group of these names; `s` speaks of the group under them, too. */
+/* The result of the step on this state, in a group of these names; `s` speaks of the group under them, too. */
 static void run(const group *g, const naming *names, char *state, const step *s, outcome *o)
 {
   world w = {.world = {vector_of, row_of}, .of = g, .names = *names, .back = inverse(names)};
@@ -404,7 +404,7 @@ static void check_renaming(const group *g, const char *before, const step *s, co
   t->n_other_order += like == SAME_IN_ANOTHER_ORDER;
   rename_state(g, after, then, names);
   const bool are_equal = memcmp(first, then, STATE_BYTES) == 0;
-  CHECK(are_equal || (g->order->delivers_by_name && g->n > 3)); /* who blocks: one of several others */
+  CHECK(are_equal || (g->order->delivers_by_name && g->n > 3)); /* the blocking one: one of several others */
   t->n_other_bytes += !are_equal;
   t->n_images++;
   rename_state(g, then, again, &back);
@@ -423,7 +423,7 @@ static uint32_t place_in_image(const group *image, const step *renamed)
   return place;
 }
 
-/* The same step in the image; says how much it is like the one in the group. */
+/* Does the step in the image; returns how much it is like the one in the group. */
 static likeness follow(const group *g, const step *s, const outcome *o, const naming *names, group *image)
 {
   static outcome found;
@@ -595,7 +595,8 @@ static void test_where_there_is_no_renaming_names_do_matter(uint64_t seed)
   }
 }
 
-/* c has lost the first message of a and the first one of b, and holds the second ones back; that of b is a cause of that of a. */
+/* c has lost the first message of a and the first one of b, and holds the second ones back; that of b is a cause of
+ * that of a. */
 static void test_an_alarm_lets_go_in_the_order_of_names_what_is_held_back(void)
 {
   enum { A, B, C };

@@ -2,10 +2,10 @@
 /*
  * The ring on its own, in private memory: positions, clocks, holes, laps, lives, and where its counters end.
  *
- * How far the counters reach.  Positions have 52 bits: at 50 million messages per second into one queue they last 2.8 years,
- * and the test at their end shows that the queue then refuses messages instead of mixing them up.  Lives have 11 bits: a
- * producer that was stopped between two instructions during exactly 2048 lives of the queue, or a multiple, would take
- * the present one for the one it meant.
+ * How far the counters reach.  Positions have 52 bits: at 50 million messages per second into one queue they last 2.8
+ * years, and the test at their end shows that the queue then refuses messages instead of mixing them up.  Lives have 11
+ * bits: a producer that was stopped between two instructions during exactly 2048 lives of the queue, or a multiple,
+ * would take the present one for the one it meant.
  */
 #include "harness/check.h"
 #include "queue/ring.h"
@@ -311,7 +311,7 @@ static void test_nothing_is_placed_after_closing(void)
   CHECK_EQUAL(busq_ring_close(&ring), 10);
   CHECK_EQUAL(place(&ring, 8, &after), BUSQ_RING_GONE);
   CHECK_EQUAL(busq_ring_close(&ring), 10);
-  /* A position taken before may still be filled; whoever closes skips it if it is not. */
+  /* A position taken before may still be filled; the one that closes skips it if it is not. */
   CHECK(busq_ring_publish(&ring, &before, reference_of(2)));
   stands_at(&ring, 9, 2);
   ring_free(&ring);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Senders sleep in poll() behind their descriptors until there is room, or memory; and nobody's death keeps them asleep.
+ * Senders sleep in poll() behind their descriptors until there is room, or memory; and no death keeps them asleep.
  *
- * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP, for n = 1, 2, 3
- * and so on until it comes through alive.  Those who wait sleep without a timeout: who is neither told, nor looks by the timer
- * of its descriptor, sleeps on, and the test comes to its time limit.
+ * A child receives, leaves, or waits for room beside them, and ends without another instruction at its n-th BUSQ_STEP,
+ * for n = 1, 2, 3 and so on until it comes through alive.  They sleep without a timeout: one that is neither woken, nor
+ * looks by the timer of its descriptor, sleeps on, and the test comes to its time limit.
  */
 #include "harness/strike.h"
 #include "shm/memory/peer.h"
@@ -86,7 +86,7 @@ static void fills(busq_peer *peer, const char *to, bool is_large)
   CHECK_EQUAL(result, BUSQ_FULL);
 }
 
-/* From here on it is woken by whoever tells it, and by nothing else. */
+/* From here on it is woken by a write to its FIFO, and by nothing else. */
 static void stops_its_timer(const busq_peer *peer)
 {
   CHECK_EQUAL(timerfd_settime(peer->descriptor.timer_fd, 0, &(struct itimerspec){.it_value = {0, 0}}, NULL), 0);
@@ -168,7 +168,7 @@ static bool die(const script *s, uint64_t steps)
   return words->has_survived;
 }
 
-/* ---- told, not found by the timer ---- */
+/* ---- announced, not found by the timer ---- */
 
 static void test_all_who_wait_are_told_of_room(void)
 {
@@ -188,7 +188,7 @@ static void test_all_who_wait_are_told_of_room(void)
   CHECK(!is_readable(ann)); /* not before it has let go of its place */
   busq_peer_release(bob, &message);
   CHECK(is_readable(ann));
-  /* Which of its queues is told of is its affair: here it waits for the other one. */
+  /* Which of its queues is announced is its affair: here it waits for the other one. */
   CHECK_EQUAL(take_now(carol, &message), BUSQ_OK);
   busq_peer_release(carol, &message);
   CHECK(is_readable(dave));
@@ -227,7 +227,7 @@ static void test_who_receives_meanwhile_swallows_nothing(void)
   part();
 }
 
-/* Messages that nobody receives keep nobody awake who waits for room. */
+/* Messages that are not received keep no peer awake that waits for room. */
 static void test_room_alone(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
@@ -267,7 +267,7 @@ static void test_who_waits_is_told_of_memory(void)
   part();
 }
 
-/* A reader that was stopped between its claim and its byte writes to whoever has the slot by then. */
+/* A reader that was stopped between its claim and its byte writes to the peer that has the slot by then. */
 static void test_a_late_byte_is_a_false_alarm(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);
@@ -286,7 +286,7 @@ static void test_a_late_byte_is_a_false_alarm(void)
   part();
 }
 
-/* Who waits is told of the reader's end as of room. */
+/* A waiting sender learns of the reader's end as of room. */
 static void test_who_waits_is_told_when_its_reader_leaves(void)
 {
   meet(PEERS, CAPACITY, 1 << 16);

@@ -5,16 +5,17 @@
  *      test_share_steps                  at every BUSQ_STEP
  *      test_share_steps --every-access   at every access of shared memory: some minutes
  *
- * A child joins "jobs" beside a reader of the parent and follows a script.  At its n-th BUSQ_STEP it ends without another
- * instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  After every death the other reader must find
+ * A child joins "jobs" beside a reader of the parent and follows a script.  At its n-th BUSQ_STEP it ends without
+ * another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  After every death the other reader
+ * must find
  *
- *   - what the child had not been given, and, in scripts that acknowledge, what it had not acknowledged; each of them once;
+ *   - what the child had not been given, and, in scripts that acknowledge, what it had not acknowledged; each of them
+ *     once;
  *   - nothing that the child had been given for good, or had acknowledged;
  *   - a queue that comes to its end, slots that come free, and no memory lost.
- * And before that, while the other one reads nothing, there must be room for as many messages as the queue holds, less those that are
- * left in it.
- * While it is stopped, the other one must get every message that is sent from then on; and when it has gone on, nothing is missing
- * or doubled.
+ * And before that, while the other one reads nothing, there must be room for as many messages as the queue holds, less
+ * those that are left in it. While it is stopped, the other one must get every message that is sent from then on; and
+ * when it has gone on, nothing is missing or doubled.
  */
 #include "harness/strike.h"
 
@@ -26,7 +27,7 @@
 #define FILLER (LETTERS + MORE - 1)
 #define LARGE_BYTES 20000
 
-/* What the child tells before it dies. */
+/* What the child notes before it dies. */
 typedef struct {
   uint32_t is_ready;
   uint32_t may_go_on;
@@ -220,7 +221,7 @@ static void victim_body(void *argument)
 static char scene[160];
 static uint32_t n_got[LETTERS + MORE];
 
-/* Receives all that comes; looks for the dead, as one does who waits. */
+/* Receives all that comes; looks for the dead, as a waiting peer does. */
 static void drain(busq_peer *one)
 {
   for (int quiet = 0; quiet < 3;) {
@@ -259,7 +260,8 @@ static void judge(uint32_t n_sent, bool is_stopped)
   CHECK(n_missing <= (script_now->mode == OFFERED || is_stopped ? 0u : 1u));
 }
 
-/* How many more there is room for.  Whoever finds none looks for dead readers, and each look is a step of their burial. */
+/* How many more there is room for.  A sender that finds none looks for dead readers, and each look is a step of
+ * their burial. */
 static uint32_t fill(busq_peer *from)
 {
   enum { LOOKS = 16 };
@@ -371,7 +373,7 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
 int main(int n_arguments, char **arguments)
 {
   strike_options(n_arguments, arguments);
-  busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be dead before the last */
+  busq_step_looks = 2; /* a burial takes many steps, and the process that takes the first may be dead before the last */
   const script scripts[] = {
       {.name = "receiving", .act = act_receive, .mode = COPIED},
       {.name = "receiving what would be in the way", .act = act_receive, .mode = COPIED, .fills = true},

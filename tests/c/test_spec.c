@@ -173,7 +173,7 @@ static void test_causal_takes_the_receiver_with_the_shortest_chain(void)
   expect_pair(BUSQ_PROPERTY_CAUSAL, 1, 5, 4, 0);
 }
 
-/* Two chains of one message: then the nearer overtaker decides, whoever comes first. */
+/* Two chains of one message: then the nearer overtaker decides, whichever comes first. */
 static void test_causal_takes_the_nearest_overtaker(void)
 {
   JUDGE("send 1 to p1 p2 p3", "deliver 1; send 2 to p2 p3", "deliver 2; deliver 1",
@@ -269,7 +269,7 @@ static void test_a_crown_of_three_is_mysteriously_ordered(void)
   assert(witness_of(BUSQ_PROPERTY_SYNCHRONOUS)->n_steps == 6);
 }
 
-/* More messages than a witness names, more steps than it tells. */
+/* More messages than a witness names, more steps than it holds. */
 static void test_a_crown_of_a_hundred(void)
 {
   enum { N = 100 };
@@ -316,7 +316,7 @@ static void test_a_message_to_oneself_is_a_crown_with_what_comes_between(void)
   EXPECT_STRICT(0, 0, 0);
 }
 
-/* C2 asks for a later message of the same sender; p1 only passes on what it was told. */
+/* C2 asks for a later message of the same sender; p1 only passes on what it received. */
 static void test_c2_is_weaker_where_messages_have_two_receivers(void)
 {
   JUDGE("send 1 to p1 p2", "deliver 1; send 2 to p2", "deliver 2; deliver 1");
@@ -530,7 +530,7 @@ static void test_a_chain_longer_than_a_witness(void)
   busq_history_free(history);
 }
 
-/* 154 processes, everybody tells everybody, and the last one hears everything the wrong way around. */
+/* 154 processes, each sends to all, and the last one hears everything the wrong way around. */
 static void test_many_processes(void)
 {
   enum { N = 154 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The observers while memory runs out: every single request fails once, and each time the call says so, leaks nothing
- * and changes nothing.  The sources are compiled into this file, with an allocator that counts and refuses.
+ * The observers while memory runs out: every single request fails once, and each time the call reports it, leaks
+ * nothing and changes nothing.  The sources are compiled into this file, with an allocator that counts and refuses.
  */
 #undef NDEBUG
 #include "harness/counted_memory.h"

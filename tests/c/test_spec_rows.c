@@ -55,7 +55,7 @@ static void test_a_destination_that_is_nobody_is_refused(void)
   busq_history_free(history);
 }
 
-/* Process 0 never gets message 1; message 7 may be anybody's. */
+/* Process 0 never gets message 1; message 7 may be of any process. */
 static void test_what_is_missing_is_sure_or_open(void)
 {
   busq_history *history = read_both();
@@ -136,7 +136,7 @@ static void test_long_times_keep_their_precision(void)
   }
 }
 
-/* Process 1 knows what 2 and 1 told it; its third clock has come from nowhere, but nobody knows what 7 told. */
+/* Process 1 knows what 2 and 1 sent it; its third clock has come from nowhere, but what 7 held is unknown. */
 static void test_clocks_are_compared(void)
 {
   busq_history *history = read_both();

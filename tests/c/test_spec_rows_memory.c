@@ -47,7 +47,7 @@ static int audit_clocks(const busq_history *history)
   return result;
 }
 
-/* The same for the audit of two recorded logs. */
+/* The observers' memory test, for the audit of two recorded logs. */
 static bool audit_fails_at(long n)
 {
   static const uint8_t whole[2];

@@ -104,7 +104,7 @@ static void test_the_same_calls_give_the_same_events(uint64_t seed)
   }
 }
 
-/* The last acknowledgement lets twelve others tell: more effects than the buffer of a step holds. */
+/* The last acknowledgement lets twelve others send: more effects than the buffer of a step holds. */
 static void test_a_step_with_many_effects_goes_on_until_all_are_said(void)
 {
   busq_stage *stage = new_stage("cykas", 14, 64, 64);

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Death, and being stopped, between any two steps of one who comes after another: who resumes what that had, or gets its slot.
+ * Death, and being stopped, between any two steps of a peer that comes after another: it resumes what that had, or gets
+ * its slot.
  *
  *      test_successor_steps                  at every BUSQ_STEP
  *      test_successor_steps --every-access   at every access of shared memory: some minutes
  *
- * A predecessor has died with a node, a handle, or as a member of a group.  A child joins in its place, and does what a script says; at its
- * n-th step it ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes through.  Then another one comes
- * after it.  Both together, with whoever was stopped,
+ * A predecessor has died with a node, a handle, or as a member of a group.  A child joins in its place, and follows a
+ * script; at its n-th step it ends without another instruction, or stops, for n = 1, 2, 3 and so on until it comes
+ * through.  Then another one comes after it.  Both together, with the stopped one,
  *
- *   - have been told of the end of a node that they held, once; where the notice was to be acknowledged, until it was;
- *   - have received what was sent to their own node before its end, once, and its sender was told so;
- *   - hear what is said to the group, at the place where others hear it.
+ *   - have got the notice of the end of a node that they held, once; where the notice was to be acknowledged, until it
+ *     was;
+ *   - have received what was sent to their own node before its end, once, and its sender learned that;
+ *   - hear what is sent to the group, at the place where others hear it.
  *
- * In the last scripts it is the child that changes the group, beside members that are dead; one of those, which is not durable, is resumed
- * meanwhile.  If its join has returned with it as a member, it stays one.  So it is with one that is durable, and with one that holds a handle.
+ * In the last scripts it is the child that changes the group, beside members that are dead; one of those, which is not
+ * durable, is resumed meanwhile.  If its join has returned with it as a member, it stays one.  So it is with one that
+ * is durable, and with one that holds a handle.
  */
 #include "harness/groups.h"
 #include "harness/nodes.h"
@@ -56,7 +59,7 @@ static char of_alice[1024], of_bob[1024];
 
 /* ---- what they do ---- */
 
-/* NULL where somebody is stopped who puts in order what the last one has left. */
+/* NULL where a process is stopped that puts in order what the last one has left. */
 static busq_peer *may_resume(const char *name, uint32_t flags)
 {
   busq_peer *peer;
@@ -98,13 +101,13 @@ static uint32_t count_of(const char *text, const char *what)
   return n;
 }
 
-/* By the victim, and by the one who comes after it. */
+/* By the victim, and by the one that comes after it. */
 static uint32_t both(const char *after, const char *what)
 {
   return count_of(words->heard, what) + count_of(after, what);
 }
 
-/* What it had in its hands when it died may be lost. */
+/* The messages that it had in its hands when it died may be lost. */
 static bool may_be_lost(void)
 {
   return !is_struck_to_stop && words->has_heard && words->struck_at[0];
@@ -129,7 +132,7 @@ static void others_talk(void)
     ;
 }
 
-/* ---- who has held a handle ---- */
+/* ---- a peer that has held a handle ---- */
 
 static void holder_body(void *argument)
 {
@@ -183,7 +186,7 @@ static void judge_holder(void)
   leave(next);
 }
 
-/* ---- who has owned a node ---- */
+/* ---- a peer that has owned a node ---- */
 
 static void owner_body(void *argument)
 {
@@ -238,7 +241,7 @@ static void judge_owner(void)
   leave(next);
 }
 
-/* ---- the slot of one who has owned a node ---- */
+/* ---- the slot of one that has owned a node ---- */
 
 static void stranger_body(void *argument)
 {
@@ -250,7 +253,8 @@ static void stranger_body(void *argument)
   said(peer, "bob", "last");
 }
 
-/* All other slots are taken, and what it had sent is received: whoever joins gets that of the dead.  Nobody has noticed its death. */
+/* All other slots are taken, and what it had sent is received: the next one to join gets that of the dead.  Its
+ * death is unnoticed. */
 static void prepare_slot(void)
 {
   alice = join("alice"), bob = join("bob");
@@ -409,7 +413,7 @@ static void judge_member(void)
   (void)heard(bob);
 }
 
-/* ---- a change beside one who is resumed ---- */
+/* ---- a change beside one that is resumed ---- */
 
 static const char *who_resumes;
 static busq_peer *resumed;
@@ -443,7 +447,7 @@ static void prepare_second(void)
   who_resumes = "erin";
 }
 
-/* It has its slot before the two die, in one process, so that both are dead before anybody can look. */
+/* It has its slot before the two die, in one process, so that both are dead before any process can look. */
 static void before_entering(void)
 {
   victim = join("dave");
@@ -508,7 +512,7 @@ static void judge_resumed(void)
   (void)heard(alice);
 }
 
-/* ---- a group of the dead gives way to another, beside one who is resumed ---- */
+/* ---- a group of the dead gives way to another, beside one that is resumed ---- */
 
 /* With it all entries have names, and the dead are in one of them. */
 static void prepare_full(void)
@@ -531,7 +535,8 @@ static void act_collect(void)
   (void)busq_bus_collect(company_bus, &dropped);
 }
 
-/* A member hears what is said in its group, which is the same one still; and once it has left, any other may have the entry. */
+/* A member hears what is sent in its group, which is the same one still; and once it has left, any other may have
+ * the entry. */
 static void judge_way(void)
 {
   if (!resumed)
@@ -549,7 +554,7 @@ static void judge_way(void)
   (void)heard(alice);
 }
 
-/* ---- the death of a durable member, told by one who is struck ---- */
+/* ---- the death of a durable member, announced by one that is struck ---- */
 
 static void durable_body(void *argument)
 {
@@ -596,7 +601,7 @@ static void judge_durable(void)
   leave(resumed);
 }
 
-/* ---- a message that does not count, to one who is resumed ---- */
+/* ---- a message that does not count, to one that is resumed ---- */
 
 static pid_t carols;
 
@@ -639,7 +644,7 @@ static void carol_dies(void)
   alice_mourns();
 }
 
-/* What alice hears behind a view without carol, carol does not hear. */
+/* Alice hears messages behind a view without carol that carol does not hear. */
 static void judge_late(void)
 {
   alice_mourns();
@@ -652,7 +657,7 @@ static void judge_late(void)
   leave(resumed);
 }
 
-/* ---- an owner who is struck, beside a holder that is resumed, and is not durable ---- */
+/* ---- an owner that is struck, beside a holder that is resumed, and is not durable ---- */
 
 static uint32_t was_held;
 static char of_holder[512];
@@ -716,7 +721,7 @@ static void judge_fleeting(void)
   leave(resumed);
 }
 
-/* ---- one who tells of a death, beside the one who comes after the dead ---- */
+/* ---- one that announces a death, beside the one that comes after the dead ---- */
 
 static void watches(busq_peer *peer)
 {
@@ -776,7 +781,7 @@ static void judge_watched(void)
   leave(resumed);
 }
 
-/* ---- a node of one who has a slot whose nodes were all used ---- */
+/* ---- a node of one that has a slot whose nodes were all used ---- */
 
 static void two_nodes_body(void *argument)
 {
@@ -887,7 +892,7 @@ static void one_that_has_missed_a_view_hears_nothing(void)
   bob = join("bob");
   enters(bob);
   ends_well(in_a_child(erin_body, NULL));
-  CHECK_EQUAL(busq_peer_leave(bob, "@g", 2, COMPANY_PATIENCE_NS), BUSQ_OK); /* of which erin is not told */
+  CHECK_EQUAL(busq_peer_leave(bob, "@g", 2, COMPANY_PATIENCE_NS), BUSQ_OK); /* of which erin gets no notice */
   while (say(bob, "alice", "z") == BUSQ_OK)
     ;
   who_resumes = "erin";
@@ -936,7 +941,8 @@ static void fleeting_member_body(void *argument)
   child_is_ready();
 }
 
-/* Carol has died as a member, which nobody has noticed, and another carol has its slot.  All slots of the bus are in the group, or not. */
+/* Carol has died as a member, unnoticed, and another carol has its slot.  All slots of the bus are in the group, or
+ * not. */
 static void who_has_the_slot_of_a_dead_member_takes_part(bool is_full, const char *to)
 {
   check_test = "the slot of a dead member";
@@ -966,7 +972,7 @@ static void who_has_the_slot_of_a_dead_member_takes_part(bool is_full, const cha
   printf("ok  who has the slot of a dead member %s%s\n", to ? "is named beside the group" : "enters it", is_full ? ", of all" : "");
 }
 
-/* Bob's messages raise the clock of alice's queue alone, and carol, who ends the node, has heard of none of them. */
+/* Bob's messages raise the clock of alice's queue alone, and carol, which ends the node, has heard of none of them. */
 static void what_a_dead_owner_was_sent_before_the_end_comes_to_its_successor(void)
 {
   check_test = "a dead owner";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary buses: their names, and who takes them away.  Queues that hold less than others. */
+/* Temporary buses: their names, and what takes them away.  Queues that hold less than others. */
 #include "harness/company.h"
 #include <pthread.h>
 
@@ -80,7 +80,7 @@ static void *makes_or_opens(void *unused)
     if (result == BUSQ_NOT_FOUND)
       continue;
     CHECK_EQUAL(result, BUSQ_OK);
-    /* Whoever has it open has its name, and the same one. */
+    /* Each process that has it open has its name, and the same one. */
     uint8_t mine[16], found[16];
     CHECK_EQUAL(busq_bus_open(company_directory, "held", &again), BUSQ_OK);
     busq_bus_generation(bus, mine);

@@ -234,7 +234,7 @@ static void test_nothing_is_written_before_and_after_and_what_was_sent_before_is
   said(a, "b", "while");
   CHECK_TEXT(heard(b), "while");
   settle(recorder);
-  /* Who is met first is number 0. */
+  /* The first one met is number 0. */
   CHECK_TEXT(told(recorder, 0), "S0.1>1");
   CHECK_TEXT(told(recorder, 1), "L D0.1");
   CHECK_EQUAL(facts_of(recorder).before, 1);
@@ -373,7 +373,7 @@ static void test_thousands_of_millions_may_be_dropped_between_two_events(void)
   part();
 }
 
-/* 64 short lives fill the ring of a slot to the last place; who comes next finds no room to say who it is. */
+/* 64 short lives fill the ring of a slot to the last place; the next life finds no room for its name. */
 static void test_what_happens_before_a_join_found_room_counts_as_dropped(void)
 {
   meet(3, 1024, 1 << 20);
@@ -476,7 +476,7 @@ static void test_what_stands_behind_a_hole_at_the_end_is_a_gap(void)
   part();
 }
 
-/* The recorder is killed while A's ring is full, and somebody removes its file: that ring stays full for ever. */
+/* The recorder is killed while A's ring is full, and its file is removed: that ring stays full for ever. */
 static void test_a_ring_of_a_recording_that_has_ended_stops_nobody(void)
 {
   meet(4, 1024, 1 << 20);

@@ -204,11 +204,11 @@ static void test_a_message_after_the_death_of_its_sender(void)
 static void test_beside_the_group_alone(void)
 {
   scene self = {.messages = {{.sender = 1, .named = C}, {.sender = 1}}, .first_members = A, .is_over = true};
-  self.is_cut[1] = true; /* the sender was killed: nobody knows what it was told */
+  self.is_cut[1] = true; /* the sender was killed: what it learned is unknown */
   add(&self, 2, message(0));
   expect(&self, BUSQ_VIEWS_MISPLACED, 2);
   self.messages[0].sender = 0;
-  self.is_cut[0] = true; /* nobody is left of the view that had it */
+  self.is_cut[0] = true; /* no member is left of the view that had it */
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several threads of one peer wait, some leave, and all that happens wakes whom it concerns.
+ * Several threads of one peer wait, some leave, and all that happens wakes the ones that it concerns.
  *
- * A sleep ends with its slice even if nobody wakes it, so a lost wake-up would only be late, and a clock would have to judge.
- * Here the slices of those who wait for good have no end (the linker leads the core's system calls to this file): who is not
- * woken sleeps on, and the test comes to its time limit.
+ * A sleep ends with its slice even if nothing wakes it, so a lost wake-up would only be late, and a clock would have to
+ * judge. Here the slices of those that wait for good have no end (the linker leads the core's system calls to this
+ * file): one that is not woken sleeps on, and the test comes to its time limit.
  */
 #include "harness/company.h"
 #include "record/recorder.h"
@@ -100,7 +100,8 @@ static bool receive_one(int64_t timeout_ns)
   return true;
 }
 
-/* Who has got a message stays away until a sibling has got the next one, or one that ends the test has come. */
+/* A thread that has got a message stays away until a sibling has got the next one, or one that ends the test has
+ * come. */
 static void *receive_in_turn(void *argument)
 {
   (void)argument;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers that are watched, told of by somebody who is late: what was right when it looked is not when it comes to say so.  Each test
- * makes the change that such a one would make.
+ * Peers that are watched, announced by a process that is late: what was right when it looked is not when it comes to
+ * announce it.  Each test makes the change that such a one would make.
  */
 #include "harness/company.h"
 #include "shm/group/group.h"
 #include "shm/memory/peer.h"
 
 static busq_peer *alice;
-static uint64_t watched; /* the group of those who watch bob */
+static uint64_t watched; /* the group of those that watch bob */
 
 static void begin(void)
 {
@@ -69,7 +69,7 @@ static void test_one_who_is_gone_has_not_come_after_another(void)
   part();
 }
 
-/* As if whoever told of the first one had done so after the second looked for one to tell of. */
+/* As if the process that announced the first one had done so after the second looked for one to announce. */
 static void test_another_comes_after_the_one_before_has_gone(void)
 {
   check_test = __func__;

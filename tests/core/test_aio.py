@@ -482,6 +482,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
 ) -> None:
     bus = make_bus(capacity=capacity)
     rng = random.Random(seed)
+    count = MESSAGES if capacity > 2 else MESSAGES // 5  # one that waits for room takes many turns of the loop
 
     async def main() -> None:
         got: list[int] = []
@@ -493,9 +494,9 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
                 got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
 
         async with aio.join(bus, "consumer") as peer:
-            child = fork(produce, bus.name, MESSAGES, seed)
+            child = fork(produce, bus.name, count, seed)
             tasks: set[Any] = set()
-            while len(got) < MESSAGES:
+            while len(got) < count:
                 while len(tasks) < 4:
                     tasks.add(asyncio.ensure_future(receive(peer)))
                 for _ in range(rng.randint(0, 3)):
@@ -514,7 +515,7 @@ def test_nothing_is_lost_or_doubled_by_cancelling(
             assert child.result() >= 0
             with pytest.raises(busq.Empty):
                 await peer.recv(timeout=0)
-        assert sorted(got) == list(range(MESSAGES))
+        assert sorted(got) == list(range(count))
 
     run_tasks(main)
 

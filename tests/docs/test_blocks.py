@@ -267,11 +267,13 @@ def test_every_command_that_is_shown_exists_with_its_options(page: Path) -> None
             pytest.fail(f"{block}: busq {' '.join(words)}: {error.format_message()}")
 
 
-NAMED = re.compile(r"(?<![\w./-])(?:csrc|busq|tests|bench|\.ci)/[\w*./-]*\w")
+NAMED = re.compile(r"(?<![\w./:-])(?:csrc|busq|tests|bench|\.ci)/[\w*./-]*\w")  # COMMIT:bench/... is of another commit
+BENCHMARK = re.compile(r"\bbusq\.bench\.([a-z_]+)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_of_the_project_that_a_page_names_is_there(page: Path) -> None:
     named = {path for path in NAMED.findall(page.read_text()) if "/my-" not in path}  # yours, which are to be made
+    named |= {f"bench/{name}" for name in BENCHMARK.findall(page.read_text())}
     missing = sorted(path for path in named if not any(ROOT.glob(path)) and not any(ROOT.glob(f"{path}.*")))
     assert not missing, f"{page.name} names {missing}, which are not in the project"

@@ -21,7 +21,7 @@ PAYLOAD_BYTES = (48_000, 80_000)  # and what is between them, each as likely
 OTHER_BYTES = 32_000  # headers, acknowledgements
 BANDWIDTH_BYTES_PER_S = 50_000_000
 
-Program = Sequence[tuple[int, int, int]]  # time (ns), receiver, bytes
+Program = Sequence[tuple[int, int, int]]  # time in ns, receiver, size in bytes
 
 
 class Model:

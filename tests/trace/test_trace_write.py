@@ -27,8 +27,8 @@ from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of
 from busq.trace.writer import file_name  # noqa: E402
 
 MODULES = (
-    "builder csv_log dataset epfl errors expressions fields finding foreign locate mapping ndjson ordering otlp "
-    "parquet reader records shiviz tables text values vector_clocks writer"
+    "builder csv_log dataset epfl errors events expressions fields finding foreign locate mapping ndjson ordering otlp "
+    "otlp_spans parquet parquet_head reader recorded_files records shiviz tables text values vector_clocks writer"
 )
 
 

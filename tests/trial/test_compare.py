@@ -57,7 +57,7 @@ def letters(tmp_path: Path, seed: int) -> str:
 
 
 def schedule_of(rows: Sequence[tuple[str, str]]) -> Schedule:
-    """Messages, a second apart: who sends to whom."""
+    """Messages, a second apart, each with its sender and its receivers."""
     builder = workload.Builder("rows")
     for time_s, (sender, to) in enumerate(rows):
         builder.add("", time_s, sender, to.split(), 64)
@@ -199,7 +199,7 @@ def test_the_orders_take_turns_and_begin_each_repeat_elsewhere(buses: Path) -> N
 
 
 def logs_of(schedule: Schedule, delivered: Sequence[Sequence[int]]) -> dict[int, Log]:
-    """Logs in which everybody first sends all that is its own and then delivers these messages."""
+    """Logs in which each participant first sends all that is its own and then delivers these messages."""
     logs = {person: Log() for person in range(len(schedule.participants))}
     for message, sender in enumerate(schedule.senders):
         log = logs[sender]

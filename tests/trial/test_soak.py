@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The soak: that it runs and says so, that it is not easily satisfied, and that it leaves nothing behind.
+"""The soak: that it runs and reports so, that it is not easily satisfied, and that it leaves nothing behind.
 
 Most of its worth is its judge, so that is tried with forged ledgers, each with one thing wrong.
 """
@@ -13,23 +13,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, wait_until
+from forger import MS, PEOPLE, Forger
 
 from busq import soak
 from busq.cli import commands
 from busq.trial.soak import conductor
 from busq.trial.soak import worker as soak_worker
-from busq.trial.soak.judge import Findings, Worker, judge, read_worker
-from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Reason, Row, name_of, read
-from busq.trial.soak.plan import ACKNOWLEDGING, WORDS, Mode, Plan, queues_of
+from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Row, name_of, read
+from busq.trial.soak.plan import WORDS, Mode, Plan
 
-MS = 1_000_000
 VERDICTS = [
     "lost",
     "duplicated",
@@ -50,96 +49,12 @@ VERDICTS = [
 
 # ---- forged ledgers ----
 
-PEOPLE = ("ann", "bob", "cleo", "dan")
 MODES = (Mode.PLAIN, Mode.RESUME, Mode.ACK, Mode.DURABLE)
-
-
-class Forger:
-    """Writes ledgers: whatever is told happens a millisecond after the last."""
-
-    def __init__(self, modes: Sequence[str] = MODES) -> None:
-        self.modes = modes
-        self.rows: list[list[Row]] = [[] for _ in PEOPLE]
-        self.lives = [0 for _ in PEOPLE]
-        self.counts = [0 for _ in PEOPLE]
-        self.now_ns = 1_000 * MS
-        for name in PEOPLE:
-            self.born(name)
-
-    def _write(
-        self, name: str, kind: int, message: int = 0, extra: int = 0, *, flags: int = 0, number: int = 0
-    ) -> None:
-        index = PEOPLE.index(name)
-        self.now_ns += MS
-        self.rows[index].append((kind, flags, number, self.lives[index], message, self.now_ns, extra))
-
-    def born(self, name: str) -> None:
-        self.lives[PEOPLE.index(name)] += 1
-        self._write(name, Kind.BORN)
-        self._write(name, Kind.JOINED, extra=self.now_ns)
-
-    def killed(self, name: str, phase: int = Phase.WORKING, *, limit: int = 0, subject: int = 0) -> None:
-        self._write(name, Kind.DIED, subject, self.now_ns, flags=phase, number=limit)
-
-    def reborn(self, name: str, phase: int = Phase.WORKING, *, limit: int = 0, subject: int = 0) -> None:
-        self.killed(name, phase, limit=limit, subject=subject)
-        self.born(name)
-
-    def intends(self, name: str, to: str, number: int = 0) -> int:
-        """Begins to send, to names separated by spaces; returns the message."""
-        index = PEOPLE.index(name)
-        self.counts[index] += 1
-        message = name_of(index, self.lives[index], self.counts[index])
-        bits = sum(1 << PEOPLE.index(other) for other in to.split())
-        self._write(name, Kind.INTENT, message, bits, number=number)
-        return message
-
-    def sends(self, name: str, to: str) -> int:
-        message = self.intends(name, to)
-        self._write(name, Kind.SENT, message, self.now_ns)
-        return message
-
-    def fails(self, name: str, to: str) -> int:
-        message = self.intends(name, to)
-        self._write(name, Kind.FAILED, message, self.now_ns, flags=Reason.FULL)
-        return message
-
-    def gets(self, name: str, *messages: int, again: bool = False, acks: bool = True) -> None:
-        """Delivers; acknowledges at once where its mode asks for it."""
-        for message in messages:
-            self._write(name, Kind.DELIVERED, message, self.now_ns, flags=int(again))
-            if acks and self.modes[PEOPLE.index(name)] in ACKNOWLEDGING:
-                self.acks(name, message)
-
-    def acks(self, name: str, message: int) -> None:
-        self._write(name, Kind.ACKED, message)
-
-    def stopped(self, name: str, time_ns: int) -> None:
-        self._write(name, Kind.STOPPED)
-        self.now_ns += time_ns
-        self._write(name, Kind.CONTINUED)
-
-    def workers(self) -> list[Worker]:
-        queues = queues_of(self.modes)
-        return [
-            read_worker(index, name, self.modes[index], self.rows[index], queues[index])
-            for index, name in enumerate(PEOPLE)
-        ]
-
-    def judged(self) -> Findings:
-        for name in PEOPLE:
-            if self.rows[PEOPLE.index(name)][-1][0] != Kind.DIED:
-                self._write(name, Kind.LEFT, number=7, extra=7)
-        return judge(self.workers())
-
-    def faults(self) -> dict[str, int]:
-        """What does not hold, and how often."""
-        return {name: verdict.count for name, verdict in self.judged().verdicts.items() if not verdict.ok}
 
 
 @pytest.fixture
 def forger() -> Forger:
-    return Forger()
+    return Forger(MODES)
 
 
 def test_a_quiet_day_has_no_faults(forger: Forger) -> None:
@@ -579,7 +494,7 @@ def test_one_who_waits_long_for_what_is_there_is_blocked(forger: Forger) -> None
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     assert forger.faults() == {"blocked": 1}
 
 
@@ -587,7 +502,7 @@ def test_one_who_was_stopped_is_not_blocked(forger: Forger) -> None:
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.stopped("bob", 1_100 * MS)
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     found = forger.judged()
     assert found.verdicts["blocked"].ok
     assert found.waits.longest_ns < 1_100 * MS
@@ -597,8 +512,8 @@ def test_one_who_got_no_processor_is_not_blocked(forger: Forger) -> None:
     message = forger.sends("ann", "bob")
     free_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("bob", Kind.STARVED, extra=1_050 * MS)
-    forger._write("bob", Kind.DELIVERED, message, free_ns)
+    forger.note("bob", Kind.STARVED, extra=1_050 * MS)
+    forger.note("bob", Kind.DELIVERED, message, free_ns)
     found = forger.judged()
     assert found.verdicts["blocked"].ok
     assert (found.starved_ns_max, found.waits.longest_ns) == (1_050 * MS, 52 * MS)
@@ -617,7 +532,7 @@ def test_a_send_that_takes_long_is_blocked(forger: Forger) -> None:
     message = forger.intends("ann", "bob")
     called_ns = forger.now_ns
     forger.now_ns += 1_100 * MS
-    forger._write("ann", Kind.SENT, message, called_ns)
+    forger.note("ann", Kind.SENT, message, called_ns)
     forger.gets("bob", message)
     assert forger.faults() == {"blocked": 1}
 
@@ -867,7 +782,7 @@ def soaking(bus_directory: Path, tmp_path: Path) -> Iterator[subprocess.Popen[by
     finally:
         if process.poll() is None:
             process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # whoever is left holds the other end of its pipes
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that is left holds the other end of its pipes
             process.communicate(timeout=PATIENCE_S)
 
 
@@ -928,7 +843,7 @@ def test_a_soak_whose_killer_is_killed_says_so(soaking: subprocess.Popen[bytes],
 def test_a_worker_that_is_stopped_ends_with_its_killer(soaking: subprocess.Popen[bytes], bus_directory: Path) -> None:
     relatives = family(soaking)
     killer = next(relative for relative in relatives if relative.ppid() == soaking.pid)
-    # The first worker is never killed by plan: it stands still until somebody ends or continues it.
+    # The first worker is never killed by plan: it stands still until it is ended or continued.
     survivor = min(killer.children(), key=psutil.Process.create_time)
     survivor.suspend()
     killer.kill()

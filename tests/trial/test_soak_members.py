@@ -12,144 +12,33 @@ from typing import cast
 
 import pytest
 from click.testing import CliRunner
+from forger import GREEN, MS, PEOPLE, RED, Forger
 
 import busq
 from busq import soak
 from busq.cli import commands
 from busq.trial.soak.belongings import Belongings
-from busq.trial.soak.judge import Findings, judge, read_worker
 from busq.trial.soak.ledger import (
     GROUPS,
     REPLICAS,
     WHOLE,
     Kind,
     Phase,
-    Row,
-    change_of,
     name_of,
-    packed,
-    view_name,
 )
-from busq.trial.soak.plan import ACKNOWLEDGING, WORDS, Mode, Plan
+from busq.trial.soak.plan import WORDS, Mode, Plan
 from busq.trial.soak.worker import Worker
 
-MS = 1_000_000
-PEOPLE = ("ann", "bob", "cleo", "dan")
 MODES = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.RESUME)
-RED, GREEN = 0, 1
 VERDICTS = {
     *("views", "outside", "torn", "lost", "phantom", "duplicated", "redelivery", "deaths", "nodes", "replicas", "lock"),
     *("blocked", "fifo", "causal", "consistent", "total"),
 }
 
 
-class Forger:
-    """Writes ledgers: whatever is told happens a millisecond after the last."""
-
-    def __init__(self, modes: Sequence[str] = MODES) -> None:
-        self.modes = modes
-        self.rows: list[list[Row]] = [[] for _ in PEOPLE]
-        self.lives = [0 for _ in PEOPLE]
-        self.counts = [0 for _ in PEOPLE]
-        self.now_ns = 1_000 * MS
-        for name in PEOPLE:
-            self.born(name)
-
-    def note(self, name: str, kind: int, message: int = 0, extra: int = 0, *, flags: int = 0, number: int = 0) -> None:
-        index = PEOPLE.index(name)
-        self.now_ns += MS
-        self.rows[index].append((kind, flags, number, self.lives[index], message, self.now_ns, extra))
-
-    def received(
-        self, name: str, kind: int, message: int = 0, extra: int = 0, *, flags: int = 0, number: int = 0
-    ) -> None:
-        """Something was received, and, where that is the way, acknowledged."""
-        index = PEOPLE.index(name)
-        if not message:
-            self.counts[index] += 1
-            message = 0xFE << 56 | self.counts[index]
-        self.note(name, kind, message, extra, flags=flags, number=number)
-        if self.modes[index] in ACKNOWLEDGING:
-            self.note(name, Kind.ACKED, message)
-
-    # ---- lives ----
-
-    def born(self, name: str) -> None:
-        self.lives[PEOPLE.index(name)] += 1
-        self.note(name, Kind.BORN)
-        self.note(name, Kind.JOINED, extra=self.now_ns)
-
-    def killed(self, name: str, phase: int = Phase.WORKING, limit: int = 0, subject: int = 0) -> None:
-        self.note(name, Kind.DIED, subject, self.now_ns, flags=phase, number=limit)
-
-    # ---- groups ----
-
-    def view(self, names: str, group: int, number: int, members: str, change: str) -> None:
-        """All these get a view; its change is "+bob", "-bob", or "xbob" for one who has died."""
-        who = [PEOPLE.index(change[1:])]
-        joined, left = (who, []) if change[0] == "+" else ([], who)
-        changed = change_of(joined, left, who if change[0] == "x" else [])
-        everybody = packed([PEOPLE.index(member) for member in members.split()])
-        for name in names.split():
-            self.received(name, Kind.VIEW, view_name(group, number), everybody, number=changed)
-
-    def gathered(self) -> None:
-        """Ann, bob and cleo are in a group, one after the other, and were told of it."""
-        for number, name in enumerate(("ann", "bob", "cleo"), 1):
-            there = " ".join(PEOPLE[:number])
-            self.view(there, RED, number, there, f"+{name}")
-            self.note(name, Kind.ENTERED, extra=self.now_ns, flags=RED)
-
-    # ---- messages ----
-
-    def intends(
-        self, name: str, to: str = "", group: int | None = None, aimed: Sequence[int] = (), carries: Sequence[int] = ()
-    ) -> int:
-        index = PEOPLE.index(name)
-        self.counts[index] += 1
-        message = name_of(index, self.lives[index], self.counts[index])
-        for kind, nodes in ((Kind.AIMED, aimed), (Kind.CARRIES, carries)):
-            for node in nodes:
-                self.note(name, kind, message, node)
-        bits = sum(1 << PEOPLE.index(other) for other in to.split()) | (0 if group is None else 1 << 16 + group)
-        self.note(name, Kind.INTENT, message, bits)
-        return message
-
-    def sends(
-        self, name: str, to: str = "", group: int | None = None, aimed: Sequence[int] = (), carries: Sequence[int] = ()
-    ) -> int:
-        message = self.intends(name, to, group, aimed, carries)
-        self.note(name, Kind.SENT, message, self.now_ns)
-        return message
-
-    def gets(
-        self, names: str, *messages: int, at: Sequence[int] = (), got: Sequence[int] = (), dead: Sequence[int] = ()
-    ) -> None:
-        for name in names.split():
-            for message in messages:
-                for node in at:
-                    self.note(name, Kind.AT_NODE, message, node)
-                for node in (*got, *dead):
-                    self.note(name, Kind.GOT, message, node, flags=node in got)
-                self.received(name, Kind.DELIVERED, message, self.now_ns)
-
-    # ---- judging ----
-
-    def judged(self) -> Findings:
-        for name in PEOPLE:
-            if self.rows[PEOPLE.index(name)][-1][0] != Kind.DIED:
-                self.note(name, Kind.LEFT, number=7, extra=7)
-        each = enumerate(zip(PEOPLE, self.modes, self.rows, strict=True))
-        return judge([read_worker(index, name, mode, rows) for index, (name, mode, rows) in each], "members")
-
-    def faults(self) -> set[str]:
-        """What does not hold."""
-        return {name for name, verdict in self.judged().verdicts.items() if not verdict.ok}
-
-
 @pytest.fixture
 def forger() -> Forger:
-    return Forger()
+    return Forger(MODES, "members")
 
 
 def test_a_quiet_day_has_no_faults(forger: Forger) -> None:
@@ -172,7 +61,7 @@ def test_a_view_with_other_members_for_one_of_them_is_no_view(forger: Forger) ->
     forger.gathered()
     forger.view("ann", RED, 4, "ann bob cleo dan", "+dan")
     forger.view("bob cleo dan", RED, 4, "bob ann cleo dan", "+dan")
-    assert forger.faults() == {"views"}
+    assert forger.broken() == {"views"}
 
 
 def test_a_view_with_another_change_for_one_of_them_is_no_view(forger: Forger) -> None:
@@ -182,7 +71,7 @@ def test_a_view_with_another_change_for_one_of_them_is_no_view(forger: Forger) -
     forger.born("bob")
     forger.view("ann bob", RED, 4, "ann cleo", "-bob")
     forger.view("cleo", RED, 4, "ann cleo", "xbob")
-    assert forger.faults() == {"views"}
+    assert forger.broken() == {"views"}
 
 
 def test_a_member_that_is_not_told_of_a_view_has_skipped_it(forger: Forger) -> None:
@@ -190,7 +79,7 @@ def test_a_member_that_is_not_told_of_a_view_has_skipped_it(forger: Forger) -> N
     forger.view("ann bob dan", RED, 4, "ann bob cleo dan", "+dan")
     forger.note("dan", Kind.LEAVING, flags=RED)
     forger.view("ann bob cleo dan", RED, 5, "ann bob cleo", "-dan")
-    assert "views" in forger.faults()
+    assert "views" in forger.broken()
 
 
 def test_a_first_view_in_which_one_does_not_enter_is_not_its_first(forger: Forger) -> None:
@@ -198,19 +87,19 @@ def test_a_first_view_in_which_one_does_not_enter_is_not_its_first(forger: Forge
     forger.view("ann bob cleo", RED, 4, "ann bob cleo dan", "+dan")
     forger.note("cleo", Kind.LEAVING, flags=RED)
     forger.view("ann bob cleo dan", RED, 5, "ann bob dan", "-cleo")
-    assert "views" in forger.faults()
+    assert "views" in forger.broken()
 
 
 def test_views_differ_by_one_member(forger: Forger) -> None:
     forger.gathered()
     forger.view("ann bob dan", RED, 4, "ann bob dan", "+dan")
-    assert "views" in forger.faults()
+    assert "views" in forger.broken()
 
 
 def test_who_lives_has_not_died(forger: Forger) -> None:
     forger.gathered()
     forger.view("ann bob", RED, 4, "ann bob", "xcleo")
-    assert forger.faults() == {"views"}
+    assert forger.broken() == {"views"}
 
 
 def test_a_death_without_a_view_is_noticed_in_the_end(forger: Forger) -> None:
@@ -218,7 +107,7 @@ def test_a_death_without_a_view_is_noticed_in_the_end(forger: Forger) -> None:
     forger.view("ann bob", RED, 2, "bob ann", "+ann")
     forger.killed("ann")
     forger.born("ann")
-    assert forger.faults() == {"views"}
+    assert forger.broken() == {"views"}
 
 
 def test_whoever_resumes_may_have_been_put_out(forger: Forger) -> None:
@@ -229,7 +118,7 @@ def test_whoever_resumes_may_have_been_put_out(forger: Forger) -> None:
     forger.born("cleo")
     forger.view("ann bob cleo", RED, 5, "ann bob cleo", "+cleo")
     forger.gets("ann bob cleo", forger.sends("dan", group=RED))
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_whoever_resumes_and_is_a_member_still_has_all_views(forger: Forger) -> None:
@@ -239,7 +128,7 @@ def test_whoever_resumes_and_is_a_member_still_has_all_views(forger: Forger) -> 
     forger.born("cleo")
     forger.note("dan", Kind.LEAVING, flags=RED)
     forger.view("ann bob cleo dan", RED, 5, "ann bob cleo", "-dan")
-    assert "views" in forger.faults()
+    assert "views" in forger.broken()
 
 
 def test_a_durable_member_gets_the_view_that_it_is_out_of(forger: Forger) -> None:
@@ -248,7 +137,7 @@ def test_a_durable_member_gets_the_view_that_it_is_out_of(forger: Forger) -> Non
     forger.view("ann cleo", RED, 4, "ann cleo", "xbob")
     forger.born("bob")
     forger.view("ann cleo bob", RED, 5, "ann cleo bob", "+bob")
-    assert "views" in forger.faults()
+    assert "views" in forger.broken()
 
 
 # ---- messages to groups ----
@@ -261,13 +150,13 @@ def test_a_message_comes_in_one_view(forger: Forger) -> None:
     forger.note("bob", Kind.LEAVING, flags=RED)
     forger.view("ann bob cleo", RED, 4, "ann cleo", "-bob")
     forger.gets("cleo", message)
-    assert "outside" in forger.faults()
+    assert "outside" in forger.broken()
 
 
 def test_nobody_else_gets_a_message_to_a_group(forger: Forger) -> None:
     forger.gathered()
     forger.gets("ann bob cleo dan", forger.sends("ann", group=RED))
-    assert forger.faults() == {"outside"}
+    assert forger.broken() == {"outside"}
 
 
 def test_all_who_stay_until_the_next_view_get_what_one_of_them_gets(forger: Forger) -> None:
@@ -276,7 +165,7 @@ def test_all_who_stay_until_the_next_view_get_what_one_of_them_gets(forger: Forg
     forger.killed("dan")
     forger.born("dan")
     forger.gets("ann cleo", message)
-    assert forger.faults() == {"torn"}
+    assert forger.broken() == {"torn"}
 
 
 def test_who_dies_in_a_view_need_not_get_all_of_it(forger: Forger) -> None:
@@ -286,42 +175,42 @@ def test_who_dies_in_a_view_need_not_get_all_of_it(forger: Forger) -> None:
     forger.killed("cleo")
     forger.view("ann bob", RED, 4, "ann bob", "xcleo")
     forger.born("cleo")
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_what_was_sent_to_members_came_to_them(forger: Forger) -> None:
     forger.gathered()
     forger.sends("dan", group=RED)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_sent_by_name_came(forger: Forger) -> None:
     forger.sends("dan", "ann")
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_on_its_way_to_a_plain_life_may_end_with_it(forger: Forger) -> None:
     forger.gets("ann", forger.sends("dan", "ann"))
     forger.sends("dan", "ann")
     forger.sends("bob", "ann")
-    reborn(forger, "ann")
+    forger.reborn("ann")
     forger.gets("ann", forger.sends("dan", "ann"))
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 @pytest.mark.parametrize("sender", ["dan", "bob"], ids=["of the same sender", "of another one"])
 def test_what_was_sent_before_something_that_came_did_not_end_with_a_life(forger: Forger, sender: str) -> None:
     forger.sends("dan", "ann")
     forger.gets("ann", forger.sends(sender, "ann"))
-    reborn(forger, "ann")
-    assert forger.faults() == {"lost"}
+    forger.reborn("ann")
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_sent_when_the_life_that_died_was_over_did_not_end_with_it(forger: Forger) -> None:
-    reborn(forger, "ann")
+    forger.reborn("ann")
     forger.now_ns += 100 * MS
     forger.sends("dan", "ann")
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_sent_to_a_group_did_not_end_with_a_life_that_got_what_came_later(forger: Forger) -> None:
@@ -332,7 +221,7 @@ def test_what_was_sent_to_a_group_did_not_end_with_a_life_that_got_what_came_lat
     forger.killed("cleo")
     forger.view("ann bob", RED, 4, "ann bob", "xcleo")
     forger.born("cleo")
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_later(forger: Forger) -> None:
@@ -340,13 +229,13 @@ def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_la
     given(forger)
     forger.sends("ann", aimed=[NODE])
     forger.gets("bob", forger.sends("ann", "bob"))
-    reborn(forger, "bob")
+    forger.reborn("bob")
     forger.received("ann", Kind.NODE_DESTROYED, extra=NODE)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def dies_over(forger: Forger, limit: int) -> None:
-    """Dan, who resumes, is killed while it receives."""
+    """Dan, which resumes, is killed while it receives."""
     forger.killed("dan", Phase.RECEIVING, limit)
     forger.born("dan")
 
@@ -358,14 +247,14 @@ def test_a_call_that_a_kill_has_ended_may_cost_what_it_had_taken(forger: Forger)
     later = forger.sends("bob", "dan")
     dies_over(forger, 2)
     forger.gets("dan", later)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_it_costs_no_more_than_it_could_have_taken(forger: Forger) -> None:
     for sender in ("bob", "ann"):
         forger.sends(sender, "dan")
     dies_over(forger, 1)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_what_was_sent_in_two_ways_is_lost_once(forger: Forger) -> None:
@@ -374,14 +263,14 @@ def test_what_was_sent_in_two_ways_is_lost_once(forger: Forger) -> None:
     forger.note("dan", Kind.ENTERED, extra=forger.now_ns, flags=RED)
     forger.gets("ann bob cleo", forger.sends("ann", "dan", group=RED))
     dies_over(forger, 1)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_it_costs_nothing_that_stood_before_what_came(forger: Forger) -> None:
     forger.sends("bob", "dan")
     forger.gets("dan", forger.sends("ann", "dan"))
     dies_over(forger, 4)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_it_costs_nothing_that_stands_behind_what_came_afterwards(forger: Forger) -> None:
@@ -389,7 +278,7 @@ def test_it_costs_nothing_that_stands_behind_what_came_afterwards(forger: Forger
     forger.sends("ann", "dan")
     dies_over(forger, 4)
     forger.gets("dan", first)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_an_interrupted_send_by_name_came_to_all_or_none(forger: Forger) -> None:
@@ -397,25 +286,25 @@ def test_an_interrupted_send_by_name_came_to_all_or_none(forger: Forger) -> None
     forger.killed("dan")
     forger.born("dan")
     forger.gets("ann", message)
-    assert forger.faults() == {"torn"}
+    assert forger.broken() == {"torn"}
 
 
 def test_a_message_that_nobody_sent_is_made_up(forger: Forger) -> None:
     forger.gets("ann", name_of(3, 1, 5))
-    assert forger.faults() == {"phantom"}
+    assert forger.broken() == {"phantom"}
 
 
 def test_a_message_whose_send_failed_is_made_up(forger: Forger) -> None:
     message = forger.intends("dan", "ann")
     forger.note("dan", Kind.FAILED, message, forger.now_ns, flags=1)
     forger.gets("ann", message)
-    assert forger.faults() == {"phantom"}
+    assert forger.broken() == {"phantom"}
 
 
 def test_a_message_comes_once(forger: Forger) -> None:
     message = forger.sends("dan", "ann")
     forger.gets("ann ann", message)
-    assert "duplicated" in forger.faults()
+    assert "duplicated" in forger.broken()
 
 
 def test_what_was_not_acknowledged_comes_again(forger: Forger) -> None:
@@ -423,11 +312,11 @@ def test_what_was_not_acknowledged_comes_again(forger: Forger) -> None:
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
     forger.killed("cleo")
     forger.born("cleo")
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
     forger.rows[2].pop()
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
     forger.note("cleo", Kind.ACKED, message)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_what_comes_again_comes_first(forger: Forger) -> None:
@@ -436,7 +325,7 @@ def test_what_comes_again_comes_first(forger: Forger) -> None:
     forger.killed("cleo")
     forger.born("cleo")
     forger.gets("cleo", second)
-    assert "redelivery" in forger.faults()
+    assert "redelivery" in forger.broken()
 
 
 def gets_again(forger: Forger, name: str, message: int) -> None:
@@ -450,7 +339,7 @@ def test_what_a_killed_call_had_taken_is_marked(forger: Forger) -> None:
     forger.born("cleo")
     for message in (first, second):
         gets_again(forger, "cleo", message)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> None:
@@ -459,14 +348,14 @@ def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> Non
     forger.born("cleo")
     for message in (first, second):
         gets_again(forger, "cleo", message)
-    assert forger.faults() == {"redelivery"}
+    assert forger.broken() == {"redelivery"}
 
 
 @pytest.mark.parametrize("comes_again", [False, True])
 def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: Forger, comes_again: bool) -> None:
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     told = [0xFE << 56 | number for number in (1, 2)]
-    reborn(forger, "cleo")  # and watches once more: so it is told the same again
+    forger.reborn("cleo")  # and watches once more: so it gets the same notice again
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
     for name in told[:2]:
         forger.note("cleo", Kind.PEER_JOINED, name, number=3)
@@ -479,7 +368,7 @@ def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: F
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
     for name in (*told[1 - comes_again : 2], message):
         forger.note("cleo", Kind.ACKED, name)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_what_was_being_acknowledged_last_need_not_come_again(forger: Forger) -> None:
@@ -489,7 +378,7 @@ def test_what_was_being_acknowledged_last_need_not_come_again(forger: Forger) ->
     forger.born("cleo")
     forger.gets("cleo", forger.sends("ann", "cleo"))
     forger.note("cleo", Kind.LEFT)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_what_is_marked_comes_before_all_that_is_new(forger: Forger) -> None:
@@ -498,7 +387,7 @@ def test_what_is_marked_comes_before_all_that_is_new(forger: Forger) -> None:
     forger.born("cleo")
     forger.gets("cleo", first)
     gets_again(forger, "cleo", second)
-    assert forger.faults() == {"redelivery"}
+    assert forger.broken() == {"redelivery"}
 
 
 def test_messages_and_views_have_one_order(forger: Forger) -> None:
@@ -507,30 +396,25 @@ def test_messages_and_views_have_one_order(forger: Forger) -> None:
     forger.gets("ann", message)
     forger.view("ann bob cleo dan", RED, 4, "ann bob cleo dan", "+dan")
     forger.gets("bob", message)
-    assert forger.faults() == {"consistent", "total"}
+    assert forger.broken() == {"consistent", "total"}
 
 
 # ---- watches ----
 
 
 def watch(forger: Forger) -> None:
-    """Ann watches dan, who is plain here."""
+    """Ann watches dan, which is plain here."""
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
     forger.note("ann", Kind.WATCHED, extra=forger.now_ns, number=3)
     forger.received("ann", Kind.PEER_JOINED, number=3)
 
 
-def reborn(forger: Forger, name: str = "dan") -> None:
-    forger.killed(name)
-    forger.born(name)
-
-
 def test_a_death_is_told_once(forger: Forger) -> None:
     watch(forger)
-    reborn(forger)
+    forger.reborn("dan")
     forger.received("ann", Kind.PEER_LEFT, number=3)
     forger.received("ann", Kind.PEER_JOINED, number=3)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 @pytest.mark.parametrize(
@@ -540,50 +424,50 @@ def test_a_death_is_told_once(forger: Forger) -> None:
 )
 def test_a_death_that_is_not_told_once(forger: Forger, told: Sequence[int]) -> None:
     watch(forger)
-    reborn(forger)
+    forger.reborn("dan")
     for kind in told:
         forger.received("ann", kind, number=3)
-    assert forger.faults() == {"deaths"}
+    assert forger.broken() == {"deaths"}
 
 
 def test_nobody_is_gone_who_lives(forger: Forger) -> None:
     watch(forger)
     forger.received("ann", Kind.PEER_LEFT, number=3)
-    assert forger.faults() == {"deaths"}
+    assert forger.broken() == {"deaths"}
 
 
 def test_who_was_killed_before_it_wrote_that_it_watches_is_told_as_well(forger: Forger) -> None:
     forger.modes = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.PLAIN)
-    reborn(forger, "cleo")
+    forger.reborn("cleo")
     forger.received("cleo", Kind.PEER_JOINED, number=3)
     for _ in range(2):
-        reborn(forger)
+        forger.reborn("dan")
         forger.received("cleo", Kind.PEER_LEFT, number=3)
         forger.received("cleo", Kind.PEER_JOINED, number=3)
-    reborn(forger, "cleo")
+    forger.reborn("cleo")
     forger.note("cleo", Kind.WATCHED, extra=forger.now_ns, number=3)
-    reborn(forger)
+    forger.reborn("dan")
     forger.received("cleo", Kind.PEER_LEFT, number=3)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_a_death_comes_after_all_that_the_dead_one_had_sent(forger: Forger) -> None:
     watch(forger)
     message = forger.sends("dan", "ann")
-    reborn(forger)
+    forger.reborn("dan")
     forger.received("ann", Kind.PEER_LEFT, number=3)
     forger.gets("ann", message)
-    assert forger.faults() == {"deaths"}
+    assert forger.broken() == {"deaths"}
 
 
 def test_between_two_lives_stands_a_death(forger: Forger) -> None:
     watch(forger)
     forger.gets("ann", forger.sends("dan", "ann"))
-    reborn(forger)
+    forger.reborn("dan")
     forger.gets("ann", forger.sends("dan", "ann"))
     forger.received("ann", Kind.PEER_LEFT, number=3)
     forger.received("ann", Kind.PEER_JOINED, number=3)
-    assert forger.faults() == {"deaths"}
+    assert forger.broken() == {"deaths"}
 
 
 # ---- nodes ----
@@ -612,25 +496,25 @@ def test_a_node_lives_and_ends(forger: Forger) -> None:
     forger.note("ann", Kind.MISSED, message, NODE)
     forger.note("ann", Kind.SENT, message, forger.now_ns)
     forger.gets("dan", message)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_the_end_is_told_to_all_it_concerns(forger: Forger) -> None:
     given(forger)
     destroy(forger, told="bob")
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_the_end_is_told_to_the_owner(forger: Forger) -> None:
     given(forger)
     destroy(forger, told="ann")
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_the_end_is_told_once(forger: Forger) -> None:
     given(forger)
     destroy(forger, told="bob ann ann")
-    assert "nodes" in forger.faults()
+    assert "nodes" in forger.broken()
 
 
 def test_a_killed_owner_ends_its_nodes(forger: Forger) -> None:
@@ -638,28 +522,28 @@ def test_a_killed_owner_ends_its_nodes(forger: Forger) -> None:
     given(forger)
     forger.killed("bob")
     forger.born("bob")
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 @pytest.mark.parametrize("node", [NODE, NODE + 1], ids=["that lives", "that never was"])
 def test_the_end_of_a_node_that_nobody_has_ended(forger: Forger, node: int) -> None:
     forger.note("bob", Kind.MADE, NODE)
     forger.received("bob", Kind.NODE_DESTROYED, extra=node)
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_the_end_of_a_node_before_its_owner_is_killed(forger: Forger) -> None:
     forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.ACK, Mode.RESUME)
     given(forger)
     forger.received("ann", Kind.NODE_DESTROYED, extra=NODE)
-    reborn(forger, "bob")
-    assert forger.faults() == {"nodes"}
+    forger.reborn("bob")
+    assert forger.broken() == {"nodes"}
 
 
 def test_the_end_of_a_node_that_its_maker_had_no_time_to_write_down(forger: Forger) -> None:
-    reborn(forger, "cleo")
+    forger.reborn("cleo")
     forger.received("cleo", Kind.NODE_DESTROYED, extra=NODE)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_nothing_comes_to_a_node_after_its_end(forger: Forger) -> None:
@@ -667,7 +551,7 @@ def test_nothing_comes_to_a_node_after_its_end(forger: Forger) -> None:
     message = forger.sends("ann", aimed=[NODE])
     destroy(forger)
     forger.gets("bob", message, at=[NODE])
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_nobody_gets_a_handle_alive_after_the_end(forger: Forger) -> None:
@@ -675,21 +559,21 @@ def test_nobody_gets_a_handle_alive_after_the_end(forger: Forger) -> None:
     message = forger.sends("dan", "ann", carries=[NODE])
     destroy(forger)
     forger.gets("ann", message, got=[NODE])
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_a_send_after_the_end_misses_the_node(forger: Forger) -> None:
     given(forger)
     destroy(forger)
     forger.sends("ann", aimed=[NODE])
-    assert {"nodes", "lost"} == forger.faults()
+    assert {"nodes", "lost"} == forger.broken()
 
 
 def test_a_send_to_a_node_that_has_returned_has_come(forger: Forger) -> None:
     given(forger)
     forger.sends("ann", aimed=[NODE])
     destroy(forger)
-    assert forger.faults() == {"lost"}
+    assert forger.broken() == {"lost"}
 
 
 def test_a_node_that_was_missed_got_nothing(forger: Forger) -> None:
@@ -700,13 +584,13 @@ def test_a_node_that_was_missed_got_nothing(forger: Forger) -> None:
     forger.gets("bob", message, at=[NODE])
     forger.gets("dan", message)
     destroy(forger)
-    assert forger.faults() == {"phantom"}
+    assert forger.broken() == {"phantom"}
 
 
 def test_a_message_brings_the_handles_that_were_given_to_it(forger: Forger) -> None:
     forger.note("bob", Kind.MADE, NODE)
     forger.gets("ann", forger.sends("bob", "ann", carries=[NODE]))
-    assert forger.faults() == {"phantom"}
+    assert forger.broken() == {"phantom"}
 
 
 def let_go(forger: Forger, *told_before: bool) -> None:
@@ -719,31 +603,31 @@ def let_go(forger: Forger, *told_before: bool) -> None:
 def test_the_owner_is_told_that_nobody_holds_its_node(forger: Forger) -> None:
     let_go(forger)
     forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_an_owner_that_is_not_told_that_nobody_holds_its_node(forger: Forger) -> None:
     let_go(forger)
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_an_owner_that_is_told_too_early(forger: Forger) -> None:
     let_go(forger, True)
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_an_owner_that_is_told_too_often(forger: Forger) -> None:
     let_go(forger)
     for _ in range(3):
         forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 def test_nothing_is_told_of_a_node_after_its_end(forger: Forger) -> None:
     given(forger)
     destroy(forger)
     forger.received("bob", Kind.NODE_RELEASED, extra=NODE)
-    assert forger.faults() == {"nodes"}
+    assert forger.broken() == {"nodes"}
 
 
 # ---- replicas ----
@@ -757,18 +641,18 @@ def applied(forger: Forger, name: str, *states: tuple[int, int]) -> None:
 def test_replicas_that_are_alike(forger: Forger) -> None:
     applied(forger, "ann", (1, 11), (2, 22), (3, 33))
     applied(forger, "bob", (2, 22), (3, 33))
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_replicas_that_differ_at_one_position(forger: Forger) -> None:
     applied(forger, "ann", (1, 11), (2, 22), (3, 33))
     applied(forger, "bob", (2, 22), (3, 34))
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def test_a_replica_that_skips_a_position(forger: Forger) -> None:
     applied(forger, "ann", (1, 11), (3, 33))
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def count(forger: Forger, *results: int) -> None:
@@ -781,7 +665,7 @@ def count(forger: Forger, *results: int) -> None:
 def test_a_counter_that_does_not_count(forger: Forger, results: Sequence[int], read: int) -> None:
     count(forger, *results)
     forger.note("bob", Kind.READ, read, flags=1)
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def test_a_counter_that_counts(forger: Forger) -> None:
@@ -790,7 +674,7 @@ def test_a_counter_that_counts(forger: Forger) -> None:
     forger.killed("dan")
     forger.born("dan")
     forger.note("bob", Kind.READ, 3, flags=1)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def put(forger: Forger) -> tuple[int, int]:
@@ -804,13 +688,13 @@ def put(forger: Forger) -> tuple[int, int]:
 def test_what_was_put_last_stays(forger: Forger) -> None:
     _, last = put(forger)
     forger.note("bob", Kind.READ, last, flags=0, number=0)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_what_was_put_before_does_not(forger: Forger) -> None:
     first, _ = put(forger)
     forger.note("bob", Kind.READ, first, flags=0, number=0)
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def reads(forger: Forger, name: str, *values: tuple[int, int]) -> None:
@@ -822,16 +706,16 @@ def test_what_was_put_is_there(forger: Forger) -> None:
     forger.note("cleo", Kind.JOINED_REPLICA, extra=forger.now_ns, flags=0)
     _, last = put(forger)
     reads(forger, "bob", (0, last))
-    assert forger.faults() == set()
+    assert forger.broken() == set()
     reads(forger, "cleo")
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def test_what_was_put_has_gone_with_all_who_had_it(forger: Forger) -> None:
     put(forger)
     forger.note("cleo", Kind.JOINED_REPLICA, extra=forger.now_ns, flags=0)
     reads(forger, "cleo")
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 def test_two_readers_read_the_same(forger: Forger) -> None:
@@ -840,7 +724,7 @@ def test_two_readers_read_the_same(forger: Forger) -> None:
     forger.note("ann", Kind.PUTTING, other)
     forger.note("bob", Kind.READ, last, flags=0, number=0)
     forger.note("cleo", Kind.READ, other, flags=0, number=0)
-    assert forger.faults() == {"replicas"}
+    assert forger.broken() == {"replicas"}
 
 
 def test_a_lock_has_one_holder(forger: Forger) -> None:
@@ -848,14 +732,14 @@ def test_a_lock_has_one_holder(forger: Forger) -> None:
     forger.note("bob", Kind.HELD, 2, forger.now_ns)
     forger.note("ann", Kind.UNHOLDING, 1)
     forger.note("bob", Kind.UNHOLDING, 2)
-    assert forger.faults() == {"lock"}
+    assert forger.broken() == {"lock"}
 
 
 def test_a_holding_has_one_number(forger: Forger) -> None:
     for name in ("ann", "bob"):
         forger.note(name, Kind.HELD, 1, forger.now_ns)
         forger.note(name, Kind.UNHOLDING, 1)
-    assert forger.faults() == {"lock"}
+    assert forger.broken() == {"lock"}
 
 
 def test_the_lock_of_a_killed_holder_is_free(forger: Forger) -> None:
@@ -864,7 +748,7 @@ def test_the_lock_of_a_killed_holder_is_free(forger: Forger) -> None:
     forger.born("dan")
     forger.note("bob", Kind.HELD, 2, forger.now_ns)
     forger.note("bob", Kind.UNHOLDING, 2)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
 
 
 # ---- time ----
@@ -876,10 +760,10 @@ def test_a_call_that_takes_a_second_is_blocked_unless_its_member_was_stopped(for
     forger.now_ns += 2_000 * MS
     forger.note("ann", Kind.CONTINUED)
     forger.note("ann", Kind.ENTERED, extra=began_ns, flags=GREEN)
-    assert forger.faults() == set()
+    assert forger.broken() == set()
     forger.rows[0].pop()
     forger.note("bob", Kind.ENTERED, extra=began_ns, flags=GREEN)
-    assert forger.faults() == {"blocked"}
+    assert forger.broken() == {"blocked"}
 
 
 def test_how_long_somebody_waited_beside_a_stopped_member_is_told(forger: Forger) -> None:

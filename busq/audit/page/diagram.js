@@ -175,7 +175,7 @@ class Diagram {
       this.ys[line] = TOP + (row + 0.5) * this.pitch;
       if (isShown) row++;
     });
-    if (this.onScreen) this.fit(); // on paper nobody can move it
+    if (this.onScreen) this.fit(); // paper can't be moved
     this.redraw();
   }
 
@@ -269,7 +269,7 @@ class Diagram {
     }
     const sum = (flags) => flags.reduce((a, b) => a + b, 0);
     const [past, future] = [sum(this.past), sum(this.future)];
-    this.details.append(make("p", "event", scene.tell(event)));
+    this.details.append(make("p", "event", scene.words(event)));
     const list = make("dl");
     for (const [name, value] of this.facts(event)) list.append(make("dt", "", name), make("dd", "", value));
     const rest = scene.count - 1 - past - future;
@@ -296,7 +296,7 @@ class Diagram {
   ways(event) {
     const ways = make("p", "ways");
     const add = (other) => {
-      const button = make("button", "link", this.scene.tell(other));
+      const button = make("button", "link", this.scene.words(other));
       button.type = "button";
       button.addEventListener("click", () => this.goTo(other));
       ways.append(button);
@@ -358,7 +358,7 @@ class Diagram {
     return shown.find((event) => this.place(event)[0] >= this.gutter) ?? shown[0] ?? -1;
   }
 
-  // ---- what people do ----
+  // ---- input ----
 
   listen() {
     const canvas = this.canvas;
@@ -459,7 +459,7 @@ class Diagram {
     this.canvas.style.cursor = event < 0 ? "" : "pointer";
     this.tip.hidden = event < 0;
     if (event >= 0) {
-      this.tip.replaceChildren(make("b", "", this.scene.tell(event)));
+      this.tip.replaceChildren(make("b", "", this.scene.words(event)));
       for (const [name, value] of this.facts(event)) this.tip.append(make("span", "", `${name} ${value}`));
       const [x, y] = this.place(event);
       this.tip.style.left = `${Math.max(4, Math.min(x + 14, this.width - this.tip.offsetWidth - 4))}px`;

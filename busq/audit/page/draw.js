@@ -186,7 +186,7 @@ class Painting {
     context.globalAlpha = 1;
   }
 
-  /* What a process sent to itself. */
+  /* A message of a process to itself. */
   loop(x1, x2, y, color, width, alpha) {
     const context = this.context;
     const depth = Math.min(this.diagram.pitch * 0.3, 8 + Math.abs(x2 - x1) * 0.12);

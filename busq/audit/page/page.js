@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a page does beside its diagrams: it shows one run at a time, jumps to witnesses and sorts tables. */
+/* A page beside its diagrams: it shows one run at a time, jumps to witnesses and sorts tables. */
 "use strict";
 
 const found = JSON.parse(document.getElementById("data").textContent);

@@ -82,7 +82,7 @@ class Scene {
   }
 
   /* An event in words. */
-  tell(event) {
+  words(event) {
     const kind = this.kind[event];
     return `${this.processOf(event)} ${DOES[kind] || "does"} ${this.nameOf(event)}`.trim();
   }

@@ -10,38 +10,10 @@ A trace that fits into memory is audited faster without it (``busq.audit.native`
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from busq.audit.spark.sessions.available import Unavailable, require
 
-from busq.audit.spark.available import Unavailable, require
-
-__all__ = ["SparkFailed", "Unavailable", "busy", "follow", "runs", "session"]
-
-_LATER = (
-    "catalog",
-    "checks",
-    "clocks",
-    "follow",
-    "huge",
-    "islands",
-    "load",
-    "pace",
-    "ready",
-    "results",
-    "runs",
-    "sweep",
-    "views",
-    "workers",
-)
-
+__all__ = ["SparkFailed", "Unavailable", "busy", "session"]
 
 require()
 
-from busq.audit.spark.session import SparkFailed, busy, session  # noqa: E402
-
-
-def __getattr__(name: str) -> Any:
-    """Give the modules of this package, imported when they are asked for."""
-    if name in _LATER:
-        return importlib.import_module(f"busq.audit.spark.{name}")
-    raise AttributeError(f"module 'busq.spark' has no attribute {name!r}")
+from busq.audit.spark.sessions.session import SparkFailed, busy, session  # noqa: E402

@@ -2,7 +2,7 @@
 """Grids of simulations on Spark: tasks that simulate and write, and what comes of them in SQL.
 
 A row of the first DataFrame is a task: cells for about two seconds, simulated one after the other by the C core inside
-`mapInArrow`.  Each task writes its file by itself, so that whoever is killed loses what runs and no more; what Spark
+`mapInArrow`.  Each task writes its file by itself, so that a kill loses what runs and no more; what Spark
 hands back is a row of counts.  Means, intervals, ratios and winners are then queries over those files.
 
 The directory must be one that all executors see.
@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.window import Window
 
-from busq.audit.spark.driver import interruptible, parallelism, setting
-from busq.audit.spark.workers import require
+from busq.audit.spark.sessions.driver import interruptible, parallelism, setting
+from busq.audit.spark.sessions.workers import require
 from busq.lab.sweep import flow, parts
 from busq.lab.sweep.cells import Cell, Task, simulator
 from busq.lab.sweep.estimate import t95
@@ -179,7 +179,7 @@ def _simulating(grid: Grid, directory: str) -> Callable[[Iterable[Any]], Iterato
 
 @contextlib.contextmanager
 def _watching(spark: SparkSession, dealt: Sequence[Task], directory: str, progress: Progress | None) -> Iterator[None]:
-    """Tell how far the tasks are, by the files that appear; end them if we are told to end."""
+    """Report how far the tasks are, by the files that appear; end them on request."""
     total = sum(len(task.cells) for task in dealt)
     tag = f"busq-sweep-{id(dealt)}"
     with parts.watching(directory, total, progress), interruptible(spark, tag) as interrupt:
@@ -251,7 +251,7 @@ def _rounded(name: str) -> Column:
 
 
 def _places(grid: Grid, *, with_order: bool) -> list[str]:
-    """The columns that tell the rows of a result apart: the table, and the axes of the grid."""
+    """The columns that identify the rows of a result: the table, and the axes of the grid."""
     axes = [name for name in PARAMETERS if name in grid.axes and name != "order"]
     return ["grid", *(["order"] if with_order else []), *axes]
 
@@ -298,7 +298,7 @@ def comparisons(results: DataFrame, grid: Grid, comparison: Comparison) -> DataF
 
 
 def winners(results: DataFrame, grid: Grid, contest: Winner) -> DataFrame:
-    """Return a row per situation: who has the lowest mean, and who can't be told from it.
+    """Return a row per situation: the order with the lowest mean, and those that do not differ from it.
 
     An order is level with the winner where the 95 % interval of its ratio to it, seed by seed, reaches down to 1.
     """

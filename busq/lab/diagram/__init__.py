@@ -11,7 +11,7 @@ stand on each other: where labels would, they stand in rows, and a long name is 
 
 `layout` finds a place for everything, `scene` makes parts of a picture of it, and `paint` writes these to a file, by
 matplotlib.  The page of an audit is no painter of such parts: it shows up to thousands of events of which only a part
-is in sight, and places its labels anew with every zoom.  What it shows is laid out by `busq.audit.report_scene`.
+is in sight, and places its labels anew with every zoom.  What it shows is laid out by `busq.audit.page.scene`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A chat between several terminals, and what goes wrong in one whose messages have no order.
 
-The chat of Garg's figure 12.5, with the order chosen by whoever opens the room.  Under a total order everybody sends to
-themselves too, so that all see all messages in the same order (problem 12.10).
+The chat of Garg's figure 12.5, with the order chosen by the member that opens the room.  Under a total order each
+member sends to itself, too, so that all see all messages in the same order (problem 12.10).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from busq.ordered import OrderedPeer
 
 __all__ = ["ANOMALY", "PEOPLE", "Anomaly", "Member", "Room", "demonstrate", "open_room", "parse_line", "speaker"]
 
-LOOK_S = 0.1  # between two looks at who is there
+LOOK_S = 0.1  # between two looks at the members
 _ADDRESSED = re.compile(r"@(\S+)\s+(.*)", re.DOTALL)
 
 # ---- rooms ----
@@ -39,13 +39,13 @@ class Room:
 
     bus: busq.Bus
     order: str
-    members: int  # who must be there before anybody says something
+    members: int  # as many must be there before the first line is sent
 
 
 def open_room(name: str, order: str | None, members: int | None) -> Room:
     """Open a room, or make it if there is none: then the order and the number of members count.
 
-    The remains of a chat that nobody takes part in any more are removed first.
+    The remains of a chat whose members are all gone are removed first.
 
     Errors: ValueError where there is a room with another order or number; as Bus.create.
     """
@@ -72,7 +72,7 @@ def _check_room(name: str, facts: dict[str, Any], order: str | None, members: in
 
 
 def parse_line(line: str) -> tuple[tuple[str, ...], str]:
-    """Take a line apart: whom it addresses (nobody: everybody), and what it says.
+    """Take a line apart: the names that it addresses (none: all members), and its text.
 
     >>> parse_line("@bob,cleo are you there?")
     (('bob', 'cleo'), 'are you there?')
@@ -86,7 +86,7 @@ def parse_line(line: str) -> tuple[tuple[str, ...], str]:
 
 
 class Member:
-    """Somebody in a room; `show` gets the lines that they see, from a thread of its own.
+    """A member of a room; `show` gets the lines that it sees, from a thread of its own.
 
     A context manager: it joins, and leaves with a word of goodbye.
     """
@@ -96,7 +96,7 @@ class Member:
         self._peer = room.bus.join(name)
         self._show = show
         self._present: set[str] = {name}
-        self._silent: set[str] = set()  # have said goodbye, but may listen still
+        self._silent: set[str] = set()  # have sent a goodbye, but may listen still
         self._gone: set[str] = set()
         self._is_total = "total" in orders.parse(room.order)[0].claims
         self._lock = threading.Lock()
@@ -123,7 +123,7 @@ class Member:
         return max(0, self._room.members - self._look())
 
     def say(self, line: str, *, is_echoed: bool) -> None:
-        """Send a line to everybody, or to those whom it addresses.
+        """Send a line to all members, or to those that it addresses.
 
         `is_echoed`: show it here too; under a total order that is when it is delivered, among those of the others.
         Raises LookupError for a name that is not there; what Peer.send raises.
@@ -143,12 +143,12 @@ class Member:
         self._send(to, word)
 
     def wait_for_goodbyes(self, timeout: float) -> None:
-        """Say goodbye, and listen until all others have said it too, or so long."""
+        """Send a goodbye, and listen until all others have sent theirs, or so long."""
         self._say_goodbye()
         end = time.monotonic() + timeout
         while self._listeners() - self._silent and time.monotonic() < end and self._thread.is_alive():
             time.sleep(0.01)
-        time.sleep(LOOK_S)  # under an order without FIFO a goodbye may come before what was said earlier
+        time.sleep(LOOK_S)  # under an order without FIFO a goodbye may come before earlier lines
 
     def close(self) -> None:
         """Leave.  The last one to leave removes the room."""
@@ -175,12 +175,12 @@ class Member:
                 self._send(sorted(self._listeners()), {"bye": True})
 
     def _listeners(self) -> set[str]:
-        """The others who are there."""
+        """The others that are there."""
         with self._lock:
             return self._present - self._gone - {self.name}
 
     def _send(self, to: Sequence[str], word: dict[str, Any]) -> None:
-        """To all of these who are still there."""
+        """Send to all of these that are still there."""
         data = json.dumps(word).encode()
         left = list(to)
         while left:
@@ -190,11 +190,11 @@ class Member:
             except busq.PeerDead:
                 here = set(self._room.bus.peers())
                 if all(name in here for name in left):
-                    raise  # it is somebody else whom the order can't do without
+                    raise  # it is another one that the order can't do without
                 left = [name for name in left if name in here]
 
     def _look(self) -> int:
-        """See who has come and who has died, and say so; how many have been there."""
+        """Show which members have come and which have died; return how many have been there."""
         here = set(self._room.bus.peers())
         with self._lock:
             came = here - self._present
@@ -215,7 +215,7 @@ class Member:
                 self._look()
                 continue
             except busq.BusqError:
-                return  # the room was closed, or the order can't go on without somebody who is gone
+                return  # the room was closed, or the order can't go on without a member that is gone
             word = json.loads(message.data)
             if "bye" in word:
                 self._silent.add(message.sender)
@@ -326,7 +326,7 @@ def speaker(link: Link, room: str, name: str) -> None:
             if isinstance(peer, OrderedPeer):  # bus1 has no packets that could be slow
                 peer._delay("P2", SLOW_S)
             _speak(link, peer, QUERY, ("P2", "P1"))
-        while True:  # until nobody listens to us any more
+        while True:  # until the process that started this one hangs up
             link.hear(0)
             with contextlib.suppress(busq.Empty):
                 message = int(peer.recv(timeout=0.05).data)

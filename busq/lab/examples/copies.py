@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of a file at several sites, which may be changed by whoever has the token (Garg, problem 12.1).
+"""Copies of a file at several sites, which the site with the token may change (Garg, problem 12.1).
 
 The site with the token changes its copy at once, and sends the change to all others; then it passes the token on.
 Where messages are causally ordered every site makes all changes in the same order: a change is in the past of the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of an example: started by name, told and heard line by line, ended whatever happens."""
+"""Processes of an example: started by name, driven by lines of JSON, ended whatever happens."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class CrewError(Exception):
 
 
 class Link:
-    """A process's end of its line to whoever started it: a JSON object per line, both ways."""
+    """A process's end of the pipe to the process that started it: a JSON object per line, both ways."""
 
     def __init__(self) -> None:
         self._heard = b""
 
     def say(self, **word: Any) -> None:
-        """Tell something."""
+        """Send a word."""
         print(json.dumps(word), flush=True)
 
     def hear(self, timeout_s: float | None = None) -> Word | None:
-        """Wait for the next thing that is told; None if that takes too long, EOFError when nothing more will be."""
+        """Wait for the next word; None if that takes too long, EOFError when no further one can come."""
         while b"\n" not in self._heard:
             if not select.select([0], [], [], timeout_s)[0]:
                 return None
@@ -64,7 +64,7 @@ def serve(target: str) -> None:
 
 
 class Crew:
-    """The processes of an example, by name, seen from whoever starts them; a context manager that ends them all.
+    """The processes of an example, by name, for the process that starts them; a context manager that ends them all.
 
     Each runs `function(link, **arguments)` of a module in an interpreter of its own.
     """
@@ -77,7 +77,7 @@ class Crew:
         self._mortal: set[str] = set()
 
     def start(self, name: str, target: str, /, *, mortal: bool = False, **arguments: Any) -> None:
-        """Start a process, and tell it its arguments; one that is `mortal` may be killed without being an error."""
+        """Start a process, and send it its arguments; one that is `mortal` may be killed without being an error."""
         if mortal:
             self._mortal.add(name)
         with uninterrupted():
@@ -89,7 +89,7 @@ class Crew:
         self.tell(name, **arguments)
 
     def tell(self, name: str, /, **word: Any) -> None:
-        """Tell one process something; one that is gone misses it."""
+        """Send a word to one process; one that is gone misses it."""
         stdin = self._processes[name].stdin
         assert stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -97,12 +97,12 @@ class Crew:
             stdin.flush()
 
     def tell_all(self, **word: Any) -> None:
-        """Tell everybody the same."""
+        """Send the same word to all processes."""
         for name in self._processes:
             self.tell(name, **word)
 
     def hear(self, timeout_s: float) -> Iterator[tuple[str, Word]]:
-        """Yield what processes say, with their names, until none says anything for so long (CrewError)."""
+        """Yield words of processes, with their names, until none comes for so long (CrewError)."""
         end_s = time.monotonic() + timeout_s
         while True:
             for key, _ in self._selector.select(0.1):
@@ -115,7 +115,7 @@ class Crew:
                 raise CrewError(f"nothing happened for {timeout_s:g} s")
 
     def gather(self, key: str, timeout_s: float, *, without_mortals: bool = False) -> dict[str, Any]:
-        """Wait until all have said a word with this key, the mortal perhaps not; return what each has said."""
+        """Wait until all have sent a word with this key, the mortal perhaps not; return its value by process."""
         awaited = set(self._processes) - (self._mortal if without_mortals else set())
         answers: dict[str, Any] = {}
         heard = self.hear(timeout_s)
@@ -144,7 +144,7 @@ class Crew:
             yield json.loads(line)
 
     def close(self) -> None:
-        """Let everybody go, and kill who doesn't."""
+        """Let all processes end, and kill those that don't."""
         for process in self._processes.values():
             with contextlib.suppress(OSError):
                 process.stdin.close()  # type: ignore[union-attr]

@@ -25,7 +25,7 @@ ORDER = "causal-matrix"
 
 @dataclass(frozen=True)
 class Leaders:
-    """The cost of one way, "flat" or "leaders": packets, numbers in their matrices, and what the observers say."""
+    """The cost of one way, "flat" or "leaders": packets, numbers in their matrices, and the verdicts."""
 
     way: str
     processes: int
@@ -83,7 +83,7 @@ class _Run:
         self._stages = [Stage(order, len(some), waiting_max=messages, held_max=messages) for some in self._sets]
         self._chance = random.Random(seed)
         self._history = History([f"p{process}" for process in everybody])
-        self._routes: dict[int, tuple[int, int]] = {}  # of each message: from whom, to whom
+        self._routes: dict[int, tuple[int, int]] = {}  # of each message: the sender, the receiver
         self._packets = self._entries = 0
 
     def result(self) -> Leaders:
@@ -107,7 +107,7 @@ class _Run:
         return process - process % self._members
 
     def _next_hop(self, at: int, to: int) -> int:
-        """To whom a message goes from here: within a group straight on, otherwise by way of both leaders."""
+        """The next receiver of a message from here: within a group the last one, otherwise by way of both leaders."""
         if self._way == "flat" or self._leader(at) == self._leader(to):
             return to
         return self._leader(to) if at == self._leader(at) else self._leader(at)

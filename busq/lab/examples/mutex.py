@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mutual exclusion by a coordinator, and when it is unfair (Garg, section 12.1).
 
-P1 asks the coordinator for the critical section, over a slow link, and then tells P2, who asks too.  Fair is to honour
-requests in the order in which they are made, and the coordinator knows only the order in which they come.  Causal order
-makes the two the same; FIFO does not, for the requests come over different channels.
+P1 asks the coordinator for the critical section, over a slow link, and then writes to P2, which asks too.  Fair is to
+honour requests in the order in which they are made, and the coordinator knows only the order in which they come.
+Causal order makes the two the same; FIFO does not, for the requests come over different channels.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Mutex:
         return not verdicts.broken(self.order, self.verdicts)
 
     def transcript(self) -> Iterator[tuple[float, str]]:
-        """Tell what happened: seconds, and a sentence."""
+        """Yield what happened: seconds, and a sentence."""
         yield from sorted(self._moments())
 
     def _moments(self) -> Iterator[tuple[float, str]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small executions that everybody shows: who says what to whom, on a network with slow links, under any order.
+"""Small executions from textbooks: messages between processes, on a network with slow links, under any order.
 
-A play says what the applications do and how long packets travel; what comes of it is up to the order.  It is performed
+A play has what the applications do and how long packets travel; what comes of it is up to the order.  It is performed
 on a stage, by the step functions that run everywhere else, and always gives the same execution.
 
 >>> execution = perform(PLAYS["figure-1"])
@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Play:
-    """Processes, what they say, and how long a packet travels from one to another where that is not TRAVEL_S."""
+    """Processes, their messages, and how long a packet travels from one to another where that is not TRAVEL_S."""
 
     name: str
     title: str

@@ -51,7 +51,7 @@ class Store:
         self.values: dict[str, int] = {}
 
     def apply(self, update: dict[str, Any]) -> None:
-        """Execute one update.  Whoever executes two on the same key in another order remembers it for ever."""
+        """Execute one update.  Two on the same key in another order leave another state for ever."""
         key, entry = update["key"], self.values.get(update["key"], 0)
         self.values[key] = (entry * 2 if update["do"] == "double" else entry + update["value"]) % MODULUS
 
@@ -94,7 +94,7 @@ class Outcome:
 
     @property
     def are_identical(self) -> bool:
-        """Whether all who live have the same state, by the same updates; and the killed were on the way to it."""
+        """Whether all that live have the same state, by the same updates; and the killed were on the way to it."""
         return len(set(self.digests.values())) == 1 and self.difference is None
 
     @property
@@ -320,11 +320,11 @@ def _shuffle(seed: int) -> None:
 
 
 def _send(bus: busq.Bus, peer: Any, to: list[str], word: dict[str, Any]) -> list[str]:
-    """Send to all of these who live, once; return who they are."""
+    """Send to all of these that live, once; return which they are."""
     while True:
         try:
             peer.send(to, json.dumps(word).encode(), timeout=PATIENCE_S)
             return to
-        except busq.PeerDead:  # nobody got it
+        except busq.PeerDead:  # no replica got it
             alive = bus.peers()
             to = [name for name in to if name in alive]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alice, Bob and Carol: when may Bob start his work?
+"""Alice, Bob and Carol, and when Bob may start to work.
 
-Section 2.1 of the Cykas paper.  Alice writes m1 to Carol, over a slow link, and then m2 to Bob, who has long work to do
-before he writes m3 to Carol.  Without a protocol Carol may get m3 before m1; under `mfss` Bob's work starts late; under
-`cykas` it starts at once, in secret.
+Section 2.1 of the Cykas paper.  Alice writes m1 to Carol, over a slow link, and then m2 to Bob, whose long
+work comes before m3 to Carol.  Without a protocol Carol may get m3 before m1; under `mfss` Bob's work starts late;
+under `cykas` it starts at once, in secret.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLAY = PLAYS["figure-2-cykas"]
 
 @dataclass(frozen=True)
 class Secret:
-    """The outcome: what happened, when Bob's work started and ended, in seconds, and what the observers say."""
+    """The outcome: what happened, when Bob's work started and ended, in seconds, and the verdicts."""
 
     order: str
     execution: Execution
@@ -43,7 +43,7 @@ class Secret:
         return not self.broken
 
     def transcript(self) -> Iterator[tuple[float, str]]:
-        """Tell what happened: seconds, and a sentence."""
+        """Yield what happened: seconds, and a sentence."""
         names = self.execution.processes
         for event in self.execution.events:
             who, label = names[event.process], self.execution.label(event.message)

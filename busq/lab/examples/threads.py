@@ -19,7 +19,8 @@ from busq.lab.scenario import play
 
 __all__ = ["Told", "run"]
 
-# Mail m1 and m2 to Bob; then a word c1 to Carol, who tells Bob.  The packets of the mail are slow, m1's the slowest.
+# Mail m1 and m2 to Bob; then a word c1 to Carol, and one from Carol to Bob.  The packets of the mail are slow, most of
+# all that of m1.
 _STORY = """\
 order {order}: {mail}{chat}bob carol
 > {mailer} sends m1 to bob
@@ -68,7 +69,7 @@ class Told:
 
 
 def run(*, whole: bool) -> Told:
-    """Tell the story.  Cost: a millisecond.
+    """Perform the story.  Cost: a millisecond.
 
     >>> run(whole=True).waited
     ('m2', 'c2')

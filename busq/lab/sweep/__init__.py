@@ -4,7 +4,7 @@
 `grid` is what a grid is, `read` takes it from TOML, `figures` makes points of those of the paper. `cells` makes
 simulations and tasks of a grid, `pool` does them in processes of this machine (`busq.spark.sweep` does on Spark),
 `parts` is what is on disk, `flow` a sweep from end to end, `answers` what it comes to. `claims` judges what the paper
-says, `sensitivity` repeats that for other sizes, `advice` ranks orders for a workload of your own; `draw` shows.
+claims, `sensitivity` repeats that for other sizes, `advice` ranks orders for a workload of your own; `draw` shows.
 
 >>> grid = parse("seeds = 2\\n[grid]\\norder = ['mfss', 'cykas']\\nprocesses = [4, 8]\\nmessages = 5")
 >>> import tempfile

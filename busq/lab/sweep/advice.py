@@ -23,7 +23,7 @@ GUARANTEES = ("fifo", "causal", "consistent", "total", "synchronous")
 RANKINGS = ("latency", "time", "packets", "bytes")
 PACKETS_MAX = 50_000_000  # in all runs of an order; they take up to a minute
 NEARLY = 1.02  # as good as the best
-MUCH = 1.5  # worth to be told
+MUCH = 1.5  # worth mentioning
 BUSY = 0.8  # of the time
 
 

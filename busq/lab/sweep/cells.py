@@ -2,7 +2,7 @@
 """The simulations of a grid: an identity for each that outlives the grid, and tasks of even length.
 
 A cell is one simulation: a combination of parameters and a seed.  Its identity is a hash of all parameters (given or
-not), the seed, and what the simulator is: whoever changes a grid, or adds seeds, keeps every cell that is in both.
+not), the seed, and what the simulator is: a grid that is changed, or gets more seeds, keeps every cell that is in both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CELL_MEMORY_BYTES = 3 << 30
 _SECONDS_PER_UNIT = 0.15e-6  # of packets, and of thousands of clock entries
 _SECONDS_PER_RUN = 0.25e-3
 _IDENTITY_BYTES = 12
-# A run that tells simulators apart.
+# A run that differs between simulators.
 _SMALL: dict[str, Value] = {
     "processes": 5,
     "messages_per_process": 8,

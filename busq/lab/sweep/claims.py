@@ -3,7 +3,7 @@
 
 `paper.toml` has the claims: a sentence, a function of this file that finds numbers in the points, conditions on these,
 and how they are written. A verdict is "holds", "fails", or "depends": true in a part of the figure, or true in kind and
-not in amount. "open" means that the grid lacks the points to tell. Every claim says what was measured, whatever the
+not in amount. "open" means that the grid lacks points. What was measured is given whatever the
 verdict.
 
 The paper's execution time is "time to complete all protocol communications", so that is what claims are judged by; and

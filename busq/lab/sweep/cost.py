@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulation will cost, told beforehand: packets, work, memory."""
+"""What a simulation will cost: packets, work, memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from busq.lab.sim import Config, run
 
 __all__ = ["memory_bytes", "packets_expected", "too_many", "work_expected"]
 
-PROBES = (8, 16)  # processes of the small runs that tell how packets grow
+PROBES = (8, 16)  # processes of the small runs that show how packets grow
 BYTES_PER_MESSAGE = 200
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a sweep: lines with intervals, and maps of who wins where; they need matplotlib.
+"""Pictures of a sweep: lines with intervals, and maps of winners; they need matplotlib.
 
-In a map a cell has the colour of the order with the lowest mean; it is hatched where another one can't be told from it
-with 95 % confidence, paler the closer the next order comes, and white where nothing was measured.
+In a map a cell has the colour of the order with the lowest mean; it is hatched where another one can't be distinguished
+from it with 95 % confidence, paler the closer the next order comes, and white where nothing was measured.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _called(name: str) -> str:
 
 
 def phrase(names: Sequence[str], values: Sequence[Value]) -> str:
-    """Say what a panel or a line stands for.
+    """Return what a panel or a line stands for, in words.
 
     >>> phrase(["fan_out", "propagation_delay_s"], [3, 0.005])
     '3 receivers, delay 5 ms'
@@ -289,7 +289,7 @@ def _of_lines(result: SweepResult, what: Picture) -> tuple[list[Mapping[str, Any
 
 
 def _series(panel: Sequence[Mapping[str, Any]], result: SweepResult, what: Picture) -> tuple[str, ...]:
-    """By what lines differ: what the picture says, or what varies in the panel ("axes")."""
+    """The parameters by which lines differ: those of the picture, or what varies in the panel ("axes")."""
     if "axes" not in what.series:
         return what.series
     taken = {what.x, *what.rows, *what.columns, "order"}

@@ -105,7 +105,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Point:
-    """What was measured at one place of a figure: `at` says where, `repeats` has every value, seed by seed."""
+    """What was measured at one place of a figure: `at` is where, `repeats` has every value, seed by seed."""
 
     at: Mapping[str, Value]
     repeats: Mapping[str, tuple[float, ...]]

@@ -148,7 +148,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a file says.  `packets_max`: a simulation that would need more is not run.  `skips`: impossible
+    """The content of a file.  `packets_max`: a simulation that would need more is not run.  `skips`: impossible
     combinations are left out."""
 
     name: str
@@ -219,7 +219,7 @@ def new_table(
 ) -> Table:
     """Return a table in which parameters that are not given have their usual values.
 
-    The order changes fastest, so that whoever runs only the first simulations can compare.
+    The order changes fastest, so that the first simulations alone can be compared.
     """
     usual = {key: (value,) for key, value in DEFAULTS.items() if key not in given}
     values = {**usual, **given}

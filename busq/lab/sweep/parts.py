@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The results of a sweep on disk: Parquet files, each written at once by the task that measured what is in it.
 
-Guarantee.  A file that can be seen is whole.  Whoever is killed at whatever instant loses what runs, and no more: there
+Guarantee.  A file that can be seen is whole.  A sweep that is killed at any instant loses what runs, and no more: there
 is no other record of what is done than these files.
 
 Mechanism.  A task writes a hidden file and renames it.  The name is a hash of the cells in it, so that a task that runs
 twice writes the same file twice.  Not guaranteed: that a cell is measured only once where a task of a killed sweep
-lives on while the next begins; both rows say the same then, and one of them counts.
+lives on while the next begins; both rows are the same then, and one of them counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Done:
 
 
 def need_arrow() -> Any:
-    """Return pyarrow, or say what to install."""
+    """Return pyarrow; NoArrow names what to install."""
     try:
         return importlib.import_module("pyarrow")
     except ImportError:
@@ -219,7 +219,7 @@ def watching(
 def holding(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """Make the directory of a sweep, and keep others from sweeping into it meanwhile.
 
-    Errors: SweepError where somebody else does; OSError.
+    Errors: SweepError where another sweep works there; OSError.
     """
     place = place_of(directory)
     place.mkdir(parents=True, exist_ok=True)

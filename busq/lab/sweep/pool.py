@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many simulations at once: a pool of processes that ends with whoever started it.
+"""Many simulations at once: a pool of processes that ends with the process that started it.
 
 `run_all` keeps results in memory; `Pool` is the engine of sweeps without Spark, whose tasks write files.  For one
 machine it is as fast as Spark and starts at once.

@@ -21,9 +21,9 @@ class SweepResult:
 
     `points`: a row per table of the grid and combination, with the mean of each kept result, `NAME_ci95` (half the
     width of its 95 % interval; None after a single seed) and `NAME_repeats` by seed; `failed` counts cells without a
-    result, and `error` says why for one of them.  `comparisons`: a row per comparison, order and situation, with
+    result, and `error` is the reason for one of them.  `comparisons`: a row per comparison, order and situation, with
     `ratio` (above 1: better than `over`) and `ratio_ci95`, taken seed by seed.  `winners`: a row per contest and
-    situation: `order` has the lowest mean; `level` are the orders that can't be told from it with 95 % confidence;
+    situation: `order` has the lowest mean; `level` are the orders that don't differ from it with 95 % confidence;
     `next` is the second and `margin` how many times higher; `missing` failed.  `pictures` are PNG files by name.
 
     `cells` is how many simulations the grid has, `measured` how many of them this time; `seconds` how long that took,
@@ -56,7 +56,7 @@ class SweepResult:
         return {name: value for name, value in first.items() if name not in self.grid.axes and name != "order"}
 
     def summary(self) -> Iterator[str]:
-        """Say in lines what was done, and who won how often."""
+        """Yield lines about what was done, and which order won how often."""
         kept = self.cells - self.measured
         before = f", {kept:,} had been measured before" if kept else ""
         yield (

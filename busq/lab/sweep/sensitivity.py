@@ -6,7 +6,7 @@ One parameter at a time is set to other values (`paper.toml`), and every figure 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,7 @@ def grid(figures: Sequence[Figure], *, jobs: int | None = None, progress: Progre
     """Measure and judge `figures` under their own settings, and under each other value of each open parameter.
 
     The first case of every figure is that of its own settings, with jobs that block sends (probably the paper's
-    reading) unless these say otherwise. Errors: as `busq.lab.sweep.pool.run_all`; Incomplete, with whole cases, after
+    reading) unless these differ. Errors: as `busq.lab.sweep.pool.run_all`; Incomplete, with whole cases, after
     Ctrl-C. Cost: that of about 17 times the figures; what two cases share is simulated once.
     """
     cases = [case for figure in figures for case in _cases(figure)]
@@ -64,10 +64,17 @@ def _cases(figure: Figure) -> Iterator[tuple[str, str, Figure]]:
     yield "as given", "", replace(figure, settings=settings)
     for parameter in paper()["open"]:
         if figure.name in parameter.get("figures", [figure.name]):
-            for name, value in parameter["values"].items():
+            for word, value in _values(parameter):
                 if value != getattr(settings, parameter["field"]):
-                    yield (
-                        parameter["name"],
-                        name,
-                        replace(figure, settings=replace(settings, **{parameter["field"]: value})),
-                    )
+                    changed = replace(settings, **{parameter["field"]: value})
+                    yield parameter["name"], word, replace(figure, settings=changed)
+
+
+def _values(parameter: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of an open parameter, in words and as they are."""
+    if "words" in parameter:
+        yield from zip(parameter["words"], (False, True), strict=True)
+        return
+    times = 1e3 if parameter["unit"] == "ms" else 1
+    for value in parameter["values"]:
+        yield (f"{value * times:g} {parameter['unit']}" if value or times == 1 else "0"), value

@@ -6,9 +6,11 @@
  *
  * Guarantee: everything that is used as an index or a length is read once and checked before it is used.
  *
- * Inlined into the two loops that look: of a single reader (receive.c), and of one of several (several.c).
+ * All of it is compiled into the two loops that look: of a single reader (receive.c), and of one of several (several.c).  Functions that
+ * stay out of line are static all the same, for the compiler then knows which registers they leave alone.
  */
 #include "base/assert.h"
+#include "base/error.h"
 #include "clock/lamport.h"
 #include "shm/memory/peer.h"
 #include "shm/message/reference.h"
@@ -53,17 +55,51 @@ static inline void busq_found_release_record(busq_peer *peer, busq_record *recor
   busq_wake_owner(peer->bus, slot < peer->bus->geometry.peers ? slot : peer->slot);
 }
 
-int busq_look_damaged(const busq_peer *peer);
 /* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once;
  * offered and not acknowledged, it comes again. */
-busq_look_outcome busq_look_inherited(busq_peer *peer, busq_found *found, uint64_t state, busq_look_outcome outcome);
+__attribute__((noinline)) static busq_look_outcome busq_look_inherited(busq_peer *peer, busq_found *found, uint64_t state,
+                                                             busq_look_outcome outcome)
+{
+  if (peer->receiver.is_consumer)
+    return busq_record_is_still(found->record, state) ? outcome : BUSQ_LOOK_PASS; /* others may have taken it meanwhile */
+  const uint32_t mark = busq_load_acquire(&found->record->destination[found->mark].mark);
+  found->is_redelivered = (mark & BUSQ_MARK_OFFERED) != 0;
+  found->was_given_back = (mark & BUSQ_MARK_RETURNED) != 0;
+  if ((mark & BUSQ_MARK_RELEASED) || !busq_record_is_still(found->record, state))
+    return BUSQ_LOOK_PASS;
+  if (!(mark & BUSQ_MARK_TAKEN))
+    return outcome;
+  busq_found_release_record(peer, found->record, found->mark);
+  return BUSQ_LOOK_PASS;
+}
+
 /* Where there are several readers, what others have reached for is passed; what came back shows what became of it
  * before. */
-bool busq_look_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found);
+static inline bool busq_look_may_be_had(const busq_peer *peer, busq_reference *reference, busq_found *found)
+{
+  const uint32_t bits = reference->sender;
+  if (bits == BUSQ_RING_NOBODY)
+    return false;
+  if (!peer->receiver.is_consumer)
+    return true; /* damage, which is found */
+  found->is_redelivered = (bits & BUSQ_RING_OFFERED) != 0;
+  found->was_given_back = (bits & BUSQ_RING_RETURNED) != 0;
+  reference->sender &= BUSQ_RING_SENDER_MASK;
+  return !(bits & BUSQ_RING_CLAIMED);
+}
+
 /* Not committed: what blocks the queue, or BUSQ_LOOK_AGAIN where it has changed meanwhile. */
-busq_look_outcome busq_look_open(busq_record *record, uint64_t state, busq_found *found);
-/* Moves a late message to the heap; false where memory ran out. */
-bool busq_look_hold_back(busq_peer *peer, const busq_found *found);
+__attribute__((noinline)) static busq_look_outcome busq_look_open(busq_record *record, uint64_t state, busq_found *found)
+{
+  /* Sealed at a time that no clock can have reached: it will not be finished. */
+  if (BUSQ_UNLIKELY((state & BUSQ_PHASE_MASK) == BUSQ_PHASE_SEALED &&
+                    !busq_timestamp_is_sound(busq_load_relaxed(&record->state.hi)) &&
+                    busq_load_acquire(&record->state.lo) == state))
+    return BUSQ_LOOK_DAMAGED;
+  found->key.timestamp = busq_load_acquire(&record->proposal);
+  /* Undone and used again since we read its state, its proposal would be that of a later message: too high a bound. */
+  return busq_load_relaxed(&record->state.lo) == state ? BUSQ_LOOK_BLOCKED : BUSQ_LOOK_AGAIN;
+}
 
 BUSQ_ALWAYS_INLINE busq_look_outcome busq_look(busq_peer *peer, uint64_t position, busq_found *found)
 {
@@ -107,6 +143,21 @@ static inline bool busq_look_heap_may_go(const busq_peer *peer, busq_look_outcom
     return busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan;
   }
   return busq_key_less(least->key, next->key);
+}
+
+/* Moves a late message to the heap; false where memory ran out. */
+static inline bool busq_look_hold_back(busq_peer *peer, const busq_found *found)
+{
+  const uint64_t offset = (uint64_t)((const char *)found->record - peer->bus->arena);
+  const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES),
+                                 (uint16_t)found->mark, found->is_redelivered, found->was_given_back};
+  return busq_heap_push(&peer->receiver.heap, entry);
+}
+
+static inline int busq_look_damaged(const busq_peer *peer)
+{
+  return busq_error(BUSQ_CORRUPT, "the queue of \"%s\" is damaged at position %llu; remove bus \"%s\" and create it again",
+                    peer->self->name, (unsigned long long)peer->receiver.scan, peer->bus->name);
 }
 
 #endif /* BUSQ_SHM_RECEIVE_LOOK_H */

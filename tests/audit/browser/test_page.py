@@ -22,8 +22,8 @@ api = pytest.importorskip("playwright.sync_api", reason="the browser is driven b
 
 from test_report import HOSTILE, audit_of, overtaking, pasts, random_run, run_of  # noqa: E402
 
-from busq.audit import report  # noqa: E402
-from busq.audit.report_sweep import write_sweep  # noqa: E402
+from busq.audit.page import report  # noqa: E402
+from busq.audit.page.sweep import write_sweep  # noqa: E402
 from busq.audit.result import Finding  # noqa: E402
 from busq.lab.sweep.read import parse  # noqa: E402
 from busq.lab.sweep.result import SweepResult  # noqa: E402

@@ -25,8 +25,8 @@ def _missing() -> str:
     lacking = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if lacking:
         return f"needs {', '.join(lacking)}: pip install 'busq[spark]'"
-    from busq.audit.spark.available import Unavailable
-    from busq.audit.spark.java import find_java
+    from busq.audit.spark.sessions.available import Unavailable
+    from busq.audit.spark.sessions.java import find_java
 
     try:
         find_java()

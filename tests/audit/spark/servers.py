@@ -22,7 +22,7 @@ import psutil
 import pyspark
 from conftest import PATIENCE_S, wait_until
 
-from busq.audit.spark.java import find_java
+from busq.audit.spark.sessions.java import find_java
 
 HOME = Path(pyspark.__file__).parent
 SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

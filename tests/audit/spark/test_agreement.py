@@ -14,8 +14,9 @@ from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark import huge, runs
-from busq.audit.spark.load import load
+from busq.audit.spark import many_runs
+from busq.audit.spark.large_run import huge
+from busq.audit.spark.large_run.load import load
 from busq.trace import Run, Source, find, read, write
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def assert_same(found: RunAudit, expected: RunAudit, hint: str) -> None:
 
 def test_many_runs_are_judged_as_by_the_oracle_and_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
     made, sources = on_disk(tmp_path, range(MANY))
-    found = runs.audit(spark, sources)
+    found = many_runs.audit(spark, sources)
     assert [run.run for run in found] == [source.name for source in sources]
     for source, audited in zip(sources, found, strict=True):
         assert_agreement(made[source.name], audited, judge(made[source.name]), source.name)
@@ -81,7 +82,7 @@ def test_a_frame_is_judged_relationally_from_end_to_end(spark: SparkSession, tmp
 
 def test_logs_of_broadcast_programs_are_judged_alike(spark: SparkSession, samples: Path, tmp_path: Path) -> None:
     sources = find(sorted({course(samples, name) for name in COURSE})).sources
-    for source, found in zip(sources, runs.audit(spark, sources), strict=True):
+    for source, found in zip(sources, many_runs.audit(spark, sources), strict=True):
         assert_same(found, audit(read(source)), source.name)
     write(read(find([course(samples, "overtaken")]).sources[0]), tmp_path)  # as a trace in Parquet
     (source,) = find([tmp_path]).sources

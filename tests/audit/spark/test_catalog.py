@@ -19,7 +19,8 @@ from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, wait_until
 
 from busq.audit import Audit, Check, Finding, RunAudit, native, output
-from busq.audit.spark import huge, repack, results
+from busq.audit.spark.large_run import huge, repack
+from busq.audit.spark.tables import results
 from busq.audit.tables import TABLES
 from busq.cli import commands
 from busq.trace import TraceError, find, read

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import functions
 
 from busq.audit import native
-from busq.audit.spark import checks, clocks, huge, islands, pace, repack, segments
+from busq.audit.spark.large_run import checks, huge, islands, latencies, repack, segments, vector_clocks
 from busq.spec import PROPERTIES, History
 from busq.trace import Source, find, message_of, read
 from busq.trace.schema import SCHEMA, Kind, metadata
@@ -350,15 +350,15 @@ def test_a_side_channel_is_seen_by_the_clock_alone(spark: SparkSession) -> None:
         [send(1, 2, by=1, at=9, until=10)],
         [deliver(1, 1, at=20), deliver(0, 1, at=21)],
     ]
-    found = pace.side(pace.timed(checks.first_deliveries(frame(spark, {"side": logs}))), block=1).collect()
+    found = latencies.side(latencies.timed(checks.first_deliveries(frame(spark, {"side": logs}))), block=1).collect()
     assert [(row["count"], row["messages"], row["time_ns"]) for row in found] == [(1, [message_of(0, 1)], 9)]
     assert history(logs).judge(["causal"])["causal"].ok
 
 
 def test_what_nobody_sent_took_no_time(spark: SparkSession) -> None:
     logs = [[send(1, 1, by=0, at=1000)], [deliver(0, 1, at=3000), deliver(0, 2, at=4000)]]
-    deliveries = pace.timed(frame(spark, {"": logs}).withColumn("is_phantom", functions.lit(False)))
-    (row,) = pace.durations(deliveries, "start_ns", "fan_out").collect()
+    deliveries = latencies.timed(frame(spark, {"": logs}).withColumn("is_phantom", functions.lit(False)))
+    (row,) = latencies.durations(deliveries, "start_ns", "fan_out").collect()
     assert (row["fan_out"], row["count"], row["max"]) == (1, 1, 2.0)
 
 
@@ -368,7 +368,7 @@ def test_sends_at_the_same_time_may_come_in_any_order(spark: SparkSession) -> No
         [send(1, 2, by=1, at=9, until=10)],
         [deliver(1, 1, at=20), deliver(0, 1, at=21)],
     ]
-    assert not pace.side(pace.timed(checks.first_deliveries(frame(spark, {"side": logs})))).collect()
+    assert not latencies.side(latencies.timed(checks.first_deliveries(frame(spark, {"side": logs})))).collect()
 
 
 # ---- vector clocks ----
@@ -386,7 +386,7 @@ def test_a_clock_has_to_follow_from_the_one_before_and_from_what_came(spark: Spa
         for position, (kind, message, to, clock) in enumerate(log)
     ]
     table = spark.createDataFrame(rows, checks.EVENTS)
-    found = {row["run"]: row for row in clocks.clock(table, names=["ann", "bob"], block=1).collect()}
+    found = {row["run"]: row for row in vector_clocks.clock(table, names=["ann", "bob"], block=1).collect()}
     assert {run: row["count"] for run, row in found.items()} == {"right": 0, "deaf": 1, "jump": 1}
     follows = f"which is what follows from its clock before and m{m}"
     assert found["deaf"]["text"] == f"the clock of bob at position 1 counts 0 events of ann, not 1, {follows}"

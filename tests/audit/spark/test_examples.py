@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from busq.audit.spark import checks
+from busq.audit.spark.large_run import checks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODULES = ["checks", "clocks", "islands", "load", "pace", "views"]
+MODULES = ["checks", "islands", "latencies", "load", "vector_clocks", "views"]
 
 
 def run(name: str, globs: dict[str, Any]) -> None:
     """Run the examples of a module, its own first: what these define is there in the others."""
-    module = importlib.import_module(f"busq.audit.spark.{name}")
+    module = importlib.import_module(f"busq.audit.spark.large_run.{name}")
     runner, parser = doctest.DocTestRunner(), doctest.DocTestParser()
     head = parser.get_doctest(module.__doc__ or "", vars(module) | globs, name, module.__file__, 0)
     runner.run(head, clear_globs=False)
@@ -45,7 +45,7 @@ def test_examples_in_the_documentation_run(name: str, spark: SparkSession, event
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_public_function_that_gives_a_dataframe_has_an_example(name: str) -> None:
-    module = importlib.import_module(f"busq.audit.spark.{name}")
+    module = importlib.import_module(f"busq.audit.spark.large_run.{name}")
     functions = [value for key in module.__all__ if inspect.isfunction(value := getattr(module, key))]
     giving = [each for each in functions if each.__annotations__["return"] in ("DataFrame", "Column", "Loaded")]
     assert [each.__name__ for each in giving if ">>>" not in (each.__doc__ or "")] == []

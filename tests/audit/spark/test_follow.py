@@ -18,15 +18,15 @@ import pytest
 from click.testing import CliRunner
 from conftest import PATIENCE_S, wait_until
 
-from busq.audit.spark.follow import follow
-from busq.audit.spark.watch import Violation
+from busq.audit.spark.following.follow import follow
+from busq.audit.spark.following.watch import Violation
 from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-follow_module = sys.modules["busq.audit.spark.follow"]
+follow_module = sys.modules["busq.audit.spark.following.follow"]
 
 LATE = "bob delivered ann.3 before ann.2, but ann sent ann.2 before ann.3"
 

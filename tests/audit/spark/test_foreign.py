@@ -19,9 +19,9 @@ from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark import checks, huge, islands, layout, pace
-from busq.audit.spark.load import Loaded, load
-from busq.audit.spark.segments import Summary
+from busq.audit.spark.large_run import checks, huge, islands, latencies, layout
+from busq.audit.spark.large_run.load import Loaded, load
+from busq.audit.spark.large_run.segments import Summary
 from busq.bench.audit_run import Plan
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
@@ -228,7 +228,7 @@ def test_plans_neither_multiply_rows_nor_gather_all_of_them(
         checks.completeness(found, named, processes=4),
         checks.fifo(firsts, block=4),
         islands.stepped(islands.ranked(named, "position", processes=4), block=4),
-        pace.side(pace.timed(firsts), block=4),
+        latencies.side(latencies.timed(firsts), block=4),
     ]
     for frame in frames:
         frame.explain()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from busq.audit.spark.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
+from busq.audit.spark.sessions.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import write_run
 from busq.cli import commands
@@ -57,8 +57,8 @@ def test_what_cannot_do_is_refused_with_a_size_that_can(master: str) -> None:
 
 
 def test_it_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.audit.spark.memory.active", lambda: None)
-    monkeypatch.setattr("busq.audit.spark.memory.session", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr("busq.audit.spark.sessions.memory.active", lambda: None)
+    monkeypatch.setattr("busq.audit.spark.sessions.memory.session", lambda *_, **__: pytest.fail("it was started"))
     with Writer(tmp_path, run="day", names=["ann"]) as writer:
         writer.write(0, {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[0]]})
     command = ["audit", "--engine", "spark", "--master", "local[2]", "--memory", "600m", str(tmp_path)]

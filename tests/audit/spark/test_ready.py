@@ -16,8 +16,8 @@ from conftest import PATIENCE_S, TESTS
 from servers import cluster, connect_server, environment, variables
 
 import busq
-from busq.audit.spark.ready import check
-from busq.audit.spark.workers import refusal
+from busq.audit.spark.sessions.ready import check
+from busq.audit.spark.sessions.workers import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

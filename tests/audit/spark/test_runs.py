@@ -12,7 +12,7 @@ import pytest
 from conftest import fresh_python
 
 from busq.audit.many import audit_sources
-from busq.audit.spark import runs
+from busq.audit.spark import many_runs
 from busq.trace import Kind, Source, Writer, find, message_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def sources(tmp_path: Path, seed: int) -> list[Source]:
 
 
 def test_runs_on_spark_are_judged_as_in_c_and_come_in_order(spark: SparkSession, sources: list[Source]) -> None:
-    found = runs.audit(spark, sources, ask=["total"], allow=["lost"])
+    found = many_runs.audit(spark, sources, ask=["total"], allow=["lost"])
     assert found == audit_sources(sources, ask=["total"], allow=["lost"])
     assert [run.run for run in found] == [source.name for source in sources]
     assert any(not run.ok for run in found)
@@ -65,7 +65,7 @@ def test_a_source_that_cannot_be_read_is_a_finding_and_the_others_are_judged(
     bad.write_bytes(b"PAR1 and no more")
     broken = Source("broken", "busq", (str(bad),), 16)
     gone = Source("gone", "epfl", (str(tmp_path / "gone.output"),), 1 << 30)
-    found = runs.audit(spark, [broken, *sources[:2], gone])
+    found = many_runs.audit(spark, [broken, *sources[:2], gone])
     assert [len(run.checks) > 0 for run in found] == [False, True, True, False]
     assert [[finding.kind for finding in run.findings] for run in (found[0], found[3])] == [["unreadable"]] * 2
     assert "gone.output" in found[3].findings[0].text
@@ -74,8 +74,8 @@ def test_a_source_that_cannot_be_read_is_a_finding_and_the_others_are_judged(
 def test_verdicts_are_a_table_that_can_be_kept_and_asked(
     spark: SparkSession, sources: list[Source], tmp_path: Path
 ) -> None:
-    table = runs.verdicts(spark, sources)
-    assert table.schema == runs.SCHEMA
+    table = many_runs.verdicts(spark, sources)
+    assert table.schema == many_runs.SCHEMA
     table.write.parquet(str(tmp_path / "verdicts"))
     kept = spark.read.parquet(str(tmp_path / "verdicts"))
     late = kept.selectExpr("run", "explode(checks) as c").where("c.name = 'fifo' and c.count > 0")
@@ -84,7 +84,7 @@ def test_verdicts_are_a_table_that_can_be_kept_and_asked(
 
 
 def test_no_sources_are_no_runs(spark: SparkSession) -> None:
-    assert runs.audit(spark, []) == []
+    assert many_runs.audit(spark, []) == []
 
 
 # ---- dealing ----
@@ -98,16 +98,16 @@ def test_sources_are_dealt_out_evenly_each_once(seed: int) -> None:
     rng = random.Random(seed)
     for parallelism in (1, 2, 7, 100):
         sources = sized(*(rng.randint(0, 40) for _ in range(rng.randint(1, 300))))
-        hands = runs.deal(sources, parallelism)
+        hands = many_runs.deal(sources, parallelism)
         assert sorted(index for hand in hands for index in hand) == list(range(len(sources)))
         loads = [sum(sources[index].size_bytes for index in hand) for hand in hands]
-        assert max(loads) - min(loads) <= max(source.size_bytes for source in sources) + runs.SOURCE_BYTES * 300
+        assert max(loads) - min(loads) <= max(source.size_bytes for source in sources) + many_runs.SOURCE_BYTES * 300
 
 
 def test_small_sources_share_a_task_and_no_core_is_idle_in_the_last_round() -> None:
-    assert len(runs.deal(sized(*[0] * 10), 8)) == 1
-    assert len(runs.deal(sized(*[1] * 100), 4)) == 8
-    assert len(runs.deal(sized(500, 500), 16)) == 2
+    assert len(many_runs.deal(sized(*[0] * 10), 8)) == 1
+    assert len(many_runs.deal(sized(*[1] * 100), 4)) == 8
+    assert len(many_runs.deal(sized(500, 500), 16)) == 2
 
 
 # ---- worker processes of their own ----
@@ -116,7 +116,7 @@ CLUSTER = """
 import json, os, sys, time
 import pyarrow
 import busq.spark
-from busq.audit.spark import runs
+from busq.audit.spark import many_runs
 from busq.trace import find
 
 def parents(batches):
@@ -129,7 +129,7 @@ os.chdir(folder)
 with busq.spark.session("local-cluster[2,1,1024]", "512m", local_dir="..") as spark:
     while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:  # the driver is one of them
         time.sleep(0.1)
-    found = runs.audit(spark, find(["traces"]).sources)
+    found = many_runs.audit(spark, find(["traces"]).sources)
     rows = spark.range(0, 4, 1, 4).mapInArrow(parents, "pid long").collect()
 print(json.dumps([len({row["pid"] for row in rows}), [run.as_json() for run in found], os.listdir("..")]))
 """

@@ -19,14 +19,14 @@ import pytest
 from conftest import PATIENCE_S, TESTS, fresh_python, wait_until
 
 import busq.spark
-from busq.audit.spark.java import Java, find_java
-from busq.audit.spark.session import _as_before, default_memory
+from busq.audit.spark.sessions.java import Java, find_java
+from busq.audit.spark.sessions.session import _as_before, default_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-SESSION = sys.modules["busq.audit.spark.session"]  # the package gives its function under that name
+SESSION = sys.modules["busq.audit.spark.sessions.session"]  # the package gives its function under that name
 
 QUIET = """
 import json, sys

@@ -18,7 +18,8 @@ from shapes import draw, sources_of
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark import huge, runs
+from busq.audit.spark import many_runs
+from busq.audit.spark.large_run import huge
 from busq.trace import find, read
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def test_many_runs_of_any_shape(spark: SparkSession, start: int, tmp_path: Path)
             its = find([drawn.folder], options=drawn.options).sources
             sources += its
             hints += [str(drawn.shape)] * len(its)
-    for source, found, hint in zip(sources, runs.audit(spark, sources), hints, strict=True):
+    for source, found, hint in zip(sources, many_runs.audit(spark, sources), hints, strict=True):
         assert_alike(found, audit(read(source)), hint)
 
 

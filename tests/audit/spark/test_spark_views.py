@@ -15,9 +15,9 @@ from test_views import FORGED, STRANGE, nobody_saw, recorded, run_of, sound, str
 
 from busq.audit.native import audit
 from busq.audit.result import UNKNOWN, VALID
-from busq.audit.spark import huge, views
-from busq.audit.spark.driver import frame_of
-from busq.audit.spark.load import conformed
+from busq.audit.spark.large_run import huge, views
+from busq.audit.spark.large_run.load import conformed
+from busq.audit.spark.sessions.driver import frame_of
 from busq.audit.views_check import FAULTS, HOLDS
 from busq.trace import SCHEMA, Kind, find, read, write
 

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from busq.audit import native
-from busq.audit.spark import huge, runs
-from busq.audit.spark.load import load
+from busq.audit.spark import many_runs
+from busq.audit.spark.large_run import huge
+from busq.audit.spark.large_run.load import load
 from busq.trace import Source, TraceError, find, read
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_files_not_sorted_by_process_are_one_run_with_the_same_verdicts(
         "duplicated": 1,
         "fifo": 1,
     }
-    (judged,) = runs.audit(spark, [source])
+    (judged,) = many_runs.audit(spark, [source])
     assert verdicts(judged) == verdicts(expected)
     found = huge.audit(spark, source)
     assert verdicts(found) == verdicts(expected)
@@ -155,7 +156,7 @@ def test_one_name_of_several_senders_is_ambiguous_as_in_c(spark: SparkSession, t
 def test_what_has_to_be_read_into_memory_says_why_where_there_is_too_little(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("busq.audit.spark.load.fits", lambda _: False)
+    monkeypatch.setattr("busq.audit.spark.large_run.load.fits", lambda _: False)
     with pytest.raises(TraceError, match=r"several processes sent messages of one name.*read into memory.*too little"):
         huge.audit(spark, namesakes(tmp_path / "logs"))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from busq.audit.spark.watch import Violation, Watch
+from busq.audit.spark.following.watch import Violation, Watch
 from busq.spec import History
 from busq.trace import Kind, Writer, message_of
 
@@ -336,7 +336,7 @@ def test_a_process_that_appears_late_has_sent_what_looked_invented(tmp_path: Pat
 
 
 def test_a_repetition_after_more_than_is_remembered_is_looked_up(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("busq.audit.spark.watch_run.RECENT", 1)  # 100 per receiver
+    monkeypatch.setattr("busq.audit.spark.following.run.RECENT", 1)  # 100 per receiver
     ann = trace.write(0, *[sent(number, 1) for number in range(1, 501)], sent(501, 2), sent(502, 1))
     bob = [got(number) for number in range(1, 501)]
     trace.take(ann, trace.write(1, *bob), now=0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process is killed, or stopped, before every change that it makes to shared memory, and those who are left go on.
+ * A process is killed, or stopped, before every change that it makes to shared memory, and the others go on.
  *
  * Shown, for every operation of a victim, every point in it and every operation that a survivor does next: a multicast
- * reaches all its living receivers or none; what a send has confirmed is not lost; nothing comes twice, or it says that
- * it does; all orders are consistent and causal; nobody is blocked for longer than 1 s after a kill, or 100 ms beside
- * somebody who is stopped; one who goes on finds his message delivered once, or his send fails; the victim's name can
+ * reaches all its living receivers or none; what a send has confirmed is not lost; nothing comes twice without a mark;
+ * all orders are consistent and causal; no process is blocked for longer than 1 s after a kill, or 100 ms beside a
+ * stopped one; a process that goes on finds its message delivered once, or its send fails; the victim's name can
  * be had again, messages flow, and no memory, no descriptor and no file is left behind.
  *
  * Mechanism.  Real processes (crash_stage.h, crash_actor.h) play one scene per point (crash_scene.h, crash_points.h)
- * and are judged by their ledgers (crash_judge.h).  A run in which nobody meets any fate counts the points of each
+ * and are judged by their ledgers (crash_judge.h).  A run in which no process meets any fate counts the points of each
  * operation.
  *
  *      crash --quick                 a share of all runs, spread evenly over the points; below a minute
@@ -18,12 +18,12 @@
  *      crash --list                  the names of cases and operations
  *      crash --case NAME --survivor OP --fate kill|stop --point K    one run; printed where one has failed
  *      --points store|access         see crash_points.h; without it stores for kills and accesses for stops
- *      --stop-seconds N              who is stopped stays so for at least N seconds
+ *      --stop-seconds N              a stopped process stays so for at least N seconds
  *      --jobs N                      so many at a time
  *      BUSQ_DIR in the environment   where the buses lie; without it in memory
  *
- * --case and --survivor may be given several times.  Where somebody meets his fate before the victim (--prior) all
- * pairs of points are run; where others do after it (--second, --third), their points are drawn from --seed.
+ * --case and --survivor may be given several times.  Where another process meets its fate before the victim (--prior)
+ * all pairs of points are run; where others do after it (--second, --third), their points are drawn from --seed.
  *
  * Not shown: what a victim does that is killed while others act at the same time, but for one that sleeps in recv, or
  * waits for a file descriptor or for room in a queue.
@@ -109,7 +109,7 @@ static points_kind kind_of_fate(unsigned fate)
   return fate == FATE_KILL ? POINTS_STORE : POINTS_ACCESS;
 }
 
-/* Those who die after the victim do so at points drawn for each task, the same in every run. */
+/* Processes that die after the victim do so at points drawn for each task, the same in every run. */
 static uint64_t drawn_point(const crash_task *task, unsigned which)
 {
   const uint64_t name = (uint64_t)task->scene << 48 | (uint64_t)task->op << 40 | (uint64_t)task->fate << 36 |
@@ -146,7 +146,7 @@ static void results_unlock(void)
   __atomic_store_n(&results->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* What was seen, and the command that shows it again. */
+/* The outcome, and the command that shows it again. */
 static void fault_describe(const crash_run *run, char text[FAULT_BYTES])
 {
   const bool is_stop = run->fate == FATE_STOP;
@@ -233,7 +233,7 @@ static void lane_run(unsigned number)
   lane_leave_place();
 }
 
-/* Ctrl-C, or somebody is tired of it: the lanes tidy up and end, and what they have found is printed. */
+/* After Ctrl-C, or SIGTERM, the lanes tidy up and end, and what they have found is printed. */
 static void end_early(int number)
 {
   (void)number;
@@ -300,7 +300,7 @@ static bool is_chosen(uint64_t choice, unsigned candidate)
   return !choice || choice >> candidate & 1;
 }
 
-/* Not every operation has a sense everywhere: looking for one who is not there; dropping what a successor expects;
+/* Not every operation has a sense everywhere: looking for a peer that is not there; dropping what a successor expects;
  * joining a second time. */
 static bool is_sensible(unsigned scene, unsigned op)
 {
@@ -458,7 +458,7 @@ static void option_take(const char *option, const char *value)
 int main(int n_arguments, char **arguments)
 {
   const uint64_t began_ns = busq_time_now_ns();
-  busq_step_looks = 2; /* a burial takes many steps, and whoever takes the first may be gone before the last */
+  busq_step_looks = 2; /* a burial takes many steps, and the process that takes the first may be gone before the last */
   for (int i = 1; i < n_arguments; i++) {
     if (strcmp(arguments[i], "--quick") == 0) {
       options.depth = DEPTH_QUICK;

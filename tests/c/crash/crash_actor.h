@@ -344,7 +344,7 @@ static int verb_glut(const char *rest)
   return until_full(verb_large, rest);
 }
 
-/* The same with smaller ones. */
+/* Sends with smaller messages. */
 static int verb_stuff(const char *rest)
 {
   return until_full(verb_middle, rest);
@@ -356,7 +356,7 @@ static int verb_fill(const char *rest)
   return until_full(verb_send, rest);
 }
 
-/* Of the payload; behind it may stand a request. */
+/* Compares a payload, behind which a request may stand. */
 static uint64_t size_of(const busq_message *message)
 {
   const bool has_request = message->form == BUSQ_FORM_ASK || message->form == BUSQ_FORM_REPLY;
@@ -455,7 +455,7 @@ static int verb_drop(const char *rest)
   return BUSQ_OK;
 }
 
-/* Takes one, and gives it back before anybody has seen it. */
+/* Takes one, and gives it back before any process has seen it. */
 static int verb_undo(const char *rest)
 {
   busq_message message;
@@ -593,7 +593,7 @@ static int actor_takes_reply(int64_t timeout_ns)
   return result;
 }
 
-/* What had come before the one asked died is its last word. */
+/* A reply that had come before the one asked died is its last word. */
 static int actor_takes_last_words(void)
 {
   const uint64_t end = busq_peer_tail(actor.replies);
@@ -652,7 +652,7 @@ static int verb_hear(const char *rest)
   }
 }
 
-/* The same, waiting by file descriptor. */
+/* Receives, waiting by file descriptor. */
 static int verb_watch(const char *rest)
 {
   char word[16];
@@ -674,7 +674,7 @@ static int verb_watch(const char *rest)
   return result;
 }
 
-/* What is left in the queue, or in the hands of those who share it, dead ones too. */
+/* Counts what is left in the queue, or in the hands of the processes that share it, dead ones too. */
 static int actor_counts_what_is_left(uint64_t *countp)
 {
   busq_peer_facts facts;
@@ -754,7 +754,7 @@ static int verb_crowd(const char *rest)
 static const struct {
   const char *name;
   verb_body body;
-  bool waits; /* as long as it is told: what counts is when its messages come */
+  bool waits; /* for as long as its script gives it: what counts is when its messages come */
 } verbs[] = {
     {"open", verb_open, false},        /* the bus, for oneself */
     {"part", verb_part, false},        /* from the bus */
@@ -762,9 +762,9 @@ static const struct {
     {"durable", verb_durable, false},  /* the same, durable */
     {"resume", verb_resume, false},    /* takes over from the last of that name */
     {"return", verb_return, false},    /* the same, durable */
-    {"share", verb_share, true},       /* under one's own name, beside others; waits for who makes the queue */
+    {"share", verb_share, true},       /* under one's own name, beside others; waits for the one that makes the queue */
     {"queue", verb_queue, true},       /* the same, durable, and resuming, as busq.Queue does it */
-    {"beside", verb_beside, false},    /* under a name that nobody else has */
+    {"beside", verb_beside, false},    /* under a name that no other one has */
     {"remove", verb_remove, false},    /* NAME: what it has left */
     {"leave", verb_leave, false},      /* close the peer, whatever it holds */
     {"unlink", verb_unlink, false},    /* the bus */

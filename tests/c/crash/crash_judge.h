@@ -4,17 +4,17 @@
 /*
  * The verdict on one run, from the ledgers alone.
  *
- * What counts as sent: a send that returned OK, and one that never returned because its process died, if anybody has
- * heard it.  A send that returned an error must not be heard by anybody.  What was sent must reach every receiver
- * that neither died nor left, once; all orders must be consistent and causal.  The observers of the library (busq.h)
- * decide that.
+ * What counts as sent: a send that returned OK, and one that never returned because its process died, if any process
+ * has heard it.  A send that returned an error must not be heard by any process.  What was sent must reach every
+ * receiver that neither died nor left, once; all orders must be consistent and causal.  The observers of the library
+ * (busq.h) decide that.
  *
  * What was sent to a shared queue must reach one of its readers, once; and then another one only if the first died or
  * left with it, marked, and not if it was acknowledged, or taken for good.  What is marked has no place in the orders.
  *
- * How long somebody was blocked: the time that a call took after the victim met its fate; for a receiver, the time
+ * How long a process was blocked: the time that a call took after the victim met its fate; for a receiver, the time
  * from when it was listening and the message was known to be sent until it heard it.  A send that found no room in
- * the time that it was given has waited for a reader; where that is one who is stopped, and nobody is dead, it does
+ * the time that it was given has waited for a reader; where that is a stopped one, and no process is dead, it does
  * not count.
  */
 #include "busq_lab.h"
@@ -23,7 +23,7 @@
 typedef struct {
   uint64_t fate_ns; /* when the stage knew that the victim was dead or stopped */
   uint16_t dead;    /* a bit per role */
-  uint16_t gone;    /* the dead, and those who left before the end */
+  uint16_t gone;    /* the dead, and those that left before the end */
   bool is_shared;   /* the victim and those of its name read one queue */
 } crash_outcome;
 
@@ -38,7 +38,7 @@ static const crash_event *role_event(unsigned role, uint32_t index)
   return &stage->boxes[role].events[index];
 }
 
-/* A bit per role; one who took over has the same target as his predecessor. */
+/* A bit per role; one that took over has the same target as its predecessor. */
 static uint16_t who_was_meant(const crash_event *event)
 {
   uint16_t roles = 0;
@@ -87,7 +87,7 @@ static const crash_role lives[] = {ROLE_PRIOR, ROLE_VICTIM, ROLE_NEXT};
 
 #define N_LIVES (sizeof lives / sizeof lives[0])
 
-/* Those of them who were the same peer: a bit per role, or nothing. */
+/* Those of them that were the same peer: a bit per role, or nothing. */
 static uint16_t who_was_one(void)
 {
   uint16_t roles = 0;
@@ -120,7 +120,7 @@ typedef struct {
   uint32_t unheard;
 } crash_judging;
 
-/* What one who was killed in the middle of taking a message may have taken: nobody can know whether he saw it. */
+/* Returns what a process killed in the middle of taking a message may have taken: whether it did is unknown. */
 static uint32_t unknown_takes(const crash_judging *judging)
 {
   uint32_t count = 0;
@@ -129,7 +129,7 @@ static uint32_t unknown_takes(const crash_judging *judging)
   return count;
 }
 
-/* Those who must have heard it, if anybody has; and those who have. */
+/* The processes that must have heard it, if any has; and those that have. */
 static uint16_t who_counts(crash_judging *judging, const crash_event *event, uint16_t heard_by)
 {
   const uint16_t one = judging->one;
@@ -182,7 +182,7 @@ static bool has_event(unsigned role, crash_event_kind kind, uint32_t message)
   return false;
 }
 
-/* What comes again to a successor must say so, and must not have been acknowledged. */
+/* A message that comes again to a successor must be marked so, and must not have been acknowledged. */
 static void judge_heard(crash_judging *judging, unsigned role, const crash_event *event)
 {
   bool is_known = false;
@@ -318,7 +318,7 @@ static void judge_waits_of(unsigned role, const crash_outcome *outcome, crash_ve
       listens_ns = event->begin_ns;
     } else if (event->kind == EVENT_HEARD) {
       const crash_event *sent = end_of_send(event->message);
-      /* What comes back was with another reader, who may have been stopped. */
+      /* What comes back was with another reader, which may have been stopped. */
       if (!(outcome->is_shared && event->is_redelivered && !outcome->dead))
         judge_wait(verdict, role, event, later(later(listens_ns, outcome->fate_ns), sent ? sent->end_ns : 0));
       listens_ns = event->end_ns;

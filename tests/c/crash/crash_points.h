@@ -11,13 +11,13 @@
  *               assignment, memcpy.  The segment is mapped read-only while its process is armed; the fault is the
  *               point, and then the one instruction is let through by stepping over it (x86-64; elsewhere only what
  *               goes through base/atomic.h)
- *      access   the same, and before every load through base/atomic.h: one who is stopped there may find something
- *               else when he goes on.  For one who is killed there is no difference
+ *      access   the same, and before every load through base/atomic.h: a process stopped there may find something
+ *               else when it goes on.  For a killed one there is no difference
  *
  * System calls of the core are points too, since locks and FIFOs are seen by others, and so is the end.
  *
- * Not given: plain loads as points; and stores into the middle of a large payload, which nobody looks at before the
- * record's state says so, are none.
+ * Not given: plain loads as points; and stores into the middle of a large payload, which no process looks at before the
+ * record's state allows it, are none.
  */
 #include "base/atomic.h"
 #include "shm/memory/peer.h"

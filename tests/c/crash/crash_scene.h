@@ -5,13 +5,13 @@
  * One run: a bus, its company, a victim that meets its fate at one point, what a survivor does then, and what must
  * hold.
  *
- *      prepare     bob, carol and dan join; the victim follows its script up to the "!"; somebody may die before it
+ *      prepare     bob, carol and dan join; the victim follows its script up to the "!"; another may die before it
  *      fate        the victim goes on, and is killed or stopped before its k-th access to shared memory
  *      operation   a survivor does one thing first
- *      flow        bob writes to everybody who is left, and everybody hears it
+ *      flow        bob writes to all that are left, and all hear it
  *      return      a stopped victim goes on, comes to the end of its script, and hears what the others hear
- *      succession  somebody joins under the victim's name; messages flow from and to it
- *      end         every slot can be had, everybody parts, no memory and no descriptor is left behind
+ *      succession  a process joins under the victim's name; messages flow from and to it
+ *      end         every slot can be had, all leave, no memory and no descriptor is left behind
  *
  * Where the victim's name is that of a shared queue, next reads it beside the victim from the beginning: all that is
  * sent to it after the victim met its fate is for next.
@@ -24,23 +24,23 @@
 typedef struct {
   const char *name;
   const char *victim;    /* from the "!" on, its accesses are counted */
-  const char *receivers; /* of what the victim sends: to whom "send" sends afterwards */
+  const char *receivers; /* of what the victim sends: the ones that "send" sends to afterwards */
   const char *bob;       /* what they do before the cue */
   const char *carol;
   const char *meanwhile; /* what bob does while the victim acts */
-  const char *prior;     /* somebody who meets the same kind of fate before */
-  const char *second;    /* and those who do after the victim */
+  const char *prior;     /* a process that meets the same kind of fate before */
+  const char *second;    /* and those that do after the victim */
   const char *third;
   const char *tidy;        /* what has to be removed by name at the end */
   crash_fate prior_fate;   /* FATE_NONE: the same as the victim's */
   bool prior_is_victim;    /* by name */
   bool prior_is_durable;
   bool is_durable;         /* what is sent to the victim while it is dead must not be lost */
-  bool carol_is_full;      /* sending to her at once may fail */
+  bool carol_is_full;      /* sending to it at once may fail */
   bool victim_may_be_free; /* its name may be had while it is stopped: it has not joined yet, or is about to leave */
   bool is_shared;          /* the victim's name is that of a shared queue */
   bool is_first;           /* and there is no other reader when it joins */
-  bool dan_shares;         /* so is dan's, who reads it alone */
+  bool dan_shares;         /* so is dan's, which reads it alone */
   bool bob_asks;           /* what bob has asked the victim: its reply, or the victim's death, must come */
 } crash_case;
 
@@ -76,7 +76,7 @@ enum {
   PROBE_WHILE_STOPPED = 910
 };
 
-/* ---- the lane: who runs the scenes ---- */
+/* ---- the lane, which runs the scenes ---- */
 
 static struct {
   const crash_run *run;
@@ -250,7 +250,7 @@ static mortal_state mortal_plays(crash_role role, const char *script)
   return mortal_await(role);
 }
 
-/* Until somebody sleeps in recv, or has asked to be told by file descriptor. */
+/* Until a process sleeps in recv, or has asked to be woken by file descriptor. */
 static void await_sleeper(crash_role role, uint32_t flags)
 {
   const busq_slot *slot = &lane.bus->slots[stage->boxes[role].target & 0xffff];
@@ -263,7 +263,7 @@ static void await_sleeper(crash_role role, uint32_t flags)
   }
 }
 
-/* Until somebody sleeps in send, for want of room at the victim. */
+/* Until a process sleeps in send, for want of room at the victim. */
 static void await_room_waiter(void)
 {
   const busq_slot *slot = &lane.bus->slots[stage->boxes[ROLE_VICTIM].target & 0xffff];
@@ -322,7 +322,7 @@ static bool script_is(const crash_op *op, const char *verb)
   return op->script && strncmp(op->script, verb, strlen(verb)) == 0;
 }
 
-/* What the operation must come to, where that depends on the victim. */
+/* The result that the operation must have, where that depends on the victim. */
 static void operation_judge(const crash_run *run, mortal_state state, int result)
 {
   const crash_op *op = run->op;
@@ -377,7 +377,7 @@ static void scene_operation(mortal_state state)
   operation_judge(run, state, answer(op->role));
 }
 
-/* Of two readers of a queue, next is the one of whom it is known that it must hear. */
+/* next, of two readers of a queue, is the one of which it is known that it must hear. */
 static bool hears_flow(unsigned role, bool with_victim)
 {
   if (lane.run->scene->is_shared)
@@ -386,7 +386,7 @@ static bool hears_flow(unsigned role, bool with_victim)
          (with_victim || (role != ROLE_VICTIM && role != ROLE_NEXT));
 }
 
-/* Those who are on the bus, by name. */
+/* Those that are on the bus, by name. */
 static const char *company_names(bool with_victim)
 {
   static char names[64];
@@ -405,7 +405,7 @@ static bool listens_already(unsigned role, unsigned probe)
   return probe == PROBE_FLOW && op_is_asleep(lane.run->op) && role == lane.run->op->role;
 }
 
-/* One sends to all, and all hear it; the others while he sends, for he may have to wait until they have made room. */
+/* One sends to all, and all hear it; the others while it sends, for it may have to wait until they have made room. */
 static void scene_flow(crash_role from, unsigned probe, bool with_victim)
 {
   const char *names = company_names(with_victim);
@@ -454,7 +454,7 @@ static void mortal_returns(crash_role role)
     give_up("%s does not come to its end", role_titles[role]);
 }
 
-/* The others go on for as long as he is to stay stopped. */
+/* The others go on for as long as it is to stay stopped. */
 static void scene_stay(void)
 {
   enum { ROUNDS = 30 };
@@ -499,7 +499,7 @@ static void scene_succession(void)
     ask(ROLE_NEXT, lane.run->scene->is_durable ? "return" : lane.run->scene->is_shared ? "share" : "join");
     must(ROLE_NEXT);
   }
-  /* Who has taken over a full queue makes room in it before he writes to himself. */
+  /* A process that has taken over a full queue makes room in it before it writes to itself. */
   ask(ROLE_NEXT, "poll");
   must(ROLE_NEXT);
   scene_flow(ROLE_NEXT, PROBE_NEXT, true);

@@ -9,7 +9,7 @@
  * written before and after every call, in memory that the bus knows nothing of and that outlives its writers.
  *
  * Mechanism.  An actor is a forked process that waits for a script, follows it and answers.  A script is text:
- * sentences with semicolons between them (crash_actor.h).  A "!" is where the actor says that it is ready, waits for
+ * sentences with semicolons between them (crash_actor.h).  A "!" is where the actor reports that it is ready, waits for
  * its cue, and from where on the points of crash_points.h are counted: at the one that its box names it kills or stops
  * itself.
  *
@@ -33,7 +33,7 @@
 #error "this needs a core built with BUSQ_STEPS"
 #endif
 
-/* ---- who plays ---- */
+/* ---- the players ---- */
 
 typedef enum {
   ROLE_VICTIM,

@@ -2,8 +2,8 @@
 #ifndef BUSQ_TESTS_EXPLORE_JUDGE_H
 #define BUSQ_TESTS_EXPLORE_JUDGE_H
 /*
- * Was it a good end? Nobody is stuck, nothing is left in queues, all memory comes back when everybody has gone, and
- * the observers find no fault in the logs.  While somebody is stopped: the others have all that was sent to them.
+ * Was it a good end? No process is stuck, nothing is left in queues, all memory comes back when all have gone, and
+ * the observers find no fault in the logs.  While a process is stopped: the others have all that was sent to them.
  */
 #include "busq_lab.h"
 #include "explore/explore_stage.h"
@@ -54,7 +54,7 @@ static const explore_event *explore_find(uint32_t peer, uint8_t kind, uint8_t me
   return NULL;
 }
 
-/* Its sender is still at it, or was when he died: then nobody need have received it. */
+/* Its sender is still at it, or was when it died: then no process need have received it. */
 static bool explore_is_unfinished(uint32_t peer, uint8_t message)
 {
   for (uint32_t i = 0; i < explore_n_actors; i++) {
@@ -136,9 +136,9 @@ static void explore_judge_order(void)
   explore_describe(&judgement);
 }
 
-/* ---- nobody is stuck ---- */
+/* ---- no process is stuck ---- */
 
-/* What it waits for can't come any more, and it is nobody's fault. */
+/* Its wait can't end any more, and no process is at fault. */
 static bool explore_waits_for_the_dead(const explore_op *op)
 {
   if (op->verb != EXPLORE_AWAIT && op->verb != EXPLORE_HEAR)
@@ -147,7 +147,7 @@ static bool explore_waits_for_the_dead(const explore_op *op)
                                      (op->verb == EXPLORE_AWAIT && explore_is_gone(op->at)));
 }
 
-/* A queue that nobody receives from is full, of proposals that came to nothing, perhaps. */
+/* A queue without a reader is full, of proposals that came to nothing, perhaps. */
 static bool explore_somebody_is_full(uint32_t stopped)
 {
   for (uint32_t i = 0; i < explore_scene->peers && !explore_scene->is_roomy; i++) {
@@ -159,7 +159,7 @@ static bool explore_somebody_is_full(uint32_t stopped)
   return false;
 }
 
-/* For room in a queue that nobody receives from. */
+/* For room in a queue without a reader. */
 static bool explore_waits_for_nobody(const explore_op *op)
 {
   if (explore_scene->members && (op->verb == EXPLORE_SEND || op->verb == EXPLORE_ENTER || op->verb == EXPLORE_DEPART))
@@ -191,7 +191,7 @@ static void explore_judge_actors(void)
   }
 }
 
-/* Those whose queues nobody has received from. */
+/* The peers whose queues were not received from. */
 static void explore_drain(uint32_t peer)
 {
   for (int vain = 0; vain < 8 && !explore_shared.fault[0]; vain++) {
@@ -288,7 +288,7 @@ static void explore_judge_nodes(void)
     explore_blame("%s", explore_shared.fault);
 }
 
-/* ---- while somebody is stopped ---- */
+/* ---- while a process is stopped ---- */
 
 static void explore_judge_waiting_for(uint32_t sender, const explore_event *event, uint32_t stopped)
 {
@@ -320,7 +320,7 @@ static uint32_t explore_n_delivered_to(uint32_t peer, uint8_t message)
   return count;
 }
 
-/* What comes again comes to another one. */
+/* A message that comes again comes to another one. */
 static uint32_t explore_n_delivered(uint8_t message)
 {
   uint32_t count = 0;
@@ -346,8 +346,8 @@ static uint32_t explore_n_struck(uint32_t stopped, bool *acknowledgep)
   return count;
 }
 
-/* Each message goes to one of them.  One that is stopped has one in its hands at most; so has one that died, and if it would have
- * acknowledged it, another one gets it, perhaps again. */
+/* Each message goes to one of them.  One that is stopped has one in its hands at most; so has one that died, and if
+ * it would have acknowledged it, another one gets it, perhaps again. */
 static void explore_judge_sharing(busq_end end, uint32_t stopped)
 {
   bool acknowledge;
@@ -372,7 +372,7 @@ static void explore_judge_sharing(busq_end end, uint32_t stopped)
 
 /* ---- groups ---- */
 
-/* The view in which an event of a peer stands: the scene's first one, with everybody who is a member then, or the last before it. */
+/* The view in which an event of a peer stands: the scene's first one, with all its members, or the last before it. */
 static void explore_view_of(uint32_t peer, uint32_t event, uint8_t *number, uint8_t *members)
 {
   *number = 0;
@@ -392,7 +392,7 @@ static const explore_event *explore_delivery(uint32_t peer, uint8_t message, uin
   return NULL;
 }
 
-/* To whom it was sent: a bit per peer, and 0x80 for the group. */
+/* The receivers: a bit per peer, and 0x80 for the group. */
 static uint8_t explore_targets_of(uint8_t message)
 {
   for (uint32_t i = 0; i < explore_scene->peers; i++) {
@@ -403,7 +403,7 @@ static uint8_t explore_targets_of(uint8_t message)
   return 0;
 }
 
-/* What one has delivered, another one of the same view has delivered in that view, and nobody else has but whoever is named. */
+/* A delivery by one member is one by each other member of the view, in it, and by no other peer but a named one. */
 static void explore_judge_delivery(uint32_t peer, uint32_t event)
 {
   const uint8_t message = explore_logs[peer].events[event].message, targets = explore_targets_of(message);
@@ -461,7 +461,7 @@ static void explore_judge_view(uint32_t peer, const explore_event *view)
   }
 }
 
-/* Somebody is left who must have got it: who was a member, and still is one. */
+/* A peer is left that must have got it: one that was a member, and still is one. */
 static bool explore_has_living_members(void)
 {
   for (uint32_t i = 0; i < explore_scene->peers; i++) {
@@ -473,7 +473,7 @@ static bool explore_has_living_members(void)
   return false;
 }
 
-/* Those who are named beside the group, whatever becomes of that. */
+/* The peers that are named beside the group, whatever becomes of that. */
 static void explore_judge_named(uint32_t sender, const explore_event *event)
 {
   if (event->kind != BUSQ_EVENT_SEND || !(event->targets & 0x80) || explore_is_unfinished(sender, event->message) ||
@@ -501,7 +501,7 @@ static void explore_judge_group(void)
     }
 }
 
-/* Whoever enters gets a state from a member, behind its own view, whoever dies meanwhile. */
+/* Each joiner gets a state from a member, behind its own view, whichever process dies meanwhile. */
 static void explore_judge_taker(void)
 {
   const uint32_t taker = explore_scene->taker;
@@ -521,7 +521,7 @@ static void explore_judge_taker(void)
     explore_blame("p%u has entered, and nobody has given it a state", taker);
 }
 
-/* ---- groups, while somebody is stopped ---- */
+/* ---- groups, while a process is stopped ---- */
 
 static bool explore_stays_member(uint32_t peer)
 {
@@ -532,7 +532,7 @@ static bool explore_stays_member(uint32_t peer)
   return explore_scene->members >> peer & 1;
 }
 
-/* Nobody else is kept from sending and from changing the group. */
+/* No other one is kept from sending and from changing the group. */
 static void explore_judge_doings(uint32_t stopped)
 {
   for (uint32_t i = 0; i < explore_n_actors && !explore_somebody_is_full(stopped); i++) {
@@ -542,7 +542,7 @@ static void explore_judge_doings(uint32_t stopped)
   }
 }
 
-/* And what was sent has come to all who receive, and are members all the time. */
+/* And what was sent has come to all that receive, and are members all the time. */
 static void explore_judge_group_waiting(uint32_t stopped)
 {
   explore_judge_doings(stopped);

@@ -2,7 +2,7 @@
 #ifndef BUSQ_TESTS_EXPLORE_H
 #define BUSQ_TESTS_EXPLORE_H
 /*
- * Scenes of the bus for the search of csrc/explore, and what is printed of them. explore/explore.h says what the search
+ * Scenes of the bus for the search of csrc/explore, and what is printed of them. explore/explore.h has what the search
  * gives, explore_stage.h what a scene is made of, explore_judge.h what a good end is.
  */
 #include "explore/explore_judge.h"

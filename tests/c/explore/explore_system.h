@@ -6,7 +6,7 @@
  * lies in memory that a search can put back.
  *
  *   byte locks     a table; a process that is killed loses those that its descriptors hold
- *   futexes        who waits sleeps until he is woken, or loses patience, which is when the slice has passed
+ *   futexes        a waiter sleeps until it is woken, or loses patience, which is when the slice has passed
  *   time           stands still but for slices that pass
  *   memory         comes from the part that belongs to the process whose turn it is
  *
@@ -20,7 +20,7 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
-#define SYSTEM_PROCESSES_MAX 6u /* the last one is an undertaker's, who comes when all is over */
+#define SYSTEM_PROCESSES_MAX 6u /* the last one is an undertaker's, which comes when all is over */
 #define SYSTEM_LOCKS_MAX 32u
 #define SYSTEM_HEAP_BYTES (20u << 10)       /* enough for two peers, one after the other */
 #define SYSTEM_HEAP_BYTES_OF_ONE (13u << 10)
@@ -44,7 +44,7 @@ typedef struct {
 
 static _Alignas(64) system_lock system_locks[SYSTEM_LOCKS_MAX];
 static system_process system_processes[SYSTEM_PROCESSES_MAX];
-static system_process *system_now; /* NULL: nobody is on */
+static system_process *system_now; /* NULL: none is on */
 static size_t system_heap_bytes = SYSTEM_HEAP_BYTES; /* of it that are watched, and so may be used */
 
 extern char __start_busq_process[] __attribute__((weak));
@@ -143,7 +143,7 @@ static int system_lock_ask(int fd, int command, struct flock *wanted)
   system_announce(command == F_OFD_GETLK ? BUSQ_ACCESS_LOAD : BUSQ_ACCESS_SWAP, &lock->holder, sizeof lock->holder);
   if (command == F_OFD_SETLK)
     return system_lock_set(lock, fd, wanted->l_type);
-  /* Who asks has a descriptor for it that holds nothing. */
+  /* The one that asks has a descriptor for it that holds nothing. */
   if (!lock->holder && !lock->sharers)
     wanted->l_type = F_UNLCK;
   return 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that may hold anything is opened as a bus, and used where it opens: fuzz_world.h says what is guaranteed and how.
+ * A file that may hold anything is opened as a bus, and used where it opens; for guarantees and mechanism see
+ * fuzz_world.h.
  *
  *      input: flags (1 byte) | past (1 byte) | with RAW: the content of the file
  *                                            | otherwise: words that change (1 byte: how many), then turns; see world_run()
  *
- * A mutation of bytes never gets past the stamp, the boot id and the checksum of a header.  So the flags say what is put
- * right after the damage was done: to reach what stands behind each check.
+ * A mutation of bytes never gets past the stamp, the boot id and the checksum of a header.  So the flags choose what is
+ * put right after the damage was done: to reach what stands behind each check.
  */
 #include "fuzz/fuzz_world.h"
 
@@ -90,7 +91,7 @@ static uint64_t file_fill_raw(void)
   return bytes;
 }
 
-/* The words are changed in a copy of the bus that nobody has opened. */
+/* The words are changed in a copy of the bus that no process has opened. */
 static uint64_t file_fill_past(const char *past)
 {
   memcpy(file_at, past, world_bytes);

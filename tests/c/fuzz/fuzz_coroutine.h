@@ -4,10 +4,11 @@
 /*
  * Coroutines that AddressSanitizer knows about, for calls that are stopped in the middle.
  *
- * Guarantee: coroutine_run goes on where the coroutine last said coroutine_pause, and comes back at its next pause or at its
- * end.  Mechanism: swapcontext, and the sanitizer is told about each change of stacks.
+ * Guarantee: coroutine_run goes on where the coroutine last called coroutine_pause, and comes back at its next pause or
+ * at its end.  Mechanism: swapcontext, and each change of stacks is announced to the sanitizer.
  *
- * Not given: threads, speed (a change of stacks is a system call), or looking into a coroutine, as explore/coroutine.h allows.
+ * Not given: threads, speed (a change of stacks is a system call), or looking into a coroutine, as explore/coroutine.h
+ * allows.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ static inline void __sanitizer_finish_switch_fiber(void *fake_stack, const void 
 }
 #endif
 
-/* On the coroutine's stack: back to whoever runs it. */
+/* On the coroutine's stack: back to its caller. */
 static void coroutine_pause(void)
 {
   void *fake_stack = NULL;
@@ -64,7 +65,7 @@ static void coroutine_enter(void)
   __sanitizer_finish_switch_fiber(NULL, &coroutine_caller_stack, &coroutine_caller_stack_bytes);
   coroutine_now->body(coroutine_now->argument);
   for (;;)
-    coroutine_pause(); /* it has ended; nobody should run it again */
+    coroutine_pause(); /* it has ended; it should not be run again */
 }
 
 static void coroutine_init(coroutine *self, void (*body)(void *argument), void *argument)

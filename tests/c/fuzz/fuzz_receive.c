@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words of a bus change while it is in use: fuzz_world.h says what is guaranteed and how.
+ * Words of a bus change while it is in use: fuzz_world.h has the guarantees and the mechanism.
  *
  *      input: past (1 byte) | turns; see world_run()
  */

@@ -2,18 +2,18 @@
 #ifndef BUSQ_TESTS_FUZZ_WORLD_H
 #define BUSQ_TESTS_FUZZ_WORLD_H
 /*
- * A small bus with a past, players that do what an input says, and an input that may change any word of the segment
+ * A small bus with a past, players that do what an input chooses, and an input that may change any word of the segment
  * between two of their steps, or stop or kill one of them in the middle of a call.
  *
- * Guarantee: the same input does the same in every run; an operation that takes more than STEPS_MAX steps (accesses that
- * are marked in the core, readings of the clock, sleeps) ends the process as a hang; so does any access outside of
+ * Guarantee: the same input does the same in every run; an operation that takes more than STEPS_MAX steps (accesses
+ * that are marked in the core, readings of the clock, sleeps) ends the process as a hang; so does any access outside of
  * the mapping, any undocumented result, and whatever a sanitizer finds.
  *
- * Mechanism.  Time is virtual: it passes when somebody looks at the clock, and a sleep takes it to the end of the
+ * Mechanism.  Time is virtual: it passes when a player looks at the clock, and a sleep takes it to the end of the
  * slice.  Every execution copies the past over the mapping, so that nothing of the one before is left.  A player's call
- * is a coroutine that may stop in the step hook: others go on meanwhile, and he goes on later, or is dead: his descriptors
- * are closed, as the kernel would do it, and nothing else is put in order.
- * Places are named by what they mean (slot 2, its head) and not by their offset, so that inputs outlive changes of the layout.
+ * is a coroutine that may stop in the step hook: others go on meanwhile, and it goes on later, or is dead: its
+ * descriptors are closed, as the kernel would do it, and nothing else is put in order. Places are named by what they
+ * mean (slot 2, its head) and not by their offset, so that inputs outlive changes of the layout.
  *
  * Not given: weak memory orders and true concurrency; for those, see the explorer and the stress test.
  */
@@ -117,7 +117,7 @@ int __wrap_sched_yield(void)
   return 0;
 }
 
-/* Nobody else runs, so nobody will wake who sleeps: a sleep ends with its slice. */
+/* No other thread runs, so nothing will wake a sleeper: a sleep ends with its slice. */
 static long virtual_futex(const uint32_t *word, int operation, uint32_t value, const struct timespec *slice)
 {
   step_count();
@@ -198,25 +198,25 @@ int __wrap_close(int fd)
   return __real_close(fd);
 }
 
-/* ---- players who stop, or die, in the middle of a call ---- */
+/* ---- players that stop, or die, in the middle of a call ---- */
 
 enum {
   CASTS_MAX = 16
 };
 
-/* A player and the call that he is in. */
+/* A player and the call that it is in. */
 typedef struct {
   coroutine call;
   player self;
   uint32_t operation;
   char error_text[256]; /* which is one per process elsewhere */
   bool is_within; /* stopped in the middle of it */
-  bool is_dead;   /* and nobody will ever let him go on */
+  bool is_dead;   /* and will never go on */
 } cast;
 
 static cast casts[CASTS_MAX];
 static int n_casts;
-static uint32_t steps_to_go; /* of the player at hand, until he stops; 0: to the end */
+static uint32_t steps_to_go; /* of the player at hand, until it stops; 0: to the end */
 static int null_fd;
 
 static cast *cast_of(player *p)
@@ -224,7 +224,7 @@ static cast *cast_of(player *p)
   return (cast *)(void *)((char *)p - offsetof(cast, self));
 }
 
-/* Somebody new plays under the name. */
+/* A new player plays under the name. */
 static void cast_new(uint32_t number)
 {
   cast *self = &casts[n_casts++];
@@ -245,8 +245,8 @@ static void on_step(const char *where)
     coroutine_pause();
 }
 
-/* Only what others can see is a step: who stops in the middle of what is private, as another process would, must not hold up those
- * who share his private memory here. */
+/* Only what others can see is a step: a player that stops in the middle of what is private, as another process would,
+ * must not hold up those that share its private memory here. */
 static void on_access(busq_access access, const volatile void *address, size_t bytes)
 {
   const char *at = (const char *)(uintptr_t)address;
@@ -275,8 +275,8 @@ static void cast_go_on(cast *self, uint32_t steps)
   steps_to_go = 0;
 }
 
-/* As the kernel does it: what was open is closed, and the locks are gone.  The numbers stay in use, because the call is gone through to
- * its end when nothing depends on it any more, and will close them. */
+/* As the kernel does it: what was open is closed, and the locks are gone.  The numbers stay in use, because the call
+ * is gone through to its end when nothing depends on it any more, and will close them. */
 static void fd_close_for_good(int fd)
 {
   if (fd >= 0 && fcntl(fd, F_GETFD) >= 0)
@@ -299,7 +299,7 @@ static void cast_die(cast *self)
     fd_close_for_good(peer->sender.known[slot].fifo_fd);
 }
 
-/* One operation of one player; with `steps` he stops within it after so many of them, if it has so many.  Who was stopped
+/* One operation of one player; with `steps` it stops within it after so many of them, if it has so many.  A stopped one
  * goes on instead. */
 static void fuzz_play(uint32_t who, uint32_t operation, uint32_t steps, bool dies)
 {
@@ -331,7 +331,7 @@ static char *pasts[PASTS_MAX];
 static uint32_t n_pasts;
 static uint64_t world_bytes; /* of the segment */
 
-/* Takes away the FIFOs of those who died, and in the end everything. */
+/* Takes away the FIFOs of those that died, and in the end everything. */
 static void world_sweep(bool everything)
 {
   DIR *directory = opendir(world_directory);
@@ -368,7 +368,7 @@ static void world_find_place(void)
   world_fail("no place for a bus");
 }
 
-/* Everybody goes: first who lives, then, against a segment that holds nothing, what is left of the dead. */
+/* All go: first the living, then, against a segment that holds nothing, what is left of the dead. */
 static void world_leave(void)
 {
   for (int alive = 1; alive >= 0; alive--) {
@@ -395,7 +395,7 @@ static void world_enter(void)
     cast_new(i);
 }
 
-/* What h0, h1 and h2 do before the input begins: "who operation choices" in a text. */
+/* Plays what h0, h1 and h2 do before the input begins: "player operation choices" in a text. */
 static void past_play(const char *script, uint32_t steps, bool dies)
 {
   static uint8_t choices[16];
@@ -407,8 +407,8 @@ static void past_play(const char *script, uint32_t steps, bool dies)
   fuzz_play((uint32_t)(script[0] - '0'), (uint32_t)(script[1] - 'a'), steps, dies);
 }
 
-/* h2 left with messages on their way; h1 was killed while he looked at a message, h0 in step `steps` of a multicast that loses its
- * proposal, or of joining again.  Returns true if that was after the last step. */
+/* h2 left with messages on their way; h1 was killed while it looked at a message, h0 in step `steps` of a multicast
+ * that loses its proposal, or of joining again.  Returns true if that was after the last step. */
 static bool world_make_past(uint32_t steps)
 {
   static const char *const script[] = {
@@ -530,14 +530,14 @@ static void choose_field(patch *p, char *base, const field *fields, uint32_t n_f
   p->bytes = chosen->bytes < 8 ? chosen->bytes : 8;
 }
 
-/* A reference in somebody's ring: near the head, where it matters. */
+/* A reference in the ring of a peer: near the head, where it matters. */
 static busq_pair *choose_cell(void)
 {
   const busq_ring ring = busq_bus_ring(play_bus, play_choose(play_bus->geometry.peers));
   return busq_ring_slot(&ring, ring.queue->head + play_choose((uint32_t)ring.slot_count));
 }
 
-/* One that somebody refers to, or what stands near the beginning of an extent. */
+/* A record that some ring refers to, or what stands near the beginning of an extent. */
 static char *choose_record(void)
 {
   const busq_geometry *geometry = &play_bus->geometry;
@@ -651,7 +651,7 @@ static void world_run(void)
   }
 }
 
-/* What the turns of an input do to a segment, and then the end of all. */
+/* Plays the turns of an input on a segment, and then the end of all. */
 static void world_play(void)
 {
   static uint32_t executions;

@@ -2,11 +2,11 @@
 #ifndef BUSQ_TESTS_AUDIT_ROWS_H
 #define BUSQ_TESTS_AUDIT_ROWS_H
 /*
- * Two logs as columns, as somebody may have cut them out of larger ones: offsets that are no multiple of 8, nulls, rows
+ * Two logs as columns, as they may be cut out of larger ones: offsets that are no multiple of 8, nulls, rows
  * that are no events, and destinations with holes between them.
  *
  *   0: (of before) | local, sends 1 to 0 and 1 at 10..12, a delivery without a message, sends 2 to 1 at 20..22
- *   1: gets 2 at 40, gets 1 at 30, gets 7 (nobody's) at 50
+ *   1: gets 2 at 40, gets 1 at 30, gets 7 (never sent) at 50
  */
 #include "busq_lab.h"
 #include <stddef.h>

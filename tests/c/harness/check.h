@@ -2,10 +2,10 @@
 #ifndef BUSQ_TESTS_CHECK_H
 #define BUSQ_TESTS_CHECK_H
 /*
- * What a C test needs: conditions that are always checked, whatever NDEBUG says, and one printed line per test.
+ * What a C test needs: conditions that are always checked, whatever NDEBUG is, and one printed line per test.
  *
- * A condition that does not hold prints itself, where it stands and which test it belongs to, and ends the process with 1;
- * so does a test that takes longer than CHECK_SECONDS_MAX.  Whoever must clean up registers with atexit().
+ * A condition that does not hold prints itself, where it stands and which test it belongs to, and ends the process with
+ * 1; so does a test that takes longer than CHECK_SECONDS_MAX.  A test that must clean up registers with atexit().
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #ifndef CHECK_SECONDS_MAX
-#define CHECK_SECONDS_MAX 300u
+#define CHECK_SECONDS_MAX 600u
 #endif
 
 static const char *check_test = "before the first test";
@@ -129,8 +129,8 @@ static inline uint64_t check_seed(int n_arguments, char **arguments)
   return seed;
 }
 
-/* Slow machinery (a sanitizer, valgrind, an emulator) takes a smaller part of the randomised work: BUSQ_TEST_SHARE=10 is a
- * tenth. */
+/* Slow machinery (a sanitizer, valgrind, an emulator) takes a smaller part of the randomised work:
+ * BUSQ_TEST_SHARE=10 is a tenth. */
 static inline uint64_t check_share(uint64_t count)
 {
   const char *text = getenv("BUSQ_TEST_SHARE");

@@ -8,10 +8,10 @@
  *      busq_peer *bob = join("bob");
  *      said(alice, "bob carol", "hello");               a multicast; must succeed
  *      hears(bob, "hello");                             all that bob can receive now, in order, separated by spaces
- *      part();                                          everybody leaves, and the bus is removed
+ *      part();                                          all leave, and the bus is removed
  *
- * Buses lie in a directory of this process alone, which goes with it, after a failure too.  Child processes are ended with
- * the test that started them.
+ * Buses lie in a directory of this process alone, which goes with it, after a failure too.  Child processes are ended
+ * with the test that started them.
  */
 #include "busq.h"
 #include "harness/check.h"

@@ -2,14 +2,15 @@
 #ifndef BUSQ_TESTS_NETWORK_H
 #define BUSQ_TESTS_NETWORK_H
 /*
- * A small group on a network whose arrivals chance, or a test, decides; and everything that a driver may expect of an order, held
- * against every single step:
+ * A small group on a network whose arrivals chance, or a test, decides; and everything that a driver may expect of an
+ * order, held against every single step:
  *
- *   - the state is sound before and after, and with a larger buffer for effects the same step ends in the same bytes and says
- *     the same effects (so cutting a step changes nothing), and what is refused has changed nothing;
- *   - a message is sent once, before its first packet, is done once, and is delivered once and only where it is meant for;
- *   - nobody delivers what he does not have: the payload came, or the message is his own and not done;
- *   - nobody sends packets with a payload that he does not have any more.
+ *   - the state is sound before and after, and with a larger buffer for effects the same step ends in the same bytes
+ *     and in the same effects (so cutting a step changes nothing), and what is refused has changed nothing;
+ *   - a message is sent once, before its first packet, is done once, and is delivered once and only where it is meant
+ *     for;
+ *   - no process delivers what it does not have: the payload came, or the message is its own and not done;
+ *   - no process sends packets with a payload that it does not have any more.
  *
  * A network is a plain value: nothing to free but its history.
  */
@@ -38,9 +39,9 @@ typedef struct {
   uint64_t whole; /* POINT_TO_POINT: the multicast that it is a copy of; otherwise the name */
   uint32_t origin;
   uint32_t destinations;
-  uint32_t arrived; /* who has got the payload */
+  uint32_t arrived; /* which have got the payload */
   uint32_t delivered;
-  uint32_t dropped; /* by those for whom it is not */
+  uint32_t dropped; /* by those that it is not for */
   uint32_t sent_at; /* in the log; 0: not so far */
   uint32_t first_delivered_at;
   bool is_sent, is_done;
@@ -168,7 +169,7 @@ static inline void network_note_delivery(network *net, uint32_t process, network
   busq_history_deliver(net->wholes, process, message->whole);
 }
 
-/* What is for others has its turn here too, where the whole group takes part. */
+/* A packet for others has its turn here too, where the whole group takes part. */
 static inline void network_note_drop(network *net, uint32_t process, network_message *message)
 {
   const uint32_t me = 1u << process;
@@ -299,7 +300,7 @@ static inline bool network_arrive_at(network *net, uint32_t place)
   return false;
 }
 
-/* The oldest packet of this kind between these two; the test says that there is one. */
+/* The oldest packet of this kind between these two; the test knows that there is one. */
 static inline void network_arrive(network *net, uint32_t from, uint32_t to, const char *kind)
 {
   for (uint32_t place = 0; place < net->n_packets; place++) {
@@ -358,7 +359,8 @@ static inline uint64_t network_faults(const network *net, busq_property property
   return judgement.verdicts[property].count;
 }
 
-/* Whether there is a crown: messages contracted to points, before each other where any of their events are, go in a circle. */
+/* Whether there is a crown: messages contracted to points, before each other where any of their events are, go in a
+ * circle. */
 static inline bool network_has_crown(const network *net)
 {
   uint64_t after[NETWORK_MESSAGES] = {0};
@@ -376,8 +378,8 @@ static inline bool network_has_crown(const network *net)
   return false;
 }
 
-/* Deliveries that come, at the same process, after a message which was sent when theirs had been delivered somewhere: late even
- * for an observer who hears of deliveries by telephone. */
+/* Deliveries that come, at the same process, after a message which was sent when theirs had been delivered
+ * somewhere: late even for an observer that hears of deliveries by telephone. */
 static inline uint32_t network_late_by_telephone(const network *net)
 {
   uint32_t count = 0;
@@ -390,8 +392,9 @@ static inline uint32_t network_late_by_telephone(const network *net)
   return count;
 }
 
-/* Deliveries that come, at the same process, after a message which was sent when theirs had been delivered by its sender, or by
- * somebody of whose messages that sender had delivered one since, and so on: late behind what a delivery has caused. */
+/* Deliveries that come, at the same process, after a message which was sent when theirs had been delivered by its
+ * sender, or by somebody of whose messages that sender had delivered one since, and so on: late behind what a
+ * delivery has caused. */
 static inline uint32_t network_late_behind_effects(const network *net)
 {
   uint64_t known[NETWORK_PROCESSES] = {0}, carried[NETWORK_MESSAGES] = {0}, got[NETWORK_PROCESSES] = {0};

@@ -7,7 +7,7 @@
  *      hands(alice, "bob", node, "here");        alice sends bob a message with a handle of the node
  *      sent_to(bob, node, "hello");              a message to the node; must succeed
  *      hears_all(bob, "here+1 destroyed@0");     all that comes: data, @ and the index of each node of bob's that it is addressed to,
- *                                                or that it tells of, and for each handle +1 where it came alive, +0 where it came
+ *                                                or that it is about, and for each handle +1 where it came alive, +0 where it came
  *                                                dead; "view" for a view
  */
 #include "harness/company.h"

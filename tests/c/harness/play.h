@@ -5,12 +5,13 @@
  * Everything that a program can do with a bus, chosen step by step; for programs that damage the bus meanwhile.
  *
  * Guarantee: the process ends with abort() if a call gives something else than a documented result, or a failure that a
- * person must read about without a text.  Every mapping of a file lies between guard areas larger than any offset that 32
- * bits of 64-byte units can express, so that an access outside of it ends the process wherever it leads.
+ * person must read about without a text.  Every mapping of a file lies between guard areas larger than any offset that
+ * 32 bits of 64-byte units can express, so that an access outside of it ends the process wherever it leads.
  *
- * Mechanism: the includer defines play_choose(), which says what comes next, and links with -Wl,--wrap=mmap,--wrap=munmap.
+ * Mechanism: the includer defines play_choose(), which chooses what comes next, and links with
+ * -Wl,--wrap=mmap,--wrap=munmap.
  *
- * Not given: that calls end.  Whoever includes this sets an alarm, or counts steps.
+ * Not given: that calls end.  The includer sets an alarm, or counts steps.
  */
 #include "base/error.h"
 #include "busq.h"
@@ -79,7 +80,7 @@ int __wrap_munmap(void *address, size_t bytes)
   return __real_munmap(address, bytes);
 }
 
-/* ---- who plays ---- */
+/* ---- the players ---- */
 
 enum {
   PLAYERS = 3,
@@ -96,11 +97,11 @@ typedef struct {
 } player;
 
 static busq_bus *play_bus;
-static player *players[PLAYERS]; /* who plays under each of the names */
+static player *players[PLAYERS]; /* which plays under each of the names */
 static unsigned play_counts[N_RESULTS];
 static volatile unsigned char play_sink;
 
-/* Outcomes of normal work set no text; for everything else a person must be told why. */
+/* Outcomes of normal work set no text; for everything else a person must learn why. */
 static bool result_needs_text(int result)
 {
   switch (result) {
@@ -321,7 +322,7 @@ enum {
   PLAY_OPERATIONS = sizeof play_operations / sizeof *play_operations
 };
 
-/* Who has not joined can do nothing else. */
+/* A player that has not joined can do nothing else. */
 static void play(player *p, uint32_t operation)
 {
   if (p->peer)

@@ -42,7 +42,7 @@ static inline int enact_log(busq_history *history, uint32_t process, const char 
   return result;
 }
 
-/* What p0, p1, ... sent and delivered, up to NULL. */
+/* Reads what p0, p1, ... sent and delivered, up to NULL. */
 static inline busq_history *perform(const char *const *logs)
 {
   uint32_t n_processes = 0;

@@ -80,7 +80,8 @@ static void strike_begin(uint64_t steps, bool stops, char *where)
   busq_access_hook = strike_is_every_access ? strike_access : NULL;
 }
 
-/* How many steps it has.  `once` is told the script, the step, and whether it stops there; true where the child came through. */
+/* How many steps it has.  `once` gets the script, the step, and whether it stops there; true where the child came
+ * through. */
 __attribute__((unused)) static uint64_t strike_everywhere(bool (*once)(const void *script, uint64_t steps, bool stops),
                                                           const void *script, bool stops)
 {

@@ -230,7 +230,8 @@ MUTANTS = [
         SEVERAL,
         (
             "  if (mode == BUSQ_TAKE_COPIED)\n    busq_found_release_record(peer, found->record, found->mark);\n",
-            "  if (mode != BUSQ_TAKE_COPIED)\n    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
+            "  if (mode != BUSQ_TAKE_COPIED)\n"
+            "    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
             "  if (mode == BUSQ_TAKE_COPIED)\n    busq_found_release_record(peer, found->record, found->mark);\n",
         ),
     ),

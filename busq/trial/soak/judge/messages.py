@@ -8,7 +8,8 @@ from array import array
 from dataclasses import dataclass, replace
 
 from busq.lab.execution import Log
-from busq.lab.observers import History, Verdict, tell
+from busq.lab.observers import History, Verdict
+from busq.lab.witness import describe as words_of
 from busq.trial.soak.judge.case import Case
 from busq.trial.soak.judge.findings import BLOCKED_NS_MAX, Findings, Idle
 from busq.trial.soak.judge.reading import NEVER_NS, Fate, Item, Life, Send, Worker
@@ -167,7 +168,9 @@ def judge_order(case: Case) -> dict[str, Verdict]:
         **_causal_history(case).judge(("fifo", "causal")),
         **_order_history(case).judge(("consistent", "total")),
     }
-    return {name: replace(verdict, text=tell(name, verdict.witness, describe)) for name, verdict in verdicts.items()}
+    return {
+        name: replace(verdict, text=words_of(name, verdict.witness, describe)) for name, verdict in verdicts.items()
+    }
 
 
 def _causal_history(case: Case) -> History:

@@ -153,7 +153,7 @@ def does(who: int, operation: str, *choices: int) -> bytes:
 
 
 def stops(who: int, steps: int, operation: str, *choices: int) -> bytes:
-    """In the middle of it; goes on when it is his turn again."""
+    """In the middle of it; goes on when it is its turn again."""
     word = next(word for word in range(128, 192) if word % 4 == 2 and (word >> 2) % 3 == who)
     return bytes([word, OPERATIONS.index(operation), steps - 1, *choices])
 
@@ -168,7 +168,7 @@ def joins(who: int, flags: int = 0) -> bytes:
 
 
 H0, H1 = 3, 1  # the slots they get
-BOTH, ALL = 0b011, 0b111  # h0 and h1, who join and read; with h2, whose durable queue fills up
+BOTH, ALL = 0b011, 0b111  # h0 and h1, which join and read; with h2, whose durable queue fills up
 
 
 def sends(who: int, to: int = BOTH, size: int = 2, late: bool = False) -> bytes:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The claims about a run: of its order, and of its auditor, less what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from busq.audit.result import CHECKS
+from busq.orders import parse
+
+__all__ = ["claims", "known"]
+
+# Expected of a log whose order is not known.
+_PLAIN = frozenset({"lost", "duplicated", "phantom", "fifo", "causal"})
+
+
+def claims(
+    order: str = "",
+    *,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    has_clocks: bool = False,
+    has_views: bool = False,
+) -> frozenset[str]:
+    """Return the names of the checks whose faults make an audit fail.
+
+    Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nothing is promised: then completeness, FIFO
+    and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too;
+    `has_views`: so have the views of groups.
+    Errors: ValueError for an unknown order or check.
+
+    >>> sorted(claims("", allow=["lost"], ask=["total"]))
+    ['causal', 'duplicated', 'fifo', 'phantom', 'total']
+    >>> "side" in claims("bus1"), "side" in claims("fifo")
+    (True, False)
+    """
+    if order:
+        promised = parse(order)[0]
+        claimed = promised.claims | ({"side"} if promised.side_channels else frozenset())
+    else:
+        claimed = _PLAIN
+    if has_clocks:
+        claimed |= {"clock"}
+    if has_views:
+        claimed |= {"views"}
+    return (claimed | known(ask)) - known(allow)
+
+
+def known(names: Iterable[str]) -> frozenset[str]:
+    """Return names of checks as a set; ValueError names one that is none, and all that are.
+
+    >>> sorted(known(["total", "fifo"]))
+    ['fifo', 'total']
+    """
+    chosen = frozenset([names] if isinstance(names, str) else names)
+    unknown = sorted(chosen.difference(CHECKS))
+    if unknown:
+        raise ValueError(f"unknown check {unknown[0]!r}: known are {', '.join(CHECKS)}")
+    return chosen

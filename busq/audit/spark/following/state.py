@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a watch remembers of a run, as numbers.
+
+- of a receiver: the highest stamp that it delivered; of each sender the last message that it delivered; what was sent
+  to it and has not been delivered; what it did since the first delivery that cannot be judged yet; the deliveries
+  that were overdue for a judgement; the last messages it delivered, to know a repetition from a message that was never
+  sent to it.
+- of a sender: how far its log has come, and which numbers are missing there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["AGAIN", "ARRAYS", "DELIVERED", "PASSED", "REPEATED", "SENT", "Found", "Ints", "Process", "Receiver"]
+
+_NONE = np.empty(0, np.int64)
+_TIMES = np.empty(0, np.float64)
+_CODES = np.empty(0, np.int8)
+
+Ints = Any  # an array of 64-bit numbers
+
+# Codes: AGAIN is marked as a repetition, REPEATED was reported as one, PASSED was not for the process, where it stood.
+DELIVERED, AGAIN, REPEATED, SENT, PASSED = range(5)
+
+
+class Found(NamedTuple):
+    """Something that is wrong in a run, or, taken back, that turned out not to be."""
+
+    kind: str
+    process: int
+    messages: tuple[int, ...]
+    text: str
+    is_taken_back: bool = False
+
+
+@dataclass
+class Process:
+    """The history of a process so far, as a sender."""
+
+    position: int = -1
+    sent: int = 0  # the highest number in its log
+    stamp: int = -1  # the highest that it sent or delivered at
+    is_torn: bool = False  # events are missing since the last number
+    holes: list[tuple[int, int]] = field(default_factory=list)  # numbers that its log may lack
+
+
+@dataclass
+class Receiver:
+    """The messages in flight to a process, and its last delivery."""
+
+    flying: Ints = field(default_factory=lambda: _NONE)  # messages, sorted
+    flying_stamp: Ints = field(default_factory=lambda: _NONE)
+    flying_since: Ints = field(default_factory=lambda: _TIMES)
+    early: Ints = field(default_factory=lambda: _NONE)  # what it did, in order, that is not judged yet
+    early_stamp: Ints = field(default_factory=lambda: _NONE)
+    early_since: Ints = field(default_factory=lambda: _TIMES)
+    early_code: Ints = field(default_factory=lambda: _CODES)
+    open: Ints = field(default_factory=lambda: _NONE)  # delivered, in order; no log shows the send, nor that none was
+    open_stamp: Ints = field(default_factory=lambda: _NONE)
+    open_code: Ints = field(default_factory=lambda: _CODES)
+    recent: Ints = field(default_factory=lambda: _NONE)
+    skipped: Ints = field(default_factory=lambda: _NONE)  # the last that it passed, and has not delivered
+    lost: Ints = field(default_factory=lambda: _NONE)  # given up
+    strays: Ints = field(default_factory=lambda: _NONE)  # the last that were not sent to it
+    last: dict[int, int] = field(default_factory=dict)  # of each sender, the highest message delivered
+    forgotten: dict[int, int] = field(default_factory=dict)  # of each sender, the highest that is not watched any more
+    passed: set[int] = field(default_factory=set)  # senders judged since something of theirs is open; -1: stamps were
+    has_forgotten: bool = False  # more was delivered than `recent` holds
+    stamp: int = -1
+    stamped: int = -1  # the message at that stamp
+    hole_since: float = float("-inf")  # when its log last lacked something
+
+
+ARRAYS = (
+    "flying",
+    "flying_stamp",
+    "flying_since",
+    "early",
+    "early_stamp",
+    "early_since",
+    "early_code",
+    "open",
+    "open_stamp",
+    "open_code",
+    "recent",
+    "skipped",
+    "lost",
+    "strays",
+)

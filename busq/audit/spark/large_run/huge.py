@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One huge run on Spark: a certificate first, and an exact search only where there is none.
+
+The stamps that a protocol wrote prove its order if they rise along the deliveries of every receiver and every send has
+a higher one than all that its process sent or delivered before: then the run is FIFO, causal, consistent and total, and
+no vector clock has to be looked at.  Where they fall, or where there are none, all faults lie within intervals of the
+stamps (or of another rank); the events of these islands go to the exact observers in C.  What was lost, duplicated or
+invented shows in sums of hashes per sender and receiver; only groups whose sums differ are joined.
+
+Where a run fits into what the observers may take, and is not proven, they go through its files as they stand, whatever
+its messages are called.  Everything else is relational (`busq.spark.checks`), and spills; messages whose names contain
+neither sender nor order are named anew for that.  Where islands do not fit into what the observers may take, they judge
+as much as does, and the count is a lower bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from busq.audit import unknown
+from busq.audit.order_claims import claims, known
+from busq.audit.result import CHECKS, INVALID, Check, RunAudit
+from busq.audit.spark.large_run import bad_rows, file_stream, islands, layout
+from busq.audit.spark.large_run import checks as relations
+from busq.audit.spark.large_run.completeness import (
+    COUNTS,
+    Fingerprints,
+    completeness,
+    fingerprints,
+    first_deliveries,
+    with_told_senders,
+)
+from busq.audit.spark.large_run.load import Loaded, conformed, load
+from busq.audit.spark.large_run.orders import (
+    ORDERS,
+    Certificate,
+    by_observers,
+    certified,
+    certify,
+    memory_needed,
+    observed,
+    observers_memory,
+)
+from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
+from busq.audit.spark.large_run.profile import Case
+from busq.audit.spark.large_run.segments import Summary
+from busq.audit.spark.sessions.driver import setting
+from busq.audit.spark.sessions.session import NANOSECONDS_AS_NUMBERS
+from busq.audit.spark.sessions.workers import require
+from busq.audit.spark.tables import catalog
+from busq.audit.times import Pace
+from busq.lab.observers import REMARKS
+from busq.trace.errors import TraceError
+from busq.trace.finding import Finding
+from busq.trace.run import Source
+
+__all__ = ["audit"]
+
+MEMORY_SHARE = 0.35  # of the machine's, for the observers
+PARTITION_ROWS, PARTITION_ROWS_MIN = 1_000_000, 100_000  # of a shuffle
+
+
+def audit(
+    spark: SparkSession,
+    source: Source | DataFrame | str,
+    *,
+    fields: Mapping[str, str] | str | os.PathLike[str] | None = None,
+    place: str | os.PathLike[str] | None = None,
+    order: str | None = None,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    checks: Iterable[str] = CHECKS,
+    memory_bytes: int | None = None,
+    names: Sequence[str] = (),
+) -> RunAudit:
+    """Audit one run, however large: a verdict for each check, as `busq.audit.native.audit` gives.
+
+    Parameters: `source`, or the name of a table in the session's catalog, or a DataFrame, of one run; `fields` of a
+    table or a DataFrame, by the columns in which they stand, or a file with them, and `place`, as in
+    `busq.spark.catalog.staged`; `order`, `allow` and `ask` as there; `checks`, which are judged; `memory_bytes`, how
+    much the exact observers may take (35 % of the machine's); `names` of the processes of a DataFrame in which these
+    are indices.
+    Errors: ValueError for an unknown order or check; TraceError for files or tables that cannot be used, or hold
+    several runs; SparkFailed inside of `busq.spark.session`.
+    Cost: 3.4 us on two cores per delivery of busq's own files, and 8.4 us of computing per delivery of a stranger's,
+    whatever the names; a DataFrame with the columns of a trace is judged where it is, which takes longer, any other one
+    is put into files first, as a table is.  What does not fit into the heap is spilled.
+
+    >>> with busq.spark.session() as spark:                                                      # doctest: +SKIP
+    ...     audit(spark, busq.trace.find("trace").sources[0]).ok
+    ...     audit(spark, "db.events", fields={"process": "node"}).ok
+    True
+    True
+    """
+    judged = known(checks)
+    if isinstance(source, str) or (not isinstance(source, Source) and (fields or not catalog.is_plain(source))):
+        asked = {"order": order, "allow": allow, "ask": ask, "checks": checks, "memory_bytes": memory_bytes}
+        return _audit_staged(spark, source, fields, place, names, asked)
+    require(spark, source.paths[:1] if isinstance(source, Source) else ())
+    with setting(spark, NANOSECONDS_AS_NUMBERS, "true"):
+        return _audit(spark, source, order, allow, ask, judged, memory_bytes, names)
+
+
+def _audit(
+    spark: SparkSession,
+    source: Source | DataFrame,
+    order: str | None,
+    allow: Iterable[str],
+    ask: Iterable[str],
+    judged: frozenset[str],
+    memory_bytes: int | None,
+    names: Sequence[str],
+) -> RunAudit:
+    loaded = load(spark, source) if isinstance(source, Source) else _of_frame(source, names)
+    about = source if isinstance(source, Source) else Source("", "", (), 0)
+    order = loaded.order if order is None else order
+    claims(order, allow=allow, ask=ask)
+    budget = int(MEMORY_SHARE * psutil.virtual_memory().total) if memory_bytes is None else memory_bytes
+    with _laid_out(spark, loaded, judged, budget, may_move=isinstance(source, Source)) as (loaded, summary):
+        case = Case(loaded, about, summary.profile if summary else None)
+        case.findings += unknown.idle(case.run, case.total("sends"), case.total("deliveries"))
+        claimed = claims(
+            order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")), has_views=bool(case.total("grouped"))
+        )
+        with contextlib.closing(case), _partitions(spark, case.rows):
+            found = _judge(spark, case, summary, judged, budget)
+    return RunAudit(
+        run=about.trace or about.name,
+        source=about.paths[0] if about.paths else "",
+        format=about.format,
+        processes=case.names,
+        messages=case.total("sends") - found.n_resent,
+        deliveries=case.total("deliveries"),
+        events=case.rows,
+        checks={name: replace(found.checks[name], claimed=name in claimed) for name in CHECKS if name in found.checks},
+        findings=unknown.settled(case.findings),
+        figures=found.figures,
+        order=order,
+    )
+
+
+def _audit_staged(
+    spark: SparkSession,
+    source: DataFrame | str,
+    fields: Mapping[str, str] | str | os.PathLike[str] | None,
+    place: str | os.PathLike[str] | None,
+    names: Sequence[str],
+    asked: Mapping[str, Any],
+) -> RunAudit:
+    """Audit a table that is put into files first."""
+    if names:
+        raise TraceError("names are for processes that are indices, and these have names of their own: leave them out")
+    tables = [source] if isinstance(source, str) else {"the DataFrame": source}
+    with catalog.staged(spark, tables, fields=fields, place=place) as found:
+        run_audit = found.named(audit(spark, found.only(), **asked))
+    return run_audit if isinstance(source, str) else replace(run_audit, run="", source="")
+
+
+def _of_frame(frame: DataFrame, names: Sequence[str]) -> Loaded:
+    """Return the events of a DataFrame; TraceError if they are of several runs."""
+    if "run" in frame.columns and frame.select("run").distinct().limit(2).count() > 1:
+        raise TraceError("the DataFrame: its column 'run' names several: expected the rows of one run")
+    events, findings = bad_rows.without_bad(conformed(frame), names, path="the DataFrame")
+    return Loaded(events, tuple(names), findings=findings)
+
+
+@contextlib.contextmanager
+def _laid_out(
+    spark: SparkSession, loaded: Loaded, judged: frozenset[str], budget: int, *, may_move: bool
+) -> Iterator[tuple[Loaded, Summary | None]]:
+    """Give a run as files that can be looked at where they stand, with their summary; as it is, where that can't be."""
+    if not may_move:
+        yield loaded, None
+        return
+
+    def takes_any_names(summary: Summary) -> bool:  # the observers do; the relations, which judge clocks, do not
+        events = summary.total("sends") + summary.total("deliveries")
+        by_relations = summary.total("clocks") or ("views" in judged and summary.total("grouped"))
+        return not by_relations and observers_memory(judged, events, summary.total("sends")) <= budget
+
+    with layout.laid_out(spark, loaded, takes_any_names) as moved:
+        yield moved
+
+
+@contextlib.contextmanager
+def _partitions(spark: SparkSession, n_rows: int) -> Iterator[None]:
+    """Let shuffles have as many partitions as so many rows are worth, while a block lasts.
+
+    Spark's 200 are too many for few rows: each costs a task wherever something is kept.
+    """
+    name = "spark.sql.shuffle.partitions"
+    former = spark.conf.get(name)
+    usual = int(former) if former and former.isdigit() else 200
+    count = max(2, min(n_rows // PARTITION_ROWS_MIN, max(usual, n_rows // PARTITION_ROWS)))
+    with setting(spark, name, str(count)):
+        yield
+
+
+@dataclass
+class _Found:
+    """What the steps of an audit found; `n_resent`: sends of messages that had been sent before."""
+
+    checks: dict[str, Check] = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)
+    remarks: list[Finding] = field(default_factory=list)  # about times, which leave vector clocks as they are
+    n_resent: int = 0
+
+
+def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: frozenset[str], budget: int) -> _Found:
+    """Judge what is asked for: what certificates prove first, the rest by the observers on files, or by relations."""
+    if summary is None and relations.misnamed(case.events, block=case.block).limit(1).count():
+        case.rename()
+    prints = fingerprints(spark, case, summary) if judged.difference(("clock", "views")) else Fingerprints()
+    found, names = _Found(), [name for name in ORDERS if name in judged]
+    certificate = Certificate("", {})
+    if names:
+        certificate = certify(case, summary, are_restamped=prints.are_restamped)
+        found.checks, names = certified(certificate, names)
+    if _takes_files(case, names, prints, budget):
+        of_files = _judge_files(case, names, judged)
+        found, names = replace(of_files, checks=found.checks | of_files.checks), []
+    if judged.intersection(COUNTS).difference(found.checks):
+        found.checks |= completeness(case, prints)
+    firsts = partial(first_deliveries, case, prints)
+    if names and certificate.ranked is None:  # the summaries proved nothing
+        certificate = certify(case, None, are_restamped=prints.are_restamped)
+        proven, names = certified(certificate, names)
+        found.checks |= proven
+    if names:
+        found.checks |= by_observers(spark, case, names, certificate, budget, firsts)
+    if "side" not in found.checks:
+        found.checks["side"], figures = judge_times(case, firsts)
+        found.figures |= figures
+    if "clock" in judged:
+        found.checks["clock"] = judge_clocks(case)
+    if "views" in judged:
+        found.checks["views"] = judge_views(case)
+    found.figures |= waits(case)
+    found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
+    case.findings += found.remarks
+    return found
+
+
+def _reported(case: Case, check: Check) -> Check:
+    """Return a verdict, "unknown" where the logs leave it open."""
+    check = unknown.tell_guess(unknown.tell_order(check, case.run, case.holes), case.run)
+    if check.name == "phantom" and check.verdict == INVALID and case.tells_senders:
+        check = with_told_senders(case, check)
+    return unknown.left_open(check, case.findings)
+
+
+def _takes_files(case: Case, names: Sequence[str], prints: Fingerprints, budget: int) -> bool:
+    """Return whether the observers go through the files of the run as they stand: they can, and there is much to do."""
+    has_work = bool(names or case.total("send_times") or not prints.are_complete)
+    return bool(case.logs) and memory_needed(case, names) <= budget and has_work
+
+
+def _judge_files(case: Case, names: Sequence[str], judged: frozenset[str]) -> _Found:
+    """Have the observers judge the files of the run as they stand: order, times, and what is missing."""
+    history = file_stream.history_of(case.logs, len(case.names))
+    counts = () if case.is_renamed else tuple(name for name in COUNTS if name in judged)  # old names contain senders
+    results = islands.results_of("", history, [*names, *counts, *REMARKS]).to_pylist()
+    n_resent = sum(row["count"] for row in results if row["check"] == "resent")
+    checks = observed(case, results, "c")
+    lost, phantom = checks.get("lost"), checks.get("phantom")
+    if any(check and check.count for check in (lost, phantom)):
+        absent_checks = unknown.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)
+        checks |= {check.name: check for check in absent_checks}
+    times = Pace(history, file_stream.rows_by_process(case.logs, len(case.names)))
+    remarks = list(times.findings(case.all_words))
+    checks["side"] = replace(times.side(case.all_words), engine="c")
+    return _Found(checks, dict(times.figures(case.names)), remarks, n_resent)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loading a run as a DataFrame: busq's own files and those of strangers, with the columns and types of EVENTS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from busq.audit.many import fits
+from busq.audit.spark.large_run import bad_rows, names
+from busq.audit.spark.large_run.checks import EVENTS
+from busq.audit.spark.sessions.driver import frame_of
+from busq.trace import TraceError, parquet_head, places, read
+from busq.trace.finding import Finding
+from busq.trace.foreign import parquet_file
+from busq.trace.parquet_head import Head
+from busq.trace.run import Source
+from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
+from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
+
+__all__ = ["Loaded", "conformed", "load"]
+
+_TYPES = {
+    pa.int8(): T.ByteType(),
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.uint8(): T.ShortType(),
+    pa.uint16(): T.IntegerType(),
+    pa.uint32(): T.LongType(),
+    pa.uint64(): T.DecimalType(20, 0),
+    pa.string(): T.StringType(),
+    pa.large_string(): T.StringType(),
+}
+
+_WORDS = ("run", "kind", "label", "group")  # columns that may hold text
+_TIMES = ("time_ns", "commit_ns", "end_ns")
+_LISTS = ("destinations", "clock", "members")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A run as a DataFrame of EVENTS (and `label`), and the facts in its files.
+
+    `rows` is how many there are, about; `logs` are its files by process, in program order, if each holds a segment of
+    one process.  `is_renamed`: messages have other names than there, which are kept in a column `name`.
+    """
+
+    events: DataFrame
+    names: tuple[str, ...] = ()
+    order: str = ""
+    findings: Sequence[Finding] = ()
+    rows: int = 0
+    logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
+    is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
+    is_derived: bool = False  # its messages are those that follow from its clocks
+    is_renamed: bool = False
+    tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
+
+
+def load(spark: SparkSession, source: Source) -> Loaded:
+    """Load a run.
+
+    Errors: TraceError if no file of it can be read, or one has columns that cannot be understood.
+    Cost: a look at the end of each file.
+
+    >>> (source,) = busq.trace.find("traces/monday").sources                                     # doctest: +SKIP
+    >>> loaded = load(spark, source)                                                             # doctest: +SKIP
+    >>> loaded.events.groupBy("process", "kind").count().show()                                  # doctest: +SKIP
+    """
+    if source.format != "busq":
+        return _load_read(spark, source, f"the format {source.format}")
+    heads, findings = _heads(source)
+    if not all(head.is_plain for head in heads):
+        try:
+            mapped = names.load(spark, source, heads)
+        except names.InMemory as why:
+            return _load_read(spark, source, str(why))
+        return _of_names(mapped, source, heads, findings)
+    tells = source.options.get("field.run", "run") if source.tells_runs else ""
+    parts: dict[str, tuple[T.StructType, list[str]]] = {}
+    for head in heads:
+        schema = _spark_schema(head.path, tells)
+        parts.setdefault(schema.simpleString(), (schema, []))[1].append(places.on_spark(head.path))
+    frames = []
+    for schema, paths in parts.values():
+        frame = _of_run(spark.read.schema(schema).parquet(*paths), tells, source.trace)
+        if _has_strange_groups(frame):
+            text = of_strangers(f"{paths[0]}: column 'view' or 'members' holds numbers that are too large")
+            findings.append(Finding(STRANGE_GROUPS, text, path=paths[0], is_error=False))
+            frame = frame.drop(*OF_GROUPS)
+        frames.append(conformed(frame))
+    events = reduce(DataFrame.unionByName, frames)
+    process_names = max((head.names for head in heads), key=len)
+    is_recorded = any(head.is_recorded for head in heads)
+    if all(head.is_recorded for head in heads):  # the recorder writes no such rows, and a pass costs time
+        events = events.dropna(subset=["process", "position", "kind"])
+    else:
+        events, bad = bad_rows.without_bad(events, process_names, path=source.paths[0])
+        findings += bad
+    ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
+    logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
+    return Loaded(
+        events=events,
+        names=process_names,
+        order=next((head.order for head in heads if head.order), ""),
+        findings=(*source.findings, *findings),
+        rows=sum(head.rows for head in heads),
+        logs=[(process, path) for process, _, path in logs],
+        is_foreign=not is_recorded,
+    )
+
+
+def _of_run(frame: DataFrame, column: str, run: str) -> DataFrame:
+    """Return the rows of a run, where a column names several."""
+    if not column or column not in frame.columns:
+        return frame
+    return frame.where(F.coalesce(F.col(column).cast("string"), F.lit("")) == run)
+
+
+def _heads(source: Source) -> tuple[list[Head], list[Finding]]:
+    heads, findings = [], []
+    for path in source.paths:
+        head = parquet_head.head(path, source.options)
+        if isinstance(head, Finding):
+            findings.append(head)
+        else:
+            heads.append(head)
+    if not heads:
+        raise TraceError("; ".join(finding.text for finding in findings) or f"{source.name}: no files")
+    return heads, findings
+
+
+def _spark_schema(path: str, tells_runs: str) -> T.StructType:
+    wanted = {*EVENTS.names, "label"} - {"run"} | {tells_runs}
+    with parquet_file(path) as file:
+        schema = file.schema_arrow
+    if not tells_of_groups(schema):
+        wanted -= set(OF_GROUPS)
+    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
+    for column in fields:
+        if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
+            raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
+        if (column.name in _LISTS) != isinstance(column.dataType, T.ArrayType):
+            kind, form = column.dataType.simpleString(), "lists of " if column.name in _LISTS else ""
+            raise TraceError(f"{path}: column {column.name!r} is of type {kind}: expected {form}whole numbers")
+    return T.StructType(fields)
+
+
+def _spark_type(path: str, column: pa.Field) -> T.DataType:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return T.ArrayType(_spark_type(path, kind.value_field))
+    if pa.types.is_timestamp(kind) and column.name in _TIMES:
+        return T.LongType() if kind.unit == "ns" else T.TimestampType() if kind.tz else T.TimestampNTZType()
+    if kind not in _TYPES:
+        raise TraceError(f"{path}: column {column.name!r} is of type {column.type}: expected whole numbers, or text")
+    return _TYPES[kind]
+
+
+def conformed(frame: DataFrame, run: str = "") -> DataFrame:
+    """Return the columns of EVENTS and `label`, in their types; `bad_rows.without_bad` leaves out what means nothing.
+
+    `run`: only its rows, if the frame has several.  Raises TraceError for a required column that is missing.
+
+    >>> rows = [(0, 0, "sent", 1, [1]), (1, 0, "received", 1, None)]
+    >>> types = "process int, position int, kind string, message int, destinations array<int>"
+    >>> frame = spark.createDataFrame(rows, types)
+    >>> conformed(frame).orderBy("process").select("process", "kind", "message", "destinations").collect()
+    [Row(process=0, kind=1, message=1, destinations=[1]), Row(process=1, kind=0, message=1, destinations=None)]
+    """
+    absent = [name for name in REQUIRED if name not in frame.columns]
+    if absent:
+        raise TraceError(
+            f"no column {' and '.join(map(repr, absent))}: expected {', '.join(REQUIRED)} and destinations"
+        )
+    if run and "run" in frame.columns:
+        frame = frame.where(F.col("run") == run)
+    # One run: a name in each row would only be carried around.
+    columns = [F.lit("").alias("run")]
+    others = {*frame.columns} if _tells_of_groups(frame.schema) else {*frame.columns} - {*OF_GROUPS}
+    columns += [_column(frame, wanted, others) for wanted in EVENTS if wanted.name != "run"]
+    columns.append(_column(frame, T.StructField("label", T.StringType()), others))
+    return frame.select(*columns)
+
+
+def _tells_of_groups(schema: T.StructType) -> bool:
+    kinds = {field.name: field.dataType for field in schema}
+    group, view, members = (kinds.get(name) for name in OF_GROUPS)
+    is_list = isinstance(members, T.ArrayType) and _is_whole(members.elementType)
+    return isinstance(group, T.StringType) and _is_whole(view) and is_list
+
+
+def _is_whole(kind: T.DataType | None) -> bool:
+    return isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)
+
+
+def _has_strange_groups(frame: DataFrame) -> bool:
+    """Whether values of a stranger's columns do not fit; looks where their types are wider than ours."""
+    if not _tells_of_groups(frame.schema):
+        return False
+    wide = [T.LongType(), T.DecimalType(20, 0)]
+    view, members = frame.schema["view"].dataType, frame.schema["members"].dataType
+    if view not in wide[1:] and members.elementType not in wide:
+        return False
+    is_torn = F.exists(F.col("members").try_cast("array<int>"), lambda member: member.isNull())
+    is_strange = (F.col("view").isNotNull() & F.col("view").try_cast("long").isNull()) | is_torn
+    return bool(frame.where(is_strange).limit(1).count())
+
+
+def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
+    if wanted.name not in there:
+        return F.lit(None).cast(wanted.dataType).alias(wanted.name)
+    if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
+        words = F.create_map(*(F.lit(part) for word, kind in KIND_NAMES.items() for part in (word, int(kind))))
+        kind_of_word = F.coalesce(F.try_element_at(words, F.lower(F.trim("kind"))), F.lit(UNKNOWN_KIND))
+        return F.when(F.col("kind").isNotNull(), kind_of_word).cast("byte").alias("kind")
+    if wanted.name in _TIMES:
+        time = bad_rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
+        if time is not None:
+            return time.alias(wanted.name)
+    if wanted.name in OF_GROUPS:  # perhaps a stranger's, with values of its own
+        return F.col(wanted.name).try_cast(wanted.dataType).alias(wanted.name)
+    return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
+
+
+def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
+    """A run whose names became numbers where it stands."""
+    events, bad = bad_rows.without_bad(conformed(mapped.events), path=source.paths[0], is_mapped=True)
+    return Loaded(
+        events,
+        mapped.processes,
+        findings=(*source.findings, *findings, *bad),
+        rows=sum(head.rows for head in heads),
+        is_foreign=True,
+        tells_senders=mapped.tells_senders,
+    )
+
+
+def _load_read(spark: SparkSession, source: Source, why: str) -> Loaded:
+    """A run that only `busq.trace` reads goes through memory."""
+    if not fits(source):
+        raise TraceError(
+            f"{source.name}: {why}: it has to be read into memory, and there is too little of it; Spark reads tables"
+            " of events with process, position, kind, message and destinations where they stand"
+        )
+    run = read(source)
+    table = pa.concat_tables(run.logs or [SCHEMA.empty_table()]).drop_columns(["run"])
+    try:
+        events = conformed(frame_of(spark, table))
+    except BROKEN as error:
+        raise TraceError(f"{source.name}: {error}") from None
+    return Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables whose processes and messages have names, on Spark: they become numbers without passing through memory.
+
+The rules are those of `busq.trace.mapping`; whatever would have to be guessed is left to it.  They are written as Spark
+expressions, and not by handing its columns of each file to the same code: every aggregation of an audit reads the
+events again, and then only the columns that it needs.
+
+Processes become indices by a dictionary, which is small.  Messages become hashes of 63 bits; one aggregation shows
+that no two of them share one, and where two do, another hash is taken: so nothing is joined, and counts are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from busq._util.humanize import amount
+from busq.audit.spark.large_run import bad_rows
+from busq.trace import places
+from busq.trace.dataset import hive_keys
+from busq.trace.errors import TraceError
+from busq.trace.expressions import Expression, part_of
+from busq.trace.fields import Fields, counts_nanoseconds
+from busq.trace.foreign import parquet_file
+from busq.trace.guesses import NO_DESTINATIONS
+from busq.trace.mapping import PROCESSES_MAX, indexed
+from busq.trace.parquet_head import Head
+from busq.trace.run import Source
+from busq.trace.schema import Kind
+from busq.trace.tables import UNKNOWN_KIND
+from busq.trace.values import unit_of
+
+__all__ = ["InMemory", "Mapped", "column_of", "load"]
+
+HASHES_MAX = 8  # that are tried before two names with one hash are blamed on something else
+_NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
+_MASK = (1 << 63) - 1
+_TIMES = ("time_ns", "commit_ns", "end_ns")
+_WHOLE_TYPES = (T.LongType, T.IntegerType, T.ShortType, T.ByteType)
+_SPARK_TYPES = (T.StringType, T.LongType, T.IntegerType, T.ShortType, T.ByteType, T.DecimalType)
+
+
+class InMemory(Exception):
+    """Only the reader in memory understands these tables; the text says why."""
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A run with numbers for names; `processes` are these, by index."""
+
+    events: DataFrame
+    processes: tuple[str, ...]
+    tells_senders: bool = False  # every delivery does
+
+
+def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
+    """Return a run whose names have become numbers.
+
+    Errors: InMemory if its tables are not of events with all that takes, or leave something to guess; TraceError for
+    too many processes.
+    Cost: two passes over the names.
+    """
+    fields = Fields(source.options)
+    alike: dict[str, list[Head]] = {}
+    nanoseconds: set[str] = set()  # columns of times whose unit is known
+    for head in heads:
+        with parquet_file(head.path) as file:
+            schema = file.schema_arrow
+        alike.setdefault(f"{sorted(hive_keys(head.path).items())} {schema}", []).append(head)
+        nanoseconds |= {each.name for each in schema if each.type in (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))}
+    frames, are_numbers = [], True
+    for its in alike.values():
+        keys = hive_keys(its[0].path)
+        there = fields.expressions([*its[0].columns, *keys])
+        if fields.are_messages(there):
+            raise InMemory("a row is a whole message")
+        if missing := sorted(_NEEDED.difference(there)):
+            raise InMemory(f"no column tells the {missing[0]}")
+        if "clock" in there:
+            raise InMemory("there are vector clocks")
+        at = [places.on_spark(head.path) for head in its]
+        frame, has_numbers = _named(spark, at, there, keys, fields, source, nanoseconds)
+        frames.append(frame)
+        are_numbers = are_numbers and has_numbers
+    events = reduce(DataFrame.unionByName, frames)
+    facts = _facts(events)
+    if facts["sends"] and facts["nowhere"] == facts["sends"]:
+        raise InMemory(NO_DESTINATIONS)
+    if facts["placeless"]:
+        raise InMemory(f"{amount(facts['placeless'], 'row')} without a position")
+    if facts["senders"] not in (0, facts["deliveries"]):
+        raise InMemory(
+            f"only {facts['senders']:,} of {amount(facts['deliveries'], 'delivery', 'deliveries')} tell the sender"
+        )
+    processes, indices = _processes(events, source, are_numbers=are_numbers)
+    if are_numbers and _are_ours(events, indices):
+        return Mapped(_numbered(events, indices, F.col("message").cast("bigint")), processes)
+    tells_senders = bool(facts["senders"])
+    if not tells_senders and _have_namesakes(events):
+        raise InMemory("several processes sent messages of one name, and deliveries do not tell the sender")
+    key = _key(tells_senders=tells_senders)
+    return Mapped(_numbered(events, indices, _hash(key, _seed(events, key, source))), processes, tells_senders)
+
+
+def _named(
+    spark: SparkSession,
+    paths: Sequence[str],
+    there: Mapping[str, Expression],
+    keys: Mapping[str, str],
+    fields: Fields,
+    source: Source,
+    nanoseconds: Container[str],
+) -> tuple[DataFrame, bool]:
+    """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
+    another type than these."""
+    frame = spark.read.parquet(*paths)
+    for key, value in keys.items():
+        frame = frame if key in frame.columns else frame.withColumn(key, F.lit(value))
+    columns = {name: column_of(each, frame) for name, each in there.items() if name not in _TIMES}
+    kinds = {field.name: field.dataType for field in frame.select(*(c.alias(n) for n, c in columns.items())).schema}
+    lists = kinds["destinations"]
+    item = lists.elementType if isinstance(lists, T.ArrayType) else T.NullType()
+    _check_types(kinds | {"destinations": item})
+    if source.tells_runs and "run" in columns:
+        frame = frame.where(F.coalesce(columns["run"].cast("string"), F.lit("")) == source.trace)
+    to = columns["destinations"].cast("array<string>")
+    chosen = [
+        _name(columns["process"]).alias("process"),
+        columns["position"].cast("bigint").alias("position"),
+        _kind(columns["kind"], kinds["kind"], fields).alias("kind"),
+        _name(columns["message"]).alias("message"),
+        F.filter(to, lambda name: name != "").alias("destinations"),
+        _name(columns.get("sender", F.lit(None))).alias("sender"),
+        *(_time(frame, name, there, nanoseconds) for name in ("stamp", *_TIMES)),
+        (columns["label"] if "label" in columns else columns["message"]).cast("string").alias("label"),
+    ]
+    named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
+    return frame.select(*chosen), all(isinstance(kind, (*_WHOLE_TYPES, T.DecimalType)) for kind in named)
+
+
+def _check_types(kinds: Mapping[str, T.DataType]) -> None:
+    """InMemory for a type that is not understood here; of lists, `kinds` has that of the items."""
+    wanted: dict[str, tuple[Any, ...]] = dict.fromkeys(("process", "message", "destinations"), _SPARK_TYPES)
+    wanted["position"] = _WHOLE_TYPES
+    for name, types in wanted.items():
+        if name in kinds and not isinstance(kinds[name], types):
+            raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
+
+
+def _name(column: Column) -> Column:
+    return F.nullif(column.cast("string"), F.lit(""))
+
+
+def column_of(each: Expression, frame: DataFrame) -> Column:
+    """Return what an expression means in a table that has all of its columns."""
+    if each.kind == "choice":
+        return _first([column_of(one, frame) for one in each.choices if one.is_in(frame.columns)], frame)
+    if each.kind == "text":
+        return F.lit(each.pieces[0])
+    if each.kind == "path":
+        return _path(each.text, frame.columns)
+    parts: list[Column] = [F.lit(each.pieces[0])]
+    for path, text in zip(each.pieces[1::2], each.pieces[2::2], strict=True):
+        parts += [_path(path, frame.columns).cast("string"), F.lit(text)]
+    return F.concat(*parts)
+
+
+def _first(columns: Sequence[Column], frame: DataFrame) -> Column:
+    """Return the first value that is there; as text where the columns have different types."""
+    kinds = {field.dataType for field in frame.select(*(c.alias(str(i)) for i, c in enumerate(columns))).schema}
+    return F.coalesce(*(columns if len(kinds) == 1 else [column.cast("string") for column in columns]))
+
+
+def _path(path: str, names: Sequence[str]) -> Column:
+    """Return a column, or what is inside of it; a field of a list of records is the list of the fields."""
+    path, mark, number = part_of(path)
+    root = Expression(path, (path,), "path").roots(names)[0]
+    column = F.col(f"`{root}`")
+    for step in path[len(root) :].replace("[]", "").split("."):
+        column = column[step] if step else column
+    return F.get(F.split(column.cast("string"), re.escape(mark)), F.lit(number - 1)) if mark else column
+
+
+def _kind(column: Column, kind: Any, fields: Fields) -> Column:
+    if not isinstance(kind, T.StringType):
+        return F.coalesce(column, F.lit(UNKNOWN_KIND)).cast("tinyint")
+    words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
+    return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND)).cast("tinyint")
+
+
+def _time(frame: DataFrame, name: str, there: Mapping[str, Expression], nanoseconds: Container[str]) -> Column:
+    """Return a time in nanoseconds, or a stamp; InMemory for a type that only `busq.trace` reads."""
+    if name not in there:
+        return F.lit(None).cast("bigint").alias(name)
+    each = there[name]
+    choices = [one for one in each.choices if one.is_in(frame.columns)] if each.kind == "choice" else [each]
+    return F.coalesce(*(_whole(frame, name, one, nanoseconds) for one in choices)).alias(name)
+
+
+def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str]) -> Column:
+    column = column_of(each, frame)
+    kind = frame.select(column.alias(name)).schema[name].dataType
+    time = bad_rows.nanoseconds(column, kind)
+    if time is not None:
+        return time
+    if name != "stamp" and isinstance(kind, (T.DoubleType, T.FloatType)):
+        return F.bround(column.cast("double") * 1e9).cast("bigint")
+    if not isinstance(kind, (T.IntegralType, T.NullType)):
+        raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
+    whole = column.cast("bigint")
+    if name == "stamp" or counts_nanoseconds(each.text) or each.text in nanoseconds:
+        return whole
+    largest = frame.agg(F.max(F.abs(whole)).alias("largest")).collect()[0]["largest"]
+    return whole * F.lit(unit_of(largest or 0))
+
+
+def _processes(events: DataFrame, source: Source, *, are_numbers: bool) -> tuple[tuple[str, ...], Column]:
+    """Return what people read for processes, and a dictionary from their names to their indices."""
+    its = events.select("process").unionByName(events.select(F.explode("destinations").alias("process")))
+    its = its.unionByName(events.select(F.col("sender").alias("process")))
+    distinct = [row[0] for row in its.where("process is not null").distinct().limit(PROCESSES_MAX + 1).collect()]
+    if len(distinct) > PROCESSES_MAX:
+        raise TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
+    _, labels, places = indexed(list(map(int, distinct)) if are_numbers else distinct)
+    return tuple(labels), F.create_map(*(F.lit(part) for pair in zip(distinct, places, strict=True) for part in pair))
+
+
+def _are_ours(events: DataFrame, indices: Column) -> bool:
+    """Return whether messages are called as here: the sender's index, shifted, and a number."""
+    number, send = F.col("message").try_cast("bigint"), F.col("kind") == int(Kind.SEND)
+    by = F.shiftright(number, 32)
+    is_index = F.try_element_at(indices, F.col("process")) == F.col("process").cast("bigint")
+    is_own = (by == F.col("process").cast("bigint")) & (number.bitwiseAND((1 << 32) - 1) != 0)
+    is_none = F.col("message").isNotNull() & number.isNull()
+    theirs = (number < 0) | is_none | ~is_index | (send & ~is_own)
+    theirs |= F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER)) & (F.col("sender").cast("bigint") != by)
+    counts = _count(events, {"theirs": theirs, "sends": send})
+    return bool(counts["sends"]) and not counts["theirs"]
+
+
+def _count(events: DataFrame, wanted: Mapping[str, Column]) -> Mapping[str, int]:
+    """Return how many events there are of each kind that is wanted."""
+    counts = events.agg(*(F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()))
+    return dict(counts.collect()[0].asDict())
+
+
+def _facts(events: DataFrame) -> Mapping[str, int]:
+    """Count what decides whether anything has to be guessed."""
+    send, delivery = F.col("kind") == int(Kind.SEND), F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
+    wanted = {
+        "sends": send,
+        "nowhere": send & F.col("destinations").isNull(),
+        "deliveries": delivery,
+        "senders": delivery & F.col("sender").isNotNull(),
+        "placeless": F.col("position").isNull(),
+    }
+    return _count(events, wanted)
+
+
+def _have_namesakes(events: DataFrame) -> bool:
+    """Return whether several processes sent messages of one name."""
+    sends = events.where(F.col("kind") == int(Kind.SEND)).groupBy("message")
+    several = sends.agg(F.min("process").alias("one"), F.max("process").alias("two")).where("one != two")
+    return bool(several.limit(1).count())
+
+
+def _key(*, tells_senders: bool) -> Column:
+    """Return the name of a message, with its sender where deliveries name it."""
+    if not tells_senders:
+        return F.col("message")
+    is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
+    owner = F.when(is_delivery, F.col("sender")).otherwise(F.col("process"))
+    return F.when(F.col("message").isNotNull(), F.concat_ws("\0", owner, "message"))
+
+
+def _hash(key: Column, seed: int) -> Column:
+    return F.xxhash64(F.lit(seed), key).bitwiseAND(F.lit(_MASK))
+
+
+def _seed(events: DataFrame, key: Column, source: Source) -> int:
+    """Return what makes the hashes of all messages differ."""
+    named = events.where("message is not null").select(key.alias("key"))
+    for seed in range(HASHES_MAX):
+        groups = named.groupBy(_hash(F.col("key"), seed).alias("hash"))
+        ends = groups.agg(F.min("key").alias("least"), F.max("key").alias("greatest"))
+        if not ends.where("least != greatest").limit(1).count():
+            return seed
+    raise TraceError(f"{source.name}: no hash tells all names of messages apart")
+
+
+def _numbered(events: DataFrame, indices: Column, number: Column) -> DataFrame:
+    index = F.try_element_at(indices, F.col("process")).cast("int")
+    to = F.transform("destinations", lambda name: F.try_element_at(indices, name).cast("int"))
+    message = F.when(F.col("message").isNotNull(), number)
+    rest = ["position", "kind", "stamp", *_TIMES, "label"]
+    return events.select(
+        index.alias("process"), message.alias("message"), to.alias("destinations"), *(F.col(name) for name in rest)
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stranger's run, put into files like busq's own: one process and segment each, in program order.
+
+All rows are moved once, for one sort by process and position; after it, the run is looked at where it stands
+(`busq.spark.segments`) instead of being joined with itself.  The sort is by ranges, so a process with half of all
+events fills half of the partitions.  The files live as long as the audit, where Spark spills, and only where all
+executors see them: on one machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from busq.audit.spark.large_run.checks import EVENTS
+from busq.audit.spark.large_run.load import Loaded
+from busq.audit.spark.sessions.driver import parallelism, shares_files
+from busq.audit.spark.sessions.session import sweep
+from busq.trace.schema import SCHEMA
+
+__all__ = ["is_possible", "remove", "repacked", "workplace"]
+
+ROWS_PER_TASK = 1_000_000
+
+_PREFIX = "busq-audit-"
+
+_COLUMNS = [name for name in SCHEMA.names if name != "run"]
+_ORDERED = (*(name for name in EVENTS.names if name != "run"), "label", "name")
+_FIELDS = {field.name: field.with_nullable(True) for field in SCHEMA}
+_FIELDS |= {"name": pa.field("name", pa.int64()), "group": pa.field("group", pa.string())}
+_FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", pa.string())])
+
+
+def is_possible(spark: SparkSession) -> bool:
+    """Whether all executors see one folder."""
+    return shares_files(spark)
+
+
+@contextlib.contextmanager
+def workplace(spark: SparkSession, chosen: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """Give a folder in a chosen one, or beside what Spark spills, that goes with the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=chosen or _beside(spark)))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _beside(spark: SparkSession) -> Path:
+    """Return where Spark spills, without what was left there by processes that were killed."""
+    places = (spark.conf.get("spark.local.dir", "") or "").split(",")
+    spilled = next((Path(place) for place in places if Path(place).is_absolute() and Path(place).is_dir()), None)
+    base = spilled or Path(tempfile.gettempdir())
+    sweep(base, _PREFIX)
+    return base
+
+
+def remove(folder: Path) -> None:
+    """Remove files that were put somewhere, to make room for others."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
+    """Return the run in files of a folder, each with a part of the log of one process; `logs` are they in order.
+
+    Errors: SparkFailed inside of `busq.spark.session`, as for a disk that is full.
+    Cost: 2 us per event on two cores, and the size of the trace on disk, twice.
+    """
+    columns = [*_COLUMNS, *(["name"] if loaded.is_renamed else [])]
+    events = loaded.events.select(*columns)
+    tasks = max(2 * parallelism(spark), -(-loaded.rows // ROWS_PER_TASK))
+    in_order = events.repartitionByRange(tasks, "process", "position").sortWithinPartitions("process", "position")
+    target = str(folder)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _write(batches, target)
+
+    written = in_order.mapInArrow(write, "process int, position bigint, path string").toArrow().to_pylist()
+    if not written:
+        return loaded
+    logs = sorted((row["process"], row["position"], row["path"]) for row in written)
+    kinds = {field.name: field.dataType for field in EVENTS} | {"label": T.StringType(), "name": T.LongType()}
+    schema = T.StructType([T.StructField(name, kinds[name]) for name in columns])
+    frame = spark.read.schema(schema).parquet(*(path for _, _, path in logs))
+    named = frame.select(F.lit("").alias("run"), *(name for name in _ORDERED if name in columns))
+    return replace(loaded, events=named, logs=[(process, path) for process, _, path in logs])
+
+
+# ---- inside of a task ----
+
+
+def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.RecordBatch]:
+    """Write rows, sorted by process, to a file for each process; give a row about each file."""
+    with contextlib.ExitStack() as files:
+        writer, last = None, None
+        schema = None
+        for batch in batches:
+            schema = schema or pa.schema([_FIELDS[name] for name in batch.schema.names])
+            for process, rows in _by_process(batch):
+                if process != last or writer is None:
+                    files.close()
+                    path = os.path.join(folder, f"{process}-{uuid.uuid4().hex}.parquet")
+                    writer = files.enter_context(pq.ParquetWriter(path, schema, compression="lz4"))
+                    last = process
+                    facts = {"process": process, "position": rows["position"][0].as_py(), "path": path}
+                    yield pa.RecordBatch.from_pylist([facts], schema=_FILE)
+                writer.write_table(pa.Table.from_batches([rows]).cast(schema))
+
+
+def _by_process(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    begin = 0
+    processes = batch.column("process").to_numpy()
+    while begin < len(processes):
+        end = int(processes.searchsorted(processes[begin], side="right"))
+        yield int(processes[begin]), batch.slice(begin, end - begin)
+        begin = end

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What busq asks of a session besides DataFrames: the one place where classic sessions and Spark Connect differ.
+
+A classic session has Java in reach, and with it the context, its settings and its tasks.  Through Spark Connect there
+is a plan that goes out and rows that come back; the same questions are put as small jobs, or to the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from busq.audit.spark.sessions.available import is_loaded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "Progress",
+    "active",
+    "frame_of",
+    "interruptible",
+    "is_connect",
+    "parallelism",
+    "setting",
+    "shares_files",
+    "watched",
+]
+
+Progress = Callable[[int, int, str], None]  # number, of how many, label
+TICK_S = 0.2
+STOP_S = 10.0
+_ROWS = 1 << 12  # more than there are cores: then each of them gets a part of a range
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session speaks to a server through Spark Connect.
+
+    >>> is_connect(SparkSession.builder.remote("sc://head").getOrCreate())                       # doctest: +SKIP
+    True
+    """
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def active() -> SparkSession | None:
+    """Return the session that is there already, of this thread or of another, classic or not.
+
+    >>> active() is None                                                                         # doctest: +SKIP
+    True
+    """
+    return _active_connect() or _active_classic()
+
+
+def _active_connect() -> SparkSession | None:
+    if not is_loaded("pyspark.sql.connect.session"):  # none can have been opened
+        return None
+    from pyspark.sql.connect.session import SparkSession as Remote
+
+    for one in (getattr(Remote._active_session, "session", None), Remote._default_session):
+        if one is not None and not one.is_stopped:
+            session: SparkSession = one
+            return session
+    return None
+
+
+def _active_classic() -> SparkSession | None:
+    if not is_loaded("pyspark.core.context"):
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is None:
+        return None
+    session: SparkSession | None = SparkSession.getActiveSession()
+    return session or SparkSession.builder.getOrCreate()  # a context whose session is another thread's
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return the rows of an Arrow table: Spark (4.3) leaves out what comes after a batch without rows.
+
+    >>> rows = pyarrow.table({"n": [1]})                                                         # doctest: +SKIP
+    >>> frame_of(spark, pyarrow.concat_tables([rows, rows.slice(1), rows])).count()              # doctest: +SKIP
+    2
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    batches = [batch for batch in table.to_batches() if batch.num_rows]
+    if not batches:  # through Connect, a table without rows has no columns
+        return spark.createDataFrame([], from_arrow_schema(table.schema))
+    return spark.createDataFrame(pa.Table.from_batches(batches, table.schema))
+
+
+@contextlib.contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Give a setting of a session a value while a block lasts.
+
+    >>> with setting(spark, "spark.sql.shuffle.partitions", "2"):                                # doctest: +SKIP
+    ...     spark.conf.get("spark.sql.shuffle.partitions")
+    '2'
+    """
+    former = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        if former is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, former)
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at a time, as far as executors are known by now.
+
+    Cost: nothing, or through Connect a small job.
+
+    >>> with busq.spark.session("local[2]") as spark:                                            # doctest: +SKIP
+    ...     parallelism(spark)
+    2
+    """
+    if not is_connect(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    parts: int = spark.range(_ROWS).selectExpr("spark_partition_id()").distinct().count()
+    return max(1, parts)
+
+
+def shares_files(spark: SparkSession) -> bool:
+    """Whether tasks run on this machine, and may read and write what this process makes there.
+
+    Cost: nothing, or through Connect, where the server is one machine, a small job in Python.
+
+    >>> with busq.spark.session("local[2]") as spark:                                            # doctest: +SKIP
+    ...     shares_files(spark)
+    True
+    """
+    if not str(spark.conf.get("spark.master", "")).startswith("local"):
+        return False
+    if not is_connect(spark):
+        return True
+    with tempfile.TemporaryDirectory(prefix="busq-look-") as folder:
+        return _writes_into(spark, folder)
+
+
+def _writes_into(spark: SparkSession, folder: str) -> bool:
+    """Whether a task leaves a file in a folder of ours."""
+
+    def leave(batches: Iterable[Any]) -> Iterator[Any]:
+        import contextlib
+        from pathlib import Path
+
+        for batch in batches:
+            with contextlib.suppress(OSError):
+                (Path(folder) / "task").touch()
+            yield batch
+
+    spark.range(1).mapInArrow(leave, "id long").collect()
+    return (Path(folder) / "task").exists()
+
+
+@contextlib.contextmanager
+def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]]:
+    """Give what ends the jobs of a block when another thread calls it; a job that comes later is not ended by it.
+
+    >>> with interruptible(spark, "mine") as interrupt:                                          # doctest: +SKIP
+    ...     threading.Timer(60, interrupt).start()
+    ...     spark.range(10**12).count()
+    """
+    if is_connect(spark):
+        spark.addTag(name)
+        try:
+            yield lambda: spark.interruptTag(name) and None
+        finally:
+            spark.removeTag(name)
+        return
+    context = spark.sparkContext
+    context.setJobGroup(name, name, interruptOnCancel=True)
+    try:
+        yield lambda: context.cancelJobGroup(name)
+    finally:
+        for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(key, None)
+
+
+# ---- progress ----
+
+
+@contextlib.contextmanager
+def watched(spark: SparkSession, title: str, report: Progress) -> Iterator[None]:
+    """Report, while a block lasts, how far its jobs are.
+
+    >>> with watched(spark, "counting", print):                                                  # doctest: +SKIP
+    ...     spark.range(10**9).count()
+    """
+    with (_told if is_connect(spark) else _asked)(spark, title, report):
+        yield
+
+
+@contextlib.contextmanager
+def _told(spark: SparkSession, title: str, report: Progress) -> Iterator[None]:
+    """The server reports, every two seconds (spark.connect.progress.reportInterval)."""
+
+    def tell(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or () if not stage.done]
+        _report(counts, title, report)
+
+    spark.registerProgressHandler(tell)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the session may have ended
+            spark.removeProgressHandler(tell)
+
+
+@contextlib.contextmanager
+def _asked(spark: SparkSession, title: str, report: Progress) -> Iterator[None]:
+    ended = threading.Event()
+    watcher = threading.Thread(target=_ask, args=(spark, title, report, ended), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join(STOP_S)
+
+
+def _ask(spark: SparkSession, title: str, report: Progress, ended: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not ended.wait(TICK_S):
+        with contextlib.suppress(Exception):  # Java may be ending
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            _report([(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage], title, report)
+
+
+def _report(stages: Iterable[tuple[int, int]], title: str, report: Progress) -> None:
+    counts = list(stages)
+    done, total = sum(count for count, _ in counts), sum(count for _, count in counts)
+    report(min(done + 1, total) if total else 1, max(1, total), title if total else f"{title}, planning")
