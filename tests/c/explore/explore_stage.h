@@ -2,18 +2,18 @@
 #ifndef BUSQ_TESTS_EXPLORE_STAGE_H
 #define BUSQ_TESTS_EXPLORE_STAGE_H
 /*
- * The stage on which schedules are played: a bus, and actors that follow scripts.  explore.h says what it is for.
+ * The stage on which schedules are played: a bus, and actors that follow scripts.  explore.h describes what it is for.
  *
  * What an actor does is text, sentences with semicolons between them:
  *
  *      send 1 to p2 p3     one message; waits where there is no room
  *      hear 1              receives until message 1 has come; from 200 on, numbers are those of views: of the first peer that entered, 201
- *      receive             receives for as long as anybody has something to do
+ *      receive             receives for as long as any peer has something to do
  *      listen              the same with the waiting of the core: it sleeps, and is woken
  *      hold                the same as receive, but looks at each message in place before it gives it back
  *      work                the same as receive, but has each message to acknowledge, and does so in a turn of its own
- *      await 1 at p2       goes on when p2 has received 1; p2 has told it outside the bus
- *      enter               the group "@g" of those whom the scene names as members
+ *      await 1 at p2       goes on when p2 has received 1; it learns that outside the bus
+ *      enter               the group "@g" of those that the scene names as members
  *      depart              leaves that group, and lives on
  *      send 1 to @         to the group
  *      hand 1 to p2        one message that brings the handle of the node, which p0 owns
@@ -40,7 +40,7 @@
 #define EXPLORE_PEERS_MAX 5
 #define EXPLORE_OPS_MAX 7
 #define EXPLORE_EVENTS_MAX 20
-#define EXPLORE_TIDINGS 100     /* messages outside the bus are numbered from here on, by who gets them */
+#define EXPLORE_TIDINGS 100     /* messages outside the bus are numbered from here on, by the one that gets them */
 #define EXPLORE_NOTICE 90        /* the number of the notice of the node's end */
 #define EXPLORE_RECORD_BYTES 512 /* how much of each extent a scenario uses at most */
 
@@ -131,7 +131,7 @@ typedef struct {
   uint8_t alive[EXPLORE_PEERS_MAX];   /* handles that came alive */
   uint8_t notices[EXPLORE_PEERS_MAX]; /* of the node's end */
   uint8_t posted[EXPLORE_PEERS_MAX];  /* a bit for each message to the node that was delivered */
-  uint8_t judged[EXPLORE_PEERS_MAX];  /* of the sender: a bit for each of those that it was told was delivered, */
+  uint8_t judged[EXPLORE_PEERS_MAX];  /* of the sender: a bit for each of those that the send reported as delivered, */
   uint8_t missed[EXPLORE_PEERS_MAX];  /* or was not */
   uint8_t came_alive[EXPLORE_PEERS_MAX], came_dead[EXPLORE_PEERS_MAX]; /* a bit for each message that brought it so */
   uint8_t last[EXPLORE_PEERS_MAX]; /* of several readers of a queue: the last that came unmarked */
@@ -170,7 +170,7 @@ static void explore_note(uint32_t peer, uint8_t kind, uint8_t message, uint8_t t
   log->events[log->count++] = (explore_event){kind, message, targets};
 }
 
-/* What somebody hears, he tells those who wait for it. */
+/* A message that one hears, it passes on to those that wait for it. */
 static void explore_deliver(uint32_t peer, uint8_t message)
 {
   explore_note(peer, BUSQ_EVENT_DELIVER, message, 0);
@@ -207,7 +207,7 @@ static uint8_t explore_read(const busq_message *message)
   return *(const uint8_t *)message->data;
 }
 
-/* What a message says of the node, before it is taken. */
+/* Compares what a message shows of the node, before it is taken. */
 static uint8_t explore_read_envelope(const busq_message *message)
 {
   if (message->kind == BUSQ_KIND_NODE_DESTROYED)
@@ -251,7 +251,7 @@ static void explore_judge_take(uint32_t peer, const busq_message *message)
   explore_shared.last[peer] = number;
 }
 
-/* The number of a view, and whom it consists of; 0 where it is none. */
+/* The number of a view, and its members; 0 where it is none. */
 static uint8_t explore_read_view(const busq_message *message, uint8_t *members)
 {
   busq_envelope envelope;
@@ -304,7 +304,7 @@ static bool explore_receive(uint32_t index)
     explore_note(index, BUSQ_EVENT_DELIVER, number, members);
   else if (number)
     explore_deliver(index, number);
-  memset(&peer->receiver.found, 0, sizeof peer->receiver.found); /* nobody looks at it again */
+  memset(&peer->receiver.found, 0, sizeof peer->receiver.found); /* it is not looked at again */
   return number != 0;
 }
 
@@ -404,7 +404,7 @@ static busq_turn explore_send_turn(const explore_actor *self, explore_progress *
   if (result == BUSQ_FULL)
     return BUSQ_TURN_WAIT;
   if ((result == BUSQ_PEER_DEAD || result == BUSQ_UNKNOWN_PEER) && explore_somebody_left())
-    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0); /* nobody may get it */
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0); /* perhaps none gets it */
   else if (result != BUSQ_OK)
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "sending %u: result %d, %s", op->message, result,
              busq_error_text());
@@ -516,7 +516,7 @@ static int explore_join(uint32_t i, uint32_t flags)
   if (result != BUSQ_OK)
     return result;
   if (!explore_scene->asks_who_lives)
-    peer->sender.glances = UINT32_MAX; /* the kernel is asked who lives by those who lose patience, and only then */
+    peer->sender.glances = UINT32_MAX; /* only impatient peers ask the kernel which ones live */
   busq_peer_set_spin(peer, 0, 0);
   return BUSQ_OK;
 }
@@ -728,7 +728,7 @@ static void explore_set_up_group(void)
     system_enter(i);
     while (explore_receive(i))
       ;
-    explore_shared.peers[i]->deaths.cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS; /* who loses patience looks for the dead, and nobody else */
+    explore_shared.peers[i]->deaths.cares &= ~(uint32_t)BUSQ_CARES_FOR_MEMBERS; /* only impatient peers look for the dead */
     system_leave();
   }
 }
