@@ -27,7 +27,6 @@ OPEN = {
     "busq/_state",
     "busq/_util",
     "busq/lab/check",
-    "csrc",
     "csrc/python",
 }
 
