@@ -378,7 +378,7 @@ class _Bus1Peer(core.AsyncPort, Peer):
         request.asked = to
         requests = _requests.requests_of(self._peer)
         if self._reply_queues is None:
-            self._reply_queues = self._queues.another(Readiness(requests.replies))
+            self._reply_queues = queues_here(Readiness(requests.replies), self._queues.spin_s)
 
         def send(is_asking: bool) -> bool:
             # The peer that is asked may wait as well: for room for replies to requests that were given up.
@@ -592,11 +592,6 @@ def join(
     <Message of 5 bytes from 'alice'>
     >>> busq.Bus.unlink("doc-aio-join")
     """
-    options = {
-        "resume": resume,
-        "durable": durable,
-        "shared": shared,
-        "spin_us": spin_us,
-        "codec": arguments.codec(codec),
-    }
+    options: dict[str, Any] = {"resume": resume, "durable": durable, "shared": shared, "spin_us": spin_us}
+    options["codec"] = arguments.codec(codec)
     return Joining(bus, name, options)

@@ -244,7 +244,7 @@ class Bus:
             ...
         FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
-        given = {
+        given: dict[str, Any] = {
             "order": order,
             "peers": peers,
             "capacity": capacity,

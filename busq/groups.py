@@ -102,7 +102,7 @@ def seen_by(port: Any) -> Seen:
 
 
 def addressed(port: Any, message: Any) -> str | None:
-    """Return the name of the group that a message was sent to; None for none, and for one that the peer was never in."""
+    """Return the name of the group that a message was sent to; None for none, or one that the peer was never in."""
     return seen_by(port).groups.get(core.group_number(message))
 
 

@@ -110,14 +110,14 @@ class Node(core.Node):
     @property
     def handle(self) -> Handle:
         """The handle to give to others, in `send(..., handles=[node.handle])`."""
-        return super().handle  # type: ignore[return-value]
+        return super().handle
 
     @property
     def is_destroyed(self) -> bool:
         """True once this peer has received the notice of the node's end."""
         return super().is_destroyed
 
-    def destroy(self, *, timeout: float | None = None) -> None:
+    def destroy(self, *, timeout: float | None = None) -> None:  # type: ignore[override]
         """End the node, for everybody at one place in the order of messages.
 
         The owner, and everybody who holds a handle, receives one message of the kind "node_destroyed".  What was sent

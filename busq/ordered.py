@@ -240,9 +240,7 @@ class OrderedPeer(Peer):
             self._numbers.clear()
             raise
 
-    def send_many(
-        self, messages: Iterable[tuple[str | Iterable[str], Payload]], *, timeout: float | None = None
-    ) -> int:
+    def send_many(self, messages: Iterable[tuple[Any, Payload]], *, timeout: float | None = None) -> int:
         """Send (to, data) pairs one after the other; returns how many.
 
         Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to

@@ -356,7 +356,7 @@ def test_no_object_changes_its_class_and_no_function_its_name() -> None:
 
 
 # How often a module of busq uses a private attribute of an object, class or module that is not its own.
-PRIVATE_MAX = 274
+PRIVATE_MAX = 250
 
 
 def private_uses(path: Path) -> int:
@@ -394,7 +394,7 @@ def test_one_package_is_installed() -> None:
 # ---- every file ----
 
 # A file is held in the head as a whole, so few are long.
-LONG_LINES, LONG_MAX = 500, 40
+LONG_LINES, LONG_MAX = 500, 30
 VERY_LONG_LINES = 900
 VERY_LONG_LEFT = {
     "busq/queues.py",

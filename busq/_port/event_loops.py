@@ -58,17 +58,13 @@ class WaitQueues:
 
     def __init__(self, readiness: Readiness, spin_s: float | None) -> None:
         self._readiness = readiness
-        self._spin_s = spin_s
+        self.spin_s = spin_s
         self._fd = -1
         self._receive_spin, self._send_spin = _SpinBudget(spin_s), _SpinBudget(spin_s)
         self.running: Any = None  # the event loop, if it is one of asyncio
         self.receivers: deque[Any] = deque()
         self.senders: dict[Any, deque[Any]] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
-
-    def another(self, readiness: Readiness) -> WaitQueues:
-        """Make queues for another readiness in the same event loop."""
-        return type(self)(readiness, self._spin_s)
 
     # ---- what the event loops differ in ----
 
@@ -135,7 +131,8 @@ class WaitQueues:
             self.receivers.append(waiter)
         try:
             began = time.monotonic()
-            is_done = self._has_message if request is None else lambda: bool(request.reply) or self._has_message()
+            has_message = self._readiness.has_message
+            is_done = has_message if request is None else lambda: request.reply is not None or has_message()
             if self.receivers[0] is waiter and await self._spin(self._receive_spin, is_done):
                 return
             await self._wait(waiter, deadline, Empty("nothing came before the timeout"), request)
@@ -202,7 +199,7 @@ class WaitQueues:
         waiter.saw_unsent = self._readiness.has_unsent
         is_slice = request is None and waiter.saw_unsent and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
-        if request is not None and request.reply:
+        if request is not None and request.reply is not None:
             waiter.wake()  # the reply came before it could be woken
         self.look_soon()
         try:
@@ -224,9 +221,6 @@ class WaitQueues:
                 return True
         return False
 
-    def _has_message(self) -> bool:
-        return not self._readiness.is_idle()
-
     # ---- looking ----
 
     def _look(self) -> None:
@@ -240,7 +234,7 @@ class WaitQueues:
         first = self.receivers[0] if self.receivers else None
         if first is None or not first.is_asleep:
             return False
-        if self._readiness.is_idle() and first.saw_unsent >= self._readiness.has_unsent:
+        if not self._readiness.has_message() and first.saw_unsent >= self._readiness.has_unsent:
             return True
         first.wake()  # also one that saw nothing unsent when it began to sleep, and now has to try again soon
         return False

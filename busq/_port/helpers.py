@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What peers and messages written in C leave to Python, since it is rare, or said better here (csrc/python/module.h)."""
+"""What peers and messages in C leave to Python, since it is rare, or said better here (csrc/python/module.h)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts that an event loop needs of a peer before its tasks wait: whether it is idle, and what to watch."""
+"""The facts that an event loop needs of a peer before its tasks wait: whether there is a message, and what to watch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Readiness:
         self.stays_readable = bool(getattr(peer, "_is_shared", False))
         self.fileno: Callable[[], int] = peer.fileno
 
-    def is_idle(self) -> bool:
-        """Return whether there is nothing to receive; an error is something, too."""
-        return core.is_idle(self._peer)
+    def has_message(self) -> bool:
+        """Return whether there is something to receive; an error is something, too."""
+        return not core.is_idle(self._peer)
 
     @property
     def has_unsent(self) -> bool:
@@ -52,11 +52,11 @@ class OrderedReadiness(Readiness):
         self._poll: select.poll | None = None
         self._pid = os.getpid()
 
-    def is_idle(self) -> bool:
+    def has_message(self) -> bool:
         if self._poll is None:
             self._poll = select.poll()
             self._poll.register(self.fileno(), select.POLLIN)
-        return not self._poll.poll(0)
+        return bool(self._poll.poll(0))
 
     def listen(self, what: int) -> bool:
         return True

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests: what a peer has asked and nobody has answered so far.  Imported by the first ask.
 
-Replies come to a queue of their own (csrc/shm/request.h), from which any thread that waits takes them, for itself or for
-others: `Requests.take` hands each to the `Request` whose number it carries, in one step of C (csrc/python/ask.c).
+Replies come to a queue of their own (csrc/shm/request.h), from which any thread that waits takes them, for itself or
+for others: `Requests.take` hands each to the `Request` whose number it carries, in one step of C (csrc/python/ask.c).
 
 An event loop needs no thread to ask (busq/aio.py).  It calls `begin`, with a request that knows how to wake the task
 that waits; waits for the descriptor of `replies` to be readable; then calls `take_all`, at least once in `SLICE_NS`

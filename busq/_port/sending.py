@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many messages a call has sent, for the exception that ends it; where C does not count (busq.ordered, busq.aio)."""
+"""The number of messages that a call has sent, for the exception that ends it: for other orders than bus1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For what calls the core through cffi: other orders, the recorder, statistics.  The errors are those of the one core."""
+"""The core through cffi, for other orders, the recorder and the laboratory.  Its errors are those of `_core`."""
 
 from __future__ import annotations
 

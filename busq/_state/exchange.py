@@ -18,6 +18,25 @@ A state is size(4) head state, where the head is plain data: the roster of trans
 
 Nothing here waits: words without room stay in an outbox until `flush` is called again.  Sending a word twice changes
 nothing, so an exception between sending it and forgetting it is harmless.
+
+>>> class Text:
+...     def __init__(self, state): self.state = state
+...     def give_state(self): return {}, self.state
+...     def take_state(self, facts, state, view): self.state = bytes(state)
+...     def begin_anew(self): pass
+...     def deliver(self, item): print(item)
+>>> ann, bob = Text(b"state of ann"), Text(b"")
+>>> exchanges = {name: StateExchange(name, "g", 1024, text) for name, text in {"ann": ann, "bob": bob}.items()}
+>>> from busq.groups import View
+>>> exchanges["ann"].view(View(1, ("ann",), ("ann",)), "view 1")
+view 1
+>>> for exchange in exchanges.values():
+...     exchange.view(View(2, ("ann", "bob"), ("bob",)), "view 2")
+view 2
+>>> exchanges["ann"].flush(lambda to, word: exchanges[to].word("ann", word[:1], word[1:]) is None, set())
+view 2
+>>> bob.state
+b'state of ann'
 """
 
 from __future__ import annotations

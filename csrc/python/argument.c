@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/argument.h"
+#include "python/threads.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- calls ---- */
 
-static int place_of(const signature *expected, PyObject *name)
+/* Names that stand in a program are interned; those that were put together while it ran are compared. */
+static int place_of(const busq_state *state, const signature *expected, PyObject *name)
 {
   for (int i = 0; i < ARGUMENTS_MAX && expected->names[i]; i++)
-    if (PyUnicode_CompareWithASCIIString(name, expected->names[i]) == 0)
+    if (name == state->arguments[expected->names[i]])
+      return i;
+  for (int i = 0; i < ARGUMENTS_MAX && expected->names[i]; i++)
+    if (PyUnicode_Compare(name, state->arguments[expected->names[i]]) == 0)
       return i;
   return -1;
 }
@@ -39,7 +44,7 @@ int arguments_read(busq_state *state, PyObject *self, const signature *expected,
   for (int i = 0; i < ARGUMENTS_MAX; i++)
     values[i] = fits && i < n_args ? args[i] : NULL;
   for (Py_ssize_t i = 0; i < n_named && fits; i++) {
-    const int place = place_of(expected, PyTuple_GetItem(names, i));
+    const int place = place_of(state, expected, PyTuple_GetItem(names, i));
     fits = place >= 0 && !values[place];
     if (fits)
       values[place] = args[n_args + i];
@@ -113,10 +118,9 @@ int limit_read(PyObject *limit, Py_ssize_t *most)
   return 1;
 }
 
-int natural_read(const char *argument, PyObject *value, unsigned least, uint32_t *number)
+int natural_read(const char *argument, PyObject *value, int least, uint32_t *number)
 {
-  char expected[64];
-  PyOS_snprintf(expected, sizeof expected, "a whole number, %u or more", least);
+  const char *expected = least ? "a whole number, 1 or more" : "a whole number, 0 or more";
   PyObject *index = PyNumber_Index(value);
   if (!index) {
     if (PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -126,7 +130,7 @@ int natural_read(const char *argument, PyObject *value, unsigned least, uint32_t
     return 0;
   }
   const long long found = PyLong_AsLongLong(index);
-  const int is_right = !PyErr_Occurred() && found >= (long long)least && found <= (long long)UINT32_MAX;
+  const int is_right = !PyErr_Occurred() && found >= least && found <= (long long)UINT32_MAX;
   if (!is_right) {
     PyErr_Clear();
     PyErr_Format(PyExc_ValueError, "%s is %S: expected %s and below 2**32", argument, index, expected);
@@ -189,8 +193,10 @@ static int buffer_get(PyObject *data, Buffer *buffer)
 static void buffer_release(Buffer *buffer)
 {
   PyObject *owner = buffer->obj;
-  if (!owner)
+  if (!owner || PyBytes_CheckExact(owner)) {
+    Py_XDECREF(owner);
     return;
+  }
   void (*release)(PyObject *, Buffer *) = (void (*)(PyObject *, Buffer *))PyType_GetSlot(Py_TYPE(owner), Py_bf_releasebuffer);
   if (release)
     release(owner, buffer);
@@ -198,9 +204,27 @@ static void buffer_release(Buffer *buffer)
   Py_DECREF(owner);
 }
 
+/* An exception that is set stays. */
+static void payload_release(payload *self)
+{
+  PyObject *type = NULL, *error = NULL, *trace = NULL;
+  const int has_failed = PyErr_Occurred() != NULL;
+  if (has_failed)
+    PyErr_Fetch(&type, &error, &trace);
+  while (self->n_buffers)
+    buffer_release(&self->buffers[--self->n_buffers]);
+  if (has_failed)
+    PyErr_Restore(type, error, trace);
+}
+
 static int part_read(payload *self, PyObject *data, const char *argument)
 {
   Buffer *buffer = &self->buffers[self->n_buffers];
+  if (PyBytes_CheckExact(data)) {
+    buffer->obj = new_ref(data);
+    self->parts[self->n_buffers++] = (busq_part){PyBytes_AsString(data), (uint64_t)PyBytes_Size(data)};
+    return 1;
+  }
   if (IS_STR(data)) {
     error_wrong_type(argument, data, "bytes; encode it first");
     return 0;
@@ -226,53 +250,77 @@ static int payload_make_room(payload *self, Py_ssize_t n)
   self->n_buffers = self->n_parts = 0;
   if (n <= PAYLOAD_FEW)
     return 1;
-  self->parts = malloc(((size_t)n + 1) * sizeof *self->parts);
-  self->buffers = malloc((size_t)n * sizeof *self->buffers);
-  if (self->parts && self->buffers)
+  busq_part *parts = malloc(((size_t)n + 1) * sizeof *parts);
+  Buffer *buffers = malloc((size_t)n * sizeof *buffers);
+  if (parts && buffers) {
+    self->parts = parts;
+    self->buffers = buffers;
     return 1;
-  free(self->parts);
-  free(self->buffers);
+  }
+  free(parts);
+  free(buffers);
   PyErr_NoMemory();
   return 0;
+}
+
+/* Of a list of bytes, during which no Python code runs; false where a part is something else. */
+static int payload_read_bytes(payload *self, PyObject *list, Py_ssize_t n)
+{
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *part = busq_sequence_item(list, i, 0);
+    if (!part || !PyBytes_CheckExact(part)) {
+      Py_XDECREF(part);
+      payload_release(self);
+      return 0;
+    }
+    self->buffers[self->n_buffers].obj = part;
+    self->parts[self->n_buffers++] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+  }
+  return 1;
+}
+
+static int payload_read_parts(payload *self, PyObject *parts, const char *argument)
+{
+  for (Py_ssize_t i = 0; i < PyTuple_Size(parts); i++) {
+    char name[64];
+    PyOS_snprintf(name, sizeof name, "%s[%zd]", argument, i);
+    if (!part_read(self, PyTuple_GetItem(parts, i), name))
+      return 0;
+  }
+  return 1;
 }
 
 /* Getting a buffer may run Python code, which may take parts out of a list: so it is copied first. */
 int payload_read(payload *self, PyObject *data, const char *argument, const void *end, size_t end_bytes)
 {
-  const int is_many = PyList_Check(data) || IS_TUPLE(data);
-  PyObject *parts = is_many ? PySequence_Tuple(data) : NULL;
-  if (is_many && !parts)
-    return 0;
-  const Py_ssize_t n = parts ? PyTuple_Size(parts) : 1;
+  const int is_many = !PyBytes_CheckExact(data) && (PyList_Check(data) || IS_TUPLE(data));
+  const Py_ssize_t n = PyList_CheckExact(data) ? PyList_Size(data) : 0;
+  PyObject *parts = NULL;
   int is_right = payload_make_room(self, n);
-  if (!is_right) {
+  if (is_right && (!n || !payload_read_bytes(self, data, n))) {
+    parts = is_many ? PySequence_Tuple(data) : NULL;
+    if (parts && PyTuple_Size(parts) > (n > PAYLOAD_FEW ? n : PAYLOAD_FEW)) {
+      payload_free(self);
+      is_right = payload_make_room(self, PyTuple_Size(parts));
+    }
+    is_right = is_right && (!is_many || parts) && (parts ? payload_read_parts(self, parts, argument) : part_read(self, data, argument));
     Py_XDECREF(parts);
+  }
+  if (!is_right) {
+    payload_free(self);
     return 0;
   }
-  for (Py_ssize_t i = 0; i < n && is_right; i++) {
-    char name[64];
-    if (parts)
-      PyOS_snprintf(name, sizeof name, "%s[%zd]", argument, i);
-    is_right = part_read(self, parts ? PyTuple_GetItem(parts, i) : data, parts ? name : argument);
-  }
-  Py_XDECREF(parts);
   self->n_parts = self->n_buffers;
   if (end)
     self->parts[self->n_parts++] = (busq_part){end, end_bytes};
-  if (!is_right)
-    payload_free(self);
-  return is_right;
+  return 1;
 }
 
 void payload_free(payload *self)
 {
-  PyObject *type, *error, *trace;
-  PyErr_Fetch(&type, &error, &trace);
-  while (self->n_buffers)
-    buffer_release(&self->buffers[--self->n_buffers]);
+  payload_release(self);
   if (self->buffers != self->few_buffers) {
     free(self->parts);
     free(self->buffers);
   }
-  PyErr_Restore(type, error, trace);
 }

@@ -21,7 +21,7 @@ enum {
 typedef struct {
   const char *class;  /* of busq/peer.py */
   const char *method;
-  const char *names[ARGUMENTS_MAX]; /* those by position come first */
+  argument_name names[ARGUMENTS_MAX]; /* those by position come first */
   int n_positional;
   int n_required; /* of those */
 } signature;
@@ -34,7 +34,7 @@ int arguments_read(busq_state *state, PyObject *self, const signature *expected,
 int timeout_read(PyObject *timeout, int64_t *timeout_ns); /* NULL: for ever */
 int ack_read(PyObject *ack, int *is_ack);                 /* NULL: False */
 int limit_read(PyObject *limit, Py_ssize_t *most);
-int natural_read(const char *argument, PyObject *value, unsigned least, uint32_t *number);
+int natural_read(const char *argument, PyObject *value, int least, uint32_t *number);
 /* The name of a peer in UTF-8, for as long as the object lives. */
 int name_read(const char *argument, PyObject *name, const char **text, size_t *bytes);
 /* As collections.abc.Iterable has it. */

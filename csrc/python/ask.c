@@ -457,7 +457,7 @@ static PyObject *ask_alone(Port *self, PyObject *to, PyObject *data, int64_t tim
 PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "ask", {"to", "data", "timeout"}, 2, 2};
+  static const signature expected = {"Peer", "ask", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_TIMEOUT}, 2, 2};
   PyObject *values[ARGUMENTS_MAX], *reply = NULL;
   int64_t timeout_ns;
   uint32_t is_sent = 0;

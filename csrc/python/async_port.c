@@ -38,12 +38,13 @@ static int is_attached(const AsyncPort *self)
 
 static PyObject *call_new(AsyncPort *self, awaiting_kind kind, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected[] = {[AWAIT_SEND] = {"aio.Peer", "send", {"to", "data", "handles", "timeout"}, 2, 2},
-                                       [AWAIT_SEND_MANY] = {"aio.Peer", "send_many", {"messages", "timeout"}, 1, 1},
-                                       [AWAIT_SEND_OBJECT] = {"aio.Peer", "send_object", {"to", "obj", "timeout"}, 2, 2},
-                                       [AWAIT_ASK] = {"aio.Peer", "ask", {"to", "data", "timeout"}, 2, 2},
-                                       [AWAIT_RECV] = {"aio.Peer", "recv", {"timeout", "ack"}, 1, 0},
-                                       [AWAIT_RECV_MANY] = {"aio.Peer", "recv_many", {"limit", "timeout", "ack"}, 2, 1}};
+  static const signature expected[] = {
+      [AWAIT_SEND] = {"aio.Peer", "send", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_HANDLES, ARGUMENT_TIMEOUT}, 2, 2},
+      [AWAIT_SEND_MANY] = {"aio.Peer", "send_many", {ARGUMENT_MESSAGES, ARGUMENT_TIMEOUT}, 1, 1},
+      [AWAIT_SEND_OBJECT] = {"aio.Peer", "send_object", {ARGUMENT_TO, ARGUMENT_OBJ, ARGUMENT_TIMEOUT}, 2, 2},
+      [AWAIT_ASK] = {"aio.Peer", "ask", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_TIMEOUT}, 2, 2},
+      [AWAIT_RECV] = {"aio.Peer", "recv", {ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 1, 0},
+      [AWAIT_RECV_MANY] = {"aio.Peer", "recv_many", {ARGUMENT_LIMIT, ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 2, 1}};
   PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
   if (!is_attached(self))
     return NULL;

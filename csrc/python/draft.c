@@ -47,7 +47,7 @@ static int reserve_step(void *given, int64_t left_ns)
 PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "reserve", {"size", "receivers", "timeout"}, 1, 1};
+  static const signature expected = {"Peer", "reserve", {ARGUMENT_SIZE, ARGUMENT_RECEIVERS, ARGUMENT_TIMEOUT}, 1, 1};
   PyObject *values[ARGUMENTS_MAX];
   int64_t timeout_ns;
   reserving call = {.peer = self->peer};
@@ -181,15 +181,21 @@ static int draft_send_pin(Draft *self, Pin *pin, PyObject *const *values, uint32
                                          "drop arrays and slices of its buffer first");
     return RAISED;
   }
-  PyObject *names = timeout_read(values[2], &timeout_ns) ? names_of(self, values[0]) : NULL;
-  const int result = names ? send_names(self->port, &call, names, deadline_of(timeout_ns), 0) : RAISED;
+  if (!timeout_read(values[2], &timeout_ns))
+    return RAISED;
+  const int64_t deadline_ns = deadline_of(timeout_ns);
+  int result = send_known(self->port, &call, values[0], deadline_ns, 0);
+  if (result != SEND_UNKNOWN)
+    return result;
+  PyObject *names = names_of(self, values[0]);
+  result = names ? send_names(self->port, &call, names, deadline_ns, 0) : RAISED;
   Py_XDECREF(names);
   return result;
 }
 
 static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Draft", "send", {"to", "size", "timeout"}, 1, 1};
+  static const signature expected = {"Draft", "send", {ARGUMENT_TO, ARGUMENT_SIZE, ARGUMENT_TIMEOUT}, 1, 1};
   PyObject *values[ARGUMENTS_MAX];
   uint32_t sent = 0;
   busq_state *state = self->port->state;

@@ -4,9 +4,8 @@
 #include "python/threads.h"
 #include <string.h>
 
-/* All but the head, and but where it is pinned. */
 #define CONTENT_BEGIN sizeof(PyObject)
-#define CONTENT_BYTES (offsetof(Message, pinned) - CONTENT_BEGIN)
+#define CONTENT_BYTES (sizeof(Message) - CONTENT_BEGIN)
 
 Message *message_new(busq_state *state, busq_peer *peer)
 {
@@ -19,13 +18,26 @@ Message *message_new(busq_state *state, busq_peer *peer)
   return message;
 }
 
+int message_need_more(Message *self)
+{
+  if (self->more)
+    return 1;
+  message_more *more = PyObject_Malloc(sizeof *more);
+  if (!more) {
+    PyErr_NoMemory();
+    return 0;
+  }
+  memset((char *)more + sizeof more->pinned, 0, sizeof *more - sizeof more->pinned);
+  self->more = more;
+  return 1;
+}
+
 Message *message_move(Message *message, PyObject *type)
 {
   Message *moved = (Message *)PyType_GenericAlloc((PyTypeObject *)type, 0);
   if (!moved)
     return NULL;
   memcpy((char *)moved + CONTENT_BEGIN, (char *)message + CONTENT_BEGIN, CONTENT_BYTES);
-  moved->pinned = message->pinned;
   memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
   message->state = moved->state;
   return moved;
@@ -34,12 +46,12 @@ Message *message_move(Message *message, PyObject *type)
 /* The core lets go of handles that came alive with a message where it gives it back; otherwise they end here. */
 static void let_go_handles(Message *self)
 {
-  if (!(self->pinned.form & BUSQ_FORM_ENVELOPE))
+  if (!(self->more->pinned.form & BUSQ_FORM_ENVELOPE))
     return;
-  for (uint32_t i = 0; i < self->pinned.n_handles; i++)
-    if (self->pinned.handles_alive >> i & 1)
-      busq_peer_handle_release(self->peer, busq_message_node(&self->pinned, self->pinned.n_nodes + i));
-  self->pinned.handles_alive = 0;
+  for (uint32_t i = 0; i < self->more->pinned.n_handles; i++)
+    if (self->more->pinned.handles_alive >> i & 1)
+      busq_peer_handle_release(self->peer, busq_message_node(&self->more->pinned, self->more->pinned.n_nodes + i));
+  self->more->pinned.handles_alive = 0;
 }
 
 /* An offered message is let go without releasing it: it comes again, to a successor. */
@@ -50,7 +62,7 @@ static void message_unpin(Message *self)
     return;
   let_go_handles(self);
   if (!self->is_offered)
-    busq_peer_release(self->peer, &self->pinned);
+    busq_peer_release(self->peer, &self->more->pinned);
   self->holder = NULL;
   Py_DECREF(holder);
 }
@@ -58,21 +70,36 @@ static void message_unpin(Message *self)
 void message_give_back(Message *self)
 {
   const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
-  if (self->holder && busq_peer_give_back(self->peer, mode, &self->pinned) == BUSQ_OK) {
-    self->pinned.handles_alive = 0;
+  if (self->holder && busq_peer_give_back(self->peer, mode, &self->more->pinned) == BUSQ_OK) {
+    self->more->pinned.handles_alive = 0;
     Py_CLEAR(self->holder);
   }
+}
+
+static void message_drop_more(message_more *more)
+{
+  PyObject *all[] = {more->handles, more->codec, more->event, more->group, (PyObject *)more->replier};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    Py_XDECREF(all[i]);
+  PyObject_Free(more);
 }
 
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  PyObject *all[] = {self->data,  self->sender, self->view,  self->node,
-                     self->handles, self->codec,  self->event, self->group, (PyObject *)self->replier};
   message_unpin(self);
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    Py_XDECREF(all[i]);
-  object_free((PyObject *)self, type);
+  Py_XDECREF(self->data);
+  Py_XDECREF(self->sender);
+  Py_XDECREF(self->view);
+  Py_XDECREF(self->node);
+  if (self->more)
+    message_drop_more(self->more);
+  if ((PyObject *)type != self->state->message_type) {
+    object_free((PyObject *)self, type);
+    return;
+  }
+  PyObject_Free(self);
+  Py_DECREF(type);
 }
 
 /* ---- the payload ---- */
@@ -81,7 +108,7 @@ static void message_dealloc(Message *self)
 static PyObject *message_read_view(Message *self)
 {
   PyObject *data = PyBytes_FromObject(self->view); /* ValueError once the view was released, and the message with it */
-  if (data && self->multicast) {
+  if (data && self->more && self->more->multicast) {
     BUSQ_PUBLISH(self->data, new_ref(data));
     Py_CLEAR(self->view);
   }
@@ -96,7 +123,7 @@ static PyObject *message_read(Message *self)
     return message_read_view(self);
   if (busq_peer_is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
     return error_raise(self->state, BUSQ_FORKED);
-  PyObject *data = PyBytes_FromStringAndSize(self->pinned.data, (Py_ssize_t)self->size);
+  PyObject *data = PyBytes_FromStringAndSize(self->more->pinned.data, (Py_ssize_t)self->size);
   if (!data)
     return NULL;
   BUSQ_PUBLISH(self->data, new_ref(data));
@@ -122,10 +149,10 @@ static PyObject *message_get_data(Message *self, void *closure)
 static int message_make_view(Message *self)
 {
   Pin *pin = pin_new(self->state);
-  PyObject *view = pin ? pin_view(self->state, pin, self->pinned.data, self->size, 1) : NULL;
+  PyObject *view = pin ? pin_view(self->state, pin, self->more->pinned.data, self->size, 1) : NULL;
   const int result = view ? 0 : -1;
   if (view && !self->data && !self->view) {
-    busq_pin_adopt(&pin->pin, self->peer, &self->pinned);
+    busq_pin_adopt(&pin->pin, self->peer, &self->more->pinned);
     pin->member = self->holder;
     self->holder = NULL;
     self->view = view;
@@ -168,7 +195,7 @@ static PyObject *message_object(Message *self, PyObject *unused)
   PyObject *read = helper(self->state, "read_object");
   PyObject *object = NULL;
   if (read)
-    object = PyObject_CallFunctionObjArgs(read, (PyObject *)self, self->codec ? self->codec : Py_None,
+    object = PyObject_CallFunctionObjArgs(read, (PyObject *)self, self->more && self->more->codec ? self->more->codec : Py_None,
                                           self->form == BUSQ_FORM_OBJECT ? Py_True : Py_False, NULL);
   Py_XDECREF(read);
   return object;
@@ -197,7 +224,7 @@ static PyObject *message_get_node(Message *self, void *closure)
 static PyObject *message_get_handles(Message *self, void *closure)
 {
   (void)closure;
-  return self->handles ? new_ref(self->handles) : PyTuple_New(0);
+  return self->more && self->more->handles ? new_ref(self->more->handles) : PyTuple_New(0);
 }
 
 static PyObject *message_get_redelivered(Message *self, void *closure)
@@ -228,7 +255,7 @@ static PyObject *message_ack(Message *self, PyObject *unused)
   (void)unused;
   BUSQ_GUARD(self)
   if (self->is_offered) {
-    result = busq_peer_ack(self->peer, &self->pinned);
+    result = busq_peer_ack(self->peer, &self->more->pinned);
     if (result == BUSQ_OK) {
       self->is_offered = 0;
       Py_CLEAR(self->holder);
@@ -250,7 +277,7 @@ typedef struct {
 static int reply_step(void *call, int64_t left_ns)
 {
   replying *self = call;
-  const busq_request *request = &self->message->request;
+  const busq_request *request = &self->message->more->request;
   busq_peer *peer = self->message->peer;
   const int result = busq_peer_is_awaited(peer, request->to, request->number);
   return result ? result
@@ -296,17 +323,18 @@ static int message_reply_once(Message *self, const payload *data, int64_t timeou
 
 static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Message", "reply", {"data", "timeout"}, 1, 1};
+  static const signature expected = {"Message", "reply", {ARGUMENT_DATA, ARGUMENT_TIMEOUT}, 1, 1};
   PyObject *values[ARGUMENTS_MAX];
   payload data;
   int64_t timeout_ns;
+  const int is_asked = self->more && self->more->replier;
   if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values) ||
-      !payload_read(&data, values[0], "data", &self->request, sizeof self->request)) {
+      !payload_read(&data, values[0], "data", is_asked ? &self->more->request : NULL, sizeof(busq_request))) {
     error_set_sent(0);
     return NULL;
   }
   int result = timeout_read(values[1], &timeout_ns) ? 0 : -1;
-  if (result == 0 && !self->replier) {
+  if (result == 0 && !is_asked) {
     PyErr_SetString(PyExc_ValueError,
                     "nobody waits for a reply to this message: it was sent, and only one that was asked has a reply");
     result = -1;
@@ -373,19 +401,19 @@ static PyObject *group_number(PyObject *module, PyObject *object)
 static PyObject *event_view(PyObject *module, PyObject *object)
 {
   const Message *message = checked(module, object);
-  return message ? new_ref(message->event ? message->event : Py_None) : NULL;
+  return message ? new_ref(message->more && message->more->event ? message->more->event : Py_None) : NULL;
 }
 
 static PyObject *event_group(PyObject *module, PyObject *object)
 {
   const Message *message = checked(module, object);
-  return message ? new_ref(message->group ? message->group : Py_None) : NULL;
+  return message ? new_ref(message->more && message->more->group ? message->more->group : Py_None) : NULL;
 }
 
 static PyObject *multicast_of(PyObject *module, PyObject *object)
 {
   const Message *message = checked(module, object);
-  return message ? PyLong_FromUnsignedLongLong(message->multicast) : NULL;
+  return message ? PyLong_FromUnsignedLongLong(message->more ? message->more->multicast : 0) : NULL;
 }
 
 /* Makes one of another order: of its class, its payload as bytes or as a view, its sender, and the name of its send. */
@@ -401,13 +429,17 @@ static PyObject *ordered_message(PyObject *module, PyObject *args)
   if (!message)
     return NULL;
   message->state = state;
+  if (!message_need_more(message)) {
+    Py_DECREF(message);
+    return NULL;
+  }
   if (PyBytes_Check(shown))
     message->data = new_ref(shown);
   else
     message->view = new_ref(shown);
   message->size = (uint64_t)size;
   message->sender = new_ref(sender);
-  message->multicast = multicast;
+  message->more->multicast = multicast;
   return (PyObject *)message;
 }
 

@@ -20,23 +20,29 @@ enum {
   COPY_BYTES_MAX = 4096
 };
 
+/* What only some messages have: all that are not bytes, of a few kilobytes, from one peer to another. */
+typedef struct {
+  busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
+  busq_request request;
+  uint64_t multicast;  /* of another order: the name of the send that it comes from */
+  PyObject *handles;   /* tuple, or NULL: none */
+  PyObject *codec;     /* of an object, that of the peer; or NULL */
+  PyObject *event;     /* the busq.View of a view; or NULL */
+  PyObject *group;     /* its name, of a view; or NULL */
+  Member *replier;     /* that received it, where it was asked; or NULL */
+} message_more;
+
 typedef struct {
   PyObject_HEAD
   busq_state *state;
   PyObject *data;   /* bytes, or NULL while the payload is still in place */
   PyObject *sender; /* str */
   PyObject *view;
-  PyObject *node;    /* that it was sent to, or that an event is about; or NULL */
-  PyObject *handles; /* tuple, or NULL: none */
-  PyObject *codec;   /* of an object, that of the peer; or NULL */
-  PyObject *event;   /* the busq.View of a view; or NULL */
-  PyObject *group;   /* its name, of a view; or NULL */
-  Member *holder;    /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
-  Member *replier;   /* that received it, where it was asked */
+  PyObject *node;   /* that it was sent to, or that an event is about; or NULL */
+  Member *holder;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
+  message_more *more;
   busq_peer *peer;
   uint64_t size;
-  uint64_t multicast; /* of another order: the name of the send that it comes from */
-  busq_request request;
   uint16_t form;
   uint16_t group_number; /* that it was sent to: 1 + its index; 0: none */
   uint8_t kind;          /* a message_kind */
@@ -44,11 +50,12 @@ typedef struct {
   uint8_t is_redelivered;
   uint8_t is_replied;
   uint8_t is_unfinished; /* nodes, handles or an event: what Python objects they are is found out once the queue is left */
-  busq_message pinned;   /* where the message waits to be released or acknowledged, if it does */
 } Message;
 
 /* A message; the rest is up to the caller.  It collects no garbage, and so runs no Python code. */
 Message *message_new(busq_state *state, busq_peer *peer);
+/* Gives it room for what only some have; false with an exception. */
+int message_need_more(Message *self);
 /* An instance of a subclass that has all that a message had, which has nothing from then on; NULL with an exception. */
 Message *message_move(Message *message, PyObject *type);
 /* Lets go of a message that was taken and that nobody has seen: it comes next, as if it had not been taken. */

@@ -27,6 +27,7 @@ static const struct {
                  {"KIND_JOINED", BUSQ_KIND_JOINED},
                  {"KIND_LEFT", BUSQ_KIND_LEFT}};
 
+static const char *const arguments[N_ARGUMENTS] = {"", "to", "data", "handles", "timeout", "messages", "obj", "size", "receivers", "ack", "limit"};
 static const char *const kinds[N_KINDS] = {"data", "view", "joined", "left", "node_destroyed", "node_released", "control"};
 
 /* Makes a type; with a name, others see it in the module. */
@@ -77,6 +78,9 @@ static int module_exec(PyObject *module)
     return -1;
   for (int i = 0; i < N_KINDS; i++)
     if (!(state->kinds[i] = PyUnicode_InternFromString(kinds[i])))
+      return -1;
+  for (int i = 0; i < N_ARGUMENTS; i++)
+    if (!(state->arguments[i] = PyUnicode_InternFromString(arguments[i])))
       return -1;
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
     if (PyModule_AddFunctions(module, functions[i]) < 0)

@@ -28,8 +28,24 @@ typedef enum {
   N_KINDS
 } message_kind;
 
+/* Names of arguments, as indices of busq_state.arguments. */
+typedef enum {
+  ARGUMENT_NONE,
+  ARGUMENT_TO,
+  ARGUMENT_DATA,
+  ARGUMENT_HANDLES,
+  ARGUMENT_TIMEOUT,
+  ARGUMENT_MESSAGES,
+  ARGUMENT_OBJ,
+  ARGUMENT_SIZE,
+  ARGUMENT_RECEIVERS,
+  ARGUMENT_ACK,
+  ARGUMENT_LIMIT,
+  N_ARGUMENTS
+} argument_name;
+
 enum {
-  BUSQ_STATE_OBJECTS = 20 + N_KINDS
+  BUSQ_STATE_OBJECTS = 20 + N_KINDS + N_ARGUMENTS
 };
 
 typedef struct {
@@ -43,6 +59,7 @@ typedef struct {
       PyObject *helpers;      /* busq._port.helpers, once it was needed */
       PyObject *handle_class, *node_class; /* of busq.nodes, once a peer has met the first node */
       PyObject *kinds[N_KINDS];
+      PyObject *arguments[N_ARGUMENTS]; /* interned */
     };
   };
 } busq_state;

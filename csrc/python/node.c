@@ -314,11 +314,11 @@ static Handle *dead_handle(Port *self, uint64_t number)
 /* The handle that a message has brought; from here on, the object counts for it. */
 static Handle *arrived(Port *self, Message *message, uint32_t place)
 {
-  const uint64_t number = busq_message_node(&message->pinned, message->pinned.n_nodes + place), bit = UINT64_C(1) << place;
-  const int is_alive = (message->pinned.handles_alive & bit) != 0;
+  const uint64_t number = busq_message_node(&message->more->pinned, message->more->pinned.n_nodes + place), bit = UINT64_C(1) << place;
+  const int is_alive = (message->more->pinned.handles_alive & bit) != 0;
   if (is_own(self->member, number)) {
     if (is_alive) { /* the owner's own count for nothing */
-      message->pinned.handles_alive &= ~bit;
+      message->more->pinned.handles_alive &= ~bit;
       busq_peer_handle_release(self->peer, number);
     }
     Node *own = is_alive ? own_node(self, number) : (Node *)remembered(self->nodes, number);
@@ -330,7 +330,7 @@ static Handle *arrived(Port *self, Message *message, uint32_t place)
     return dead_handle(self, number);
   Handle *handle = held_handle(self, number);
   if (handle && handle->is_counted) {
-    message->pinned.handles_alive &= ~bit;
+    message->more->pinned.handles_alive &= ~bit;
     busq_peer_handle_release(self->peer, number);
     return handle;
   }
@@ -338,7 +338,7 @@ static Handle *arrived(Port *self, Message *message, uint32_t place)
   handle = PyErr_Occurred() ? NULL : handle_of(self, number, 1, 0);
   if (!handle)
     return NULL;
-  message->pinned.handles_alive &= ~bit;
+  message->more->pinned.handles_alive &= ~bit;
   if (hold_handle(self, handle))
     return handle;
   Py_DECREF(handle);
@@ -375,38 +375,57 @@ static int fill_end(Port *self, Message *message, uint64_t number)
 /* Whoever is named, or a member, gets the message behind the node's end as well: not as one to the node. */
 static int fill_node(Port *self, Message *message)
 {
-  for (uint32_t i = 0; i < message->pinned.n_nodes && !message->node; i++) {
-    const uint64_t number = busq_message_node(&message->pinned, i);
+  for (uint32_t i = 0; i < message->more->pinned.n_nodes && !message->node; i++) {
+    const uint64_t number = busq_message_node(&message->more->pinned, i);
     if (!is_own(self->member, number) || (number >> 16 & 0xFFFF) == BY_NAME)
       continue;
     Node *own = own_node(self, number);
     if (!own)
       return 0;
-    if (own->handle->is_dead)
+    if (own->handle->is_dead) {
       Py_DECREF(own);
-    else
-      message->node = (PyObject *)own;
+      continue;
+    }
+    message->node = (PyObject *)own;
+    PyObject *before = self->last_node;
+    self->last_node = new_ref((PyObject *)own);
+    Py_XDECREF(before);
   }
   return 1;
 }
 
+int nodes_fill_known(Port *self, Message *message, const busq_message *found)
+{
+#ifndef Py_GIL_DISABLED
+  const Node *last = (Node *)self->last_node;
+  if (!last || message->kind != KIND_DATA || found->n_nodes != 1 || found->n_handles || last->handle->is_dead ||
+      busq_message_node(found, 0) != last->node)
+    return 0;
+  message->node = new_ref(self->last_node);
+  return 1;
+#else
+  (void)self, (void)message, (void)found; /* looking at it may wait, which is not done here (threads.h) */
+  return 0;
+#endif
+}
+
 int nodes_fill(Port *self, Message *message)
 {
-  const uint32_t n_handles = message->pinned.n_handles;
+  const uint32_t n_handles = message->more->pinned.n_handles;
   int is_filled = 1;
   if (!nodes_import(self->state))
     return 0;
   BUSQ_GUARD(self)
   if (message->kind == KIND_NODE_DESTROYED)
-    is_filled = fill_end(self, message, busq_message_node(&message->pinned, 0));
+    is_filled = fill_end(self, message, busq_message_node(&message->more->pinned, 0));
   else if (message->kind == KIND_NODE_RELEASED)
-    is_filled = (message->node = (PyObject *)own_node(self, busq_message_node(&message->pinned, 0))) != NULL;
+    is_filled = (message->node = (PyObject *)own_node(self, busq_message_node(&message->more->pinned, 0))) != NULL;
   else
     is_filled = fill_node(self, message);
-  message->handles = is_filled && n_handles ? PyTuple_New((Py_ssize_t)n_handles) : NULL;
-  for (uint32_t place = 0; message->handles && place < n_handles && is_filled; place++) {
+  message->more->handles = is_filled && n_handles ? PyTuple_New((Py_ssize_t)n_handles) : NULL;
+  for (uint32_t place = 0; message->more->handles && place < n_handles && is_filled; place++) {
     Handle *handle = arrived(self, message, place);
-    is_filled = handle && PyTuple_SetItem(message->handles, (Py_ssize_t)place, (PyObject *)handle) == 0;
+    is_filled = handle && PyTuple_SetItem(message->more->handles, (Py_ssize_t)place, (PyObject *)handle) == 0;
   }
   BUSQ_GUARD_END
   return is_filled && !PyErr_Occurred();

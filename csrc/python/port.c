@@ -363,6 +363,7 @@ static int port_traverse(Port *self, visitproc visit, void *arg)
   Py_VISIT(self->inbox);
   Py_VISIT(self->ready);
   Py_VISIT(self->nodes);
+  Py_VISIT(self->last_node);
   Py_VISIT(self->held);
   Py_VISIT(self->ask.port);
   Py_VISIT(self->ask.requests);
@@ -376,6 +377,7 @@ static int port_clear(Port *self)
   Py_CLEAR(self->inbox);
   Py_CLEAR(self->ready);
   Py_CLEAR(self->nodes);
+  Py_CLEAR(self->last_node);
   Py_CLEAR(self->held);
   Py_CLEAR(self->ask.port);
   Py_CLEAR(self->ask.requests);

@@ -49,6 +49,7 @@ typedef struct {
   uint32_t slots;
   /* Nodes, and handles of others' nodes. */
   PyObject *nodes; /* dict: number -> Node, of its own */
+  PyObject *last_node; /* of those, that was sent to last; or NULL */
   PyObject *held;  /* dict: number -> weak reference of a Handle */
   Py_ssize_t held_limit;
   /* Of one that has asked: what busq/_port/requests.py shares with ask.c. */
@@ -108,6 +109,9 @@ typedef struct {
 
 /* Looks for the classes of busq.nodes, which most programs never need.  False with an exception. */
 int nodes_import(busq_state *state);
+/* Between begin and end: fills in the node that a message was found to be sent to, if that is all and it is the last one; false where it is
+ * not. */
+int nodes_fill_known(Port *self, Message *message, const busq_message *found);
 /* What a message that was taken says of nodes and handles, as objects.  False with an exception. */
 int nodes_fill(Port *self, Message *message);
 
@@ -122,8 +126,6 @@ enum {
 int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking);
 /* The short way of it, bytes to receivers that are known: a result of the core, SEND_UNKNOWN, or RAISED. */
 int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
-/* Targets of names: how many, 0 where the whole way must decide, -1 with an exception. */
-Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets);
 /* A pair (to, data), which stands at that place of what an application gives; NULL with an exception. */
 PyObject *pair_of(PyObject *message, Py_ssize_t number);
 /* A list of receivers as an application gives them; NULL with an exception. */
@@ -143,6 +145,8 @@ typedef struct {
   uint64_t draft_bytes;
 } sending;
 
+/* Sends to names that are known; SEND_UNKNOWN where they are not, or are out of date. */
+int send_known(Port *self, sending *call, PyObject *to, int64_t deadline_ns, Py_ssize_t before);
 /* Sends to names (a list), and to what stands in `to` besides; looks names up again where they may be out of date.  A result of the core,
  * or RAISED, where the exception says how many messages were sent, with those before. */
 int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, Py_ssize_t before);

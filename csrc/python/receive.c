@@ -16,16 +16,6 @@ enum {
 
 /* ---- preparing ---- */
 
-/* Takes the request off the end of a payload; false where none can stand there. */
-static int request_read(busq_message *found, busq_request *request)
-{
-  if (found->size_bytes < sizeof *request)
-    return 0;
-  found->size_bytes -= sizeof *request;
-  memcpy(request, (const char *)found->data + found->size_bytes, sizeof *request);
-  return 1;
-}
-
 static message_kind kind_of(const busq_message *found)
 {
   if ((found->form & ~BUSQ_FORM_ENVELOPE) == BUSQ_FORM_CONTROL)
@@ -51,63 +41,83 @@ static int is_event(message_kind kind)
   return kind == KIND_VIEW || kind == KIND_JOINED || kind == KIND_LEFT;
 }
 
-static int message_fill(Port *self, Message *message, const busq_message *found, int is_ack, int *result)
+/* False where something has failed.  What waits to be acknowledged is copied: it may outlive our hold on it. */
+__attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, int is_ack, int *result)
 {
-  const int is_copied = found->size_bytes <= COPY_BYTES_MAX || is_ack || is_event((message_kind)message->kind);
-  message->size = found->size_bytes;
+  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event((message_kind)message->kind);
   message->is_offered = is_ack != 0;
   message->is_redelivered = found->is_redelivered != 0;
-  if (message->form == BUSQ_FORM_OBJECT || message->form == BUSQ_FORM_CODED)
-    message->codec = new_ref(self->codec);
   if (!is_event((message_kind)message->kind)) {
     message->sender = port_sender(self, found, result);
     if (!message->sender)
       return 0;
   }
   if (is_copied)
-    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes);
+    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)message->size);
   return !is_copied || message->data;
 }
 
-Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
+/* What is more than bytes from one peer to another; false where something has failed. */
+__attribute__((noinline)) static int fill_rest(Port *self, Message *message, const busq_message *found)
 {
-  busq_message inner = *found;
-  busq_request request;
-  const uint16_t form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
-  const message_kind kind = kind_of(found);
+  const uint16_t form = message->form;
+  message->kind = (uint8_t)kind_of(found);
+  if (found->form & BUSQ_FORM_ENVELOPE) {
+    message->group_number = found->group;
+    message->is_unfinished = (is_event((message_kind)message->kind) || found->n_nodes || found->n_handles) &&
+                             !nodes_fill_known(self, message, found);
+  }
+  const int is_object = (form == BUSQ_FORM_OBJECT || form == BUSQ_FORM_CODED) && self->codec;
+  const int is_request = (form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && found->size_bytes >= sizeof(busq_request);
+  if ((message->is_unfinished || is_object || is_request) && !message_need_more(message))
+    return 0;
+  if (is_object)
+    message->more->codec = new_ref(self->codec);
+  if (is_request) {
+    message->size -= sizeof(busq_request);
+    memcpy(&message->more->request, (const char *)found->data + message->size, sizeof(busq_request));
+    if (form == BUSQ_FORM_ASK)
+      message->more->replier = (Member *)new_ref((PyObject *)self->member);
+  }
+  return 1;
+}
+
+__attribute__((always_inline)) static inline Message *prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack,
+                                                              int *result)
+{
   *result = BUSQ_OK;
   Message *message = message_new(self->state, peer);
   if (!message)
     return NULL;
-  message->kind = (uint8_t)kind;
-  message->form = form;
-  if ((form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && request_read(&inner, &request)) {
-    message->request = request;
-    if (form == BUSQ_FORM_ASK)
-      message->replier = (Member *)new_ref((PyObject *)self->member);
-  }
-  if (found->form & BUSQ_FORM_ENVELOPE) {
-    message->group_number = found->group;
-    message->is_unfinished = is_event(kind) || found->n_nodes || found->n_handles;
-  }
-  if (message_fill(self, message, &inner, is_ack, result))
+  message->size = found->size_bytes;
+  message->form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
+  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
+  if ((!is_kept || message_need_more(message)) && (found->form == BUSQ_FORM_DATA || fill_rest(self, message, found)) &&
+      fill(self, message, found, is_ack, result))
     return message;
   Py_DECREF(message);
   return NULL;
+}
+
+Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
+{
+  return prepare(self, peer, found, is_ack, result);
 }
 
 /* ---- taking ---- */
 
 void receive_take(Member *member, Message *message, const busq_message *found, int is_held)
 {
-  const int is_pinned = is_held || !message->data || message->is_unfinished;
-  if (message->is_offered || is_pinned) {
-    message->pinned = *found;
+  const int is_kept = message->is_offered || !message->data || message->is_unfinished; /* beyond the call */
+  if (is_kept) {
+    message->more->pinned = *found;
     message->holder = (Member *)new_ref((PyObject *)member);
   }
-  busq_peer_receive_take(message->peer, message->is_offered ? BUSQ_TAKE_OFFERED : is_pinned ? BUSQ_TAKE_PINNED : BUSQ_TAKE_COPIED);
-  if (found->form & BUSQ_FORM_ENVELOPE && message->holder)
-    message->pinned.handles_alive = busq_peer_handles_alive(message->peer);
+  busq_peer_receive_take(message->peer, message->is_offered      ? BUSQ_TAKE_OFFERED
+                                        : is_kept || is_held ? BUSQ_TAKE_PINNED
+                                                             : BUSQ_TAKE_COPIED);
+  if (is_kept && found->form & BUSQ_FORM_ENVELOPE)
+    message->more->pinned.handles_alive = busq_peer_handles_alive(message->peer);
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
@@ -137,8 +147,8 @@ static Message *event_of(Message *message, PyObject *facts)
   event->data = nothing;
   event->size = 0;
   event->sender = new_ref(sender);
-  event->event = view == Py_None ? NULL : new_ref(view);
-  event->group = new_ref(group);
+  event->more->event = view == Py_None ? NULL : new_ref(view);
+  event->more->group = new_ref(group);
   return event;
 }
 
@@ -147,7 +157,7 @@ static Message *read_event(Port *self, Message *message)
   PyObject *read = helper(self->state, "read_event");
   PyObject *facts = NULL;
   if (read)
-    facts = PyObject_CallFunction(read, "OOiiO", (PyObject *)self, self->name ? self->name : Py_None, (int)message->pinned.kind,
+    facts = PyObject_CallFunction(read, "OOiiO", (PyObject *)self, self->name ? self->name : Py_None, (int)message->more->pinned.kind,
                                   (int)message->group_number, message->data);
   Message *event = facts ? event_of(message, facts) : NULL;
   Py_XDECREF(facts);
@@ -176,7 +186,7 @@ static int finish(Port *self, Message **place)
 static void release_copied(Message *message)
 {
   if (message->data && message->holder && !message->is_offered) {
-    busq_peer_release(message->peer, &message->pinned);
+    busq_peer_release(message->peer, &message->more->pinned);
     Py_CLEAR(message->holder);
   }
 }
@@ -211,7 +221,7 @@ static Message *take_one(Port *self, how given, int *result)
     return NULL;
   }
   if (*result == BUSQ_OK) {
-    message = receive_prepare(self, self->peer, &found, given.is_ack, result);
+    message = prepare(self, self->peer, &found, given.is_ack, result);
     if (message)
       receive_take(self->member, message, &found, 0);
     else if (*result == BUSQ_OK)
@@ -245,11 +255,15 @@ enum {
   FEW = 64
 };
 
-/* What a call has taken and not handed over so far, all of it held. */
+/* What a call has taken and not handed over so far.  What was copied is still pinned, in the hands of the batch. */
 typedef struct {
-  Py_ssize_t n, room;
+  Py_ssize_t n, n_copied, room;
+  int has_held; /* some are held by themselves */
   Message **messages;
-  Message *few[FEW];
+  busq_message *copied;
+  void *memory; /* of both, where they are more than a few */
+  Message *few_messages[FEW];
+  busq_message few_copied[FEW];
 } batch;
 
 static int batch_has_room(batch *self)
@@ -257,12 +271,14 @@ static int batch_has_room(batch *self)
   if (self->n < self->room)
     return 1;
   const size_t room = (size_t)self->room * 4;
-  Message **messages = malloc(room * sizeof(Message *));
-  if (!messages)
+  busq_message *copied = malloc(room * (sizeof *copied + sizeof(Message *)));
+  if (!copied)
     return 0;
-  memcpy(messages, self->messages, (size_t)self->n * sizeof(Message *));
-  if (self->messages != self->few)
-    free(self->messages);
+  Message **messages = (Message **)(void *)(copied + room);
+  memcpy(copied, self->copied, (size_t)self->n_copied * sizeof *copied);
+  memcpy(messages, self->messages, (size_t)self->n * sizeof *messages);
+  free(self->memory);
+  self->memory = self->copied = copied;
   self->messages = messages;
   self->room = (Py_ssize_t)room;
   return 1;
@@ -280,17 +296,19 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
     return RECEIVE_FILTERED;
   }
   while (taken->n < limit && batch_has_room(taken)) {
-    busq_message found;
-    result = peek(self, &found, 0);
-    if (result == BUSQ_EMPTY && given.may_spin && !taken->n && busq_peer_receive_spin(self->peer, &found) == BUSQ_OK)
-      result = peek(self, &found, 0);
-    Message *message = result == BUSQ_OK ? receive_prepare(self, self->peer, &found, given.is_ack, &result) : NULL;
+    busq_message *found = &taken->copied[taken->n_copied];
+    result = peek(self, found, 0);
+    if (result == BUSQ_EMPTY && given.may_spin && !taken->n && busq_peer_receive_spin(self->peer, found) == BUSQ_OK)
+      result = peek(self, found, 0);
+    Message *message = result == BUSQ_OK ? prepare(self, self->peer, found, given.is_ack, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RAISED : result;
       break;
     }
-    receive_take(self->member, message, &found, 1);
+    receive_take(self->member, message, found, 1);
     taken->messages[taken->n++] = message;
+    taken->n_copied += !message->holder;
+    taken->has_held |= message->holder != NULL;
   }
   busq_peer_receive_end(self->peer);
   if (BUSQ_PUBLISHED(self->replaced))
@@ -303,21 +321,27 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
 /* Lets go of what was copied, under one latch; of a peer that was closed meanwhile, one by one. */
 static void batch_release(Port *self, const batch *taken)
 {
-  const int is_open = busq_peer_receive_begin(self->peer) == BUSQ_OK;
-  for (Py_ssize_t i = 0; i < taken->n; i++) {
-    Message *message = taken->messages[i];
-    if (!message->data || message->is_offered)
-      continue;
-    if (is_open)
-      busq_peer_receive_release(self->peer, &message->pinned, 1);
-    else
-      busq_peer_release(self->peer, &message->pinned);
-  }
-  if (is_open)
+  if (taken->n_copied && busq_peer_receive_begin(self->peer) == BUSQ_OK) {
+    busq_peer_receive_release(self->peer, taken->copied, (size_t)taken->n_copied);
     busq_peer_receive_end(self->peer);
-  for (Py_ssize_t i = 0; i < taken->n; i++)
-    if (taken->messages[i]->data && !taken->messages[i]->is_offered)
-      Py_CLEAR(taken->messages[i]->holder);
+  } else {
+    for (Py_ssize_t i = 0; i < taken->n_copied; i++)
+      busq_peer_release(self->peer, &taken->copied[i]);
+  }
+  for (Py_ssize_t i = 0; i < taken->n && taken->has_held; i++)
+    if (taken->messages[i]->holder)
+      release_copied(taken->messages[i]);
+}
+
+static void batch_give_back(Port *self, const batch *taken)
+{
+  for (Py_ssize_t i = 0; i < taken->n_copied; i++)
+    if (busq_peer_give_back(self->peer, BUSQ_TAKE_PINNED, &taken->copied[i]) != BUSQ_OK)
+      busq_peer_release(self->peer, &taken->copied[i]);
+  for (Py_ssize_t i = 0; i < taken->n; i++) {
+    message_give_back(taken->messages[i]);
+    Py_DECREF(taken->messages[i]);
+  }
 }
 
 /* Passes all on as a list, or NULL: then an exception is set, and all of them come again.  Signals are looked at as late as can be: behind
@@ -326,30 +350,28 @@ static PyObject *batch_hand_over(Port *self, batch *taken)
 {
   PyObject *list = PyList_New(taken->n);
   int is_whole = list != NULL;
-  for (Py_ssize_t i = 0; i < taken->n && is_whole; i++)
+  for (Py_ssize_t i = 0; i < taken->n && taken->has_held && is_whole; i++)
     is_whole = finish(self, &taken->messages[i]);
   if (is_whole && PyErr_CheckSignals() == 0) {
     batch_release(self, taken);
     for (Py_ssize_t i = 0; i < taken->n; i++)
       (void)PyList_SetItem(list, i, (PyObject *)taken->messages[i]);
   } else {
-    for (Py_ssize_t i = 0; i < taken->n; i++) {
-      message_give_back(taken->messages[i]);
-      Py_DECREF(taken->messages[i]);
-    }
+    batch_give_back(self, taken);
     Py_CLEAR(list);
   }
-  if (taken->messages != taken->few)
-    free(taken->messages);
+  free(taken->memory);
   return list;
 }
 
 static PyObject *receive_many(Port *self, Py_ssize_t limit, how given, int *result)
 {
   batch taken;
-  taken.n = 0;
+  taken.n = taken.n_copied = taken.has_held = 0;
   taken.room = FEW;
-  taken.messages = taken.few;
+  taken.messages = taken.few_messages;
+  taken.copied = taken.few_copied;
+  taken.memory = NULL;
   *result = take_batch(self, limit, given, &taken);
   if (taken.n) {
     PyObject *list = batch_hand_over(self, &taken);
@@ -414,7 +436,7 @@ static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_s
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "recv", {"timeout", "ack"}, 1, 0};
+  static const signature expected = {"Peer", "recv", {ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 1, 0};
   PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
   if (!port_has_joined(self) ||
       ((n_args || names) && !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)))
@@ -425,7 +447,7 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
 PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "recv_many", {"limit", "timeout", "ack"}, 2, 1};
+  static const signature expected = {"Peer", "recv_many", {ARGUMENT_LIMIT, ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 2, 1};
   PyObject *values[ARGUMENTS_MAX];
   Py_ssize_t limit;
   if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values) ||

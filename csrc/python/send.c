@@ -23,11 +23,6 @@ __attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self,
   return count <= TARGETS_MAX ? count : 0;
 }
 
-__attribute__((noinline)) Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
-{
-  return find_targets(self, to, targets);
-}
-
 static int is_handle(const busq_state *state, PyObject *object)
 {
   return PyObject_TypeCheck(object, (PyTypeObject *)state->handle_type);
@@ -128,6 +123,19 @@ static int send_looking_up(Port *self, sending *call, PyObject *names, uint64_t 
     if (is_retry)
       return result;
   }
+}
+
+int send_known(Port *self, sending *call, PyObject *to, int64_t deadline_ns, Py_ssize_t before)
+{
+  uint64_t targets[TARGETS_MAX];
+  const Py_ssize_t count = find_targets(self, to, targets);
+  if (count <= 0)
+    return count ? RAISED : SEND_UNKNOWN;
+  call->peer = self->peer;
+  call->to.targets = targets;
+  call->to.n_targets = (uint32_t)count;
+  const int result = send_resolved(call, deadline_ns, before);
+  return is_outdated(result) && !*call->sent ? SEND_UNKNOWN : result;
 }
 
 int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, Py_ssize_t before)
@@ -254,13 +262,12 @@ static int send_letter(Port *self, sending *call, PyObject *names, PyObject *nod
 /* The whole way: whatever the receivers are.  A result of the core, or RAISED. */
 static int send_whole(Port *self, sending *call, PyObject *to, PyObject *handles, int64_t deadline_ns, Py_ssize_t before)
 {
-  PyObject *names = receivers_of(self->state, to);
-  const int has_handles = handles && !(PyTuple_CheckExact(handles) && !PyTuple_Size(handles));
-  if (names && IS_STR(to) && !has_handles) {
-    const int result = send_names(self, call, names, deadline_ns, before);
-    Py_DECREF(names);
-    return result;
+  if (!handles || (PyTuple_CheckExact(handles) && !PyTuple_Size(handles))) {
+    const int result = send_known(self, call, to, deadline_ns, before);
+    if (result != SEND_UNKNOWN)
+      return result;
   }
+  PyObject *names = receivers_of(self->state, to);
   PyObject *nodes = names ? split_receivers(self->state, names) : NULL;
   PyObject *brought = nodes ? carried(self->state, handles) : NULL;
   int result = RAISED;
@@ -353,7 +360,7 @@ int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *h
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "send", {"to", "data", "handles", "timeout"}, 2, 2};
+  static const signature expected = {"Peer", "send", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_HANDLES, ARGUMENT_TIMEOUT}, 2, 2};
   PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
   int64_t timeout_ns = -1;
   if (!port_has_joined(self))
@@ -402,9 +409,6 @@ PyObject *pair_of(PyObject *message, Py_ssize_t number)
 static int send_one(Port *self, PyObject *message, Py_ssize_t number, int64_t deadline_ns, uint32_t *sent)
 {
   const int is_pair = IS_TUPLE(message) && PyTuple_Size(message) == 2;
-  const int result = is_pair ? send_now(self, PyTuple_GetItem(message, 0), PyTuple_GetItem(message, 1)) : SEND_UNKNOWN;
-  if (result == BUSQ_OK || result == RAISED)
-    return result;
   PyObject *pair = is_pair ? new_ref(message) : pair_of(message, number);
   if (!pair)
     return RAISED;
@@ -422,9 +426,26 @@ static PyObject *next_of(PyObject *messages, PyObject *iterator, Py_ssize_t at)
   return at < PyList_Size(messages) ? busq_sequence_item(messages, at, 0) : NULL;
 }
 
+/* As many of a list as go the short way; returns how many. */
+static Py_ssize_t send_many_now(Port *self, PyObject *messages)
+{
+  Py_ssize_t n_sent = 0;
+  int result = BUSQ_OK;
+  while (result == BUSQ_OK && n_sent < PyList_Size(messages)) {
+    PyObject *pair = busq_sequence_item(messages, n_sent, 0);
+    const int is_pair = pair && IS_TUPLE(pair) && PyTuple_Size(pair) == 2;
+    result = is_pair ? send_now(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1)) : SEND_UNKNOWN;
+    Py_XDECREF(pair);
+    n_sent += result == BUSQ_OK;
+  }
+  if (result == RAISED)
+    PyErr_Clear(); /* the whole way finds it again */
+  return n_sent;
+}
+
 PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "send_many", {"messages", "timeout"}, 1, 1};
+  static const signature expected = {"Peer", "send_many", {ARGUMENT_MESSAGES, ARGUMENT_TIMEOUT}, 1, 1};
   PyObject *values[ARGUMENTS_MAX], *message;
   int64_t timeout_ns;
   if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
@@ -442,6 +463,8 @@ PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, P
   Py_ssize_t n_sent = 0;
   uint32_t sent = 0;
   int result = BUSQ_OK;
+  if (!iterator)
+    n_sent = send_many_now(self, values[0]);
   while (result == BUSQ_OK && (message = next_of(values[0], iterator, n_sent)) != NULL) {
     sent = 0;
     result = send_one(self, message, n_sent, deadline_ns, &sent);
@@ -479,7 +502,7 @@ static int send_encoded(Port *self, PyObject *to, PyObject *encoded, PyObject *h
 
 PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
-  static const signature expected = {"Peer", "send_object", {"to", "obj", "handles", "timeout"}, 2, 2};
+  static const signature expected = {"Peer", "send_object", {ARGUMENT_TO, ARGUMENT_OBJ, ARGUMENT_HANDLES, ARGUMENT_TIMEOUT}, 2, 2};
   PyObject *values[ARGUMENTS_MAX];
   int64_t timeout_ns;
   uint32_t sent = 0;

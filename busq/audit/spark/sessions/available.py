@@ -31,8 +31,7 @@ def is_loaded(module: str) -> bool:
 
 
 def require() -> None:
-    """Raise Unavailable where this Python is too old or a package is missing.  Java is looked for by a session.
-    """
+    """Raise Unavailable where this Python is too old or a package is missing.  Java is looked for by a session."""
     if sys.version_info < (3, 11):
         raise Unavailable(
             f"busq.spark needs Python 3.11 or newer, and this is {sys.version_info[0]}.{sys.version_info[1]}: "

@@ -139,8 +139,7 @@ def _writes_into(spark: SparkSession, folder: str) -> bool:
 
 @contextlib.contextmanager
 def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]]:
-    """Give what ends the jobs of a block when another thread calls it; a job that comes later is not ended by it.
-    """
+    """Give what ends the jobs of a block when another thread calls it; a job that comes later is not ended by it."""
     if is_connect(spark):
         spark.addTag(name)
         try:
